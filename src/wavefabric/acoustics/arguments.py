@@ -20,7 +20,7 @@ def require(right: Any, key: str, value: Any, allowed: str) -> None:
 
 
 def ensure(right: Any, key: str, actual: Any, allowed: str) -> None:
-    """As `require`, where words say what is not right."""
+    """Raise `InputError` as `require` does, with ``actual`` as the description of what was given."""
     if not right:
         raise InputError(f"{key}: {actual}; allowed: {allowed}")
 
@@ -86,7 +86,7 @@ def check_types(**arguments: tuple[Any, ...]) -> None:
 
 
 def typed(function: Function) -> Function:
-    """Make a function refuse arguments of another class than that of this package that annotates them."""
+    """Decorate a function: it checks the arguments that are annotated with classes of this package."""
     signature = inspect.signature(function)
     classes = {name: get_args(p.annotation) or (p.annotation,) for name, p in signature.parameters.items()}
     modules = {name: getattr(each[0], "__module__", "") for name, each in classes.items()}

@@ -147,10 +147,11 @@ def stagger(field: float | np.ndarray, axis: int, wrap: bool = False) -> float |
 
 
 def density_jump(density: Any, sound_speed: Any, between: Sequence[Any] = ()) -> str | None:
-    """What is lost where densities of neighbours differ more than `LARGEST_JUMP`-fold; None if none do.
+    """Describe the reflection that is lost where the density of neighbouring points jumps; None if no jump.
 
-    ``between`` has the density between neighbours of arrays in memory order, along x, y(, z). Where that is
-    well below the arithmetic mean, impedance changes smoothly enough.
+    A jump is a change of more than `LARGEST_JUMP`-fold. ``between`` holds the staggered densities, those
+    between neighbouring points along x, y(, z), as arrays in memory order. A jump where the staggered density
+    is well below the mean of its neighbours does not count: there the impedance changes smoothly enough.
     """
     rho, worst = np.asarray(density), (float(LARGEST_JUMP), 0.0)
     for axis in [axis for axis, n in enumerate(rho.shape) if n > 1 and LARGEST_JUMP * rho.min() < rho.max()]:

@@ -49,7 +49,7 @@ class Observer(Protocol):
     """
 
     def nbytes(self, problem: Problem, dtype: np.dtype, subdomains: list[Subdomain]) -> int:
-        """Bytes that it needs on the device of the rank with most."""
+        """Return the largest memory, in bytes, that this observer needs on any one device."""
         ...
 
     def begin(self, stages: Stages, step: Step, taken: int) -> None:
@@ -69,13 +69,15 @@ def run(
 ) -> Report:
     """Simulate a problem of the whole grid. Collective where several ranks were started.
 
-    ``sink`` takes what is recorded, on rank 0 alone; ``check_stability`` of the options is not looked at;
-    ``loading_seconds`` is what reading the input took, for the report, whose ``steps < total_steps`` if a
-    checkpoint ended the run (`Checkpoints.stop`). Errors, on all ranks alike: `InputError` for too little
-    memory, a checkpoint of another run or layout, ranks that were given different problems, a decomposition
-    that does not fit; `FieldLost` if the pressure is no longer finite, the energy has grown beyond what the
-    sources can have put in, or what alternates in sign from step to step grows exponentially;
-    KeyboardInterrupt after Ctrl-C or SIGTERM, once a checkpoint was saved, if there is one to be.
+    ``sink`` receives the recorded quantities, on rank 0 alone. ``check_stability`` of the options is ignored.
+    ``loading_seconds`` is the time that reading the input took; the report contains it. The report has
+    ``steps < total_steps`` if a checkpoint ended the run (`Checkpoints.stop`).
+
+    All ranks raise the same error: `InputError` for too little memory, a checkpoint of another run or layout,
+    ranks that were given different problems, or a decomposition that does not fit; `FieldLost` if the
+    pressure is no longer finite, if the energy exceeds what the sources can have put in, or if a part of the
+    field that alternates in sign from step to step grows exponentially; KeyboardInterrupt after Ctrl-C or
+    SIGTERM, once a checkpoint is saved if the run has checkpoints.
     """
     begun = working_time()
     options = (options or RunSettings()).with_ranks(problem.shape)

@@ -121,7 +121,7 @@ def candidates(
 
 
 def _radices(algorithm: str, count: int) -> list[int]:
-    """Return how many ranks may meet in a round; of radices with the same groups the smallest."""
+    """Return the radices to try; of several that form the same groups of ranks, only the smallest."""
     every = [
         n for n in range(2, count + 1) if n & (n - 1) == 0 or n == count or (count % n == 0 and n < 32)
     ] or [2]

@@ -63,7 +63,7 @@ def candidates(
 
 
 def choices(collective: str, ranks: int, fabric: AnyFabric | None = None, on_gpu: bool = False) -> Candidates:
-    """Return what is compared: on a fabric what it may run, between ranks what GPUs or CPUs may."""
+    """Return the algorithms to compare: those that ``fabric`` can run, else those that the ranks can run."""
     if fabric is not None:
         return candidates_on(fabric, collective, range(ranks))
     return every_candidate(
@@ -94,9 +94,10 @@ def predict(
     fabric: AnyFabric | None,
     model: str,
 ) -> tuple[Rows, dict[str, dict[Choice, str]]]:
-    """Return all candidates, with their times if there is a fabric; which it cannot run, and why.
+    """Return all candidates with their predicted times, and the reasons why the fabric cannot run the others.
 
-    Of the model of kernels a candidate for each of their protocols, of others one that names none.
+    Without a fabric the times are None. The model ``"kernel"`` gives one candidate per protocol; the other
+    models give one candidate with the protocol ``"auto"``.
     """
     rows: Rows = {(collective, size): [] for collective in result for size in sizes}
     failures: dict[str, dict[Choice, str]] = {collective: {} for collective in result}

@@ -35,9 +35,9 @@ def candidates_on(fabric: AnyFabric, collective: str, gpus: Sequence[int], **opt
 
 
 def runnable(compared: Candidates, run: Callable[[Choice], _T]) -> tuple[dict[Choice, _T], dict[str, str]]:
-    """Return what ``run`` gives for each candidate that it takes, and all that is left out, with reasons.
+    """Call ``run`` for each candidate; return the results, and the algorithms left out with the reasons.
 
-    `InputError`, that of the first candidate, if none can be run.
+    If no candidate can be run, the `InputError` of the first one is raised.
     """
     results, failures = {}, {}
     for choice in compared.choices:

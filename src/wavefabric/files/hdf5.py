@@ -215,8 +215,8 @@ def bytes_of(dataset: h5py.Dataset) -> int:
 def check_stored(dataset: h5py.Dataset, together: int | None = None) -> None:
     """Raise InputError for a large dataset of which little was ever written, or that is in many small parts.
 
-    ``together`` are the most bytes that are read together, by default all: more is packed than a disk's
-    space would let a run make.
+    ``together`` is the largest number of bytes read at once, by default those of the whole dataset. Reading
+    more at once demands that a larger part of the dataset was written.
     """
     stored, size = dataset.id.get_storage_size(), bytes_of(dataset)
     together = max(

@@ -90,7 +90,7 @@ def read_text(path: str | Path, what: str, most: int = MOST_TEXT) -> str:
 
 
 def parsed(path: str | Path, what: str, parse: Callable[[str], _Content], most: int = MOST_TEXT) -> _Content:
-    """What `parse` makes of the text of a file; errors of `read_text`, and its own with the path in front."""
+    """Read a text file and return what ``parse`` makes of it; errors of ``parse`` get the path in front."""
     text = read_text(path, what, most)
     with naming(path):
         return parse(text)

@@ -77,7 +77,7 @@ class ResultWriter:
 
 
 def _group(group: h5py.Group, payload: Mapping[str, Any], check: Callable[[], None]) -> None:
-    """Write a group; ``check`` raises what the disk said, so that no more is made for nothing."""
+    """Write a group of an HDF5 file; ``check`` raises an error of the disk early, such as a full disk."""
     for name, value in payload.items():
         if name == "attrs":
             _attributes(group, value)

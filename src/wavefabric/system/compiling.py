@@ -22,7 +22,7 @@ class CompilationClock:
         self.announces = True
 
     def begin(self) -> None:
-        """Count from here on that one more thread, or one more level of a thread, compiles."""
+        """Count one more running compilation: in another thread, or nested in one of the same thread."""
         with self._lock:
             if not self._threads:
                 self._began = time.perf_counter()

@@ -191,10 +191,10 @@ def _at_grid_points(sensor: Any, kgrid: Any, simulation: Any, axisymmetric: bool
 
 
 def _read_output(path: Path, crop: bool) -> dict[str, Any]:
-    """All datasets of k-Wave's output, axes of one point left out, as k-wave-python returns them.
+    """Read all datasets of k-Wave's output file, without axes of length 1, as k-wave-python returns them.
 
-    Those of cuboids are arrays of arrays, one for each cuboid. ``crop`` leaves the PML out of whole-domain
-    quantities.
+    A dataset of cuboids becomes an array of arrays, one per cuboid. ``crop`` removes the PML from the
+    quantities of the whole domain.
     """
     data: dict[str, Any] = {}
     with h5py.File(path) as file:

@@ -63,7 +63,7 @@ def is_axisymmetric(simulation: Any, function: bool, dimensions: int) -> bool:
 def keywords(
     simulation: Any, execution: Any, shape: tuple[int, ...], axisymmetric: bool, device: str | None
 ) -> dict[str, Any]:
-    """Keywords of `kspaceFirstOrder`; refuse options that cannot be computed, name those without effect."""
+    """Return keywords for `kspaceFirstOrder`; refuse unsupported options, warn of those without effect."""
     mark = "is_python_backend"
     require(hasattr(execution, mark), "execution_options", execution, "a SimulationExecutionOptions")
     for key, options in (("simulation_options", simulation), ("execution_options", execution)):
@@ -96,7 +96,7 @@ def keywords(
 
 
 def recorded(sensor: Any) -> list[str]:
-    """Names of what the output file holds; with intensities also what k-wave-python makes them of."""
+    """Return the names of the quantities to record; intensities also need the pressure and the velocity."""
     names = plain(getattr(sensor, "record", None))
     quantities = recorded_quantities("p" if names is None else names, "sensor.record")
     record = {name for name, quantity in record_names().items() if quantity in quantities}

@@ -86,7 +86,7 @@ class FusedGlobalLayout(FusedLayout):
         self._back[number].start([self._columns[number]])
 
     def _receive(self, number: int, planes: bool) -> None:
-        """The spectrum of that number is there: as columns, or as planes."""
+        """Wait until spectrum ``number`` has arrived from the other ranks, as planes or as columns."""
         exchange, arrays = (self._back, self.spectra) if planes else (self._forth, self._columns)
         exchange[number].finish([arrays[number]])
 

@@ -36,7 +36,7 @@ class Imposed:
 
     @classmethod
     def of(cls, sensor: Any, grid: Grid) -> "Imposed":
-        """Of a mask, or a `Sensor` of a mask, of points or of elements."""
+        """Build an `Imposed` from a mask, or from a `Sensor` that has a mask, points or elements."""
         if not isinstance(sensor, Sensor):
             sensor = Sensor(grid.mask(sensor, "mask"))
         require(sensor.start == 0, "mask.start", sensor.start, "0, series from t = 0 on")

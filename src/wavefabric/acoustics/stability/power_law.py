@@ -69,7 +69,7 @@ class PowerLaw:
         )
 
     def error(self, frequency: float) -> float:
-        """By how much a wave is off, as parts of what is worth a warning."""
+        """Return the error of a wave's speed or attenuation over its limit; above 1 is worth a warning."""
         speed, attenuation = self.wave(frequency)
         ratio = attenuation / self.attenuation(frequency)
         return max(abs(speed / self.sound_speed - 1) / _SPEED_LIMIT, abs(ratio - 1) / _ATTENUATION_LIMIT)

@@ -140,7 +140,7 @@ def content_warnings(values: np.ndarray) -> list[str]:
 
 
 def _placed(path: Path, values: np.ndarray, header: Any, affine: np.ndarray, orientation: Any) -> CT:
-    """A volume where its NIfTI header says, or for want of that by an ``orientation``; warns of doubts."""
+    """Place a volume by its NIfTI header, or by ``orientation`` if that has none; warn of contradictions."""
     named = header.get_xyzt_units()[0]
     unit, sizes = np.diag([_IN_MM[named]] * 3 + [1.0]), np.array(header["pixdim"][1:4], float) * _IN_MM[named]
     default, codes = named == "unknown" and (sizes == 1).all(), (header["sform_code"], header["qform_code"])

@@ -40,7 +40,10 @@ class Costed:
 
 
 def in_order(costed: Iterable[Costed], size: int) -> list[Costed]:
-    """Return schedules by their time for a size, by its number; equal ones, but for round-off, in order."""
+    """Sort schedules by their time for the array size with index ``size``, the fastest first.
+
+    Schedules whose times are equal up to round-off keep the order given.
+    """
     return sorted(costed, key=lambda each: float(f"{each.costs[size].seconds:.9g}"))
 
 

@@ -49,7 +49,7 @@ def make_progress(quiet: bool = False, percent: int | None = None) -> Progress:
 
 
 def announce_compiling(quiet: bool = False) -> None:
-    """Let one line on stderr say so if kernels have to be compiled; none if ``quiet``, or on other ranks."""
+    """Announce the compilation of kernels by one line on stderr, on rank 0 alone; ``quiet``: no line."""
     CLOCK.announces = not quiet and is_rank_zero()
 
 

@@ -25,7 +25,10 @@ class Transfers(NamedTuple):
 
 
 class SharedLinks(NamedTuple):
-    """What pairs of ranks share: pair p uses ``resource[first[p]:first[p + 1]]``, with parts of its bytes."""
+    """Resources, such as links, that pairs of ranks share.
+
+    Pair p uses ``resource[first[p]:first[p + 1]]``; ``fraction`` is the part of its bytes that crosses each.
+    """
 
     first: np.ndarray
     resource: np.ndarray

@@ -10,10 +10,10 @@ from wavefabric.fabric.electrical.static_routes import wires
 
 
 def node_grid(fabric: Fabric, gpus: Sequence[int]) -> tuple[int, int] | None:
-    """Return (nodes, GPUs of each) of GPUs that are listed node by node, as many of each; None for others.
+    """Return (nodes, GPUs per node) if ``gpus`` lists nodes of equal size one after the other, else None.
 
-    Nodes are what is joined by links of other kinds than ``"network"``. None also for one node, and for nodes
-    of one GPU.
+    A node is a set of GPUs that are connected without links of the kind ``"network"``. A single node, and
+    nodes of one GPU, give None too.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components

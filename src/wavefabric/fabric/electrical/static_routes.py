@@ -233,7 +233,11 @@ class ResourceUse:
     latency: np.ndarray  # s of the route of each pair
 
     def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Resources of any pairs, which may repeat: indices into `pairs`, ascending, resources, fractions."""
+        """Return the resources that some pairs use, as three arrays of one length.
+
+        They are the index into ``pairs`` (ascending; a pair may occur twice), the resource, and the fraction
+        of the pair's bytes that crosses the resource.
+        """
         first = np.searchsorted(self.pair, np.arange(self.latency.size + 1))
         which, within = ragged(np.diff(first)[pairs])
         use = first[pairs][which] + within

@@ -20,8 +20,12 @@ _solved = lru_cache(maxsize=4)(dispersion)
 
 @dataclass(frozen=True)
 class ProfileOptions:
-    """Radial step of the solver in m, or text; the fibre's name; what is called, instead of a `UserWarning`,
-    with a line that names guided modes which are left out as too near to cut-off (see `dispersion`)."""
+    """Options of `fibre_from_profile`.
+
+    ``step`` is the radial step of the solver, in m or text with a unit; ``name`` is the fibre's. ``warn`` is
+    called with a line that names the guided modes left out as too near to cut-off (see `dispersion`); without
+    it, that line is a `UserWarning`.
+    """
 
     step: float | str = STEP
     name: str = "fibre"

@@ -111,7 +111,10 @@ def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:
 
 
 def numerical_penalty_db(expected: dict[str, Expectation]) -> float | None:
-    """Largest loss of Q² by steps and sampling at the farthest receiver position, dB; None without theory."""
+    """Return the largest loss of Q², in dB, due to step length and sampling rate; None without theory.
+
+    The loss is that at the farthest receiver position.
+    """
     if not expected:
         return None
     last = max(expected.values(), key=lambda one: one.distance)

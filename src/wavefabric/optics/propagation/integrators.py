@@ -157,7 +157,7 @@ class Strang(Integrator):
 
     @classmethod
     def pairs(cls, h: float) -> list[tuple[float, float]]:
-        """Lengths of each flow of N̂ in a step, and of that of L̂ behind it."""
+        """Return, per flow of N̂ in a step, its length and the length of the flow of L̂ that follows it."""
         behind = *cls.linear[1:-1], 2 * cls.linear[0]
         return [(b * h, a * h) for b, a in zip(cls.kerr, behind, strict=True)]
 

@@ -13,7 +13,7 @@ FORMATS = {"qpsk": 2, "16qam": 4, "64qam": 6, "gaussian": 0}
 
 
 def constellation(form: "Constellation | str") -> "Constellation":
-    """The format, or that of a name."""
+    """Return ``form`` if it is a `Constellation`, else the constellation of that name."""
     return form if isinstance(form, Constellation) else Constellation(form)
 
 

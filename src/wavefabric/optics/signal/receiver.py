@@ -124,7 +124,7 @@ class Receiver:
 
     @property
     def tracked(self) -> int | None:
-        """Symbols in the window that the carrier phase is followed by; None for one phase over all."""
+        """Symbols in the window of the carrier-phase estimate; None for one phase over all symbols."""
         return None if self.phase == "none" else self.phase_window
 
     def receive(
@@ -251,7 +251,11 @@ class Receiver:
             yield [mode], 0, symbols, sent, device.to_host(delay)[None], turns
 
     def _equalised(self, device, parts: Iterable, matched, options: Equaliser):
-        """By set: modes, first channel, recovered and sent (rows, channels, symbols), delays, turns."""
+        """Equalise each set of modes of a channel; yield six values per set.
+
+        They are the modes, the first channel, the recovered and the sent symbols (rows, channels, symbols),
+        the delays, and the frequency offsets in turns.
+        """
         xp, form = device.xp, self.transmitter.format
 
         def phase(symbols, sent, trained: bool):

@@ -226,9 +226,10 @@ class _Replay:
     def _access(
         self, actor: Clock, at: tuple, write: bool, *known: set[Access], begun: Sequence[list[int]] = ()
     ) -> Access:
-        """Note an access that must come after earlier ones.
+        """Record a memory access, and refuse it unless it is ordered after all earlier conflicting accesses.
 
-        ``known`` are reads that are done; ``begun`` are times of actors that have passed, beside its clock.
+        ``known`` are sets of reads known to be complete. ``begun`` are further vector clocks (one time per
+        actor): an access that one of them covers precedes this one, as if the clock of ``actor`` covered it.
         """
         for other, done in actor.unordered(self.memory[at], write):
             ordered = any(other in reads for reads in known)

@@ -83,7 +83,7 @@ def _check(table: GpuTopology) -> None:
 
 
 def _most_nvlinks(sm: int) -> int:
-    """Return the number of NVLinks of a GPU, also of capabilities between those of the table."""
+    """Return the NVLinks per GPU of a compute capability, or of the next lower one in the table."""
     return _NVLINKS[max((known for known in _NVLINKS if known <= sm), default=60)]
 
 
