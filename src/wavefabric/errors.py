@@ -18,12 +18,12 @@ class InputError(ValueError):
     """Bad input. The message names the key or argument, what was given and what is allowed.
 
     Numbers of NumPy read as plain ones (-1.0, not np.float64(-1.0)), arrays stand in the one line, and long
-    lists of numbers are shortened, as all of it is.
+    lists of numbers are shortened.
     """
 
     def __init__(self, message: object = ""):
         text = re.sub(r"\s*\n\s*", " ", _NUMPY_SCALAR.sub(r"\1", str(message)))
-        super().__init__(cut(_NUMBERS.sub(_ends, text), MOST_LINE))
+        super().__init__(_NUMBERS.sub(_ends, text))
 
 
 class FieldLost(InputError):
@@ -101,7 +101,7 @@ def quoted(value: Any, most: int = 60) -> str:
 def show(value: Any) -> str:
     """What the user gave, as one short line for an error."""
     try:
-        plain = lambda v: v.item() if getattr(v, "shape", None) == () else str(v)  # noqa: E731
+        plain = lambda v: v.item() if hasattr(v, "item") and v.shape == () else str(v)  # noqa: E731
         text = json.dumps(value, ensure_ascii=False, default=plain)
     except (ValueError, RecursionError):  # Python writes no whole number of more than 4300 digits
         return "a number with too many digits" if isinstance(value, int) else "a value too large to show"

@@ -30,6 +30,10 @@ _ALLOWED = {
 }
 
 
+#: Faults of a list that are said of it as it stands.
+_WHOLE_LISTS = ("value_error", "too_short", "too_long", "model_type", "dict_type")
+
+
 def checked(model: type[_Table], content: Any) -> _Table:
     """The table that a file holds; `InputError` with its first fault in one line."""
     try:
@@ -55,7 +59,7 @@ def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -
     elif isinstance(ctx.get("error"), InputError):  # it names the key of the table itself
         key, _, message = message.partition(": ")
         name += f".{key}"
-    elif isinstance(inputs, list) and kind not in ("value_error", "too_short", "too_long", "model_type"):
+    elif isinstance(inputs, list) and kind not in _WHOLE_LISTS:
         message = one_value(inputs)
     elif kind != "value_error":
         words = {key: str(value).replace("'", '"') for key, value in ctx.items()}

@@ -549,7 +549,7 @@ def test_wrong_kinds_of_arguments_are_refused(options):
     with pytest.raises(InputError, match=r"^execution_options: null; allowed: "):
         older((options[0], None), *inputs)
     inputs[3].record = ["p", "u_split_field"]
-    with pytest.raises(InputError, match=r'^sensor\.record: "u_split_field"; .*allowed: p, '):
+    with pytest.raises(InputError, match=r'^sensor\.record: "u_split_field" given.*; allowed: p, '):
         older(options, *inputs)
 
 

@@ -82,7 +82,7 @@ def test_faults_in_one_line(script):
         (("switch:2", "--rows", 0), "--rows: 0 given; allowed: 1 or more"),
         (("switch:2", "--ranks", 4), "--ranks: 4 given; allowed: up to 2, those of switch:2"),
         (("nowhere",), 'fabric: "nowhere" given; allowed: '),
-        (("switch:2", "--gpu", "a101"), 'device: "a101" given; allowed: '),
+        (("switch:2", "--gpu", "a101"), 'device: "a101" given (did you mean a100?); allowed: '),
     ):
         code, _, err = script(module, "--without-torch", "--fabric", *words)
         assert code == 2
