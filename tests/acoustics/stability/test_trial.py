@@ -39,6 +39,7 @@ JUMPS = {
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:medium.density. changes")
 @pytest.mark.parametrize("name", JUMPS)
 def test_jumps_of_density_are_refused_and_stopped(name):
     medium, cfl = JUMPS[name]
