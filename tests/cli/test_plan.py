@@ -216,12 +216,14 @@ def run_planned(*words):
 def test_runs_plan_themselves(command, file):
     plan, sent, err = run_planned(file, "-o", "out.h5", *AUTO)
     facts = json.loads(command("plan", file, *AUTO[2:], "--json")[1])
-    assert plan["configuration"] == facts["choice"]
+    # Ranks that were asked for take the best of several, also where one GPU alone is advised.
+    configuration = "factored, mpi" if facts["choice"] == "one GPU" else facts["choice"]
+    assert plan["configuration"] == configuration
     assert {key: plan[key] for key in CHOSEN} in [
         {k: c[k] for k in CHOSEN} for c in facts["plan"]["candidates"]
     ]
     assert plan["carrier"] == "mpi"
-    assert err.startswith(f"plan: {facts['choice']}, ")
+    assert err.startswith(f"plan: {configuration}, ")
     # Ranks do what was planned: to the byte.
     assert sent == plan["sent"] > 0
 
