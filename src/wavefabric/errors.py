@@ -109,7 +109,7 @@ def show(value: Any) -> str:
 
 
 def one_value(values: Any) -> str:
-    """What is wrong with a list where one value is allowed."""
+    """Say that a list was given where one value is allowed."""
     return f"one value is allowed, a list of {len(values)} was given"
 
 

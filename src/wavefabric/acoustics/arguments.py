@@ -71,7 +71,7 @@ def per_axis(value: Any, n: int) -> tuple[Any, ...]:
 
 
 def real_array(values: Any, key: str) -> np.ndarray:
-    """As `as_array`; refuses an array of another type than real numbers."""
+    """Return an array as `as_array` does, and refuse one of another type than real numbers."""
     array = as_array(values, key)
     ensure(array.dtype.kind in "fiu", key, f"is of type {array.dtype}", "real numbers")
     return array
@@ -102,7 +102,7 @@ def typed(function: Function) -> Function:
 
 
 def listed(values: Any, key: str, allowed: str) -> list[Any]:
-    """What a sequence that is not empty holds; refuses anything else."""
+    """Return the entries of a sequence that is not empty; refuse anything else."""
     items = list(values) if np.iterable(values) and not isinstance(values, str) else []
     require(items, key, values, allowed)
     return items

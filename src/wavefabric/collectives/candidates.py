@@ -29,7 +29,7 @@ class Choice:
     grid: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
-        """In words: ``recursive, radix 4, packets``."""
+        """Describe this choice in words, such as ``recursive, radix 4, packets``."""
         words = [self.algorithm]
         words += [] if self.grid is None else ["x".join(map(str, self.grid))]
         words += [] if self.radix is None else [f"radix {self.radix}"]

@@ -1,4 +1,4 @@
-"""What is warned of: signals above what the grid carries, and sound that absorbs or travels off its law."""
+"""Warnings of signals above what the grid carries, and of sound that absorbs or travels off its law."""
 
 import math
 from collections.abc import Iterator, Mapping

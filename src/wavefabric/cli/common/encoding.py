@@ -38,7 +38,7 @@ def nearest(character: str) -> str:
 
 
 def print_anywhere() -> None:
-    """From now on nothing that is printed fails for want of a character, or of a stream (``>&-``)."""
+    """Ensure that nothing printed from now on fails for want of a character, or of a stream (``>&-``)."""
     for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
         if getattr(sys, name) is None:
             # The lowest number that is free: a file opened later must not get what libraries print.
