@@ -1,4 +1,4 @@
-"""The parts of the suite: commands of `wavefabric`, the most valuable first."""
+"""The parts of the suite: commands of `wavefabric` and `benchmarks`, the most valuable first."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from wavefabric.errors import InputError
 #: Numbers of ranks that are measured, up to what is there; the papers' rows end at eight.
 COUNTS = (1, 2, 4, 6, 8)
 ROOT = Path(__file__).resolve().parents[1]
+#: The benchmarks of this folder, which `python benchmarks` adds to `wavefabric bench`.
+COMPARISONS = ("ultrasound-adjoint", "ultrasound-breakdown", "ultrasound-cuts", "local-vs-global")
 COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "broadcast")
 #: Algorithms as parts are named by them, and as `wavefabric collective run` knows them.
 ALGORITHMS = {name: name for name in ("ring", "recursive", "direct", "tree")} | {"radix-4": "recursive"}
@@ -144,7 +146,8 @@ class Part:
     def line(self, parts: Path, complete: bool = False) -> str:
         """What to type to run it by hand."""
         here = parts / self.name
-        line = shlex.join(filled(self.now(parts, complete), here, parts, ["wavefabric"]))
+        program = ["python", "benchmarks"] if set(COMPARISONS) & {*self.words} else ["wavefabric"]
+        line = shlex.join(filled(self.now(parts, complete), here, parts, program))
         folder, file = shlex.quote(str(here)), shlex.quote(str(here / self.prints))
         return f"mkdir -p {folder} && {line} > {file}" if self.prints else line
 

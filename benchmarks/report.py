@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.parts import ALGORITHMS, COLLECTIVES, Part
+from benchmarks.parts import ALGORITHMS, COLLECTIVES, COMPARISONS, Part
 from benchmarks.runner import DONE, devices, read_json, read_record
 from papers.fibre import scaling
 from wavefabric.bench import ultrasound_scaling
@@ -123,7 +123,8 @@ def _each(name: str, kinds: str) -> Callable[[Results], Iterator[str]]:
     """The tables of a benchmark for each part, and the picture of the last one."""
 
     def section(results: Results) -> Iterator[str]:
-        module = import_module(f"wavefabric.bench.{name.replace('-', '_')}")
+        package = "benchmarks" if name in COMPARISONS else "wavefabric.bench"
+        module = import_module(f"{package}.{name.replace('-', '_')}")
         result = results.of(kinds, f"{name}.json")
         for each in result:
             yield from (f"`{each.part.name}`", *_blocks(module.table(each.result)))

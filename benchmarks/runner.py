@@ -27,8 +27,8 @@ from wavefabric.system.interrupt import exit_code
 from wavefabric.system.processes import follow_parent
 
 DONE, FAILED, INTERRUPTED = "done", "failed", "interrupted"
-#: `wavefabric` of this Python.
-PROGRAM = (sys.executable, "-m", "wavefabric")
+#: `wavefabric` of this Python, with the benchmarks of this folder.
+PROGRAM = (sys.executable, str(Path(__file__).parent))
 #: Signals that end a command, and the seconds that it has after each. `wavefabric` with ``--ranks`` hands the
 #: first to its ranks, and kills them all at the third.
 ENDING = [(signal.SIGINT, 15.0), (signal.SIGINT, 0.5), (signal.SIGINT, 5.0), (signal.SIGTERM, 3.0)]

@@ -1,11 +1,15 @@
-"""The command run in this process, in an empty folder."""
+"""The command run in this process, in an empty folder; ranks that measure, and what is shown of results."""
 
+import gc
+import io
 import json
 
 import pytest
 
+import benchmarks.__main__  # noqa: F401 (adds its commands)
 from wavefabric.cli import main
 from wavefabric.execution import timing
+from wavefabric.execution.timing import Ranks
 
 
 @pytest.fixture
@@ -34,3 +38,34 @@ def numbers(command):
         return json.loads(out)
 
     return call
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    """All ranks. Before a sample they free what the last one held: some kilobytes here, among all modules."""
+    result = Ranks(("all",), "cpu", 1)
+    result.sample = 0.002
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "collect", lambda: 0)
+        yield result
+
+
+@pytest.fixture
+def shown(ranks, tmp_path):
+    """The tables of a result, as text; its picture is drawn. On the first rank."""
+
+    def show(module, result):
+        if ranks.rank:
+            return ""
+        json.dumps(result)
+        path = tmp_path / "picture.png"
+        module.plot(result, path)
+        assert path.stat().st_size > 5000
+        from rich.console import Console
+
+        console = Console(width=140, file=io.StringIO())
+        for table in module.table(result):
+            console.print(table)
+        return console.file.getvalue()
+
+    return show

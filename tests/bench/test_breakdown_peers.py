@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from fake_gpus import EmulatedGpu, fake_cupy, together
 
+from benchmarks.ultrasound_breakdown import _Case
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.bench.ultrasound_breakdown import _Case
 from wavefabric.bench.ultrasound_ranks import Stepper, light_problem
 
 SHAPE = (8, 8, 16)

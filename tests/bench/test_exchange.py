@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks.permuted_communicator import permuted
 from wavefabric.bench import exchange
 from wavefabric.bench.exchange import peak
-from wavefabric.bench.modified_communicators import permuted
 from wavefabric.cli.common.rank_session import show_measurement
 from wavefabric.collectives import verify
 from wavefabric.exchange import solo

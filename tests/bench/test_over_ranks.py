@@ -1,58 +1,19 @@
 """The benchmarks of several ranks at tiny sizes, on CPUs."""
 
-import gc
-import io
 import json
 
-import numpy as np
 import pytest
 
 from papers.fibre import scaling
 from wavefabric.bench import (
     exchange,
     fibre_scaling,
-    local_vs_global,
-    ultrasound_breakdown,
-    ultrasound_cuts,
     ultrasound_scaling,
 )
-from wavefabric.bench.modified_communicators import PermutedCommunicator
-from wavefabric.collectives import direct_all_gather
 from wavefabric.errors import InputError
 from wavefabric.execution.timing import Ranks
 
 TWO = pytest.mark.parallel(2)
-
-
-@pytest.fixture(scope="module")
-def ranks():
-    """All ranks. Before a sample they free what the last one held: some kilobytes here, among all modules."""
-    result = Ranks(("all",), "cpu", 1)
-    result.sample = 0.002
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gc, "collect", lambda: 0)
-        yield result
-
-
-@pytest.fixture
-def shown(ranks, tmp_path):
-    """The tables of a result, as text; its picture is drawn. On the first rank."""
-
-    def show(module, result):
-        if ranks.rank:
-            return ""
-        json.dumps(result)
-        path = tmp_path / "picture.png"
-        module.plot(result, path)
-        assert path.stat().st_size > 5000
-        from rich.console import Console
-
-        console = Console(width=140, file=io.StringIO())
-        for table in module.table(result):
-            console.print(table)
-        return console.file.getvalue()
-
-    return show
 
 
 def times_are_sound(result):
@@ -84,20 +45,6 @@ def test_transports_that_are_not_there():
 
 
 @TWO
-def test_ranks_that_sit_elsewhere(ranks):
-    order = list(range(ranks.size))[::-1]
-    comm = PermutedCommunicator(ranks.base, order)
-    assert comm.rank == ranks.size - 1 - ranks.rank
-    assert comm.control.all_gather(comm.rank) == list(range(ranks.size))
-    assert comm.control.bcast(comm.rank, 1) == 1
-    data = comm.allocate((comm.size,), np.float64)
-    data[...] = comm.rank
-    comm.run(direct_all_gather([1] * comm.size), {"data": data})
-    assert data.tolist() == list(range(comm.size))
-    assert comm.all_gather(np.array(comm.rank)).tolist() == list(range(comm.size))
-
-
-@TWO
 def test_fibre_scaling(ranks, shown, tmp_path):
     result = fibre_scaling.run(ranks, modes_per_rank=2, log2_n=8, steps=2, repeats=2)
     assert [form["exchange"] for form in result["forms"]] == ["dense", "factored"]
@@ -124,42 +71,6 @@ def test_fibre_scaling(ranks, shown, tmp_path):
         assert "K = 4" in shown(scaling, curve)
 
 
-@pytest.mark.slow
-@TWO
-def test_breakdown(ranks, shown):
-    result = ultrasound_breakdown.run(
-        ranks, (16, 16, 16), (2, 16), media=("homogeneous", "heterogeneous"), repeats=1
-    )
-    assert [(c["medium"], c["overlap"]) for c in result["cases"]] == [
-        (medium, 2) for medium in ("homogeneous", "heterogeneous")
-    ]
-    assert len(result["left_out"]) == 2
-    for case in result["cases"]:
-        times_are_sound(case)
-        assert case["speed_up"] == 1
-        assert case["finite"]
-        parts = sum(case[part] for part in ("compute", "pack", "exchange"))
-        assert case["ms"] == pytest.approx(parts + case["idle"] - case["hidden"])
-        assert min(case["idle"], case["hidden"]) == 0
-        # Two faces of each field that is transformed: p and three velocities; two more with absorption.
-        fields = 4 if case["medium"] == "homogeneous" else 6
-        assert case["bytes_sent_a_step"] == fields * 2 * case["overlap"] * 16 * 16 * 4
-    if not ranks.rank:
-        assert "left out" in shown(ultrasound_breakdown, result)
-
-
-@TWO
-def test_local_against_global(ranks, shown):
-    result = local_vs_global.run(ranks, [(16, 16, 16)], overlap=4, repeats=1)
-    (case,) = result["cases"]
-    times_are_sound(case["global"])
-    times_are_sound(case["local"])
-    assert case["ratio"] == case["global"]["ms"] / case["local"]["ms"]
-    assert case["global"]["finite"]
-    if not ranks.rank:
-        assert "16x16x16" in shown(local_vs_global, result)
-
-
 @TWO
 def test_scaling(ranks, shown, tmp_path):
     options = {"block": 8, "total": 16, "overlap": 2, "repeats": 1, "forms": ["local"]}
@@ -179,29 +90,3 @@ def test_scaling(ranks, shown, tmp_path):
         ultrasound_scaling.run(ranks, grid=(2, 2, 1))
     if not ranks.rank:
         assert "efficiency" in shown(ultrasound_scaling, again)
-
-
-@TWO
-def test_cuts(ranks, shown):
-    result = ultrasound_cuts.run(ranks, (16, 16, 16), ["reversed"], overlap=4, repeats=1)
-    grids = {tuple(case["grid"]) for case in result["cases"]}
-    assert len(grids) == 3
-    assert len(result["cases"]) == len(grids)
-    for case in result["cases"]:
-        times_are_sound(case)
-        assert case["finite"]
-    if not ranks.rank:
-        assert "reversed" in shown(ultrasound_cuts, result)
-
-
-@TWO
-def test_placements_by_name(ranks):
-    positions = ultrasound_cuts.orders_of
-    assert positions(["identity", "reversed", "round-robin"], 2) == {"identity": [0, 1], "reversed": [1, 0]}
-    assert positions(["round-robin", "0-2-1-3"], 4) == {"round-robin": [0, 2, 1, 3]}
-    assert len(positions(["all"], 4)) == 12
-    for name in ("0-1-1-3", "sideways", "0-1"):
-        with pytest.raises(InputError, match="permutation"):
-            positions([name], 4)
-    with pytest.raises(InputError, match="5 ranks"):
-        positions(["all"], 6)

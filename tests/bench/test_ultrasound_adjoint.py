@@ -2,7 +2,7 @@
 
 import pytest
 
-from wavefabric.bench.ultrasound_adjoint import WRT, _runs
+from benchmarks.ultrasound_adjoint import WRT, _runs
 from wavefabric.lifecycle.reversal.binomial import advances
 
 

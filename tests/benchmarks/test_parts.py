@@ -45,7 +45,7 @@ def test_every_command_is_one_of_the_program(commands, tmp_path, available, smal
         words = words[words.index("wavefabric") + 1 :]
         assert part.ranks == 1 or parsed(commands, words)["ranks"] == part.ranks
         copies = "-copies-" in part.name or re.match("all-(reduce|gather)-(?!.*-kernels)", part.name)
-        assert part.line(tmp_path).startswith("WAVEFABRIC_PROTOCOL=copies wavefabric ") == bool(copies)
+        assert part.line(tmp_path).startswith("WAVEFABRIC_PROTOCOL=copies ") == bool(copies)
     assert len({part.name for part in result}) == len(result)
     with pytest.raises(Exception, match="no-such"):
         parsed(commands, ["bench", "fibre-scaling", "--no-such", "1"])

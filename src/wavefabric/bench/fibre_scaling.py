@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.bench.common import check_range, check_step, check_words, result_of, rows, silent
-from wavefabric.bench.modified_communicators import without_transfers
+from wavefabric.bench.no_exchange import without_transfers
 from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.execution import report, timing
 from wavefabric.execution.timing import Ranks, times

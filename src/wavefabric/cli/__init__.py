@@ -6,6 +6,7 @@ Modules import what is heavy inside their functions, so that ``--help`` answers 
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -79,7 +80,7 @@ def _command(words: list[str], invocation: Invocation) -> int:
     return code if isinstance(code, int) else 0
 
 
-def main(argv: list[str] | None = None) -> None:
+def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
     """Run the command and leave with its exit code: 0, 2 for bad input (one line on stderr), 130 for Ctrl-C,
     143 for SIGTERM.
 
@@ -89,9 +90,11 @@ def main(argv: list[str] | None = None) -> None:
     ----------
     argv : list of str, optional
         Arguments after the command's name; those of the process by default.
+    program : sequence of str, optional
+        The command without arguments, for ranks that it starts; this one by default.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    invocation = Invocation(words)
+    invocation = Invocation(words, program) if program else Invocation(words)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     encoding.print_anywhere()

@@ -181,7 +181,7 @@ def test_noise_is_the_same_in_every_part():
 
 @pytest.mark.slow
 def test_random_media():
-    """A small sample of `wavefabric bench ultrasound-stability`."""
+    """A small sample of random media is stable, or refused."""
     result = random_media(30, seed=3, steps=100, points=16)
     assert result["refused"] >= 4
     assert result["returned"] >= 15

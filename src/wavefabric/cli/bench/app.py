@@ -14,7 +14,6 @@ from wavefabric.cli.common.options import check_choice, check_range, from_one, o
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.rank_session import RankedOptions, RankSession, show_measurement
 from wavefabric.cli.common.show import status_line
-from wavefabric.errors import InputError
 from wavefabric.units import quantity
 
 app = typer.Typer()
@@ -55,12 +54,20 @@ class Argument(NamedTuple):
         return list(map(self.read, inputs)) if isinstance(inputs, list) else self.read(inputs)
 
 
-def _arg(type: Any, help: str, default: Any = None, read: Any = None, name: str = "") -> Argument:
+def argument(type: Any, help: str, default: Any = None, read: Any = None, name: str = "") -> Argument:
     return Argument(type, option(help, *[name] * bool(name), default=default), read)
 
 
-def _benchmark(name: str, base: type, help: str, least: int = 2, /, **arguments: Argument) -> None:
-    """Add the command of `wavefabric.bench.NAME`; `least`: ranks that it needs."""
+def benchmark(
+    name: str,
+    base: type,
+    help: str,
+    least: int = 2,
+    package: str = "wavefabric.bench",
+    /,
+    **arguments: Argument,
+) -> None:
+    """Add the command of the module ``NAME`` of a package; `least`: ranks that it needs."""
     fields = [(key, each.type, copy.copy(each.field)) for key, each in arguments.items()]
     group = make_dataclass(name, fields, bases=(Shown, base), frozen=True, kw_only=True)
 
@@ -69,7 +76,7 @@ def _benchmark(name: str, base: type, help: str, least: int = 2, /, **arguments:
         if "factor" in inputs:
             inputs["sizes"] = _sizes(inputs["sizes"], inputs.pop("factor"))
         inputs = {key: value for key, value in inputs.items() if value is not None}
-        module = import_module(f"wavefabric.bench.{name.replace('-', '_')}")
+        module = import_module(f"{package}.{name.replace('-', '_')}")
         if base is Local:
             with status_line(options.as_json) as say:
                 result = module.run(**inputs, device=options.device, threads=options.threads, progress=say)
@@ -101,20 +108,12 @@ def parse_blocks(text: str) -> tuple[int, int, int]:
     return nx, ny, nz
 
 
-def parse_overlaps(text: str) -> list[int]:
-    """Whole numbers from 1 with commas between."""
-    words = parse_list(text)
-    if not words or not all(word.isdecimal() and int(word) for word in words):
-        raise InputError(f"--overlaps: {text!r} given; allowed: whole numbers from 1, comma between")
-    return [int(word) for word in words]
-
-
 def parse_media(text: str) -> list[str]:
     """One medium, or both, or all."""
-    from wavefabric.bench.ultrasound_cases import ALL_MEDIA, MEDIA
+    from wavefabric.bench import ultrasound_cases as cases
 
-    check_choice("--medium", text, (*ALL_MEDIA, "both", "all"))
-    return list({"both": MEDIA, "all": ALL_MEDIA}.get(text, [text]))
+    check_choice("--medium", text, (*cases.ALL_MEDIA, "both", "all"))
+    return list({"both": cases.MEDIA, "all": cases.ALL_MEDIA}.get(text, [text]))
 
 
 def _integrators(text: str) -> list[str]:
@@ -144,28 +143,24 @@ def _eight(key: str) -> Callable[[int], int]:
 
 
 _Text, _Texts = str | None, list[str] | None
-_MEDIUM = "homogeneous, heterogeneous, tissues, both (the first two), or all."
+MEDIA_HELP = "homogeneous, heterogeneous, tissues, both (the first two), or all."
 _SAMPLES = "Samples of each time; the median counts."
-_REPEATS = _arg(int, _SAMPLES, 5)
-_SIZE = _arg(
-    _Text, "Points of the whole grid, N or NXxNYxNZ. \\[default: by device]", None, parse_points, "--size"
-)
+_REPEATS = argument(int, _SAMPLES, 5)
 _CASES = (
     "Rows x log2 of samples, e.g. 30x21; may be repeated. "
     "\\[default: 2x17 and 30x15 on a CPU, 30x21 on a GPU]"
 )
-_GRIDS = "Blocks along x, y and z; may be repeated. \\[default: all along z, and even]"
 _BYTES = (
     "Bytes from rank to rank: least:most, or with commas between; K, M, G are powers of 1024. "
     "\\[default: 64K:4M on CPUs, 64K:1G on GPUs]"
 )
-_MEDIA = _arg(str, _MEDIUM, "homogeneous", parse_media, "--medium")
-_SAMPLED = {"precision": _arg(str, "single or double.", "single"), "repeats": _REPEATS}
-_CUT = {
-    "overlap": _arg(int, "Points on each side of a block.", 16),
-    "grid": _arg(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
+MEDIA = argument(str, MEDIA_HELP, "homogeneous", parse_media, "--medium")
+SAMPLED = {"precision": argument(str, "single or double.", "single"), "repeats": _REPEATS}
+CUT = {
+    "overlap": argument(int, "Points on each side of a block.", 16),
+    "grid": argument(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
 }
-_POINTS = _arg(
+POINTS = argument(
     _Texts,
     "Points, N or NXxNYxNZ; may be repeated. \\[default: 128 on a CPU, 256 and 512 on a GPU]",
     None,
@@ -174,117 +169,79 @@ _POINTS = _arg(
 )
 _PLAIN = "--plain/--no-plain"
 
-_benchmark(
+benchmark(
     "fibre-step",
     Local,
     "Cost of one step: time, FFT share, passes over the data, memory; against bare FFTs and plain RK4IP.",
-    cases=_arg(_Texts, _CASES, None, parse_case, "--case"),
-    precisions=_arg(str, "double, single, or both.", "both", _precisions, "--precision"),
-    integrators=_arg(str, "Names, comma between, or all.", "rk4ip,strang", _integrators),
-    step=_arg(
+    cases=argument(_Texts, _CASES, None, parse_case, "--case"),
+    precisions=argument(str, "double, single, or both.", "both", _precisions, "--precision"),
+    integrators=argument(str, "Names, comma between, or all.", "rk4ip,strang", _integrators),
+    step=argument(
         str, "Step; changes the error, not the time.", "100 m", partial(quantity, unit="m", key="--step")
     ),
-    repeats=_arg(int, _SAMPLES, 15),
-    error_steps=_arg(int, "Steps after which complex64 is compared; 0: not.", 100),
-    plain=_arg(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=_PLAIN),
+    repeats=argument(int, _SAMPLES, 15),
+    error_steps=argument(int, "Steps after which complex64 is compared; 0: not.", 100),
+    plain=argument(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=_PLAIN),
 )
-_benchmark(
+benchmark(
     "solver-rates",
     Local,
     "How fast this device runs the parts of steps of both simulators: a device file for `wavefabric plan`.",
-    media=_arg(str, _MEDIUM, "all", parse_media, "--medium"),
-    precisions=_arg(str, "double, single, or both.", "both", _precisions, "--precision"),
-    repeats=_arg(int, "Samples of each time; the least counts.", 3),
+    media=argument(str, MEDIA_HELP, "all", parse_media, "--medium"),
+    precisions=argument(str, "double, single, or both.", "both", _precisions, "--precision"),
+    repeats=argument(int, "Samples of each time; the least counts.", 3),
 )
-_benchmark(
+benchmark(
     "fibre-scaling",
     RankedOptions,
     "Time of a step when the modes are split over ranks, over that of a step on one.",
-    modes_per_rank=_arg(int, "Spatial modes of a rank.", 15),
-    log2_n=_arg(int | None, "log2 of the samples a row. \\[default: CPU 12, GPU 21]", name="--log2n"),
-    steps=_arg(int, "Steps in a sample.", 150),
-    exchanges=_arg(
+    modes_per_rank=argument(int, "Spatial modes of a rank.", 15),
+    log2_n=argument(int | None, "log2 of the samples a row. \\[default: CPU 12, GPU 21]", name="--log2n"),
+    steps=argument(int, "Steps in a sample.", 150),
+    exchanges=argument(
         str, "What travels: dense, factored, comma between.", "dense,factored", parse_list, "--exchange"
     ),
-    step=_arg(str, "Step; does not change the time.", "100 m", partial(quantity, unit="m", key="--step")),
-    repeats=_arg(int, _SAMPLES, 3),
+    step=argument(str, "Step; does not change the time.", "100 m", partial(quantity, unit="m", key="--step")),
+    repeats=argument(int, _SAMPLES, 3),
 )
-_benchmark(
+benchmark(
     "exchange",
     RankedOptions,
     "Bandwidth, latency and correctness of every transport, in the manner of nccl-tests.",
-    patterns=_arg(str, "ping, ring, halo, all-gather, all-to-all, comma between, or all.", "all", _patterns),
-    sizes=_arg(_Text, _BYTES),
-    factor=_arg(int, "From one size to the next of least:most.", 4),
+    patterns=argument(
+        str, "ping, ring, halo, all-gather, all-to-all, comma between, or all.", "all", _patterns
+    ),
+    sizes=argument(_Text, _BYTES),
+    factor=argument(int, "From one size to the next of least:most.", 4),
     repeats=_REPEATS,
-    peaks=_arg(bool, "Give shares of bandwidths measured on H200.", False),
+    peaks=argument(bool, "Give shares of bandwidths measured on H200.", False),
 )
-_benchmark(
+benchmark(
     "ultrasound-step",
     Local,
     "Cost of one ultrasound time step: time against bare 3-D transforms, passes over the data, memory.",
-    sizes=_POINTS,
-    media=_arg(str, _MEDIUM, "both", parse_media, "--medium"),
-    precision=_SAMPLED["precision"],
-    repeats=_arg(int, "Rounds; medians count.", 15),
-    plain=_arg(bool, "Time stages of whole-array transforms too.", True, name=_PLAIN),
-    points=_arg(int, "Time each medium with sources and a sensor at so many points too.", 0),
-    peer=_arg(Path | None, "kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
-)
-_benchmark(
-    "ultrasound-adjoint",
-    Local,
-    "Cost of an adjoint time step beside a forward one, and of a whole gradient in forward runs.",
-    sizes=_POINTS,
-    media=_arg(str, _MEDIUM, "both", parse_media, "--medium"),
-    precision=_SAMPLED["precision"],
-    repeats=_arg(int, "Rounds; medians count.", 7),
-)
-_benchmark(
-    "ultrasound-breakdown",
-    RankedOptions,
-    "Where a step of the local decomposition spends its time: compute, pack, exchange, idle; by overlap.",
-    shape=_SIZE,
-    overlaps=_arg(str, "Points, comma between.", "2,4,8,16,32", parse_overlaps),
-    grids=_arg(_Texts, _GRIDS, None, parse_blocks, "--grid"),
-    media=_MEDIA,
-    **_SAMPLED,
+    sizes=POINTS,
+    media=argument(str, MEDIA_HELP, "both", parse_media, "--medium"),
+    precision=SAMPLED["precision"],
+    repeats=argument(int, "Rounds; medians count.", 15),
+    plain=argument(bool, "Time stages of whole-array transforms too.", True, name=_PLAIN),
+    points=argument(int, "Time each medium with sources and a sensor at so many points too.", 0),
+    peer=argument(Path | None, "kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
 )
 _WEAK = "Weak: a rank owns so many points cubed. \\[default: 48, GPU 512]"
 _STRONG = "Strong: so many points cubed together. \\[default: 64, GPU 1024]"
 _FROM = "JSON of a run on other ranks, shown with this one; may be repeated."
-_benchmark(
+benchmark(
     "ultrasound-scaling",
     RankedOptions,
     "Owned points a second and rank, of grids that grow with the ranks and of one that does not.",
     1,
-    block=_arg(int | None, _WEAK, None, _eight("--block")),
-    total=_arg(int | None, _STRONG, None, _eight("--total")),
-    kinds=_arg(str, "weak, strong, comma between.", "weak,strong", parse_list),
-    forms=_arg(str, "local, global, comma between.", "local,global", parse_list),
-    media=_MEDIA,
-    **_CUT,
-    **_SAMPLED,
-    earlier=_arg(list[Path] | None, _FROM, name="--from"),
-)
-_ORDERS = "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all."
-_benchmark(
-    "ultrasound-cuts",
-    RankedOptions,
-    "A step of one grid in every cut into blocks, and with the blocks on other devices.",
-    shape=_SIZE,
-    placements=_arg(str, _ORDERS, "identity,round-robin", parse_list),
-    medium=_arg(str, "homogeneous, heterogeneous or tissues.", "homogeneous"),
-    overlap=_CUT["overlap"],
-    **_SAMPLED,
-)
-_GRID = "Points of the whole grid, N or NXxNYxNZ; may be repeated."
-_benchmark(
-    "local-vs-global",
-    RankedOptions,
-    "A step of the global decomposition over one of the local, by size and transport.",
-    sizes=_arg(_Texts, _GRID, None, parse_points, "--size"),
-    media=_MEDIA,
-    **_CUT,
-    **_SAMPLED,
+    block=argument(int | None, _WEAK, None, _eight("--block")),
+    total=argument(int | None, _STRONG, None, _eight("--total")),
+    kinds=argument(str, "weak, strong, comma between.", "weak,strong", parse_list),
+    forms=argument(str, "local, global, comma between.", "local,global", parse_list),
+    media=MEDIA,
+    **CUT,
+    **SAMPLED,
+    earlier=argument(list[Path] | None, _FROM, name="--from"),
 )

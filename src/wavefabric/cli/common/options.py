@@ -7,7 +7,8 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 import typer
@@ -31,6 +32,8 @@ class Invocation:
 
     #: After the command's name, for ranks that it starts.
     words: list[str] = dataclasses.field(default_factory=list)
+    #: The program that takes them.
+    program: Sequence[str] = (sys.executable, "-m", "wavefabric")
     #: Of its ranks, once it is open.
     comm: Communicator | None = None
 

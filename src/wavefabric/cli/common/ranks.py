@@ -145,6 +145,7 @@ def start(
         options.gpus(schedule, quiet) or [],
         options.threads or max(1, usable_threads() // options.count),
         checkpoint,
+        options.invocation.program,
     )
     sys.stdout.flush()
     raise typer.Exit(launcher.launch(launched))

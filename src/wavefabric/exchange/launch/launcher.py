@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -42,7 +43,7 @@ class LaunchOptions:
     threads: int = 1
     #: Where the ranks save, for the message if one is killed.
     checkpoint: Path | None = None
-    program: list[str] = field(default_factory=lambda: [sys.executable, "-m", "wavefabric"])
+    program: Sequence[str] = (sys.executable, "-m", "wavefabric")
 
 
 def launch(options: LaunchOptions) -> int:

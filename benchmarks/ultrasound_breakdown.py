@@ -9,8 +9,10 @@ from typing import Any
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.parallel.layouts import HaloExchange
 from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
-from wavefabric.bench.modified_communicators import NoExchange, without_transfers
+from wavefabric.bench.no_exchange import NoExchange, without_transfers
 from wavefabric.bench.ultrasound_ranks import RankSteps, Stepper, even_grid
+from wavefabric.cli.common.parse import parse_list
+from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution import report
 from wavefabric.execution.timing import Ranks
@@ -62,6 +64,14 @@ def run(
             cases.append(bench.run(computed[plan]))
     facts = {"shape": list(shape), "precision": precision, "repeats": repeats, "left_out": left_out}
     return result_of(ranks, "ultrasound-breakdown", _sped_up(cases), **facts)
+
+
+def parse_overlaps(text: str) -> list[int]:
+    """Read whole numbers from 1 with commas between."""
+    words = parse_list(text)
+    if not words or not all(word.isdecimal() and int(word) for word in words):
+        raise InputError(f"--overlaps: {text!r} given; allowed: whole numbers from 1, comma between")
+    return [int(word) for word in words]
 
 
 def _sped_up(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.permuted_communicator import PermutedCommunicator
+from benchmarks.ultrasound_breakdown import SIZES
 from wavefabric.acoustics.decomposition.decompose import Decomposition, block_grids
 from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
-from wavefabric.bench.modified_communicators import PermutedCommunicator
-from wavefabric.bench.ultrasound_breakdown import SIZES
 from wavefabric.bench.ultrasound_ranks import RankSteps
 from wavefabric.errors import InputError
 from wavefabric.execution import report
