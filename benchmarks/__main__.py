@@ -1,85 +1,120 @@
 """`python benchmarks`: the command `wavefabric` with the benchmarks behind the project's tables."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.parts import COMPARISONS
-from benchmarks.ultrasound_breakdown import parse_overlaps
+from benchmarks.ultrasound_breakdown import parse_blocks, parse_overlaps
 from wavefabric import cli
-from wavefabric.cli.bench import app as bench
-from wavefabric.cli.bench.app import benchmark
+from wavefabric.cli.bench.app import MEDIA_HELP, POINTS, SAMPLES, Local, argument, parse_media, parse_points
+from wavefabric.cli.bench.app import benchmark as add_benchmark
+from wavefabric.cli.common.options import check_range
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.rank_session import RankedOptions
+from wavefabric.units import quantity
 
-#: The program with its arguments left out, for ranks that it starts.
+#: What ranks are started with, before the words of the command.
 PROGRAM = (sys.executable, str(Path(__file__).resolve().parent))
 
 
-def register() -> None:
-    """Add the benchmarks of this folder to `wavefabric bench`."""
-    texts = list[str] | None
-    size = bench.argument(
-        str | None,
-        "Points of the whole grid, N or NXxNYxNZ. \\[default: by device]",
-        None,
-        bench.parse_points,
-        "--size",
-    )
-    grids = "Blocks along x, y and z; may be repeated. \\[default: all along z, and even]"
-    orders = "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all."
-    grid = "Points of the whole grid, N or NXxNYxNZ; may be repeated."
-    adjoint, breakdown, cuts, versus = COMPARISONS
-    benchmark(
-        adjoint,
-        bench.Local,
-        "Cost of an adjoint time step beside a forward one, and of a whole gradient in forward runs.",
-        2,
-        "benchmarks",
-        sizes=bench.POINTS,
-        media=bench.argument(str, bench.MEDIA_HELP, "both", bench.parse_media, "--medium"),
-        precision=bench.SAMPLED["precision"],
-        repeats=bench.argument(int, "Rounds; medians count.", 7),
-    )
-    benchmark(
-        breakdown,
-        RankedOptions,
-        "Where a step of the local decomposition spends its time: compute, pack, exchange, idle; by overlap.",
-        2,
-        "benchmarks",
-        shape=size,
-        overlaps=bench.argument(str, "Points, comma between.", "2,4,8,16,32", parse_overlaps),
-        grids=bench.argument(texts, grids, None, bench.parse_blocks, "--grid"),
-        media=bench.MEDIA,
-        **bench.SAMPLED,
-    )
-    benchmark(
-        cuts,
-        RankedOptions,
-        "A step of one grid in every cut into blocks, and with the blocks on other devices.",
-        2,
-        "benchmarks",
-        shape=size,
-        placements=bench.argument(str, orders, "identity,round-robin", parse_list),
-        medium=bench.argument(str, "homogeneous, heterogeneous or tissues.", "homogeneous"),
-        overlap=bench.CUT["overlap"],
-        **bench.SAMPLED,
-    )
-    benchmark(
-        versus,
-        RankedOptions,
-        "A step of the global decomposition over one of the local, by size and transport.",
-        2,
-        "benchmarks",
-        sizes=bench.argument(texts, grid, None, bench.parse_points, "--size"),
-        media=bench.MEDIA,
-        **bench.CUT,
-        **bench.SAMPLED,
-    )
+def _eight(key: str) -> Callable[[int], int]:
+    def check(points: int) -> int:
+        check_range(key, points, 8, float("inf"), "8 points or more")
+        return points
+
+    return check
 
 
-register()
+def benchmark(name: str, base: type, help: str, least: int = 2, /, **arguments: Any) -> None:
+    """Add the command of a module of this folder; `least`: ranks that it needs."""
+    add_benchmark(name, base, help, least, "benchmarks", **arguments)
+
+
+_Text, _Texts = str | None, list[str] | None
+_MEDIA = argument(str, MEDIA_HELP, "homogeneous", parse_media, "--medium")
+_PRECISION = argument(str, "single or double.", "single")
+_SAMPLED = {"precision": _PRECISION, "repeats": argument(int, SAMPLES, 5)}
+_CUT = {
+    "overlap": argument(int, "Points on each side of a block.", 16),
+    "grid": argument(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
+}
+_SIZE = "Points of the whole grid, N or NXxNYxNZ"
+_SHAPE = argument(_Text, f"{_SIZE}. \\[default: by device]", None, parse_points, "--size")
+_GRIDS = "Blocks along x, y and z; may be repeated. \\[default: all along z, and even]"
+_ORDERS = "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all."
+_WEAK = "Weak: a rank owns so many points cubed. \\[default: 48, GPU 512]"
+_STRONG = "Strong: so many points cubed together. \\[default: 64, GPU 1024]"
+_FROM = "JSON of a run on other ranks, shown with this one; may be repeated."
+
+benchmark(
+    "fibre-scaling",
+    RankedOptions,
+    "Time of a step when the modes are split over ranks, over that of a step on one.",
+    modes_per_rank=argument(int, "Spatial modes of a rank.", 15),
+    log2_n=argument(int | None, "log2 of the samples a row. \\[default: CPU 12, GPU 21]", name="--log2n"),
+    steps=argument(int, "Steps in a sample.", 150),
+    exchanges=argument(
+        str, "What travels: dense, factored, comma between.", "dense,factored", parse_list, "--exchange"
+    ),
+    step=argument(str, "Step; does not change the time.", "100 m", partial(quantity, unit="m", key="--step")),
+    repeats=argument(int, SAMPLES, 3),
+)
+benchmark(
+    "ultrasound-scaling",
+    RankedOptions,
+    "Owned points a second and rank, of grids that grow with the ranks and of one that does not.",
+    1,
+    block=argument(int | None, _WEAK, None, _eight("--block")),
+    total=argument(int | None, _STRONG, None, _eight("--total")),
+    kinds=argument(str, "weak, strong, comma between.", "weak,strong", parse_list),
+    forms=argument(str, "local, global, comma between.", "local,global", parse_list),
+    media=_MEDIA,
+    **_CUT,
+    **_SAMPLED,
+    earlier=argument(list[Path] | None, _FROM, name="--from"),
+)
+benchmark(
+    "local-vs-global",
+    RankedOptions,
+    "A step of the global decomposition over one of the local, by size and transport.",
+    sizes=argument(_Texts, f"{_SIZE}; may be repeated.", None, parse_points, "--size"),
+    media=_MEDIA,
+    **_CUT,
+    **_SAMPLED,
+)
+benchmark(
+    "ultrasound-cuts",
+    RankedOptions,
+    "A step of one grid in every cut into blocks, and with the blocks on other devices.",
+    shape=_SHAPE,
+    placements=argument(str, _ORDERS, "identity,round-robin", parse_list),
+    medium=argument(str, "homogeneous, heterogeneous or tissues.", "homogeneous"),
+    overlap=_CUT["overlap"],
+    **_SAMPLED,
+)
+benchmark(
+    "ultrasound-breakdown",
+    RankedOptions,
+    "Where a step of the local decomposition spends its time: compute, pack, exchange, idle; by overlap.",
+    shape=_SHAPE,
+    overlaps=argument(str, "Points, comma between.", "2,4,8,16,32", parse_overlaps),
+    grids=argument(_Texts, _GRIDS, None, parse_blocks, "--grid"),
+    media=_MEDIA,
+    **_SAMPLED,
+)
+benchmark(
+    "ultrasound-adjoint",
+    Local,
+    "Cost of an adjoint time step beside a forward one, and of a whole gradient in forward runs.",
+    sizes=POINTS,
+    media=argument(str, MEDIA_HELP, "both", parse_media, "--medium"),
+    precision=_PRECISION,
+    repeats=argument(int, "Rounds; medians count.", 7),
+)
 
 if __name__ == "__main__":
     cli.main(program=PROGRAM)

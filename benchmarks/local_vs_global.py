@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.rank_steps import RankSteps, grouped
 from wavefabric.acoustics.decomposition.decompose import Decomposition
-from wavefabric.bench.common import Triple, grouped, result_of, rows, silent
-from wavefabric.bench.ultrasound_ranks import RankSteps
+from wavefabric.bench.common import Triple, result_of, rows, silent
 from wavefabric.execution import report
 from wavefabric.execution.timing import Ranks
 from wavefabric.results.plots import BLUE, ORANGE

@@ -16,7 +16,14 @@ from wavefabric.errors import InputError
 COUNTS = (1, 2, 4, 6, 8)
 ROOT = Path(__file__).resolve().parents[1]
 #: The benchmarks of this folder, which `python benchmarks` adds to `wavefabric bench`.
-COMPARISONS = ("ultrasound-adjoint", "ultrasound-breakdown", "ultrasound-cuts", "local-vs-global")
+COMPARISONS = (
+    "fibre-scaling",
+    "ultrasound-scaling",
+    "local-vs-global",
+    "ultrasound-cuts",
+    "ultrasound-breakdown",
+    "ultrasound-adjoint",
+)
 COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "broadcast")
 #: Algorithms as parts are named by them, and as `wavefabric collective run` knows them.
 ALGORITHMS = {name: name for name in ("ring", "recursive", "direct", "tree")} | {"radix-4": "recursive"}

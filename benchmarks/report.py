@@ -8,10 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import ultrasound_scaling
 from benchmarks.parts import ALGORITHMS, COLLECTIVES, COMPARISONS, Part
 from benchmarks.runner import DONE, devices, read_json, read_record
 from papers.fibre import scaling
-from wavefabric.bench import ultrasound_scaling
 from wavefabric.execution import measure_fabric
 from wavefabric.execution.report import size_words, transport_name, unavailable
 from wavefabric.files.output import replacing

@@ -6,12 +6,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from benchmarks.no_exchange import NoExchange, without_transfers
+from benchmarks.rank_steps import RankSteps, even_grid, grouped, left_over
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.parallel.layouts import HaloExchange
-from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
-from wavefabric.bench.no_exchange import NoExchange, without_transfers
-from wavefabric.bench.ultrasound_ranks import RankSteps, Stepper, even_grid
-from wavefabric.cli.common.parse import parse_list
+from wavefabric.bench.common import Triple, result_of, rows, silent
+from wavefabric.bench.ultrasound_steps import Stepper
+from wavefabric.cli.common.parse import parse_list, parse_shape
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution import report
@@ -64,6 +65,12 @@ def run(
             cases.append(bench.run(computed[plan]))
     facts = {"shape": list(shape), "precision": precision, "repeats": repeats, "left_out": left_out}
     return result_of(ranks, "ultrasound-breakdown", _sped_up(cases), **facts)
+
+
+def parse_blocks(text: str) -> tuple[int, int, int]:
+    """Read blocks along x, y and z: ``1x2x2``."""
+    nx, ny, nz = parse_shape(text, "--grid", "blocks along x, y and z, such as 1x2x2", (3,))
+    return nx, ny, nz
 
 
 def parse_overlaps(text: str) -> list[int]:

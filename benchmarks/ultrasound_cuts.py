@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.permuted_communicator import PermutedCommunicator
+from benchmarks.rank_steps import RankSteps, grouped, left_over
 from benchmarks.ultrasound_breakdown import SIZES
 from wavefabric.acoustics.decomposition.decompose import Decomposition, block_grids
-from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
-from wavefabric.bench.ultrasound_ranks import RankSteps
+from wavefabric.bench.common import Triple, result_of, rows, silent
 from wavefabric.errors import InputError
 from wavefabric.execution import report
 from wavefabric.execution.timing import Ranks

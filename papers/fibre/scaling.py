@@ -34,7 +34,7 @@ def combine(paths: Sequence[str | Path]) -> dict[str, Any]:
     Parameters
     ----------
     paths : sequence of path
-        JSON of `wavefabric bench fibre-scaling`, for each number of ranks one, or one a transport.
+        JSON of `python benchmarks bench fibre-scaling`, for each number of ranks one, or one a transport.
 
     Returns
     -------
@@ -192,13 +192,13 @@ def plot(result: dict[str, Any], path: Path) -> None:
 def main(
     source: Annotated[
         list[Path],
-        typer.Option("--from", help="JSON of `wavefabric bench fibre-scaling`; to be repeated."),
+        typer.Option("--from", help="JSON of `python benchmarks bench fibre-scaling`; to be repeated."),
     ],
     as_json: Json = False,
     output: Output = None,
     plot: Plot = None,
 ) -> None:
-    """Table 1 and figure 3 of the paper, from results of `wavefabric bench fibre-scaling -o FOLDER`."""
+    """Table 1 and figure 3 of the paper, from `python benchmarks bench fibre-scaling -o FOLDER`."""
     show(__name__, combine(source), as_json, output, plot)
 
 

@@ -13,7 +13,7 @@ from papers.common import command, run
 from papers.fibre.scaling import PAPER, PAPER_CASE, PAPER_SPLIT
 from papers.lumorph.panels import draw_panels
 from papers.plans import machines
-from wavefabric.bench.fibre_scaling import first_modes
+from wavefabric.bench.solver_rates import first_modes
 from wavefabric.fabric import load
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.planner.exchange_times import ExchangeTimes

@@ -12,7 +12,7 @@ from papers.common import command, run
 from papers.lumorph.panels import draw_panels
 from papers.plans import machines
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.bench.fibre_scaling import first_modes
+from wavefabric.bench.solver_rates import first_modes
 from wavefabric.collectives import Schedule, point_to_point
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric import load

@@ -14,7 +14,8 @@ import typer
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.ultrasound_breakdown import parse_overlaps
+from benchmarks.rank_steps import RankSteps, even_grid
+from benchmarks.ultrasound_breakdown import parse_blocks, parse_overlaps
 from papers.common import DeviceName, Json, Output, Plot, Threads, run, show, start_ranks
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
@@ -22,8 +23,7 @@ from wavefabric.acoustics.decomposition.window import WINDOWS
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.ultrasound_cases import MEDIA, problem
-from wavefabric.bench.ultrasound_ranks import RankSteps, even_grid
-from wavefabric.cli.bench.app import parse_blocks, parse_media, parse_points
+from wavefabric.cli.bench.app import parse_media, parse_points
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import status_line
 from wavefabric.errors import InputError

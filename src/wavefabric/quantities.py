@@ -12,6 +12,7 @@ from wavefabric.units import EXAMPLES, quantity, show
 
 #: Units of β1 … β4.
 BETA_UNITS = ("s/m", "s^2/m", "s^3/m", "s^4/m")
+_MOST = 2**63 - 1
 
 
 def numbers(value: Any, unit: str, key: str) -> NDArray[np.float64]:
@@ -76,12 +77,13 @@ def choice(key: str, value: str, allowed: Collection[str]) -> None:
         raise InputError(f"{key}: {not_one_of(value, allowed)}")
 
 
-def whole(key: str, value: Any, least: int, most: int | None = None) -> None:
-    """Refuse a value that is no whole number of at least ``least``, or above ``most``."""
-    integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not integer or value < least or (most is not None and value > most):
-        upper = "" if most is None else f" and at most {most}"
-        raise InputError(f"{key}: {quoted(value)} given; allowed: a whole number of at least {least}{upper}")
+def whole(key: str, value: Any, least: int, most: int | None = None) -> int:
+    """A whole number from ``least`` to ``most``, by default the largest of 64 bits; else InputError."""
+    number = value if isinstance(value, int | np.integer) and not isinstance(value, bool) else None
+    if number is None or not least <= number <= (_MOST if most is None else most):
+        upper = "" if most is None else f" to {most}"
+        raise InputError(f"{key}: {quoted(value)}; allowed: whole numbers from {least}{upper}")
+    return int(number)
 
 
 def dispersion_coefficients(value: Any) -> NDArray[np.float64]:

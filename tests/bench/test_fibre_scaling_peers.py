@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from fake_gpus import EmulatedGpu, fake_cupy, together
 
-from wavefabric.bench.fibre_scaling import _Bench
+from benchmarks.fibre_scaling import _Bench
 
 
 def test_what_is_exposed_is_over_the_same_kernels_without_exchange(monkeypatch):

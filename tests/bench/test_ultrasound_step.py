@@ -16,10 +16,10 @@ from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.stability.stable_time_step import stability
 from wavefabric.bench import kwave_program, ultrasound_step
-from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
+from wavefabric.bench.kwave_program import KWaveProgram
 from wavefabric.bench.own_process import Bare
 from wavefabric.bench.ultrasound_cases import ALL_MEDIA, MEDIA, outline, points, problem, with_sources
-from wavefabric.bench.ultrasound_ranks import RecordingStepper
+from wavefabric.bench.ultrasound_steps import RecordingStepper
 from wavefabric.cli.bench.app import parse_media
 from wavefabric.errors import InputError
 from wavefabric.spectral.vector_axes import AxisTransforms
@@ -84,7 +84,6 @@ def test_both_media(numbers):
             assert one["finite"]
         assert line["plain"]["stages"] == "PlainStages"
         assert line["times_faster_than_plain"] > 0
-        assert line["kwave_elsewhere"] is None
         assert "kwave" not in line
     assert os.listdir() == []
 
@@ -233,24 +232,6 @@ def test_unknown_medium():
         InputError, match="--medium: water given; allowed: homogeneous, heterogeneous, tissues"
     ):
         parse_media("water")
-
-
-def test_kwave_elsewhere_only_where_it_was():
-    two, four = ({"device": "cpu", "threads": n} for n in (2, 4))
-    h200 = {"device": "cuda:0", "threads": 1, "gpu": "NVIDIA H200"}
-    assert measured_elsewhere("homogeneous", (128,) * 3, "single", two)["to_ours"] == 1.62
-    assert measured_elsewhere("heterogeneous", (512,) * 3, "single", h200)["ms"] == 23.3
-    for case in (
-        ((128,) * 3, "single", four),
-        ((128,) * 3, "double", two),
-        ((128, 128, 64), "single", two),
-        ((128,) * 3, "single", h200),
-        ((256,) * 3, "single", two),
-        ((256,) * 3, "single", h200 | {"gpu": "NVIDIA A100"}),
-    ):
-        assert measured_elsewhere("homogeneous", *case) is None
-    for case in (((128,) * 3, "single", two), ((512,) * 3, "single", h200)):
-        assert measured_elsewhere("tissues", *case) is None
 
 
 def test_bare_transforms_stay_finite(cpu):

@@ -92,8 +92,9 @@ def test_cuts_in_one_two_and_three_dimensions():
 
 @pytest.mark.parametrize("small", [False, True])
 def test_sizes_can_be_divided_among_the_ranks(small, tmp_path):
+    from benchmarks.ultrasound_breakdown import parse_blocks
     from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-    from wavefabric.cli.bench.app import parse_blocks, parse_points
+    from wavefabric.cli.bench.app import parse_points
     from wavefabric.optics.link.build import check_start
     from wavefabric.optics.run_file import load
 

@@ -57,7 +57,7 @@ def test_list_on_eight_gpus(command, machine):
     code, out, _ = command("--list", "--only", "*-8")
     name, line, *_ = out.splitlines()
     assert (code, name) == (0, "fibre-8 (about 150 s)")
-    assert line.startswith("  wavefabric bench fibre-scaling --ranks 8 --modes-per-rank 15 --log2n 21")
+    assert line.startswith("  python benchmarks bench fibre-scaling --ranks 8 --modes-per-rank 15 --log2n 21")
     assert "left out" not in out
     assert not list(Path().iterdir())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.bench.fibre_scaling import first_modes
+from wavefabric.bench.solver_rates import first_modes
 from wavefabric.fabric import load
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.planner.exchange_times import SIGNALS, ExchangeTimes

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fibre_cases import RATE, launch, make_fibre
 
-from wavefabric.bench.fibre_scaling import first_modes
+from wavefabric.bench.solver_rates import first_modes
 from wavefabric.fabric import load
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed, propagate

@@ -50,13 +50,6 @@ def in_unit(value: Any, unit: str, key: str) -> float:
     return quantity(value if isinstance(value, str) else real(value, key), unit, key)
 
 
-def positive(value: Any, unit: str, key: str) -> float:
-    """As `in_unit`, above 0."""
-    number = in_unit(value, unit, key)
-    require(number > 0, key, value, "above 0")
-    return number
-
-
 def pairs(values: Any, key: str, allowed: str) -> list[tuple[Any, Any]]:
     """The pairs that a sequence holds, one or more; refuses anything else."""
     items: list[Any] = [tuple(item) if np.iterable(item) else () for item in listed(values, key, allowed)]
@@ -106,8 +99,3 @@ def listed(values: Any, key: str, allowed: str) -> list[Any]:
     items = list(values) if np.iterable(values) and not isinstance(values, str) else []
     require(items, key, values, allowed)
     return items
-
-
-def check_choice(value: Any, allowed: Sequence[str], key: str) -> None:
-    """Refuse a word that is not one of those allowed."""
-    require(isinstance(value, str) and value in allowed, key, value, ", ".join(allowed))

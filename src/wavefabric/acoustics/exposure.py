@@ -3,7 +3,8 @@
 import math
 from typing import Any
 
-from wavefabric.acoustics.arguments import in_unit, positive, require
+from wavefabric.acoustics.arguments import in_unit, require
+from wavefabric.quantities import positive
 
 
 def mean_intensity(amplitude: Any, density: Any, sound_speed: Any) -> Any:

@@ -6,19 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import (
-    as_array,
-    ensure,
-    is_whole,
-    per_axis,
-    positive,
-    real,
-    require,
-    typed,
-)
+from wavefabric.acoustics.arguments import as_array, ensure, is_whole, per_axis, real, require, typed
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem
 from wavefabric.errors import InputError
+from wavefabric.quantities import positive
 
 #: Thicknesses of the absorbing layer that ``pml_size="auto"`` chooses from.
 AUTO_PML = range(10, 21)

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, check_choice, ensure, listed, real, require
+from wavefabric.acoustics.arguments import as_array, ensure, listed, real, require
 from wavefabric.errors import InputError
+from wavefabric.quantities import choice
 from wavefabric.units import quantity, show
 
 #: Ratio of neighbouring densities above which spectral derivatives ring so much that sound is lost.
@@ -71,7 +72,7 @@ class Medium:
     def __post_init__(self) -> None:
         allowed = "kg/m³, one number or one for each grid point"
         ensure(self.density is not None, "medium.density", "is missing", allowed)
-        check_choice(self.absorption, ("power_law", "stokes"), "medium.absorption")
+        choice("medium.absorption", self.absorption, ("power_law", "stokes"))
         units = {"sound_speed": "m/s", "density": "kg/m^3", "alpha_coeff": "", "nonlinearity": ""}
         assign = object.__setattr__
         for name, unit in units.items():

@@ -9,13 +9,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, is_whole, require
+from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Problem
 from wavefabric.device import get_device
 from wavefabric.exchange.communicator import Communicator, world
 from wavefabric.exchange.launch import environment
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.quantities import choice
 from wavefabric.system.machine import usable_threads
 from wavefabric.system.progress import Progress
 
@@ -78,7 +79,7 @@ class RunSettings:
         require(known, "device", device, "'auto', 'cpu', 'cuda', 'cuda:N'")
         right = threads is None or (is_whole(threads) and threads > 0)
         require(right, "threads", threads, "a whole number from 1")
-        check_choice(self.precision, ("single", "double", "auto"), "precision")
+        choice("precision", self.precision, ("single", "double", "auto"))
         if not isinstance(self.checkpoint, Checkpoints):
             self._require_files("checkpoint")
         self._require_flags("check_stability")

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, ensure, is_whole, per_axis, positive, require
+from wavefabric.acoustics.arguments import as_array, ensure, is_whole, per_axis, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES, TONES, is_local
 from wavefabric.errors import InputError, not_one_of
+from wavefabric.quantities import positive
 from wavefabric.units import show
 
 #: A point this far outside the grid, in spacings, is taken to be on its edge.

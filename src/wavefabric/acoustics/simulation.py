@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_types, ensure, is_whole, positive, require
+from wavefabric.acoustics.arguments import check_types, ensure, is_whole, require
 from wavefabric.acoustics.check.rules import MOST_STEPS, check, check_recording
 from wavefabric.acoustics.check.warnings import problem_warnings
 from wavefabric.acoustics.grid import Grid
@@ -25,6 +25,7 @@ from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.acoustics.stability.stable_time_step import refuse_unstable, stable_step
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
+from wavefabric.quantities import positive
 from wavefabric.results.file import ResultWriter
 
 #: What there is to do about absorption that is off its law.

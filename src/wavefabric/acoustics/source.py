@@ -7,15 +7,7 @@ from typing import Any, get_args
 import numpy as np
 import scipy.fft
 
-from wavefabric.acoustics.arguments import (
-    check_choice,
-    check_types,
-    ensure,
-    positive,
-    real,
-    real_array,
-    require,
-)
+from wavefabric.acoustics.arguments import check_types, ensure, real, real_array, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import (
     PressureSource,
@@ -27,6 +19,7 @@ from wavefabric.acoustics.problem import (
 )
 from wavefabric.acoustics.series import check_series
 from wavefabric.errors import InputError
+from wavefabric.quantities import choice, positive
 
 _MODES = get_args(SourceMode)[::-1]
 
@@ -222,7 +215,7 @@ class Source:
         return np.array(grid.from_memory(derivative))
 
     def _pressure(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> PressureSource:
-        check_choice(self.p_mode, _MODES, "source.p_mode")
+        choice("source.p_mode", self.p_mode, _MODES)
         index = grid.points(self.p_mask, "source.p_mask")
         scale = self.scale("p", grid, at_points(sound_speed, index), dt)
         return PressureSource(index, _scaled(self.p, scale, index.size, "source.p"), self.p_mode)
@@ -231,7 +224,7 @@ class Source:
         for axis in "xyz"[grid.dimensions :]:
             actual = f"is given on a grid of {grid.dimensions} dimension{'s' * (grid.dimensions > 1)}"
             ensure(getattr(self, f"u{axis}") is None, f"source.u{axis}", actual, "None")
-        check_choice(self.u_mode, _MODES, "source.u_mode")
+        choice("source.u_mode", self.u_mode, _MODES)
         index = grid.points(self.u_mask, "source.u_mask")
         c, signals = at_points(sound_speed, index), []
         for axis in "xyz"[: grid.dimensions]:

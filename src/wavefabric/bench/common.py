@@ -1,7 +1,7 @@
 """What benchmarks share: checks of their options, the frame of a result, rows of tables."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from wavefabric.device import Device
@@ -30,12 +30,6 @@ def check_range(key: str, value: float, least: float, most: float = float("inf")
         raise InputError(f"{key}: {value}{unit} given; allowed: {allowed}{unit}")
 
 
-def check_step(step: float) -> None:
-    """Refuse a step (m) that is no length."""
-    if not 0 < step < float("inf"):
-        raise InputError(f"step: {step} m given; allowed: a positive length")
-
-
 def calls(device: Device, work: Callable[[], Any], sample_ms: float) -> int:
     """How many calls make a sample long enough for the clock."""
     first = timing.milliseconds(device, work, 1)[0]
@@ -48,25 +42,12 @@ def result_of(ranks: Ranks, benchmark: str, cases: list[dict[str, Any]], **facts
     return frame | {"unavailable": ranks.unavailable, "machine": ranks.machine()}
 
 
-def left_over(result: dict[str, Any]) -> list[str]:
-    """Lines below the tables: what was left out, and transports that could not be used."""
-    return [f"left out: {line}" for line in result.get("left_out", ())] + report.unavailable(result)
-
-
 def rows(cases: Iterable[dict[str, Any]], *cells: str) -> list[list[str]]:
     """A row a case, with a cell for each format, such as ``{ms:.3g}``; ``{via}`` is the transport's name."""
     return [
         [cell.format(**case, via=report.transport_name(case.get("transport", ""))) for cell in cells]
         for case in cases
     ]
-
-
-def grouped(cases: Sequence[dict[str, Any]], *keys: str) -> dict[Any, list[dict[str, Any]]]:
-    """Cases by the value of a key, or by those of several."""
-    groups: dict[Any, list[dict[str, Any]]] = {value: [] for value in report.distinct(cases, *keys)}
-    for case in cases:
-        groups[case[keys[0]] if len(keys) == 1 else tuple(case[key] for key in keys)].append(case)
-    return groups
 
 
 def percent(fraction: float | None) -> str:

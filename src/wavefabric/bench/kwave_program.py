@@ -1,4 +1,4 @@
-"""k-Wave's own program on the same problems, and its times measured elsewhere."""
+"""k-Wave's own program on the same problems."""
 
 import errno
 import math
@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from wavefabric.acoustics.kwave.format import Reader
 from wavefabric.acoustics.kwave.input import write_input
@@ -17,13 +16,6 @@ from wavefabric.device import Device
 from wavefabric.errors import InputError
 from wavefabric.execution import timing
 
-#: Measured once, single precision, pressure at some points recorded. OMP 1.3, with Debian's FFTW 3.3.10, in
-#: turn with ours on two cores of an EPYC: time over ours, and resident size in MiB. CUDA 1.4.1: ms a step.
-_OMP = {"homogeneous": (1.62, 159), "heterogeneous": (1.69, 231)}
-_CUDA = {
-    256: {"homogeneous": 1.93, "heterogeneous": 2.80},
-    512: {"homogeneous": 15.8, "heterogeneous": 23.3},
-}
 _SIMULATION, _MEMORY = "simulation_phase_execution_time", "total_memory_in_use"
 _RUNS = 3
 #: k-Wave reports its ``ru_maxrss``, into which Linux takes over the peak of whoever called exec: of this
@@ -31,24 +23,6 @@ _RUNS = 3
 #: this shell from replacing itself by the program.
 _LAUNCHER = ("/bin/sh", "-c", '"$@"; exit $?', "sh") if os.name == "posix" else ()
 _SECONDS = 2.0  # k-Wave gives its time to 10 ms
-
-
-def measured_elsewhere(
-    medium: str, shape: tuple[int, int, int], precision: str, machine: dict[str, Any]
-) -> dict[str, Any] | None:
-    """What k-Wave took in this case on a machine of this kind, or None.
-
-    ``ms`` a step, or ``to_ours``, its time over ours; ``memory_bytes`` of its process.
-    """
-    n = shape[0]
-    if precision != "single" or shape != (n, n, n):
-        return None
-    if "H200" in machine.get("gpu", "") and medium in _CUDA.get(n, {}):
-        return {"program": "k-Wave CUDA 1.4.1", "ms": _CUDA[n][medium]}
-    if machine["device"] == "cpu" and machine["threads"] == 2 and n == 128 and medium in _OMP:
-        ratio, mebibytes = _OMP[medium]
-        return {"program": "k-Wave OMP 1.3", "to_ours": ratio, "memory_bytes": mebibytes << 20}
-    return None
 
 
 class KWaveProgram:

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,14 @@ from wavefabric.acoustics.fused.axis_kernels_cuda import AxisKernels, longest_ax
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.common import Triple, calls, check_range, check_words, rows, silent
-from wavefabric.bench.fibre_scaling import EXCHANGES, first_modes
 from wavefabric.bench.fibre_step import DTYPES
 from wavefabric.bench.ultrasound_cases import ALL_MEDIA
-from wavefabric.bench.ultrasound_ranks import Stepper, light_problem
+from wavefabric.bench.ultrasound_steps import Stepper, light_problem
 from wavefabric.device import Device, get_device
 from wavefabric.exchange import solo
 from wavefabric.execution import report, timing
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, rank_operators
 from wavefabric.optics.propagation.rank_modes import RankModes
@@ -51,6 +53,14 @@ _POINTS, _NUMBERS, _LONGEST = 27, {"cpu": 18, "cuda": 26}, {"cpu": 16, "cuda": 2
 _PLANE = {"cpu": 128, "cuda": 512}
 _SAMPLE_RATE, _STEP, _AMPLITUDE = 4.096e12, 10.0, 1e-3
 _SAMPLE_MS = 20.0
+
+
+def first_modes(modes: int) -> Fibre:
+    """The first modes of the 62.5 µm fibre, a group cut if need be."""
+    groups = next(g for g in range(1, 16) if g * (g + 1) // 2 >= modes)
+    whole = graded_index_62_5(groups)
+    by_mode = {name: getattr(whole, name)[:modes] for name in ("labels", "groups", "alpha", "beta", "a_eff")}
+    return replace(whole, **by_mode)
 
 
 def run(
@@ -227,7 +237,7 @@ class _Bench:
     def kerr(self, precision: str) -> dict[str, Any]:
         """Of each Kerr operator, form and cut pairs of rows and ps a complex number."""
         dtype, table = np.dtype(DTYPES[precision]), dict[str, Any]()
-        cases: Any = itertools.product(_ROWS[self.kind], EXCHANGES, ("one", "split"))
+        cases: Any = itertools.product(_ROWS[self.kind], ("dense", "factored"), ("one", "split"))
         for count, form, cut in cases:
             self.progress(f"{precision}: Kerr operators of {count} rows, {form}, {cut}")
             n = 1 << (_NUMBERS[self.kind] - math.ceil(math.log2(count)))

@@ -16,9 +16,9 @@ from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.bench import own_process
 from wavefabric.bench.common import Triple, calls, check_range, silent
-from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
+from wavefabric.bench.kwave_program import KWaveProgram
 from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem, with_sources
-from wavefabric.bench.ultrasound_ranks import NO_SENSOR, RecordingStepper, Stepper, check
+from wavefabric.bench.ultrasound_steps import NO_SENSOR, RecordingStepper, Stepper, check
 from wavefabric.device import Device, get_device
 from wavefabric.execution import report, timing
 from wavefabric.lifecycle.agreement import check_memory
@@ -86,7 +86,6 @@ def run(
         for line in case["media"]:
             name = line["name"]
             line["memory"] = memory[shape, name]
-            line["kwave_elsewhere"] = measured_elsewhere(name, shape, precision, machine)
             if program is not None:
                 progress(f"{bench.name}: {name}, {program.path.name}")
                 line["kwave"] = program.against(name, shape, bench.stepper(name))
@@ -242,10 +241,20 @@ def _case_table(case: dict[str, Any], bandwidth: float) -> Any:
             lines.append(_row("  plain stages", line["plain"]))
         if (more := line.get("with_points")) is not None:
             lines.append(_row(f"  sources and sensor of {more['points']} points", more))
-        if "kwave" in line:
-            lines.append(_kwave(line["kwave"], line["kwave"]["ratio"], line["ratio"], ""))
-        if other := line["kwave_elsewhere"]:
-            lines.append(_kwave(other, other.get("to_ours"), line["ratio"], " (measured elsewhere)"))
+        if peer := line.get("kwave"):
+            name, to_ours = (
+                f"  {peer['program']}, {peer['ratio']:.2f} x our time",
+                peer["ratio"] * line["ratio"],
+            )
+            cells = (
+                f"{peer['ms']:.3g}",
+                *"--",
+                f"{to_ours:.2f}",
+                "-",
+                f"{peer['memory_bytes'] / 2**20:.0f}",
+                "",
+            )
+            lines.append((name, *cells))
     scatter = case["bare"]["scatter"]
     # Other work hits the bare transforms hardest, whose threads wait for each other: ratios are too low.
     busy = f". Bare transforms took {scatter:.1f} times their best: the machine is busy, ratios mean little"
@@ -264,19 +273,6 @@ def _row(name: str, line: dict[str, Any], memory: tuple[str, str] = ("", "")) ->
     return (name, *(cell.format(**line) for cell in cells), *memory)
 
 
-def _kwave(measured: dict[str, Any], to_ours: float | None, our_ratio: float, note: str) -> tuple[str, ...]:
-    times = f", {to_ours:.2f} x our time" if to_ours else ""
-    return (
-        f"  {measured['program']}{times}{note}",
-        f"{measured['ms']:.3g}" if "ms" in measured else "-",
-        *"--",
-        f"{to_ours * our_ratio:.2f}" if to_ours else "-",
-        "-",
-        f"{measured['memory_bytes'] / 2**20:.0f}" if "memory_bytes" in measured else "-",
-        "",
-    )
-
-
 def plot(result: dict[str, Any], path: str | Path) -> None:
     """Draw a bar a medium: its transforms, as bare ones take, in one colour and the rest in another."""
     panels = []
@@ -288,8 +284,7 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
                 bars.append(("plain stages", line["plain"]["bare_ms"], line["plain"]["ms"]))
             if (more := line.get("with_points")) is not None:
                 bars.append(("sources and sensor", more["bare_ms"], more["ms"]))
-            for key, note in (("kwave", ""), ("kwave_elsewhere", ", elsewhere")):
-                if "ms" in (measured := line.get(key) or {}):
-                    bars.append((measured["program"] + note, 0.0, measured["ms"]))
+            if peer := line.get("kwave"):
+                bars.append((peer["program"], 0.0, peer["ms"]))
         panels.append((f"{_size(case).replace('x', '×')}, {case['dtype']}", bars))
     report.step_bars(path, panels, "its transforms, bare")

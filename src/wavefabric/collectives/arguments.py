@@ -1,33 +1,18 @@
 """Whole numbers given by a user, checked; bounds on their size."""
 
-import operator
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 
-from wavefabric.errors import InputError, quoted
-
-_MOST = 2**63 - 1
+from wavefabric.errors import InputError
+from wavefabric.quantities import whole
 
 #: Most chunks of all ranks together, and most that move: what is below is built and proved within a minute
 #: and 4 GB.
 MOST_CHUNKS, MOST_MOVES = 2**21, 2**23
 #: Most ranks of a named algorithm, an MSCCL file or a fabric: a bound on absurd input.
 MOST_RANKS = 4096
-
-
-def whole(key: str, value: Any, least: int, most: int = _MOST) -> int:
-    """A whole number from `least` to `most`; `InputError` naming `key` otherwise."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or isinstance(value, bool | np.bool_) or not least <= number <= most:
-        upper = "" if most == _MOST else f" to {most}"
-        raise InputError(f"{key}: {quoted(value)}; allowed: whole numbers from {least}{upper}")
-    return number
 
 
 def element_counts(key: str, values: Iterable[int]) -> np.ndarray:

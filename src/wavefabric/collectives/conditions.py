@@ -6,9 +6,10 @@ from itertools import chain
 
 import numpy as np
 
-from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS, whole
+from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS
 from wavefabric.collectives.schedule import Holdings, Schedule, cached
 from wavefabric.errors import InputError, not_one_of
+from wavefabric.quantities import whole
 
 #: Where the array lies: a share on each rank, whole on each, or whole on the root.
 _PART, _EACH, _ROOT = range(3)

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 
-from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS, whole
+from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS
 from wavefabric.collectives.builders import bruck, direct, messages, recursive, ring, switched, trees
 from wavefabric.collectives.builders.hierarchical import hierarchical
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError, not_one_of
+from wavefabric.quantities import whole
 
 
 @dataclass(frozen=True)

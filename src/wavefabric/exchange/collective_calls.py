@@ -6,12 +6,12 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from wavefabric.collectives import Schedule
-from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.tuning import Tuning, load_tuning
 from wavefabric.device import Device, bfloat16
 from wavefabric.errors import InputError, one_line, quoted
 from wavefabric.exchange.control import Control, on_first_rank
 from wavefabric.exchange.prepared_calls import PreparedCalls, ProgramOf, Request, schedule_digest
+from wavefabric.quantities import whole
 
 #: Element types of arrays, besides bfloat16.
 _NUMBERS = ("float16", "float32", "float64", "int32", "int64", "complex64", "complex128")

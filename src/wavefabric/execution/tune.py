@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import wavefabric
-from wavefabric.collectives.arguments import MOST_RANKS, whole
+from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.plans.plan import PROTOCOLS, protocols_for
@@ -27,6 +27,7 @@ from wavefabric.execution.timed_schedule import (
 from wavefabric.execution.timing import Ranks, check_options
 from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.cost_models.cost import model_for
+from wavefabric.quantities import whole
 from wavefabric.system.progress import Progress
 
 #: Smallest and largest bytes of predictions alone.

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.assignment import all_assignments, descend, least_first
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
@@ -15,6 +14,7 @@ from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import resource_use, static_routes, transfer_bytes
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.quantities import whole
 
 #: Most GPUs for which orders are searched: routes of all pairs are kept.
 MOST_GPUS = 512

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, require
+from wavefabric.acoustics.arguments import require
 from wavefabric.acoustics.gradients.objective import Objective, as_recorded, check_recorded, evaluate
 from wavefabric.acoustics.gradients.run import AdjointRun, GradientSettings
 from wavefabric.acoustics.grid import Grid
@@ -31,6 +31,7 @@ from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.lifecycle.reversal.store import Tiers
+from wavefabric.quantities import choice
 from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
 from wavefabric.units import show
@@ -171,7 +172,7 @@ def check_parameters(names: tuple[str, ...], grid: Grid, medium: Medium, source:
     if grid.axisymmetric:
         raise InputError("grid.axisymmetric: True has no gradient; allowed: False")
     for name in names:
-        check_choice(name, PARAMETERS, key)
+        choice(key, name, PARAMETERS)
         owner, held = ("source", source) if name in ("p0", *SOURCES) else ("medium", medium)
         value = getattr(held, name, None)
         if value is None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import positive, real_array, require
+from wavefabric.acoustics.arguments import real_array, require
+from wavefabric.quantities import positive
 
 #: Factor a degree from 43 °C on, and below; nothing counts below 39 °C.
 HOT, WARM = 0.5, 0.25

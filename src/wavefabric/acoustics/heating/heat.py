@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure, pairs, positive, real, real_array, require, typed
+from wavefabric.acoustics.arguments import ensure, pairs, real, real_array, require, typed
 from wavefabric.acoustics.check.rules import MOST_STEPS
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.heating.dose import dose_rate
@@ -26,6 +26,7 @@ from wavefabric.errors import FieldLost
 from wavefabric.exchange.control import check_agreement
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.quantities import positive
 from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
 from wavefabric.system.interrupt import DeferredInterrupt

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import per_axis, positive, real_array, require, typed
+from wavefabric.acoustics.arguments import per_axis, real_array, require, typed
 from wavefabric.acoustics.medium import Medium
 from wavefabric.errors import InputError
+from wavefabric.quantities import positive
 
 _UNITS = {
     "density": "kg/m^3",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, is_whole, require
+from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.check.rules import check_recording
 from wavefabric.acoustics.grid import auto_pml_size
 from wavefabric.acoustics.kwave.input import write_input
@@ -23,6 +23,7 @@ from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import vector_of
 from wavefabric.acoustics.simulation import warn_of
 from wavefabric.errors import InputError
+from wavefabric.quantities import choice
 from wavefabric.system.compiling import CLOCK
 from wavefabric.system.machine import usable_threads
 from wavefabric.system.progress_bar import terminal_bar
@@ -125,9 +126,9 @@ class KSpaceOptions:
         objects["pml_size"] = each_axis(size, len(shape), "pml_size")
         self.objects = objects
         self.run = {key: take(key) for key in self._passed_on if key in options}
-        check_choice(take("backend", "python"), ("python", "cpp"), "backend")
+        choice("backend", take("backend", "python"), ("python", "cpp"))
         device, gpu = take("device", "cpu"), take("device_num", None)
-        check_choice(device, ("cpu", "gpu"), "device")
+        choice("device", device, ("cpu", "gpu"))
         require(gpu is None or (is_whole(gpu) and gpu >= 0), "device_num", gpu, "a whole number from 0")
         self.run["device"] = "cpu" if device == "cpu" else "cuda" if gpu is None else f"cuda:{gpu}"
         self.run["precision"] = precision(take("dtype", None))

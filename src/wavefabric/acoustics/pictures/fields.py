@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, ensure, in_unit, require
+from wavefabric.acoustics.arguments import ensure, in_unit, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.files.output import save_figure
+from wavefabric.quantities import choice
 from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED, new_axes, style
 from wavefabric.units import show
 
@@ -28,7 +29,7 @@ def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> n
     ensure(values.shape == grid.shape, "field", f"has the shape {values.shape}", f"{grid.shape}, the grid's")
     if grid.dimensions == 2:
         return values
-    check_choice(normal, tuple("xyz"), "normal")
+    choice("normal", normal, tuple("xyz"))
     axis, coordinate = "xyz".index(normal), in_unit(at, "m", "at")
     x = grid.coordinates[axis]
     require(x[0] <= coordinate <= x[-1], "at", at, f"{x[0]:g} to {x[-1]:g} m, inside the grid")

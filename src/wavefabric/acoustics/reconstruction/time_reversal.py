@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_types, is_whole, positive, require
+from wavefabric.acoustics.arguments import check_types, is_whole, require
 from wavefabric.acoustics.check.warnings import max_frequency
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
@@ -31,6 +31,7 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
 from wavefabric.lifecycle.agreement import check_memory, locked_by_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.quantities import positive
 from wavefabric.system.progress import Progress
 
 #: Iterations at most: a Neumann series that converges is over long before.

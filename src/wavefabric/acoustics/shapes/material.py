@@ -6,8 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import in_unit, positive, real, require
+from wavefabric.acoustics.arguments import in_unit, real, require
 from wavefabric.acoustics.solver.formulas import neper_coefficient
+from wavefabric.quantities import positive
 
 #: dB of one Np.
 _DB_PER_NEPER = 20 / math.log(10)

@@ -6,21 +6,12 @@ from typing import Any, get_args
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import (
-    check_choice,
-    check_types,
-    ensure,
-    in_unit,
-    is_whole,
-    pairs,
-    positive,
-    require,
-    typed,
-)
+from wavefabric.acoustics.arguments import check_types, ensure, in_unit, is_whole, pairs, require, typed
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.shapes.averaging import REACH, Averages, Kernel, effective
 from wavefabric.acoustics.shapes.material import Material
+from wavefabric.quantities import choice, positive
 
 #: Fine cells in a spacing: of layers, which cost little, and of shapes.
 LAYER_CELLS, SHAPE_CELLS = 1000, 8
@@ -196,7 +187,7 @@ def _open_mesh(vectors: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _medium(grid: Grid, sample: Any, factors: tuple[int, ...], kernel: Kernel, how: dict[str, Any]) -> Medium:
-    check_choice(kernel, get_args(Kernel), "kernel")
+    choice("kernel", kernel, get_args(Kernel))
     means = effective(Averages(grid.shape, factors, kernel), sample, how["alpha_power"])
     staggered = [means.pop(f"staggered{axis}") for axis in range(grid.dimensions)]
     for name, values in (*means.items(), *(("density", each) for each in staggered)):

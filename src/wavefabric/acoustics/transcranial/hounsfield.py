@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, positive, real, real_array, require
+from wavefabric.acoustics.arguments import real, real_array, require
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.transcranial.ct import CT
+from wavefabric.quantities import choice, positive
 
 
 class Tissue(NamedTuple):
@@ -52,8 +53,8 @@ def media_from_hounsfield(
     """
     values = ct.values if isinstance(ct, CT) else real_array(ct, "ct")
     require(values.ndim in (1, 2, 3) and values.size, "ct.shape", values.shape, "1 to 3 axes with points")
-    check_choice(relation, tuple(RELATIONS), "relation")
-    check_choice(air, ("water", "air"), "air")
+    choice("relation", relation, tuple(RELATIONS))
+    choice("air", air, ("water", "air"))
     power, megahertz = real(alpha_power, "alpha_power"), positive(frequency, "Hz", "frequency") * 1e-6
     require(0 <= power < 3, "medium.alpha_power", alpha_power, "from 0 to below 3")
     it = RELATIONS[relation]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, is_whole, positive, real, require
+from wavefabric.acoustics.arguments import is_whole, real, require
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transcranial.ct import BeamFrame, along_beam
@@ -15,6 +15,7 @@ from wavefabric.acoustics.transducers.arrays import spherical_array
 from wavefabric.acoustics.transducers.elements import bowl
 from wavefabric.acoustics.transducers.mask import Point, TransducerMask, point
 from wavefabric.errors import InputError
+from wavefabric.quantities import choice, positive
 
 #: Elements of an array: each is placed on the grid by itself.
 MOST_ELEMENTS = 4096
@@ -92,7 +93,7 @@ class Sonication:
             assign(self, name, positive(getattr(self, name), unit, name))
         right = is_whole(self.elements) and 1 <= self.elements <= MOST_ELEMENTS
         require(right, "elements", self.elements, f"from 1 to {MOST_ELEMENTS}")
-        check_choice(self.correction, CORRECTIONS, "correction")
+        choice("correction", self.correction, CORRECTIONS)
         for name, low, high in (("points_per_wavelength", 2, 100), ("duty_cycle", 0, 1)):
             value = real(getattr(self, name), name)
             require(low <= value <= high, name, value, f"from {low} to {high}")

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_types, is_whole, pairs, positive, require, typed
+from wavefabric.acoustics.arguments import check_types, is_whole, pairs, require, typed
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.elements import flat, placed, ring, spiral
 from wavefabric.acoustics.transducers.mask import Length, Point, TransducerMask, assemble
 from wavefabric.errors import InputError
+from wavefabric.quantities import positive
 
 
 def join(*parts: TransducerMask) -> TransducerMask:

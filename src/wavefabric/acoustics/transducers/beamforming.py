@@ -12,9 +12,10 @@ import numpy as np
 import scipy.fft
 import scipy.signal
 
-from wavefabric.acoustics.arguments import as_array, positive, real, real_array, require
+from wavefabric.acoustics.arguments import as_array, real, real_array, require
 from wavefabric.acoustics.series import check_series, densified, energy_above, warn_if_coarse
 from wavefabric.errors import InputError
+from wavefabric.quantities import positive
 
 #: Samples of (points, elements) held at a time.
 _BLOCK = 1 << 21

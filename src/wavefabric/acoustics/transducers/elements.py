@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, in_unit, listed, positive, require, typed
+from wavefabric.acoustics.arguments import as_array, in_unit, listed, require, typed
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.mask import (
@@ -27,6 +27,7 @@ from wavefabric.acoustics.transducers.mask import (
     point,
 )
 from wavefabric.errors import InputError
+from wavefabric.quantities import positive
 from wavefabric.units import show
 
 __all__ = ["TransducerMask", "annulus", "bowl", "disc", "line", "rectangle", "surfaces"]

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, in_unit, positive, real, real_array, require
+from wavefabric.acoustics.arguments import in_unit, real, real_array, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import ProductSignal
 from wavefabric.acoustics.series import check_series
 from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.errors import InputError
+from wavefabric.quantities import choice, positive
 from wavefabric.units import show
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ class TransducerMask:
             wave = _SpreadWave(**vars(signal), weights=self.weights)
             return Source(p_mask=self.mask, p=wave, p_mode=mode)
         signal = check_series(signal, self.elements, "signal", shared=True)
-        check_choice(mode, ("additive", "additive_no_correction"), "mode")
-        check_choice(precision, ("single", "double"), "precision")
+        choice("mode", mode, ("additive", "additive_no_correction"))
+        choice("precision", precision, ("single", "double"))
         dtype = np.dtype(np.float32 if precision == "single" else np.float64)
         driven = signal.astype(dtype)
         weights = self.weights.sum(axis=1)[:, None] if len(signal) == 1 else self.weights

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import typer
 
-from wavefabric.cli.common.options import check_choice, check_range, from_one, option, options, register
+from wavefabric.cli.common.options import from_one, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.rank_session import RankedOptions, RankSession, show_measurement
 from wavefabric.cli.common.show import status_line
+from wavefabric.quantities import choice
 from wavefabric.units import quantity
 
 app = typer.Typer()
@@ -102,17 +103,11 @@ def parse_points(text: str) -> tuple[int, int, int]:
     return nx, ny, nz
 
 
-def parse_blocks(text: str) -> tuple[int, int, int]:
-    """Blocks along x, y and z: ``1x2x2``."""
-    nx, ny, nz = parse_shape(text, "--grid", "blocks along x, y and z, such as 1x2x2", (3,))
-    return nx, ny, nz
-
-
 def parse_media(text: str) -> list[str]:
     """One medium, or both, or all."""
     from wavefabric.bench import ultrasound_cases as cases
 
-    check_choice("--medium", text, (*cases.ALL_MEDIA, "both", "all"))
+    choice("--medium", text, (*cases.ALL_MEDIA, "both", "all"))
     return list({"both": cases.MEDIA, "all": cases.ALL_MEDIA}.get(text, [text]))
 
 
@@ -134,18 +129,9 @@ def _sizes(text: str | None, factor: int) -> list[int] | None:
     return None if text is None else parse_sizes(text, "--sizes", factor if ":" in text else None)
 
 
-def _eight(key: str) -> Callable[[int], int]:
-    def check(points: int) -> int:
-        check_range(key, points, 8, float("inf"), "8 points or more")
-        return points
-
-    return check
-
-
 _Text, _Texts = str | None, list[str] | None
 MEDIA_HELP = "homogeneous, heterogeneous, tissues, both (the first two), or all."
-_SAMPLES = "Samples of each time; the median counts."
-_REPEATS = argument(int, _SAMPLES, 5)
+SAMPLES = "Samples of each time; the median counts."
 _CASES = (
     "Rows x log2 of samples, e.g. 30x21; may be repeated. "
     "\\[default: 2x17 and 30x15 on a CPU, 30x21 on a GPU]"
@@ -154,12 +140,6 @@ _BYTES = (
     "Bytes from rank to rank: least:most, or with commas between; K, M, G are powers of 1024. "
     "\\[default: 64K:4M on CPUs, 64K:1G on GPUs]"
 )
-MEDIA = argument(str, MEDIA_HELP, "homogeneous", parse_media, "--medium")
-SAMPLED = {"precision": argument(str, "single or double.", "single"), "repeats": _REPEATS}
-CUT = {
-    "overlap": argument(int, "Points on each side of a block.", 16),
-    "grid": argument(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
-}
 POINTS = argument(
     _Texts,
     "Points, N or NXxNYxNZ; may be repeated. \\[default: 128 on a CPU, 256 and 512 on a GPU]",
@@ -179,7 +159,7 @@ benchmark(
     step=argument(
         str, "Step; changes the error, not the time.", "100 m", partial(quantity, unit="m", key="--step")
     ),
-    repeats=argument(int, _SAMPLES, 15),
+    repeats=argument(int, SAMPLES, 15),
     error_steps=argument(int, "Steps after which complex64 is compared; 0: not.", 100),
     plain=argument(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=_PLAIN),
 )
@@ -192,19 +172,6 @@ benchmark(
     repeats=argument(int, "Samples of each time; the least counts.", 3),
 )
 benchmark(
-    "fibre-scaling",
-    RankedOptions,
-    "Time of a step when the modes are split over ranks, over that of a step on one.",
-    modes_per_rank=argument(int, "Spatial modes of a rank.", 15),
-    log2_n=argument(int | None, "log2 of the samples a row. \\[default: CPU 12, GPU 21]", name="--log2n"),
-    steps=argument(int, "Steps in a sample.", 150),
-    exchanges=argument(
-        str, "What travels: dense, factored, comma between.", "dense,factored", parse_list, "--exchange"
-    ),
-    step=argument(str, "Step; does not change the time.", "100 m", partial(quantity, unit="m", key="--step")),
-    repeats=argument(int, _SAMPLES, 3),
-)
-benchmark(
     "exchange",
     RankedOptions,
     "Bandwidth, latency and correctness of every transport, in the manner of nccl-tests.",
@@ -213,7 +180,7 @@ benchmark(
     ),
     sizes=argument(_Text, _BYTES),
     factor=argument(int, "From one size to the next of least:most.", 4),
-    repeats=_REPEATS,
+    repeats=argument(int, SAMPLES, 5),
     peaks=argument(bool, "Give shares of bandwidths measured on H200.", False),
 )
 benchmark(
@@ -222,26 +189,9 @@ benchmark(
     "Cost of one ultrasound time step: time against bare 3-D transforms, passes over the data, memory.",
     sizes=POINTS,
     media=argument(str, MEDIA_HELP, "both", parse_media, "--medium"),
-    precision=SAMPLED["precision"],
+    precision=argument(str, "single or double.", "single"),
     repeats=argument(int, "Rounds; medians count.", 15),
     plain=argument(bool, "Time stages of whole-array transforms too.", True, name=_PLAIN),
     points=argument(int, "Time each medium with sources and a sensor at so many points too.", 0),
     peer=argument(Path | None, "kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
-)
-_WEAK = "Weak: a rank owns so many points cubed. \\[default: 48, GPU 512]"
-_STRONG = "Strong: so many points cubed together. \\[default: 64, GPU 1024]"
-_FROM = "JSON of a run on other ranks, shown with this one; may be repeated."
-benchmark(
-    "ultrasound-scaling",
-    RankedOptions,
-    "Owned points a second and rank, of grids that grow with the ranks and of one that does not.",
-    1,
-    block=argument(int | None, _WEAK, None, _eight("--block")),
-    total=argument(int | None, _STRONG, None, _eight("--total")),
-    kinds=argument(str, "weak, strong, comma between.", "weak,strong", parse_list),
-    forms=argument(str, "local, global, comma between.", "local,global", parse_list),
-    media=MEDIA,
-    **CUT,
-    **SAMPLED,
-    earlier=argument(list[Path] | None, _FROM, name="--from"),
 )

@@ -12,7 +12,7 @@ from wavefabric.cli.collective.cost_table import Costed, in_order, rows_of, show
 from wavefabric.cli.collective.facts import circuit_facts
 from wavefabric.cli.collective.setting import PLANNING, CircuitOptions, FabricSetting, Order, make_setting
 from wavefabric.cli.common.files import PICTURES, check_target
-from wavefabric.cli.common.options import OutputOptions, changed, check_choice, option, options, refuse
+from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.collectives.builders.messages import near_square
@@ -25,6 +25,7 @@ from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.draw.pictures import draw_costs
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.rank_order import depends_on_pair
+from wavefabric.quantities import choice
 
 #: Options that not all algorithms have.
 _SPECIAL = ("radix", "grid", "pieces")
@@ -128,32 +129,32 @@ def _compared(
     if not words or len(words) != 1:
         actual = " ".join(words) if words else "nothing"
         raise InputError(f"COLLECTIVE: {actual} given with --algorithms; allowed: one, such as all-reduce")
-    chosen: dict[str, tuple[str, AlgorithmOptions, Choice | None]] = {}
-    listed = [word.strip() for word in text.split(",")]
-    for word in listed:
+    requests: dict[str, tuple[str, AlgorithmOptions, Choice | None]] = {}
+    words_listed = [word.strip() for word in text.split(",")]
+    for word in words_listed:
         name, *parameters = word.split(":")
-        if word in chosen or listed.count(word) > 1:
+        if word in requests or words_listed.count(word) > 1:
             raise InputError(f"--algorithms: {word} given twice; allowed: each once")
         if word in _EVERY:
             each = _every(words[0], options, fabric, left_out)
-            chosen |= {label: one for label, one in each.items() if label not in (*chosen, *listed)}
+            requests |= {k: one for k, one in each.items() if k not in (*requests, *words_listed)}
             continue
         if name not in ALGORITHMS:
             raise InputError(f"--algorithms: {not_one_of(name or text, ALGORITHMS, ', '.join(_EVERY))}")
-        chosen[word] = name, _with(_usable(name, options), name, word, parameters), None
+        requests[word] = name, _with(_usable(name, options), name, word, parameters), None
     for name, value in changed(options, *_SPECIAL).items():
         if f"--{name}" in options.present() and all(
-            getattr(own, name) != value for _, own, _ in chosen.values()
+            getattr(settings, name) != value for _, settings, _ in requests.values()
         ):
             raise InputError(f"--{name}: {value} given; allowed: with an algorithm that has a use for it")
-    pipelined = any(own.parts > 1 for _, own, _ in chosen.values())
+    pipelined = any(settings.parts > 1 for _, settings, _ in requests.values())
     costed = {}
-    for word, (name, own, choice) in chosen.items():
-        schedule = source.build_by_name(name, words[0], own, fabric)
-        grid = source.grid_of(name, schedule.ranks, fabric) if own.grid is None else None
+    for word, (name, settings, candidate) in requests.items():
+        schedule = source.build_by_name(name, words[0], settings, fabric)
+        grid = source.grid_of(name, schedule.ranks, fabric) if settings.grid is None else None
         # Whether a tree is pipelined is said where others are.
-        tree = name in ("tree", "double-tree", "binomial") and pipelined and own.parts == 1
-        costed[word] = Costed(schedule, f"{word}, pieces 1" if tree else word, grid, choice=choice)
+        tree = name in ("tree", "double-tree", "binomial") and pipelined and settings.parts == 1
+        costed[word] = Costed(schedule, f"{word}, pieces 1" if tree else word, grid, choice=candidate)
     return costed
 
 
@@ -164,31 +165,30 @@ def _every(
 
     What an option says is not varied.
     """
-    check_choice(
-        "COLLECTIVE", collective, dict.fromkeys(c for a in ALGORITHMS.values() for c in a.collectives)
-    )
+    choice("COLLECTIVE", collective, dict.fromkeys(c for a in ALGORITHMS.values() for c in a.collectives))
     ranks = options.ranks or fabric.ranks
     candidates = candidates_on(fabric, collective, range(ranks))
-    made: dict[str, tuple[str, AlgorithmOptions, Choice]] = {}
+    runnable: dict[str, tuple[str, AlgorithmOptions, Choice]] = {}
     refusals: dict[str, str] = {}
-    for choice in candidates.choices:
-        name, own, label = choice.algorithm, _usable(choice.algorithm, options), choice.algorithm
+    for candidate in candidates.choices:
+        name = label = candidate.algorithm
+        settings = _usable(name, options)
         usual = source.grid_of(name, ranks, fabric) or near_square(ranks)
-        if own.grid is None and choice.grid not in (None, usual):
-            own = replace(own, grid="x".join(map(str, choice.grid)))
-            label += f":{own.grid}"
-        if own.radix is None and choice.radix not in (None, 2):
-            own, label = replace(own, radix=choice.radix), f"{label}:{choice.radix}"
-        if own.parts == 1 and choice.pieces > 1:
-            own, label = replace(own, pieces=choice.pieces), f"{label}:{choice.pieces}"
-        if why := why_refused(name, collective, ranks, **own.registry(name, ranks, fabric)):
+        if settings.grid is None and candidate.grid not in (None, usual):
+            settings = replace(settings, grid="x".join(map(str, candidate.grid)))
+            label += f":{settings.grid}"
+        if settings.radix is None and candidate.radix not in (None, 2):
+            settings, label = replace(settings, radix=candidate.radix), f"{label}:{candidate.radix}"
+        if settings.parts == 1 and candidate.pieces > 1:
+            settings, label = replace(settings, pieces=candidate.pieces), f"{label}:{candidate.pieces}"
+        if why := why_refused(name, collective, ranks, **settings.registry(name, ranks, fabric)):
             refusals[label] = why
         else:
-            made.setdefault(label, (name, own, choice))
-    if not made:
+            runnable.setdefault(label, (name, settings, candidate))
+    if not runnable:
         raise InputError(f"--algorithms: all given; {next(iter((refusals | candidates.left_out).values()))}")
     left_out |= candidates.left_out | refusals
-    return made
+    return runnable
 
 
 def _all_costed(
@@ -219,19 +219,19 @@ def _usable(name: str, options: AlgorithmOptions) -> AlgorithmOptions:
     return replace(options, **unused)
 
 
-def _with(own: AlgorithmOptions, name: str, word: str, parameters: list[str]) -> AlgorithmOptions:
+def _with(options: AlgorithmOptions, name: str, word: str, parameters: list[str]) -> AlgorithmOptions:
     """Options with the grid, and the radix or the pieces, that stand behind colons."""
-    known = ALGORITHMS[name].options
-    takes = next((each for each in ("radix", "pieces") if each in known), None)
+    allowed_options = ALGORITHMS[name].options
+    takes = next((each for each in ("radix", "pieces") if each in allowed_options), None)
     for text in parameters:
-        if "grid" in known and "x" in text.strip("x"):
-            own = replace(own, grid=text)
+        if "grid" in allowed_options and "x" in text.strip("x"):
+            options = replace(options, grid=text)
         elif takes and text.isascii() and text.isdigit() and len(text) < 7:
-            own = replace(own, radix=int(text)) if takes == "radix" else replace(own, pieces=int(text))
+            options = replace(options, **{takes: int(text)})
         else:
             allowed = "a radix or pieces" if takes else f"no number, {name} has no radix and no pieces"
             raise InputError(f"--algorithms: {word} given; allowed: {allowed} behind the colon")
-    return own
+    return options
 
 
 def _costed(each: Costed, setting: FabricSetting, sizes: list[int], request: CostOptions) -> Costed:

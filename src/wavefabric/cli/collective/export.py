@@ -8,7 +8,7 @@ import typer
 from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.cli.common.files import check_target, load_fabric, write_all
-from wavefabric.cli.common.options import OutputOptions, changed, check_choice, option, options
+from wavefabric.cli.common.options import OutputOptions, changed, option, options
 from wavefabric.cli.common.show import conclude
 from wavefabric.collectives import to_json
 from wavefabric.collectives.formats.msccl.write import to_msccl
@@ -17,6 +17,7 @@ from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.files.input import naming
+from wavefabric.quantities import choice
 
 #: Formats, and the options of each.
 _FORMATS = {"json": (), "msccl": ("proto", "instances", "slots", "shared"), "mscclpp": ("proto", "instances")}
@@ -60,7 +61,7 @@ def command(
     wavefabric collective export ring.json --format mscclpp -o plan.json
     """
     if format_ is not None:
-        check_choice("--format", format_, _FORMATS)
+        choice("--format", format_, _FORMATS)
     endings = (".xml", ".json") if format_ is None else (".xml",) if format_ == "msccl" else (".json",)
     check_target(output, options.force, endings, inputs=[file])
     format_ = format_ or ("msccl" if output.suffix.lower() == ".xml" else "json")

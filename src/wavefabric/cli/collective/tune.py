@@ -7,15 +7,7 @@ from typing import Any
 
 from wavefabric.cli.collective.algorithm import Fabric
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric
-from wavefabric.cli.common.options import (
-    OutputOptions,
-    changed,
-    check_choice,
-    check_range,
-    option,
-    options,
-    refuse,
-)
+from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.rank_session import MeasureOptions, RankSession
@@ -30,6 +22,7 @@ from wavefabric.execution import tune_report
 from wavefabric.execution.nccl_tuner import OPERATIONS, check_folder, tune_nccl, write_plugin
 from wavefabric.execution.run_schedule import fabric_of_ranks
 from wavefabric.execution.tune import WITHIN, TuningSearch, tune
+from wavefabric.quantities import choice
 
 _BOTH = ("all-reduce", "all-gather")
 
@@ -150,7 +143,7 @@ def _tune_nccl(folder: Path, options: TuneOptions, who: TuneRankOptions, sizes: 
 def _check(options: TuneOptions, who: TuneRankOptions, measured: bool, fabric: str | None) -> None:
     """Refuse unknown collectives, and options that would have no effect."""
     for collective in options.collective or ():
-        check_choice("--collective", collective, COLLECTIVES)
+        choice("--collective", collective, COLLECTIVES)
     if fabric is None:
         if not measured:
             raise InputError(

@@ -15,8 +15,9 @@ import typer
 import typer.core
 import typer.main
 
-from wavefabric.errors import InputError, meant
+from wavefabric.errors import InputError
 from wavefabric.exchange.launch import environment
+from wavefabric.quantities import choice
 
 if TYPE_CHECKING:
     from wavefabric.exchange.communicator import Communicator
@@ -138,7 +139,7 @@ def _parameters(group: type) -> Iterable[inspect.Parameter]:
 def _only(name: str, match: re.Match[str], also: tuple[str, ...]) -> Callable[..., Any]:
     def check(param: typer.CallbackParam, value: Any) -> Any:
         if value is not None and value != param.default:
-            check_choice(name, value, (*also, *_words(match)))
+            choice(name, value, (*also, *_words(match)))
         return value
 
     return check
@@ -163,12 +164,6 @@ def from_one(param: typer.CallbackParam, value: int | None) -> int | None:
 def check_seed(seed: int | None) -> None:
     """Refuse a negative seed."""
     check_range("--seed", seed, 0, float("inf"), "whole numbers from 0")
-
-
-def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
-    """Refuse a word that is not one of those allowed."""
-    if value not in (words := tuple(allowed)):
-        raise InputError(f"{name}: {value[:60]} given{meant(value, words)}; allowed: {', '.join(words)}")
 
 
 def full_help(help: str) -> str:

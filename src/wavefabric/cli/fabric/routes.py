@@ -8,15 +8,7 @@ import numpy as np
 import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_rows
-from wavefabric.cli.common.options import (
-    OutputOptions,
-    changed,
-    check_choice,
-    check_seed,
-    option,
-    options,
-    refuse,
-)
+from wavefabric.cli.common.options import OutputOptions, changed, check_seed, option, options, refuse
 from wavefabric.cli.common.show import conclude, console, table
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
@@ -27,6 +19,7 @@ from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.planning import round_pairs
 from wavefabric.fabric.photonic.routing.routes import Routing, route
 from wavefabric.fabric.photonic.tile_grid import Pair
+from wavefabric.quantities import choice
 from wavefabric.units import time_words
 
 PATTERNS = ("recursive", "permutation", "pairs")
@@ -64,7 +57,7 @@ def command(
     """
     pattern, method, output = options.pattern, options.method, options.output
     check_target(output, options.force, PICTURES)
-    check_choice("--pattern", pattern, PATTERNS)
+    choice("--pattern", pattern, PATTERNS)
     if pattern == "pairs" and options.pairs is None:
         raise InputError("--pairs: none given with --pattern pairs; allowed: a JSON list of [src, dst]")
     if pattern != "pairs":

@@ -6,10 +6,11 @@ from typing import Annotated
 import typer
 
 from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import OutputOptions, check_choice, check_range, option, options
+from wavefabric.cli.common.options import OutputOptions, check_range, option, options
 from wavefabric.cli.common.show import conclude, console, rate_text, status_line, table
 from wavefabric.cli.train.table import bytes_words
 from wavefabric.device import get_device
+from wavefabric.quantities import choice
 from wavefabric.training.gpu.device_file import save_device
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.operator_times import measure
@@ -41,7 +42,7 @@ def command(model: Model, options: MeasuredOptions) -> None:
     Example: wavefabric train measure bert-large --device-file mine.toml
     """
     check_target(options.device_file, options.force, (".toml",), "--device-file", [model])
-    check_choice("--precision", options.precision, PRECISIONS)
+    choice("--precision", options.precision, PRECISIONS)
     check_range("--repeats", options.repeats, 1, 1000, "1 to 1000")
     graph = load_model(model)
     samples = graph.batch if options.samples is None else options.samples

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric
-from wavefabric.cli.common.options import OutputOptions, changed, check_choice, option, options, refuse
+from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.planning_options import PlanningOptions
 from wavefabric.cli.common.progress import make_progress
@@ -21,6 +21,7 @@ from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.electrical.families import FAMILIES
+from wavefabric.quantities import choice
 from wavefabric.training.compare import Case, check_lists, compare
 from wavefabric.training.comparison_picture import draw_comparison
 from wavefabric.training.fabrics import fabric_for
@@ -116,7 +117,7 @@ def command(
 
     wavefabric train ncf --gpus 4,16,64,256 --fabric switch,lightpath --collective ring,lumorph-2 --compare
     """
-    check_choice("--policy", where.policy, POLICIES)
+    choice("--policy", where.policy, POLICIES)
     find.check()
     # Names of families stay names, to be as large as is needed.
     fabrics = [word if word in FAMILIES else load_fabric(word) for word in parse_list(where.fabric)]

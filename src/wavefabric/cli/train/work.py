@@ -10,17 +10,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from wavefabric.cli.common.options import (
-    changed,
-    check_choice,
-    check_range,
-    check_seed,
-    option,
-    options,
-    refuse,
-)
+from wavefabric.cli.common.options import changed, check_range, check_seed, option, options, refuse
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.errors import InputError
+from wavefabric.quantities import choice
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import PRECISIONS
@@ -223,7 +216,7 @@ def _trace_work(prefix: str, device: DeviceModel, options: WorkOptions) -> Simul
 
 def make_work(text: str, options: WorkOptions, find: TrainSearchOptions, policy: str) -> SimulatedWork:
     """What MODEL is: a trace, a time step, or a model by name or file; `policy` is that of the search."""
-    check_choice("--precision", options.precision, PRECISIONS)
+    choice("--precision", options.precision, PRECISIONS)
     for name in ("batch", "global_batch", "microbatches"):
         check_range(f"--{name.replace('_', '-')}", getattr(options, name), 1, _MOST, "whole numbers from 1")
     if options.batch is not None and options.global_batch is not None:

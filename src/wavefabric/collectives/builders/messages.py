@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from wavefabric.collectives.arguments import padded, whole
+from wavefabric.collectives.arguments import padded
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 from wavefabric.collectives.structure import in_rounds
 from wavefabric.errors import InputError
+from wavefabric.quantities import whole
 
 
 def point_to_point(name: str, ranks: int, messages: Iterable[tuple[int, int, int]]) -> Schedule:

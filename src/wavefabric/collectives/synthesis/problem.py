@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
+from wavefabric.quantities import whole
 
 Edge = tuple[int, int]
 

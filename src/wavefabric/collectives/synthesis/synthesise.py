@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import link_uses
@@ -14,6 +13,7 @@ from wavefabric.collectives.synthesis.problem import Circuit, Links, OpticalNetw
 from wavefabric.collectives.synthesis.search import HalfResult, Progress
 from wavefabric.collectives.synthesis.write import ScheduleWriter
 from wavefabric.errors import InputError
+from wavefabric.quantities import whole
 
 
 def synthesise(

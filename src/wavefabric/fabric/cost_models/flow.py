@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.levels import dependencies
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import issuers, units
@@ -12,6 +11,7 @@ from wavefabric.fabric.cost_models.cost import Cost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.flows import flows
 from wavefabric.fabric.electrical.static_routes import ResourceUse, transfer_bytes
+from wavefabric.quantities import whole
 
 
 def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: int | None = None) -> Cost:

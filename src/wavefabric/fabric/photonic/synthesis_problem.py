@@ -6,7 +6,6 @@ from itertools import permutations
 
 import numpy as np
 
-from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.synthesis.deadline import check
 from wavefabric.collectives.synthesis.problem import OpticalNetwork, Synthesis
 from wavefabric.errors import InputError
@@ -18,6 +17,7 @@ from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 from wavefabric.fabric.photonic.routing.routes import xy
 from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
 from wavefabric.fabric.photonic.wavelengths import make_bundles
+from wavefabric.quantities import whole
 
 #: Which routes a synthesis may use: row–column ones (one or two a pair), or the k shortest.
 METHODS = ("xy", "shortest")

@@ -6,9 +6,9 @@ from functools import cache, partial
 
 import numpy as np
 
-from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 from wavefabric.errors import InputError
+from wavefabric.quantities import whole
 
 #: Bits to which the sizes of several schedules are kept in one, and of all elements of a GPU.
 _STEP_BITS, _MOST_BITS = 40, 62

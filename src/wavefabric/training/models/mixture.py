@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from wavefabric.collectives.arguments import whole
+from wavefabric.quantities import whole
 from wavefabric.training.models import transformers
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder

@@ -7,7 +7,7 @@ between features.
 from collections.abc import Sequence
 from typing import Any
 
-from wavefabric.collectives.arguments import whole
+from wavefabric.quantities import whole
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import ceil, prod
 from typing import Any
 
-from wavefabric.collectives.arguments import whole
+from wavefabric.quantities import whole
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import FUNCTION_FLOPS, GraphBuilder
 

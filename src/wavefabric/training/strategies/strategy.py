@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.collectives.arguments import whole
 from wavefabric.errors import InputError, show
+from wavefabric.quantities import whole
 from wavefabric.training.models.graph import Layer, ModelGraph
 
 Groups = tuple[tuple[int, ...], ...]

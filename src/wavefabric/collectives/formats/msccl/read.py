@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.formats.buffers import BufferMap, ChunkAt, buffer_map
 from wavefabric.collectives.formats.moves import proved
 from wavefabric.collectives.formats.msccl import format as fmt
@@ -15,6 +14,7 @@ from wavefabric.collectives.formats.msccl.order import run_order, touches
 from wavefabric.collectives.levels import hazards
 from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
 from wavefabric.files.input import MOST_SCHEDULE, parsed
+from wavefabric.quantities import whole
 
 
 def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: int = fmt.SLOTS) -> Schedule:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.collectives.arguments import ragged, whole
+from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.formats.moves import written
 from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.formats.msccl.blocks import MscclLimitExceeded, build_blocks
@@ -14,6 +14,7 @@ from wavefabric.collectives.schedule import PROTOCOLS, Schedule
 from wavefabric.collectives.structure import refuse_switches
 from wavefabric.errors import InputError
 from wavefabric.files.output import write_text
+from wavefabric.quantities import whole
 
 #: What MSCCL calls the collectives.
 _COLLS = {collective: coll for coll, collective in fmt.COLLS.items()}

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.builders.transfers import joined
 from wavefabric.collectives.formats.moves import proved
 from wavefabric.collectives.formats.mscclpp.check import run_order
@@ -17,6 +16,7 @@ from wavefabric.collectives.formats.mscclpp.operations import PlanOperation, Pla
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.files.faults import checked
 from wavefabric.files.input import MOST_SCHEDULE, parse_json, parsed
+from wavefabric.quantities import whole
 
 
 def from_mscclpp(text: str, *, elements: int = 1) -> Schedule:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wavefabric.collectives.arguments import whole
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.budget import rates
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
@@ -16,6 +15,7 @@ from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
 from wavefabric.fabric.photonic.routing.ripup import ripup
 from wavefabric.fabric.photonic.tile_grid import Pair, Route, check_pairs, edge_loads, tile_grid
+from wavefabric.quantities import whole
 
 #: Methods of choosing routes; `route` says what each is.
 METHODS = ("auto", "xy", "shortest", "random", "ripup", "exact")

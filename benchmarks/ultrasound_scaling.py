@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.rank_steps import RankSteps, even_grid, grouped
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.bench.common import Triple, check_words, grouped, percent, result_of, rows, silent
-from wavefabric.bench.ultrasound_ranks import RankSteps, even_grid
+from wavefabric.bench.common import Triple, check_words, percent, result_of, rows, silent
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.execution import report

@@ -2,24 +2,23 @@
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wavefabric.bench.common import check_range, check_step, check_words, result_of, rows, silent
-from wavefabric.bench.no_exchange import without_transfers
+from benchmarks.no_exchange import without_transfers
+from wavefabric.bench.common import check_range, check_words, result_of, rows, silent
+from wavefabric.bench.solver_rates import first_modes
 from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.execution import report, timing
 from wavefabric.execution.timing import Ranks, times
-from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, RankOperators, rank_operators
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 from wavefabric.optics.propagation.rank_modes import RankModes
+from wavefabric.quantities import positive
 from wavefabric.results.plots import BLUE, GREY, ORANGE
 
 EXCHANGES = ("dense", "factored")
@@ -58,7 +57,7 @@ def run(
     check_range("log2n", log2_n, 8, 26)
     check_range("steps", steps, 1)
     check_range("repeats", repeats, 1)
-    check_step(step)
+    positive(step, "m", "step")
     check_words("exchange", exchanges, EXCHANGES)
     bench = _Bench(ranks, modes_per_rank, 1 << log2_n, steps, step, repeats)
     for form in exchanges:
@@ -77,14 +76,6 @@ def run(
             cases.append(bench.case(comm, form, measured))
     facts = {"modes_per_rank": modes_per_rank, "samples": bench.n, "steps": steps, "repeats": repeats}
     return result_of(ranks, "fibre-scaling", cases, **facts, forms=forms)
-
-
-def first_modes(modes: int) -> Fibre:
-    """The first modes of the 62.5 µm fibre, a group cut if need be."""
-    groups = next(g for g in range(1, 16) if g * (g + 1) // 2 >= modes)
-    whole = graded_index_62_5(groups)
-    by_mode = {name: getattr(whole, name)[:modes] for name in ("labels", "groups", "alpha", "beta", "a_eff")}
-    return replace(whole, **by_mode)
 
 
 class _Bench:
