@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.no_exchange import without_transfers
-from wavefabric.bench.common import check_range, check_words, result_of, rows, silent
+from wavefabric.bench.common import check_words, result_of, rows, silent
 from wavefabric.bench.solver_rates import first_modes
 from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.execution import report, timing
@@ -18,7 +18,7 @@ from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, RankOperators, rank_operators
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 from wavefabric.optics.propagation.rank_modes import RankModes
-from wavefabric.quantities import positive
+from wavefabric.quantities import positive, whole
 from wavefabric.results.plots import BLUE, GREY, ORANGE
 
 EXCHANGES = ("dense", "factored")
@@ -53,10 +53,10 @@ def run(
     of the same kernels).
     """
     log2_n = LOG2_N["cuda" if ranks.on_gpu else "cpu"] if log2_n is None else log2_n
-    check_range("modes-per-rank", modes_per_rank, 1, _MODES // ranks.size)
-    check_range("log2n", log2_n, 8, 26)
-    check_range("steps", steps, 1)
-    check_range("repeats", repeats, 1)
+    whole("modes-per-rank", modes_per_rank, 1, _MODES // ranks.size)
+    whole("log2n", log2_n, 8, 26)
+    whole("steps", steps, 1)
+    whole("repeats", repeats, 1)
     positive(step, "m", "step")
     check_words("exchange", exchanges, EXCHANGES)
     bench = _Bench(ranks, modes_per_rank, 1 << log2_n, steps, step, repeats)

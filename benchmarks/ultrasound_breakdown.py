@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.no_exchange import NoExchange, without_transfers
 from benchmarks.rank_steps import RankSteps, even_grid, grouped, left_over
+from papers.common import log2_ticks
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.parallel.layouts import HaloExchange
 from wavefabric.bench.common import Triple, result_of, rows, silent
@@ -236,5 +237,5 @@ def _speed_ups(axes, cases: list[dict[str, Any]], transports: list[str]) -> None
             axes.plot(*zip(*points, strict=True), label=report.transport_name(name), **report.look(number))
     if axes.lines:
         axes.legend(fontsize=8)
-    report.log2_ticks(axes, sorted({case["overlap"] for case in cases}))
+    log2_ticks(axes, sorted({case["overlap"] for case in cases}))
     axes.set(xlabel="overlap (points)", ylabel="times faster than MPI")

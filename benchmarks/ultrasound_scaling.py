@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rank_steps import RankSteps, even_grid, grouped
+from papers.common import log2_ticks
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.bench.common import Triple, check_words, percent, result_of, rows, silent
 from wavefabric.errors import InputError
@@ -173,7 +174,7 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
                     label = f"{form}, {name}" if axes is panels[0] else None
                     dashes = "-" if form == "local" else "--"
                     axes.plot(*zip(*first, *points, strict=True), dashes, label=label, **report.look(number))
-            report.log2_ticks(axes, sorted({case["ranks"] for case in cases} | {n for n, _ in first}))
+            log2_ticks(axes, sorted({case["ranks"] for case in cases} | {n for n, _ in first}))
             axes.set_ylim(bottom=0)
             axes.set(title=f"{kind}, {medium}", xlabel="ranks", ylabel="10⁶ points a second and rank")
         figure.legend(loc="outside lower center", ncols=4, fontsize=9)

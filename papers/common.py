@@ -37,6 +37,13 @@ def run(command: Callable[..., None], arguments: Sequence[str] | None = None) ->
     cli.main(["script", *(sys.argv[1:] if arguments is None else arguments)])
 
 
+def log2_ticks(axes: Any, values: Sequence[int]) -> None:
+    """Give a logarithmic x axis ticks at these values alone."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(values, [str(value) for value in values])
+    axes.minorticks_off()
+
+
 def folder(script: str, output: Path | None) -> Path:
     """Where a script writes: the folder asked for, or its own."""
     return output or Path(os.path.relpath(Path(script).parent))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from papers.common import log2_ticks
 from wavefabric.execution import report
 from wavefabric.results.plots import BLUE, GREY, ORANGE, PURPLE, RED, SKY
 
@@ -61,7 +62,7 @@ def size_axis(axes, which: tuple[float, ...] = (0.1, 1, 8, 64)) -> None:
 
 def rank_axis(axes, ranks: list[int]) -> None:
     """The axis of numbers of GPUs."""
-    report.log2_ticks(axes, ranks)
+    log2_ticks(axes, ranks)
     axes.set_xlabel("GPUs")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from papers.common import command, run
+from papers.common import command, log2_ticks, run
 from papers.lumorph.closed_forms import MIB, PAPER
 from papers.lumorph.data import SIZES
 from papers.lumorph.training import CASES, LOOKS, Case, fabric, gain, loaded, paper_gain
@@ -339,7 +339,7 @@ def _speeds(axes, result: dict[str, Any], case: Case) -> None:
     axes.text(1.01, target, f"{target:.2f}\npaper", transform=axes.get_yaxis_transform(),
               va="center", fontsize=8.5, color=INK)  # fmt: skip
     batches = [round(batch * model.batch) for batch in BATCHES]
-    report.log2_ticks(axes, batches)
+    log2_ticks(axes, batches)
     if batches[0] > 1000:
         axes.set_xticks(batches[::2], [f"{batch // 1024:,}" for batch in batches[::2]])
     axes.set_xlabel(f"{case.sample} a GPU" + (", in 1024" if batches[0] > 1000 else ""))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from papers.common import log2_ticks
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.execution import report
 from wavefabric.fabric import load
@@ -86,7 +87,7 @@ def curves(axes, x: Sequence[int], lines: Iterable[tuple], title: str, y: str) -
     """Lines (label or "", values, style, colour) over numbers of GPUs or overlaps."""
     for label, values, style, colour in lines:
         axes.plot(x[: len(values)], values, style, color=colour, label=label or None)
-    report.log2_ticks(axes, x)
+    log2_ticks(axes, x)
     axes.set(title=title, ylabel=y)
     axes.legend()
 

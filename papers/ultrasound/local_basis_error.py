@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.rank_steps import RankSteps, even_grid
 from benchmarks.ultrasound_breakdown import parse_blocks, parse_overlaps
-from papers.common import DeviceName, Json, Output, Plot, Threads, run, show, start_ranks
+from papers.common import DeviceName, Json, Output, Plot, Threads, log2_ticks, run, show, start_ranks
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.decomposition.window import WINDOWS
@@ -204,7 +204,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
                     )
             axes.axhline(_AIM, color=GREY, linewidth=0.8, linestyle=":")
             axes.set_yscale("log")
-            report.log2_ticks(axes, sorted({case["overlap"] for case in cases}))
+            log2_ticks(axes, sorted({case["overlap"] for case in cases}))
             axes.set_title(medium)
             axes.set_xlabel("overlap (points)")
         panels[0].set_ylabel("relative error of p\nL2; largest, dashed")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 #: Characters of a value that an error line shows, and of the whole line.
@@ -88,6 +88,12 @@ def not_one_of(value: Any, names: Iterable[str], first: str = "") -> str:
     """Return "VALUE given (did you mean NAME?); allowed: …", ``first`` before all names."""
     names = list(names)
     return f"{show(value)} given{meant(value, names)}; allowed: {', '.join([first] * bool(first) + names)}"
+
+
+def choice(key: str, value: str, allowed: Collection[str]) -> None:
+    """Refuse a value that is not one of those allowed."""
+    if not isinstance(value, str) or value not in allowed:
+        raise InputError(f"{key}: {not_one_of(value, allowed)}")
 
 
 def quoted(value: Any, most: int = 60) -> str:

@@ -1,13 +1,12 @@
 """Arguments of constructors, checked: numbers in SI units or text with a unit, alone or in lists; choices."""
 
 import math
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wavefabric.errors import InputError, not_one_of, quoted
+from wavefabric.errors import InputError, quoted
 from wavefabric.units import EXAMPLES, quantity, show
 
 #: Units of β1 … β4.
@@ -56,8 +55,8 @@ def within(value: Any, unit: str, key: str, least: float, most: float) -> float:
 def instance(key: str, value: Any, *kinds: type) -> None:
     """Refuse an object that is of none of these classes."""
     if not isinstance(value, kinds):
-        names = " or ".join(kind.__name__ for kind in kinds)
-        raise InputError(f"{key}: {quoted(value)} given; allowed: {names}")
+        names = " or ".join(kind.__name__.replace("NoneType", "None") for kind in kinds)
+        raise InputError(f"{key}: {quoted(value)} given; allowed: a {names}")
 
 
 def field_array(value: Any) -> Any:
@@ -69,12 +68,6 @@ def field_array(value: Any) -> Any:
     if field.dtype.kind not in "biufc":
         raise InputError(f"field: {quoted(value)} given; allowed: an array of numbers")
     return field
-
-
-def choice(key: str, value: str, allowed: Collection[str]) -> None:
-    """Refuse a value that is not one of those allowed."""
-    if not isinstance(value, str) or value not in allowed:
-        raise InputError(f"{key}: {not_one_of(value, allowed)}")
 
 
 def whole(key: str, value: Any, least: int, most: int | None = None) -> int:

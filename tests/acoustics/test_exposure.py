@@ -30,7 +30,7 @@ def test_mechanical_index():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"frequency": 0.0}, "frequency: 0.0; allowed: above 0"),
+        ({"frequency": 0.0}, "frequency: 0.0 Hz given; allowed: a positive number"),
         ({"frequency": 1e6, "depth": -0.01}, "depth: -0.01; allowed: from 0, m"),
     ],
 )

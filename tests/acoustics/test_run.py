@@ -117,7 +117,7 @@ def test_precisions(device):
 def test_bad_arguments(cpu):
     sink = Watched()
     for more, match in [
-        (dict(precision="half"), 'precision: "half"; allowed: single, double, auto'),
+        (dict(precision="half"), 'precision: "half" given; allowed: single, double, auto'),
         (dict(device="tpu"), "device"),
         (dict(device="cpu", threads=0), "threads"),
     ]:

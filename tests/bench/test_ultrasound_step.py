@@ -229,7 +229,7 @@ def test_choice_of_media(text, media):
 
 def test_unknown_medium():
     with pytest.raises(
-        InputError, match="--medium: water given; allowed: homogeneous, heterogeneous, tissues"
+        InputError, match='--medium: "water" given; allowed: homogeneous, heterogeneous, tissues'
     ):
         parse_media("water")
 

@@ -92,7 +92,7 @@ def test_files_are_written_and_kept(command):
         ("case.h5 --fabric hgx-h200 --overlaps 8,x", "--overlaps: '8,x' given; allowed: whole numbers"),
         ("case.h5 --fabric hgx-h200 --transports tcp", 'transport: "tcp" given; allowed: p2p'),
         ("case.h5 --fabric hgx-h200 --max-error 2", "max-error: 2.0 given; allowed: 0, or a number below 1"),
-        ("case.h5 --fabric hgx-h200 --precision half", "--precision: half given; allowed: "),
+        ("case.h5 --fabric hgx-h200 --precision half", "--precision: \"half\" given; allowed: "),
         ("case.h5 --fabric hgx-h200 --device-file v9", 'device: "v9" given; allowed: a JSON or TOML file'),
         ("none.h5 --fabric hgx-h200", "none.h5: no such file; allowed: a k-Wave input file"),
         ("cpu.json --fabric hgx-h200", "cpu.json: is not an HDF5 file"),

@@ -49,7 +49,7 @@ def test_bad_input_is_one_line(command, tmp_path):
         (("--position", "0,0,0", "--target", "0,0,0"), 'target: "at the transducer"'),
         (
             (*WORDS, "--correction", "no"),
-            "--correction: no given (did you mean none?); allowed: time_reversal, none",
+            '--correction: "no" given (did you mean none?); allowed: time_reversal, none',
         ),
         ((*WORDS, "--elements", "0"), "elements: 0; allowed: from 1"),
         ((*WORDS[2:], "-o", "x.h5"), "spacing: null"),

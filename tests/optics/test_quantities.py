@@ -144,7 +144,7 @@ def test_grid_and_transmitter_from_text():
         (lambda: single_mode(alpha="-0.2 dB/km"), r"alpha: -4\.6\d+e-05 1/m; attenuation must be 0 or more"),
         (lambda: single_mode(alpha=np.float64(-1)), "alpha: -1.0 1/m; attenuation must be 0 or more"),
         (lambda: single_mode(a_eff=np.float64(-1)), "a_eff: -1.0 m²; effective areas must be positive"),
-        (lambda: coupled_group(np.int64(-3)), "modes: -3 given; allowed: whole numbers from 1 .*"),
+        (lambda: coupled_group(np.int64(-3)), "modes: -3; allowed: whole numbers from 1 .*"),
         (lambda: Trench(np.float32(-1), 1e-6, 1e-3), "trench gap: -1.0 m; give a length of 0 or more"),
         (lambda: graded_index_62_5([np.int64(0)]), r"groups: \[0\]; give a whole number from 1 to 1000, .*"),
         (lambda: graded_index_62_5(coupling=np.int64(7)), "coupling: 7 given; allowed: groups, modes"),

@@ -7,7 +7,8 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from wavefabric.errors import InputError, quoted
+from wavefabric.errors import InputError
+from wavefabric.quantities import instance
 from wavefabric.units import quantity, show
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -70,14 +71,6 @@ def real_array(values: Any, key: str) -> np.ndarray:
     return array
 
 
-def check_types(**arguments: tuple[Any, ...]) -> None:
-    """Refuse an argument, by its name, that is no object of the classes after it."""
-    for key, (value, *classes) in arguments.items():
-        if not isinstance(value, tuple(classes)):
-            names = " or ".join(each.__name__.replace("NoneType", "None") for each in classes)
-            raise InputError(f"{key}: {quoted(value)} given; allowed: a {names}")
-
-
 def typed(function: Function) -> Function:
     """Decorate a function: it checks the arguments that are annotated with classes of this package."""
     signature = inspect.signature(function)
@@ -87,8 +80,9 @@ def typed(function: Function) -> Function:
     @functools.wraps(function)
     def checked(*positional: Any, **keywords: Any) -> Any:
         values = signature.bind(*positional, **keywords).arguments
-        names = (name for name in values if modules[name].startswith("wavefabric"))
-        check_types(**{name: (values[name], *classes[name]) for name in names})
+        for name in values:
+            if modules[name].startswith("wavefabric"):
+                instance(name, values[name], *classes[name])
         return function(*positional, **keywords)
 
     return checked  # type: ignore[return-value]

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wavefabric.acoustics.arguments import as_array, ensure, listed, real, require
-from wavefabric.errors import InputError
-from wavefabric.quantities import choice
+from wavefabric.errors import InputError, choice
 from wavefabric.units import quantity, show
 
 #: Ratio of neighbouring densities above which spectral derivatives ring so much that sound is lost.

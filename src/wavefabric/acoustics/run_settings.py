@@ -13,10 +13,10 @@ from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Problem
 from wavefabric.device import get_device
+from wavefabric.errors import choice
 from wavefabric.exchange.communicator import Communicator, world
 from wavefabric.exchange.launch import environment
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
-from wavefabric.quantities import choice
 from wavefabric.system.machine import usable_threads
 from wavefabric.system.progress import Progress
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_types, ensure, is_whole, require
+from wavefabric.acoustics.arguments import ensure, is_whole, require
 from wavefabric.acoustics.check.rules import MOST_STEPS, check, check_recording
 from wavefabric.acoustics.check.warnings import problem_warnings
 from wavefabric.acoustics.grid import Grid
@@ -25,7 +25,7 @@ from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.acoustics.stability.stable_time_step import refuse_unstable, stable_step
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
-from wavefabric.quantities import positive
+from wavefabric.quantities import instance, positive
 from wavefabric.results.file import ResultWriter
 
 #: What there is to do about absorption that is off its law.
@@ -88,9 +88,11 @@ def to_problem(
 
 def check_inputs(grid: Any, medium: Any, source: Any, sensor: Any) -> None:
     """Refuse objects of another class; a source may be of any class that has `Source.on`."""
-    check_types(grid=(grid, Grid), medium=(medium, Medium), sensor=(sensor, Sensor, type(None)))
+    instance("grid", grid, Grid)
+    instance("medium", medium, Medium)
+    instance("sensor", sensor, Sensor, type(None))
     if not hasattr(source, "on") or isinstance(source, Medium | Sensor | ContinuousWave):
-        check_types(source=(source, Source))
+        instance("source", source, Source)
 
 
 def simulate(

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 import scipy.fft
 
-from wavefabric.acoustics.arguments import check_types, ensure, real, real_array, require
+from wavefabric.acoustics.arguments import ensure, real, real_array, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import (
     PressureSource,
@@ -18,8 +18,8 @@ from wavefabric.acoustics.problem import (
     VelocitySource,
 )
 from wavefabric.acoustics.series import check_series
-from wavefabric.errors import InputError
-from wavefabric.quantities import choice, positive
+from wavefabric.errors import InputError, choice
+from wavefabric.quantities import instance, positive
 
 _MODES = get_args(SourceMode)[::-1]
 
@@ -165,7 +165,7 @@ class Source:
         if self.u_mask is not None:
             parameters["velocity_source"] = self._velocity(grid, sound_speed, dt)
         if self.transducer is not None:
-            check_types(**{"source.transducer": (self.transducer, Transducer)})
+            instance("source.transducer", self.transducer, Transducer)
             parameters["transducer"] = self._transducer(self.transducer, grid, sound_speed, dt)
         ensure(parameters, "source", "drives nothing", "p0, p, ux, uy, uz or transducer")
         return parameters

@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from wavefabric.device import Device
-from wavefabric.errors import InputError
+from wavefabric.errors import choice
 from wavefabric.execution import report, timing
 from wavefabric.execution.timing import Ranks
-from wavefabric.quantities import choice
 
 Triple = tuple[int, int, int]
 
@@ -21,13 +20,6 @@ def check_words(key: str, inputs: Iterable[str], allowed: Iterable[str]) -> None
     """Refuse a word that is not one of those allowed."""
     for word in inputs:
         choice(key, word, tuple(allowed))
-
-
-def check_range(key: str, value: float, least: float, most: float = float("inf"), unit: str = "") -> None:
-    """Refuse a number outside a range."""
-    if not least <= value <= most:
-        allowed = f"{least} or more" if most == float("inf") else f"{least} to {most}"
-        raise InputError(f"{key}: {value}{unit} given; allowed: {allowed}{unit}")
 
 
 def calls(device: Device, work: Callable[[], Any], sample_ms: float) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.bench.common import calls, check_range, check_words, percent, rows, silent
+from wavefabric.bench.common import calls, check_words, percent, rows, silent
 from wavefabric.bench.plain_rk4ip import PlainRK4IP
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
@@ -18,7 +18,7 @@ from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.quantities import positive
+from wavefabric.quantities import positive, whole
 
 #: Field rows and log2 of the samples a row, by kind of device.
 CASES = {"cpu": ((2, 17), (30, 15)), "cuda": ((30, 21),)}
@@ -46,8 +46,8 @@ class FibreStepOptions:
         check_words("precision", self.precisions, DTYPES)
         check_words("integrators", self.integrators, INTEGRATORS)
         positive(self.step, "m", "step")
-        check_range("repeats", self.repeats, 1)
-        check_range("error-steps", self.error_steps, 0)
+        whole("repeats", self.repeats, 1)
+        whole("error-steps", self.error_steps, 0)
 
 
 def run(

@@ -21,7 +21,7 @@ from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.fused.axis_kernels_cuda import AxisKernels, longest_axes
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.bench.common import Triple, calls, check_range, check_words, rows, silent
+from wavefabric.bench.common import Triple, calls, check_words, rows, silent
 from wavefabric.bench.fibre_step import DTYPES
 from wavefabric.bench.ultrasound_cases import ALL_MEDIA
 from wavefabric.bench.ultrasound_steps import Stepper, light_problem
@@ -33,6 +33,7 @@ from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, rank_operators
 from wavefabric.optics.propagation.rank_modes import RankModes
+from wavefabric.quantities import whole
 
 #: Points along an axis: products of 2, 3, 5 and 7, close to one another where grids are.
 LENGTHS = (
@@ -86,7 +87,7 @@ def run(
     """
     check_words("medium", media, ALL_MEDIA)
     check_words("precision", precisions, PRECISIONS)
-    check_range("repeats", repeats, 1)
+    whole("repeats", repeats, 1)
     device = get_device(device, threads)
     bench, kernels = _Bench(device, repeats, progress), {}
     cases = list(itertools.product(precisions, media))

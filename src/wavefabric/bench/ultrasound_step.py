@@ -15,13 +15,14 @@ import numpy as np
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.bench import own_process
-from wavefabric.bench.common import Triple, calls, check_range, silent
+from wavefabric.bench.common import Triple, calls, silent
 from wavefabric.bench.kwave_program import KWaveProgram
 from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem, with_sources
 from wavefabric.bench.ultrasound_steps import NO_SENSOR, RecordingStepper, Stepper, check
 from wavefabric.device import Device, get_device
 from wavefabric.execution import report, timing
 from wavefabric.lifecycle.agreement import check_memory
+from wavefabric.quantities import whole
 
 #: Grids by kind of device.
 SIZES = {"cpu": ((128, 128, 128),), "cuda": ((256, 256, 256), (512, 512, 512))}
@@ -66,7 +67,7 @@ def run(
     device = get_device(device, threads)
     chosen = tuple(sizes) or SIZES["cpu" if device.name == "cpu" else "cuda"]
     check(chosen, media, precision, request.repeats, 4096)
-    check_range("points", request.points, 0)
+    whole("points", request.points, 0)
     program = KWaveProgram(peer, device, precision) if peer is not None else None
     plans = list(itertools.product(chosen, media))
     for shape, name in plans:

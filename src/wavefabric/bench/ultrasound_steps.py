@@ -12,10 +12,11 @@ from wavefabric.acoustics.recording.sinks import Sink
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.bench.common import Triple, check_range, check_words
+from wavefabric.bench.common import Triple, check_words
 from wavefabric.bench.ultrasound_cases import ALL_MEDIA, outline, points
 from wavefabric.errors import InputError
 from wavefabric.execution.report import shape_words
+from wavefabric.quantities import whole
 
 NO_SENSOR = Recording(())
 #: Steps in which the source is on, and steps before the first that is timed.
@@ -30,7 +31,7 @@ def check(shapes: Iterable[Triple], media: Sequence[str], precision: str, repeat
             raise InputError(f"size: {shape_words(shape)} given; allowed: {allowed}")
     check_words("medium", media, ALL_MEDIA)
     check_words("precision", [precision], PRECISIONS)
-    check_range("repeats", repeats, 1)
+    whole("repeats", repeats, 1)
 
 
 def light_problem(medium: str, shape: Triple) -> Problem:

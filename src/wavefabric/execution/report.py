@@ -90,13 +90,6 @@ def log_axes(axes: Any, x: str, y: str) -> None:
     axes.set(yscale="log", xlabel=x, ylabel=y)
 
 
-def log2_ticks(axes: Any, values: Sequence[int]) -> None:
-    """A logarithmic x axis with ticks at these values alone."""
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(values, [str(value) for value in values])
-    axes.minorticks_off()
-
-
 def transport_name(transport: str) -> str:
     """A transport, or with a comma between one and a protocol, as tables and figures name it."""
     name, *protocol = transport.split(", ", 1)

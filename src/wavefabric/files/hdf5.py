@@ -6,8 +6,11 @@ of its reader as samples (HDF5 user's guide, sections on links, external storage
 
 import contextlib
 import math
+import mmap
 import os
+import re
 import resource
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,11 +55,34 @@ def open_hdf5(path: str | Path, wanted: str) -> h5py.File:
     if fault:
         raise InputError(f"{path}: {fault}; allowed: {wanted}")
     try:
+        if path.stat().st_size and not _heaps_end(path):
+            raise OSError
         return h5py.File(path, "r")
     except PermissionError:
         raise InputError(f"{path}: cannot be read (permission denied)") from None
     except _DAMAGE:
         raise InputError(f"{path}: is not an HDF5 file, or is damaged or cut short") from None
+
+
+def _heaps_end(path: Path) -> bool:
+    """Whether each heap of texts leads from object to object to its end; HDF5 would walk in place for ever.
+
+    The first and last 16 MiB are searched. Format: HDF5 specification, III.E, global heap.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for start in {0, max(0, len(data) - _SMALL)}:
+            for heap in re.finditer(rb"GCOL\x01\0\0\0.{8}", data[start : start + _SMALL], re.DOTALL):
+                position, end = (
+                    start + heap.end(),
+                    start + heap.start() + int.from_bytes(heap[0][8:], "little"),
+                )
+                while position + 16 <= min(end, len(data)):
+                    number, length = struct.unpack_from("<H6xQ", data, position)
+                    step = 16 + -(-length // 8) * 8 if number else length  # object 0 is free space
+                    if not 16 <= step <= end - position:
+                        return False
+                    position += step
+    return True
 
 
 @contextlib.contextmanager

@@ -5,13 +5,12 @@ from functools import cached_property
 
 from wavefabric.collectives import Schedule, ring_all_gather
 from wavefabric.collectives.structure import transfer_elements
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.fabric.cost_models.alpha_beta import alpha_beta_seconds
 from wavefabric.fabric.cost_models.cost import AnyFabric, cost
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, TransportTimes
 from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
 from wavefabric.planner.rates import SolverRates
-from wavefabric.quantities import choice
 
 #: What may carry the data: transports, and kernels that store in other GPUs' memory.
 SIGNALS = "p2p, signals"

@@ -15,7 +15,7 @@ from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.run_settings import PRECISIONS, SMALL
 from wavefabric.acoustics.solver.formulas import disperses
 from wavefabric.acoustics.solver.stages import PlainStages
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS
@@ -28,7 +28,6 @@ from wavefabric.planner.overlap_error import overlap_error
 from wavefabric.planner.plan import Candidate, Job, RunPlan, candidates_of, carriers, check_ranks
 from wavefabric.planner.rates import SolverRates, load_rates
 from wavefabric.planner.ultrasound import StepMedium, UltrasoundStep
-from wavefabric.quantities import choice
 
 #: B of a GPU for kernels and unused parts of the memory pool, by what runs of 256³ and 512³ points hold.
 _RUNTIME = 128 << 20

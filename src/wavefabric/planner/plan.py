@@ -9,14 +9,13 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, Field
 
 from wavefabric.collectives import Schedule
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.files.faults import checked
 from wavefabric.planner.exchange_times import CARRIERS, SIGNALS, ExchangeTimes
 from wavefabric.planner.rates import SolverRates
 from wavefabric.planner.timeline import StepTimes
-from wavefabric.quantities import choice
 
 #: What a plan may say of a run, and the form of it.
 _OPTIONS = {

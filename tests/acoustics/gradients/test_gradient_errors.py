@@ -23,7 +23,7 @@ ARGUMENTS = [
     (dict(states="all"), "states: .all.; allowed: a whole number from 1"),
     (dict(objective=None), "objective: null; allowed: a function"),
     (dict(wrt=()), r"wrt: \[\]; allowed: one or more of p0"),
-    (dict(wrt=3), "wrt: 3; allowed: p0, p, ux"),
+    (dict(wrt=3), "wrt: 3 given; allowed: p0, p, ux"),
     (dict(wrt="speed"), "wrt: .*speed.*allowed: p0, p, ux"),
     (dict(wrt="p0", grid=ROUND), "grid.axisymmetric: .*allowed: False"),
     (dict(wrt="p"), "wrt: .*source.p is not set"),

@@ -244,8 +244,8 @@ def test_absorbed_power_of_two_tones():
     [
         ({"power": np.zeros(3)}, r"power: \[3\]; allowed: a number, or the grid's shape, \(8, 7\)"),
         ({"schedule": []}, "schedule: "),
-        ({"schedule": [(-1, 1)]}, "schedule: -1; allowed: above 0"),
-        ({"dt": 0}, "dt: 0; allowed: above 0"),
+        ({"schedule": [(-1, 1)]}, "schedule: -1.0 s given; allowed: a positive number"),
+        ({"dt": 0}, "dt: 0.0 s given; allowed: a positive number"),
         ({"power": math.nan}, "power: .*not finite"),
         ({"medium": ThermalMedium(1e3, 4e3, np.full(5, 0.5))}, "thermal.conductivity: "),
     ],

@@ -86,9 +86,9 @@ def test_all_dimensions_and_the_automatic_layer(shape):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"device": "cuda"}, 'device: "cuda"; allowed: cpu, gpu'),
+        ({"device": "cuda"}, 'device: "cuda" given; allowed: cpu, gpu'),
         ({"device_num": -1}, "device_num: -1; allowed: a whole number from 0"),
-        ({"backend": "matlab"}, 'backend: "matlab"; allowed: python, cpp'),
+        ({"backend": "matlab"}, 'backend: "matlab" given; allowed: python, cpp'),
         ({"dtype": "float16"}, 'dtype: "float16"; allowed: float64 or float32'),
         ({"plot_sim": True}, "plot_sim: is unknown; allowed: "),
         ({"pml_size": 2.5}, "pml_size: [2.5, 2.5]; allowed: a whole number from 0"),
@@ -149,7 +149,7 @@ def test_hostile_values_are_refused_in_one_line(key):
 LINES = [
     ("kgrid.N", [24, -20], "[24, -20]; allowed: 1 to 3 whole numbers from 2"),
     ("kgrid.N", "many", '"many"; allowed: real numbers'),
-    ("kgrid.spacing", [1e-4, -1e-4], "-0.0001; allowed: above 0"),
+    ("kgrid.spacing", [1e-4, -1e-4], "-0.0001 m given; allowed: a positive number"),
     ("kgrid.dt", -1e-8, "-1e-08; allowed: above 0"),
     (
         "kgrid.dt",

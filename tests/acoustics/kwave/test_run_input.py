@@ -97,7 +97,7 @@ def test_it_goes_on_where_it_was(tmp_path, ends):
         ({"steps": 0}, r"steps: 0; allowed: a whole number from 1"),
         ({"compression": 10}, r"compression: 10; allowed: a whole number from 0 to 9"),
         ({"force": 1}, r"force: 1; allowed: True or False"),
-        ({"precision": "half"}, r'precision: "half"; allowed: '),
+        ({"precision": "half"}, r'precision: "half" given; allowed: '),
         ({"input": "none.h5"}, r"none\.h5.*no such file"),
         ({"output": "none/out.h5"}, r"output: none/out\.h5 cannot be written"),
         ({"output": "in.h5", "force": True}, r"output: in\.h5 is the input"),

@@ -121,7 +121,10 @@ def test_a_file_and_its_pictures(tmp_path):
     [
         ({"record": "p_amp"}, "sensor.frequencies: "),
         ({"record": "p", "frequencies": F}, "sensor.frequencies: "),
-        ({"record": "p_amp_all", "frequencies": 0}, "sensor.frequencies: 0; allowed: above 0"),
+        (
+            {"record": "p_amp_all", "frequencies": 0},
+            "sensor.frequencies: 0.0 Hz given; allowed: a positive number",
+        ),
         ({"record": "p_amp_all", "frequencies": "fast"}, "sensor.frequencies: "),
         ({"record": ("p_amp_all", "q"), "frequencies": F}, "sensor.record: "),
     ],

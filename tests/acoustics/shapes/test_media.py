@@ -212,7 +212,7 @@ def test_bad_input_names_what_is_wrong():
     assert layered_medium(grid, [(WATER, "10.2 mm"), (steel, None)], kernel="box").density.min() > 0
     with pytest.raises(InputError, match=r"kernel: .*allowed: lanczos, box, geometric"):
         layered_medium(grid, [(WATER, "10 mm"), (air, None)], kernel="smooth")
-    with pytest.raises(InputError, match=r"layers: -0.001; allowed: above 0"):
+    with pytest.raises(InputError, match=r"layers: -0.001 m given; allowed: a positive number"):
         layered_medium(grid, [(WATER, -1e-3), (BONE, None)])
     with pytest.raises(InputError, match=r"axis: 1; allowed: 0 to 0"):
         layered_medium(grid, [(WATER, None)], axis=1)

@@ -87,9 +87,9 @@ def test_arrays_are_as_the_solver_takes_them(monkeypatch):
         ([np.nan], {}, "ct: .*not finite.*allowed: Hounsfield units"),
         ([True], {}, "ct: is of type bool"),
         (np.zeros((2, 0)), {}, "ct.shape"),
-        ([0.0], {"relation": "mine"}, 'relation: "mine"; allowed: porosity'),
-        ([0.0], {"air": "vacuum"}, 'air: "vacuum"; allowed: water, air'),
-        ([0.0], {"frequency": 0}, "frequency: 0; allowed: above 0"),
+        ([0.0], {"relation": "mine"}, 'relation: "mine" given; allowed: porosity'),
+        ([0.0], {"air": "vacuum"}, 'air: "vacuum" given; allowed: water, air'),
+        ([0.0], {"frequency": 0}, "frequency: 0.0 Hz given; allowed: a positive number"),
         ([0.0], {"alpha_power": 3.5}, "medium.alpha_power: 3.5"),
     ],
 )

@@ -63,7 +63,7 @@ def test_the_same_seed_makes_the_same_head():
         ({"thickness": (1e-3, 0.0, 1e-3, 1e-3)}, "thickness: .*above 0, m"),
         ({"thickness": (1e-3, 1e-3)}, "thickness: .*4 lengths"),
         ({"seed": -1}, "seed: -1"),
-        ({"spacing": 0.0}, "spacing: 0.0; allowed: above 0"),
+        ({"spacing": 0.0}, "spacing: 0.0 m given; allowed: a positive number"),
     ],
 )
 def test_what_is_refused(options, message):

@@ -257,7 +257,7 @@ AHEAD = (0, 0, 1)
     ("call", "message"),
     [
         (lambda: bowl(CUBE, (0, 0, 0), 10e-3, 21e-3, AHEAD), "diameter: 0.021 m; allowed: up to 0.02 m"),
-        (lambda: bowl(CUBE, (0, 0, 0), 0, 5e-3, AHEAD), "radius: 0; allowed: above 0"),
+        (lambda: bowl(CUBE, (0, 0, 0), 0, 5e-3, AHEAD), "radius: 0.0 m given; allowed: a positive number"),
         (lambda: bowl(CUBE, (0, 0, 0), 10e-3, "-5 mm", AHEAD), "diameter: "),
         (lambda: bowl(CUBE, (0, 0, 0), 10e-3, 5e-3, (0, 0, 0)), "focus: gives no direction"),
         (lambda: bowl(CUBE, (0, 0), 10e-3, 5e-3, AHEAD), "position: "),

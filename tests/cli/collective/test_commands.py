@@ -580,7 +580,7 @@ def test_one_kernel_a_gpu(command):
             ["--model", "alpha-beta", "--protocol", "packets"],
             "--protocol: packets given with --model alpha-beta; allowed: with --model kernel",
         ),
-        (["--model", "kernel", "--protocol", "x"], "--protocol: x given; allowed: packets, signals"),
+        (["--model", "kernel", "--protocol", "x"], '--protocol: "x" given; allowed: packets, signals'),
     ):
         code, out, err = command("collective", *words[:-2], *more)
         assert (code, out, err) == (2, "", f"wavefabric: error: {line}\n")
@@ -649,7 +649,7 @@ def test_oversubscribed_rounds_and_engines(command, tmp_path):
         (["switch:4", "--model", "flow", "--engines", 0], "--engines: 0 given; allowed: 1 or more"),
         (["switch:4", "--budget"], "--budget: given with electrical switch:4; allowed: with photonic ones"),
         (["switch:4", "--oversubscribed", "thin"], "--oversubscribed: thin given with electrical switch:4"),
-        (["lightpath:2x2", "--oversubscribed", "x"], "--oversubscribed: x given; allowed: split, thin"),
+        (["lightpath:2x2", "--oversubscribed", "x"], '--oversubscribed: "x" given; allowed: split, thin'),
         (["topo.xml"], "fabric: topo.xml is no TOML; allowed: what `wavefabric fabric show topo.xml --save"),
     ],
 )

@@ -48,7 +48,7 @@ def jobs(monkeypatch):
         ("run run.toml --ranks -2", "--ranks: -2 given; allowed: a whole number from 1"),
         (
             "run run.toml --ranks 2 --transport tcp",
-            "--transport: tcp given; allowed: auto, mpi, mpi-cuda, nccl",
+            '--transport: "tcp" given; allowed: auto, mpi, mpi-cuda, nccl',
         ),
         (
             "run run.toml --transport mpi",
@@ -64,7 +64,7 @@ def jobs(monkeypatch):
         ("run run.toml --ranks 2 --placement gpus.txt", "gpus.txt, line 2: GPU 0 is given again"),
         ("run run.toml --ranks 2 --placement none.txt", "--placement: none.txt cannot be read"),
         ("run run.toml --ranks 8", "ranks: 8 given for 3 modes; allowed: 1 to 3"),
-        ("run run.toml --ranks 2 --exchange all", "--exchange: all given; allowed: auto, dense, factored"),
+        ("run run.toml --ranks 2 --exchange all", '--exchange: "all" given; allowed: auto, dense, factored'),
         ("run run.toml --exchange dense", "--exchange: dense given for one rank"),
         (
             "run run.toml --ranks 2 --overlap 4",
@@ -72,11 +72,11 @@ def jobs(monkeypatch):
         ),
         ("run case.h5 --ranks 2 --exchange dense", "--exchange: dense given with a k-Wave file"),
         ("run case.h5 --decomposition global", "--decomposition: global given for one rank"),
-        ("run case.h5 --ranks 2 --decomposition x", "--decomposition: x given; allowed: global, local"),
+        ("run case.h5 --ranks 2 --decomposition x", '--decomposition: "x" given; allowed: global, local'),
         ("run case.h5 --ranks 2 --overlap 4", "--overlap: 4 given without --decomposition local"),
         ("run case.h5 --ranks 2 --decomposition global --bell erf", "--bell: erf given without"),
         ("run case.h5 --ranks 2 --decomposition local --overlap 0", "--overlap: 0 given; allowed: a whole"),
-        ("run case.h5 --ranks 2 --decomposition local --bell x", "--bell: x given; allowed: none, cosine"),
+        ("run case.h5 --ranks 2 --decomposition local --bell x", '--bell: "x" given; allowed: none, cosine'),
         ("run case.h5 --ranks 2 --grid 2x2", "--grid: 2x2 given; allowed: KXxKYxKZ"),
         ("run case.h5 --ranks 2 --grid 1x2x2", "--grid: 1x2x2 is 4 blocks; allowed: as many as ranks, 2"),
         ("run case.h5 --ranks 2 --grid 2x1x1", "grid: 2 blocks along x given"),

@@ -206,5 +206,5 @@ def test_refusals():
     ):
         receiver.receive(CPU, field, first_mode=1, modes=5, joint=(2, 2, 1))
     for key in ("taps", "training", "memory"):
-        with pytest.raises(InputError, match=f"{key}: 0 given"):
+        with pytest.raises(InputError, match=f"{key}: 0; allowed"):
             Equaliser(**{key: 0})

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_types, real_array, require
+from wavefabric.acoustics.arguments import real_array, require
 from wavefabric.acoustics.gradients.gradient import GradientSettings, check_parameters, linearize
 from wavefabric.acoustics.gradients.objective import check_recorded
 from wavefabric.acoustics.grid import Grid
@@ -21,6 +21,7 @@ from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import check_inputs, prepare, simulate
 from wavefabric.acoustics.source import Source
 from wavefabric.errors import InputError, MissingExtra
+from wavefabric.quantities import instance
 
 #: The last forward run of JAX, by its number, until its gradient is taken.
 _LAST: dict[int, Any] = {}
@@ -176,7 +177,7 @@ def simulate_jax(
 
 def _real_parameters(parameters: Any) -> dict[str, Any]:
     """Parameters as they are, or as arrays; refuses what are no real numbers."""
-    check_types(parameters=(parameters, Mapping))
+    instance("parameters", parameters, Mapping)
     each = {n: v if hasattr(v, "dtype") else real_array(v, f"parameters.{n}") for n, v in parameters.items()}
     for name, value in each.items():
         kind = str(value.dtype).removeprefix("torch.")

@@ -27,11 +27,10 @@ from wavefabric.acoustics.simulation import check_inputs, prepare, solve
 from wavefabric.acoustics.solver.adjoint.sources import SOURCES
 from wavefabric.acoustics.solver.adjoint.step import MEDIUM
 from wavefabric.acoustics.source import ContinuousWave, Source, at_points
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.lifecycle.reversal.store import Tiers
-from wavefabric.quantities import choice
 from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
 from wavefabric.units import show

@@ -22,8 +22,7 @@ from wavefabric.acoustics.kwave.values import PROBLEM_NAMES, ObjectOptions, each
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import vector_of
 from wavefabric.acoustics.simulation import warn_of
-from wavefabric.errors import InputError
-from wavefabric.quantities import choice
+from wavefabric.errors import InputError, choice
 from wavefabric.system.compiling import CLOCK
 from wavefabric.system.machine import usable_threads
 from wavefabric.system.progress_bar import terminal_bar

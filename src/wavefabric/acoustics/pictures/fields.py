@@ -11,8 +11,8 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import ensure, in_unit, require
 from wavefabric.acoustics.grid import Grid
+from wavefabric.errors import choice
 from wavefabric.files.output import save_figure
-from wavefabric.quantities import choice
 from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED, new_axes, style
 from wavefabric.units import show
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_types, is_whole, require
+from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.check.warnings import max_frequency
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
@@ -31,7 +31,7 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
 from wavefabric.lifecycle.agreement import check_memory, locked_by_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
-from wavefabric.quantities import positive
+from wavefabric.quantities import instance, positive
 from wavefabric.system.progress import Progress
 
 #: Iterations at most: a Neumann series that converges is over long before.
@@ -140,7 +140,8 @@ def time_reversal(
     amplifies nothing (no negative α₀): iterations make up for absorption. A power law's dispersion goes with
     its absorption.
     """
-    check_types(grid=(grid, Grid), medium=(medium, Medium))
+    instance("grid", grid, Grid)
+    instance("medium", medium, Medium)
     how = ReversalSettings(**options).with_ranks(grid.total_shape)
     return _Reversal(grid, medium, mask, signals, positive(dt, "s", "dt"), how).run()
 

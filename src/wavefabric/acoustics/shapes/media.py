@@ -6,12 +6,13 @@ from typing import Any, get_args
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_types, ensure, in_unit, is_whole, pairs, require, typed
+from wavefabric.acoustics.arguments import ensure, in_unit, is_whole, pairs, require, typed
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.shapes.averaging import REACH, Averages, Kernel, effective
 from wavefabric.acoustics.shapes.material import Material
-from wavefabric.quantities import choice, positive
+from wavefabric.errors import choice
+from wavefabric.quantities import instance, positive
 
 #: Fine cells in a spacing: of layers, which cost little, and of shapes.
 LAYER_CELLS, SHAPE_CELLS = 1000, 8
@@ -155,7 +156,7 @@ def _of_materials(
 ) -> Medium:
     """The medium of materials by their numbers at coordinates, of size 1 along an axis without change."""
     for each in materials:
-        check_types(material=(each, Material))
+        instance("material", each, Material)
     tables = {name: np.array([getattr(each, name) for each in materials], float) for name in _PARAMETERS}
     tables = {name: table for name, table in tables.items() if name in _PARAMETERS[:2] or table.any()}
     if "alpha_coeff" in tables:

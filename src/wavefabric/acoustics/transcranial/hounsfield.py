@@ -17,7 +17,8 @@ import numpy as np
 from wavefabric.acoustics.arguments import real, real_array, require
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.transcranial.ct import CT
-from wavefabric.quantities import choice, positive
+from wavefabric.errors import choice
+from wavefabric.quantities import positive
 
 
 class Tissue(NamedTuple):

@@ -14,8 +14,8 @@ from wavefabric.acoustics.transcranial.ct import BeamFrame, along_beam
 from wavefabric.acoustics.transducers.arrays import spherical_array
 from wavefabric.acoustics.transducers.elements import bowl
 from wavefabric.acoustics.transducers.mask import Point, TransducerMask, point
-from wavefabric.errors import InputError
-from wavefabric.quantities import choice, positive
+from wavefabric.errors import InputError, choice
+from wavefabric.quantities import positive
 
 #: Elements of an array: each is placed on the grid by itself.
 MOST_ELEMENTS = 4096

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_types, is_whole, pairs, require, typed
+from wavefabric.acoustics.arguments import is_whole, pairs, require, typed
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.elements import flat, placed, ring, spiral
 from wavefabric.acoustics.transducers.mask import Length, Point, TransducerMask, assemble
 from wavefabric.errors import InputError
-from wavefabric.quantities import positive
+from wavefabric.quantities import instance, positive
 
 
 def join(*parts: TransducerMask) -> TransducerMask:
@@ -21,7 +21,7 @@ def join(*parts: TransducerMask) -> TransducerMask:
 
     require(len(parts) > 0, "parts", 0, "one transducer or more")
     for part in parts:
-        check_types(parts=(part, TransducerMask))
+        instance("parts", part, TransducerMask)
     if len({part.shape for part in parts}) > 1:
         raise InputError("parts: are on grids of different shapes; allowed: one grid")
     index = np.unique(np.concatenate([part.index for part in parts]))

@@ -26,8 +26,8 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import ProductSignal
 from wavefabric.acoustics.series import check_series
 from wavefabric.acoustics.source import ContinuousWave, Source
-from wavefabric.errors import InputError
-from wavefabric.quantities import choice, positive
+from wavefabric.errors import InputError, choice
+from wavefabric.quantities import positive
 from wavefabric.units import show
 
 if TYPE_CHECKING:

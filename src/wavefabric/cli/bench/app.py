@@ -14,7 +14,7 @@ from wavefabric.cli.common.options import from_one, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.rank_session import RankedOptions, RankSession, show_measurement
 from wavefabric.cli.common.show import status_line
-from wavefabric.quantities import choice
+from wavefabric.errors import choice
 from wavefabric.units import quantity
 
 app = typer.Typer()

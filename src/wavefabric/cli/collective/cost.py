@@ -18,14 +18,13 @@ from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.collectives.builders.messages import near_square
 from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
-from wavefabric.errors import InputError, not_one_of
+from wavefabric.errors import InputError, choice, not_one_of
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import candidates_on
 from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.draw.pictures import draw_costs
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.rank_order import depends_on_pair
-from wavefabric.quantities import choice
 
 #: Options that not all algorithms have.
 _SPECIAL = ("radix", "grid", "pieces")

@@ -13,11 +13,10 @@ from wavefabric.cli.common.show import conclude
 from wavefabric.collectives import to_json
 from wavefabric.collectives.formats.msccl.write import to_msccl
 from wavefabric.collectives.formats.mscclpp.write import to_mscclpp
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.files.input import naming
-from wavefabric.quantities import choice
 
 #: Formats, and the options of each.
 _FORMATS = {"json": (), "msccl": ("proto", "instances", "slots", "shared"), "mscclpp": ("proto", "instances")}

@@ -15,14 +15,13 @@ from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import conclude, console
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.tuning import save_tuning, tuning_to_json
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.transports import TRANSPORTS
 from wavefabric.execution import tune_report
 from wavefabric.execution.nccl_tuner import OPERATIONS, check_folder, tune_nccl, write_plugin
 from wavefabric.execution.run_schedule import fabric_of_ranks
 from wavefabric.execution.tune import WITHIN, TuningSearch, tune
-from wavefabric.quantities import choice
 
 _BOTH = ("all-reduce", "all-gather")
 

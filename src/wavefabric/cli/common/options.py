@@ -15,9 +15,8 @@ import typer
 import typer.core
 import typer.main
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.exchange.launch import environment
-from wavefabric.quantities import choice
 
 if TYPE_CHECKING:
     from wavefabric.exchange.communicator import Communicator

@@ -11,7 +11,7 @@ from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, rea
 from wavefabric.cli.common.options import OutputOptions, changed, check_seed, option, options, refuse
 from wavefabric.cli.common.show import conclude, console, table
 from wavefabric.collectives.registry import build
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.draw.pictures import draw_routes
 from wavefabric.fabric.photonic.budget import budget
@@ -19,7 +19,6 @@ from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.planning import round_pairs
 from wavefabric.fabric.photonic.routing.routes import Routing, route
 from wavefabric.fabric.photonic.tile_grid import Pair
-from wavefabric.quantities import choice
 from wavefabric.units import time_words
 
 PATTERNS = ("recursive", "permutation", "pairs")

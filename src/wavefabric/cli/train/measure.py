@@ -10,7 +10,7 @@ from wavefabric.cli.common.options import OutputOptions, check_range, option, op
 from wavefabric.cli.common.show import conclude, console, rate_text, status_line, table
 from wavefabric.cli.train.table import bytes_words
 from wavefabric.device import get_device
-from wavefabric.quantities import choice
+from wavefabric.errors import choice
 from wavefabric.training.gpu.device_file import save_device
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.operator_times import measure

@@ -18,10 +18,9 @@ from wavefabric.cli.common.show import conclude
 from wavefabric.cli.train.table import facts, show_case, show_comparison
 from wavefabric.cli.train.work import TrainSearchOptions, WorkOptions, make_work
 from wavefabric.collectives.arguments import MOST_RANKS
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.electrical.families import FAMILIES
-from wavefabric.quantities import choice
 from wavefabric.training.compare import Case, check_lists, compare
 from wavefabric.training.comparison_picture import draw_comparison
 from wavefabric.training.fabrics import fabric_for

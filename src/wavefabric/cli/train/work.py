@@ -12,8 +12,7 @@ from typing import Any
 
 from wavefabric.cli.common.options import changed, check_range, check_seed, option, options, refuse
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.errors import InputError
-from wavefabric.quantities import choice
+from wavefabric.errors import InputError, choice
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import PRECISIONS

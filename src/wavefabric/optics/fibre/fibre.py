@@ -8,16 +8,8 @@ from typing import Any, Literal, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wavefabric.errors import InputError, quoted
-from wavefabric.quantities import (
-    BETA_UNITS,
-    choice,
-    dispersion_coefficients,
-    instance,
-    numbers,
-    positive,
-    within,
-)
+from wavefabric.errors import InputError, choice, quoted
+from wavefabric.quantities import BETA_UNITS, dispersion_coefficients, instance, numbers, positive, within
 from wavefabric.units import SPEED_OF_LIGHT
 
 Array = NDArray[np.float64]

@@ -9,11 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wavefabric.errors import choice
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Array, Fibre, gamma_of, group_numbers
 from wavefabric.optics.fibre.kerr_coupling import Overlaps, kappa_strong_groups, kappa_weak, overlaps
 from wavefabric.optics.fibre.modes import STEP, ModeSet, dispersion, solve_modes
 from wavefabric.optics.fibre.profile import Profile
-from wavefabric.quantities import choice, instance, number, numbers, within
+from wavefabric.quantities import instance, number, numbers, within
 
 _solved = lru_cache(maxsize=4)(dispersion)
 

@@ -7,10 +7,10 @@ from functools import lru_cache
 import numpy as np
 
 from wavefabric.device import philox
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, haar_unitary
-from wavefabric.quantities import choice, positive
+from wavefabric.quantities import positive
 
 #: Rows that a random unitary of full strength couples.
 COUPLED = ("groups", "polarisations")

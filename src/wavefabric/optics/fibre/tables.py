@@ -11,13 +11,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.optics.fibre.csv_files import Array, read_columns, read_square_matrix
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, gamma_of
 from wavefabric.optics.fibre.from_profile import average_over_groups, kappa_from, solved_overlaps
 from wavefabric.optics.fibre.modes import STEP, spatial_modes
 from wavefabric.optics.fibre.profile import Profile
-from wavefabric.quantities import choice, number, numbers
+from wavefabric.quantities import number, numbers
 
 #: Columns of β1 … β4 and of the loss: the factor to SI, and the value if there is no such column.
 _LINEAR = {

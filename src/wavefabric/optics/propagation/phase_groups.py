@@ -16,10 +16,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.rank_modes import RankModes
-from wavefabric.quantities import choice
 
 #: Forms of the Kerr coupling, and those in which ranks may exchange powers.
 KERR_FORMS = ("auto", "dense", "factored", "svd")

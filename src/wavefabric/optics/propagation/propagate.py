@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from wavefabric.device import Device, get_device
-from wavefabric.errors import FieldLost, InputError
+from wavefabric.errors import FieldLost, InputError, choice
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.step_recorder import StepRecorder
 from wavefabric.lifecycle.agreement import check_memory
@@ -26,7 +26,7 @@ from wavefabric.optics.propagation.phase_groups import KERR_FORMS, exchange_form
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.sections import Sections
 from wavefabric.optics.propagation.step_size import FixedStep, make_control, section_end
-from wavefabric.quantities import choice, field_array, instance, positive, whole, within
+from wavefabric.quantities import field_array, instance, positive, whole, within
 from wavefabric.system.compiling import working_time
 
 

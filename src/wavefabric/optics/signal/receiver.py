@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device import get_device, philox
-from wavefabric.errors import InputError, quoted
+from wavefabric.errors import InputError, choice, quoted
 from wavefabric.optics.fibre.mode_mixing import ModeMixing
 from wavefabric.optics.signal.amplifier import osnr_noise_density
 from wavefabric.optics.signal.bands import ALL, Bands, unit_noise
@@ -23,7 +23,7 @@ from wavefabric.optics.signal.joint import mode_sets, windows
 from wavefabric.optics.signal.laser import check_linewidth
 from wavefabric.optics.signal.offset import steady, without_offset
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.quantities import choice, field_array, instance, numbers, whole, within
+from wavefabric.quantities import field_array, instance, numbers, whole, within
 from wavefabric.system.progress import warn
 
 

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.errors import choice
 from wavefabric.optics.propagation.step_size import step_count
 from wavefabric.optics.theory.kernels import Table
-from wavefabric.quantities import choice
 
 #: Weights and positions of the Kerr operator in a step of unit length, period of |μ|² in 2π/h, by integrator.
 QUADRATURES = {

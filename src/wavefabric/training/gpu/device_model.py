@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import exp, inf, log, sqrt
 
-from wavefabric.errors import InputError, show
-from wavefabric.quantities import choice
+from wavefabric.errors import InputError, choice, show
 from wavefabric.training.models.graph import MATRIX_OPERATORS, OPERATORS
 
 #: Arithmetic that a device has a peak for.

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from wavefabric.device import Device
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.execution.timing import milliseconds
-from wavefabric.quantities import choice, whole
+from wavefabric.quantities import whole
 from wavefabric.training.gpu.device_model import ARITHMETIC, MATRIX_OPERATORS, DeviceModel, MeasuredTime
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work

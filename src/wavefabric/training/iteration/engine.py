@@ -14,8 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from wavefabric.errors import InputError, show
-from wavefabric.quantities import choice
+from wavefabric.errors import InputError, choice, show
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.task_graph import TaskGraph
 

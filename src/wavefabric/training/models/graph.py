@@ -6,8 +6,7 @@ from functools import cached_property
 from itertools import groupby
 from math import isfinite, prod
 
-from wavefabric.errors import InputError, show
-from wavefabric.quantities import choice
+from wavefabric.errors import InputError, choice, show
 
 #: Classes of operators, each with an efficiency of its own on a device.
 OPERATORS = (

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from wavefabric.errors import InputError
-from wavefabric.quantities import choice
+from wavefabric.errors import InputError, choice
 from wavefabric.training.gpu.device_model import ARITHMETIC, DeviceModel
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.traces.chakra.assemble import Assembly, matched_collectives, matched_messages
