@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wavefabric.cli.common import show as common_show
 from wavefabric.cli.common.options import changed
 from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
@@ -104,16 +105,15 @@ def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: R
 
 
 def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str, written: list[Path]) -> None:
-    """Print the penalty table, two distances side by side, and what was written."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    """Print the penalty table, two distances side by side if they fit, and what was written."""
+    console = common_show.console(markup=True)
     if rows:
         if title:
             console.print(visible(title), style="bold", markup=False)
         far = [name for name in rows[0]["received"] if name != "back_to_back"]
-        for first in range(0, max(len(far), 1), 2):
-            console.print(_table(rows, far[first : first + 2]))
+        beside = 1 + (console.width > 99)
+        for first in range(0, max(len(far), 1), beside):
+            console.print(_table(rows, far[first : first + beside]))
         console.print("Q² in dB over modes and channels; penalty: mean minus back to back")
         if line := rate_line(rows):
             console.print(line, soft_wrap=True)
