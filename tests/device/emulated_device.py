@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from functools import lru_cache
-from importlib.resources import files
 
 import emulated_cuda
 import numpy as np
@@ -14,6 +13,9 @@ from emulated_cuda import DeviceArray, Module
 from wavefabric import exchange
 from wavefabric.device import get_device
 from wavefabric.device.cpu import CpuDevice
+from wavefabric.kernels.cuda_launch import CudaKernels
+from wavefabric.kernels.cuda_text import cuda_text
+from wavefabric.kernels.table import KernelTable
 
 
 class _Arrays:
@@ -52,14 +54,15 @@ class EmulatedDevice(CpuDevice):
         super().__init__(1)
         self.name, self.seed, self.block_memory = "cuda:0", seed, 227 * 1024
 
-    def kernels(self, module: str):
+    def kernels(self, module):
+        if isinstance(module, KernelTable):
+            return CudaKernels(module, self)
         return importlib.import_module(module + "_cuda").KERNELS(self)
 
     @lru_cache(maxsize=64)  # noqa: B019 - a device lives as long as its modules
     def module(self, package: str, source: str, options=(), before=(), prelude: str = "") -> Module:
-        parts = [folder.rsplit("/", 1) for folder in (*before, f"{package}/{source}")]
-        text = [files(folder).joinpath(name).read_text(encoding="utf-8") for folder, name in parts]
-        return Module(prelude + "\n".join(text), options, self.seed)
+        text = cuda_text(*before, f"{package}/{source}")
+        return Module(prelude + text, options, self.seed)
 
     def resident_blocks(self, function, threads: int, shared: int) -> int:
         return (self.block_memory + 1024) // (shared + 1024)

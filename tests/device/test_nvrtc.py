@@ -2,6 +2,7 @@
 
 import ast
 import re
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 import wavefabric
 from wavefabric.errors import InputError, MissingExtra
+from wavefabric.kernels.cuda_text import cuda_text
 
 pytestmark = pytest.mark.skipif(
     nvrtc.find_library() is None, reason="the nvidia-cuda-nvrtc wheel (extra dev) is not installed"
@@ -38,11 +40,15 @@ def read(source: str) -> str:
     return files("wavefabric").joinpath(source).read_text(encoding="utf-8")
 
 
+def packaged(source: str) -> str:
+    """A source below the package as launchers name it."""
+    folder, _, name = source.rpartition("/")
+    return f"wavefabric.{folder.replace('/', '.')}/{name}"
+
+
 def behind(before: tuple[str, ...], source: str) -> str:
     """A source behind those that it needs, named as launchers name them."""
-    packages = (position.split("/") for position in before)
-    first = (files(package).joinpath(file).read_text(encoding="utf-8") for package, file in packages)
-    return "\n".join([*first, read(source)])
+    return cuda_text(*before, packaged(source))
 
 
 OPERATORS = ("derivative", "rotate", "rk4ip_middle", "rk4ip_last", "rotate_rk4")
@@ -190,7 +196,7 @@ def test_the_sources_are_found():
 def test_every_source_compiles(source, arch, flags):
     names = kernels_in(source, flags)
     assert names or source == "spectral/butterflies.cu"  # templates for other sources
-    text = "\n".join(map(read, (*BEFORE.get(source, ()), source)))
+    text = behind(tuple(map(packaged, BEFORE.get(source, ()))), source)
     cubin = nvrtc.compile_source(text, (*OPTIONS, *flags), arch, source)
     assert cubin[:4] == b"\x7fELF"
     for name in names:
@@ -301,20 +307,18 @@ def public(module, *more) -> set[str]:
 
 def test_kernels_have_their_launchers():
     """What kernels.py names exists in CUDA too."""
-    from wavefabric.acoustics.solver import kernels as sound
-    from wavefabric.acoustics.solver import kernels_cuda as sound_cuda
-    from wavefabric.acoustics.solver.adjoint import kernels as adjoint_kernels
-    from wavefabric.acoustics.solver.adjoint import kernels_cuda as adjoint_kernels_cuda
     from wavefabric.optics.propagation.kernels import kerr, kerr_cuda, linear
 
     light = public(kerr, linear)
     assert {"kerr", "kerr_begin", "transfer_table", "row_energy", "KerrLayout"} <= light
     assert light <= set(dir(kerr_cuda.KerrKernels))
-    assert {"fill_operator", "update_density", "set_points", "sample", "tick"} <= public(sound)
-    assert public(sound) <= set(dir(sound_cuda.AcousticKernels))
-    assert {"adjoint_density", "medium_gradients", "add_readings"} <= public(adjoint_kernels)
-    own = set(vars(adjoint_kernels_cuda.AdjointKernels)) | {"MediumGradients", "load"}
-    assert public(adjoint_kernels) <= own
+
+
+@pytest.mark.parametrize("module", ["solver", "solver.adjoint"])
+def test_a_table_names_the_kernels_of_its_source(module):
+    table = import_module(f"wavefabric.acoustics.{module}.kernels").TABLE
+    folder = table.package.removeprefix("wavefabric.").replace(".", "/")
+    assert sorted(table.rows) == kernels_in(f"{folder}/{table.source}")
 
 
 def test_an_error_gives_the_log():

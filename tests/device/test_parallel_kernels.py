@@ -91,11 +91,11 @@ def test_wrong_arguments_are_refused():
 PROGRAM = """
 import numpy as np
 from numba.core import event
-from wavefabric.acoustics.solver import kernels
+from wavefabric.device import philox
 with event.install_recorder("numba:compile") as compiled:
-    out = np.ones(6)
-    kernels.accumulate(out, 2, np.arange(6.0))
-print(out.tolist(), len(compiled.buffer) > 0)
+    out = np.zeros(2, np.uint32)
+    philox.philox_uint32(out, 1, 2, 0)
+print(len(compiled.buffer) > 0)
 """
 
 
@@ -103,4 +103,4 @@ def test_a_later_process_compiles_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     for compiles in (True, False):
         done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
-        assert done.stdout == f"[1.0, 2.0, 5.0, 10.0, 17.0, 26.0] {compiles}\n", done.stderr
+        assert done.stdout == f"{compiles}\n", done.stderr

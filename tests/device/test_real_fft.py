@@ -73,7 +73,7 @@ class Watch:
 
 sys.meta_path.insert(0, Watch)
 from wavefabric.device import get_device
-get_device("cpu", threads=1).kernels("wavefabric.acoustics.solver.kernels")
+get_device("cpu", threads=1).kernels("wavefabric.acoustics.fused.plane_kernels")
 assert len(seen) == 2, seen
 print(*seen)
 """

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from wavefabric.kernels.table import KernelTable
+
 
 class InPlaceFFT(Protocol):
     """In-place complex transforms of arrays of one shape, planned once.
@@ -103,11 +105,11 @@ class Device(Protocol):
         Each slice is sized so that its data stay in cache between the operations of ``work``.
         """
 
-    def kernels(self, module: str) -> Any:
-        """Kernels of a module such as ``"wavefabric.optics.propagation.kernels.kerr"``.
+    def kernels(self, table: KernelTable | str) -> Any:
+        """Launchers of the kernels of a table, each an attribute by its name; see `wavefabric.kernels.table`.
 
-        On a CPU the Numba module itself; on a GPU the launchers of ``<module>_cuda.py`` over
-        ``<module>.cu``. Same names, same argument order.
+        Of a module such as ``"wavefabric.optics.propagation.kernels.kerr"``: on a CPU the Numba module
+        itself; on a GPU the launchers of ``<module>_cuda.py``, with the same names and arguments.
         """
 
     def graph(self, work: Callable[[], None]) -> Callable[[], None]:

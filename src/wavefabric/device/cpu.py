@@ -14,6 +14,8 @@ import scipy.fft
 
 from wavefabric.device import fftw, views
 from wavefabric.errors import InputError
+from wavefabric.kernels.cpu_launch import CpuKernels
+from wavefabric.kernels.table import KernelTable
 from wavefabric.system.compiling import listen
 from wavefabric.system.machine import host_memory, usable_threads
 
@@ -184,14 +186,16 @@ class CpuDevice:
         for task in waiting:
             task.result()
 
-    def kernels(self, module: str):
+    def kernels(self, table: KernelTable | str):
+        if isinstance(table, KernelTable):
+            return CpuKernels(table, self.threads)
         import numba
         from numba.core import config
 
         # A pool of workers may be smaller than what this machine offers, never larger.
         numba.set_num_threads(min(self.threads, config.NUMBA_NUM_THREADS))  # pyright: ignore
         listen()
-        return importlib.import_module(module)
+        return importlib.import_module(table)
 
     def graph(self, work):
         return work

@@ -4,11 +4,13 @@ import importlib
 import math
 import os
 from functools import lru_cache
-from importlib.resources import files
 
 import numpy as np
 
 from wavefabric.device.bfloat16 import viewed
+from wavefabric.kernels.cuda_launch import CudaKernels
+from wavefabric.kernels.cuda_text import cuda_text
+from wavefabric.kernels.table import KernelTable
 from wavefabric.system.compiling import compiling
 from wavefabric.system.user_cache import redirect
 
@@ -214,8 +216,10 @@ class CudaDevice:
     def map_rows(self, rows: int, work) -> None:
         work(slice(0, rows))
 
-    def kernels(self, module: str):
-        return importlib.import_module(module + "_cuda").KERNELS(self)
+    def kernels(self, table: KernelTable | str):
+        if isinstance(table, KernelTable):
+            return CudaKernels(table, self)
+        return importlib.import_module(table + "_cuda").KERNELS(self)
 
     @lru_cache(maxsize=64)  # noqa: B019 - a device lives as long as its modules
     def module(
@@ -230,10 +234,7 @@ class CudaDevice:
 
         ``before`` names sources (``"package/file.cu"``) to put in front, ``prelude`` is text before all.
         """
-        parts = [path.rsplit("/", 1) for path in (*before, f"{package}/{source}")]
-        code = prelude + "\n".join(
-            files(part).joinpath(name).read_text(encoding="utf-8") for part, name in parts
-        )
+        code = prelude + cuda_text(*before, f"{package}/{source}")
         module = cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
         with compiling():
             module.compile()

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device.bfloat16 import viewed
+from wavefabric.kernels.cpu_launch import address
 
 
 class _Memory:
@@ -51,11 +52,6 @@ def _from_dlpack(array: Any) -> np.ndarray:
         # DLPack before 1.0 is for memory that may be written; NumPy does not rely on it.
         return np.asarray(_Memory(result, result.shape, result.strides, keep=result))
     return result
-
-
-def address(array: np.ndarray, /) -> int:
-    """Where an array begins."""
-    return array.__array_interface__["data"][0]
 
 
 def borrow(array: np.ndarray, /) -> np.ndarray:

@@ -27,8 +27,6 @@ from wavefabric.system.user_cache import cache_directory
 #: constants in it or define types of its arguments, below the package's own directory.
 SOURCES = (
     "acoustics/materials/number_sets.py",
-    "acoustics/solver/adjoint/kernels.py",
-    "acoustics/solver/kernels.py",
     "acoustics/fused/plane_kernels.py",
     "acoustics/solver/row_kernels.py",
     "acoustics/solver/split_density.py",

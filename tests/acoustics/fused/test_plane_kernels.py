@@ -57,7 +57,7 @@ class Grid:
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread(cpu):
-    cpu.kernels("wavefabric.acoustics.solver.kernels")  # which sets the number of threads
+    cpu.kernels("wavefabric.acoustics.fused.plane_kernels")  # which sets the number of threads
 
 
 def along_z(spectrum, operator, factors=1.0):

@@ -7,6 +7,7 @@ import pytest
 from emulated_device import opened
 from kernel_cases import DEVICES, SHAPES, TOLERANCE, Case, split
 
+from wavefabric.acoustics.solver.kernels import TABLE
 from wavefabric.device import get_device
 
 
@@ -17,7 +18,7 @@ def device(request):
 
 @pytest.fixture
 def kernels(device):
-    return device.kernels("wavefabric.acoustics.solver.kernels")
+    return device.kernels(TABLE)
 
 
 @pytest.fixture(params=SHAPES, ids=lambda shape: "x".join(map(str, shape)))
@@ -269,7 +270,7 @@ def test_sample(case, kernels, each):
     corners = np.random.default_rng(5).integers(0, host.size, (count, each))
     weights = np.random.default_rng(6).random((count, each)) if each > 1 else np.zeros((0, 1))
     before = case.device.to_host(target).copy()
-    kernels.sample(target, 1, field, case.put(corners), case.put(weights), each > 1)
+    kernels.sample(target[1], field, case.put(corners), case.put(weights), each > 1)
     got = case.device.to_host(target)
     assert (got[[0, 2]] == before[[0, 2]]).all()
     values = host.reshape(-1)[corners]
@@ -282,7 +283,7 @@ def test_sample_elements(case, kernels):
     counts = [3, 0, 700, 1]
     bounds = np.concatenate([[0], np.cumsum(counts)])
     points, weights = rng.integers(0, host.size, bounds[-1]), rng.random(bounds[-1]) / 30
-    kernels.sample_elements(target, 1, field, case.put(bounds), case.put(points), case.put(weights))
+    kernels.sample_elements(target[1], field, case.put(bounds), case.put(points), case.put(weights))
     products = host.reshape(-1)[points].astype(float) * weights
     case.check(target[1], np.array([products[a:b].sum() for a, b in itertools.pairwise(bounds)]))
 
@@ -294,11 +295,11 @@ def test_mix_patterns(case, kernels):
     case.check(out, first * signals[1, 0] + second * signals[1, 1])
 
 
-@pytest.mark.parametrize(("kind", "combine"), [(0, np.maximum), (1, np.minimum)])
-def test_accumulate(case, kernels, kind, combine):
+@pytest.mark.parametrize(("kernel", "combine"), [("keep_maximum", np.maximum), ("keep_minimum", np.minimum)])
+def test_extremes(case, kernels, kernel, combine):
     for shape in (case.shape, (23,)):
         (target, before), (values, host) = case.real(shape), case.real(shape)
-        kernels.accumulate(target, kind, values)
+        getattr(kernels, kernel)(target, values)
         assert (case.device.to_host(target) == combine(before, host)).all()
 
 
@@ -310,10 +311,10 @@ def test_accumulate_tone(case, kernels):
     case.check(other, was + float(sine) * host)
 
 
-def test_accumulate_squares_in_double_precision(case, kernels):
+def test_squares_are_added_in_double_precision(case, kernels):
     values, host = case.real((23,))
     target = case.put(np.full(23, 1e6))
-    kernels.accumulate(target, 2, values)
+    kernels.add_squares(target, values)
     # Single precision sums would lose the last digits of 1e6 + 1.
     np.testing.assert_allclose(case.device.to_host(target) - 1e6, host**2, rtol=0, atol=3e-10)
 
@@ -333,7 +334,7 @@ def test_one_answer_on_any_number_of_threads(dtype):
             cpu = get_device("cpu", threads=threads)
         except ValueError:
             pytest.skip("this machine has one core")
-        kernels = cpu.kernels("wavefabric.acoustics.solver.kernels")
+        kernels = cpu.kernels(TABLE)
         case = Case(cpu, (5, 7, 9), dtype)
         slopes, (total, split_layers, *_) = split(case.several(case.real))[0], case.split()
         kernels.update_density(total, split_layers, *slopes, case.real()[0], dtype(0.1), True, True)

@@ -52,7 +52,7 @@ struct AdjointState {
     Grid<FORM_DENSITY> density;
     Grid<FORM_RATIO> ratio;
     Grid<FORM_TAU> tau;
-    Change change;
+    Densities change;
     REAL *density_bar;
 };
 
@@ -127,7 +127,7 @@ KERNEL(X) x_adjoint_density(Complex *s0, Complex *s1, Complex *s2, const Adjoint
             const Index i = row.number * NX + x;
             REAL bar = s.total[i], density_bar = 0;
             const REAL rate = ABSORPTION ? s.rate[i] : (REAL)0, rho0 = s.density.at[FORM_DENSITY == FULL ? i : 0];
-            const Flows flows = transposed(s.layers, i, x, row.y, row.z, bar, rate, rho0, s.change, dt, NONLINEAR, differs,
+            const Parts flows = transpose_point(s.layers, i, x, row.y, row.z, bar, rate, rho0, s.change, dt, NONLINEAR, differs,
                                            density_bar);
             ((REAL *)along_x.mine)[x] = flows.x;
             ((REAL *)along_y.mine)[x] = flows.y;

@@ -40,6 +40,7 @@ class FusedCpuStages(Stages):
     def __init__(self, layout: FieldLayout):
         super().__init__(layout)
         c, device = self.coefficients, self.coefficients.device
+        device.kernels(plane_kernels.__name__)  # which sets the number of threads
         nz, ny, nx = c.shape
         width, threads = c.half_shape[2], device.threads
         self._axes = AxisTransforms(c.shape, c.dtype, c.up, c.down)

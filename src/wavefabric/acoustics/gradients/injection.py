@@ -75,7 +75,7 @@ class Injection:
             if step < self._first:
                 self._load(step)
             for name, block in self._blocks.items():
-                self._kernels.add_readings(_target(fields, name), *self._points, block, step - self._first)
+                self._kernels.add_readings(_target(fields, name), *self._points, block[step - self._first])
         for by_step, array in self._field_tones:
             self._step[...] = step
             self._c.kernels.add_pattern(fields.p, array, by_step, self._step)

@@ -40,11 +40,11 @@ class RecordedQuantity:
     statistic: Statistic | None = None
 
 
-_MAX = Statistic(lambda kernels, kept, values: kernels.accumulate(kept, 0, values), -math.inf)
-_MIN = Statistic(lambda kernels, kept, values: kernels.accumulate(kept, 1, values), math.inf)
+_MAX = Statistic(lambda kernels, kept, values: kernels.keep_maximum(kept, values), -math.inf)
+_MIN = Statistic(lambda kernels, kept, values: kernels.keep_minimum(kept, values), math.inf)
 # Squares are summed in double precision: a long run adds small numbers to large ones.
 _RMS = Statistic(
-    lambda kernels, kept, values: kernels.accumulate(kept, 2, values),
+    lambda kernels, kept, values: kernels.add_squares(kept, values),
     double=True,
     finish=lambda kept, rows: (kept / rows) ** 0.5,
 )

@@ -90,11 +90,11 @@ class Sampler:
     def read(self, target: Any, row: int, field: Any) -> None:
         """``target[row]``, shape (samples,), ← values of ``field``; collective with several ranks."""
         if self._parts is None:
-            self._sample(target, row, field, *self._where)
+            self._sample(target[row], field, *self._where)
             return
         if self._values is None:
             self._values = self._device.empty((1, self._shared), field.dtype)
-        self._sample(self._values, 0, field, *self._where)
+        self._sample(self._values[0], field, *self._where)
         values = self._parts.summed(np.asarray(self._device.to_host(self._values[0])))
         if values is not None:
             target[row] = self._device.asarray(values, target.dtype)

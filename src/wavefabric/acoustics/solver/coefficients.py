@@ -10,7 +10,7 @@ from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.materials.find import STAGGERED, Materials, find_materials, medium_values
 from wavefabric.acoustics.materials.indexed import Indexed, indexed_parameters
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver import formulas
+from wavefabric.acoustics.solver import formulas, kernels
 from wavefabric.acoustics.solver.split_density import make_split_layers, split_points
 from wavefabric.spectral import symmetric
 
@@ -44,7 +44,7 @@ class Coefficients:
         self.stokes = problem.absorption == "stokes"
         self.lossy = problem.absorption != "none"
         self.disperses = formulas.disperses(problem)
-        self.kernels = device.kernels("wavefabric.acoustics.solver.kernels")
+        self.kernels = device.kernels(kernels.TABLE)
         self.kernels.load(real)
         nz, ny, half = subdomain.spectral_shape
         self.shape, self.half_shape = problem.array_shape, (nz, ny, pitch or half)

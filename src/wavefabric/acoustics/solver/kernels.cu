@@ -1,29 +1,19 @@
-// Pointwise kernels of the time step; formulas and arguments are explained in kernels.py.
+// Kernels of the time step on a GPU, one thread a point; arguments are those of the table in kernels.py.
 
-extern "C" __global__ void fill_operator(REAL *out, int nx, int ny, const double *kx2, const double *ky2,
-                                         const double *kz2, int kind, double parameter, double scale) {
+extern "C" __global__ void fill_operator(int nx, int ny, REAL *out, const double *kx2, const double *ky2, const double *kz2,
+                                         int kind, double parameter, double scale) {
     POINT(nx, ny);
-    const double k = sqrt(kx2[x] + ky2[y] + kz2[z]);
-    double value = 1.0;
-    if (kind == 0) {
-        const double arg = parameter * k;
-        if (arg != 0.0) value = sin(arg) / arg;
-    } else if (kind == 1) {
-        value = cos(parameter * k);
-    } else if (parameter != 0.0) {
-        value = k > 0.0 ? pow(k, parameter) : 0.0;
-    }
-    out[i] = (REAL)(scale * value);
+    out[i] = (REAL)(scale * wavenumber_operator(kx2[x] + ky2[y] + kz2[z], kind, parameter));
 }
 
-extern "C" __global__ void fill_absorption(REAL *out, int nx, int ny, const REAL *speed, int speed_full,
-                                           const REAL *alpha, int alpha_full, double factor, double power) {
+extern "C" __global__ void fill_absorption(int nx, int ny, REAL *out, const REAL *speed, int speed_full, const REAL *alpha,
+                                           int alpha_full, double factor, double power) {
     POINT(nx, ny);
     out[i] = (REAL)(factor * (double)AT(alpha, alpha_full) * pow((double)AT(speed, speed_full), power));
 }
 
-extern "C" __global__ void gradient_spectra(Complex *sx, Complex *sy, Complex *sz, int nx, int ny, IN kappa,
-                                            FACTOR dx, FACTOR dy, FACTOR dz, int axes) {
+extern "C" __global__ void gradient_spectra(int nx, int ny, Complex *sx, Complex *sy, Complex *sz, IN kappa, FACTOR dx,
+                                            FACTOR dy, FACTOR dz, int axes) {
     POINT(nx, ny);
     const Complex p = sx[i] * kappa[i];
     sx[i] = p * dx[x];
@@ -31,8 +21,8 @@ extern "C" __global__ void gradient_spectra(Complex *sx, Complex *sy, Complex *s
     if (axes > 2) sz[i] = p * dz[z];
 }
 
-extern "C" __global__ void divergence_spectra(Complex *sx, Complex *sy, Complex *sz, int nx, int ny, IN kappa,
-                                              FACTOR dx, FACTOR dy, FACTOR dz, int axes) {
+extern "C" __global__ void divergence_spectra(int nx, int ny, Complex *sx, Complex *sy, Complex *sz, IN kappa, FACTOR dx,
+                                              FACTOR dy, FACTOR dz, int axes) {
     POINT(nx, ny);
     const REAL k = kappa[i];
     sx[i] = sx[i] * (dx[x] * k);
@@ -40,40 +30,38 @@ extern "C" __global__ void divergence_spectra(Complex *sx, Complex *sy, Complex 
     if (axes > 2) sz[i] = sz[i] * (dz[z] * k);
 }
 
-extern "C" __global__ void scale_spectrum(Complex *spectrum, int nx, int ny, const REAL *op) {
+extern "C" __global__ void scale_spectrum(int nx, int ny, Complex *spectrum, const REAL *op) {
     POINT(nx, ny);
     spectrum[i] = spectrum[i] * op[i];
 }
 
-extern "C" __global__ void ring_divergence_spectra(Complex *sx, Complex *sr, int nx, int ny, FACTOR quotient, IN kappa,
+extern "C" __global__ void ring_divergence_spectra(int nx, int ny, Complex *sx, Complex *sr, FACTOR quotient, IN kappa,
                                                    FACTOR dx, FACTOR dr) {
     POINT(nx, ny);
     const REAL k = kappa[i];
     sx[i] = sx[i] * (dx[x] * k);
     const Complex slope = sr[i] * dr[y], other = quotient[i];
-    sr[i] = Complex{slope.re + other.re, slope.im + other.im} * k;
+    sr[i] = (slope + other) * k;
 }
 
-extern "C" __global__ void translate_spectrum(Complex *spectrum, int nx, int ny, const Complex *factor, int axis,
+extern "C" __global__ void translate_spectrum(int nx, int ny, Complex *spectrum, const Complex *factor, int axis,
                                               REAL scale) {
     POINT(nx, ny);
     spectrum[i] = spectrum[i] * (factor[axis == 0 ? x : axis == 1 ? y : z] * scale);
 }
 
-extern "C" __global__ void update_velocity(REAL *__restrict__ u, int nx, int ny, IN gradient, IN density, int full,
-                                           IN pml, int axis, REAL dt) {
+extern "C" __global__ void update_velocity(int nx, int ny, REAL *__restrict__ u, IN gradient, IN density, int full, IN pml,
+                                           int axis, REAL dt) {
     POINT(nx, ny);
     const REAL f = pml[axis == 0 ? x : axis == 1 ? y : z];
-    u[i] = f * (f * u[i] - dt / AT(density, full) * gradient[i]);
+    u[i] = velocity(u[i], gradient[i], AT(density, full), f, dt);
 }
 
-extern "C" __global__ void update_density(REAL *__restrict__ total, int nx, int ny, LAYERS, IN gx, IN gy, IN gz,
-                                          IN density, int full, REAL dt, int nonlinear, int axes) {
+extern "C" __global__ void update_density(int nx, int ny, REAL *__restrict__ total, LAYERS, IN gx, IN gy, IN gz, IN density,
+                                          int full, REAL dt, int nonlinear, int axes) {
     POINT(nx, ny);
-    LAYERS_OF(nx, ny);
-    REAL mass = AT(density, full);
-    if (nonlinear) mass += (REAL)2 * total[i];
-    mass *= dt;
+    LAYERS_OF;
+    const REAL mass = mass_of(total[i], AT(density, full), dt, nonlinear);
     const Parts flow = {mass * gx[i], axes > 1 ? mass * gy[i] : (REAL)0, axes > 2 ? mass * gz[i] : (REAL)0};
     const Inside in = inside(layers, x, y, z);
     Parts parts = load_parts(layers, in, x, y, z);
@@ -81,9 +69,8 @@ extern "C" __global__ void update_density(REAL *__restrict__ total, int nx, int 
     store_parts(layers, in, x, y, z, parts);
 }
 
-extern "C" __global__ void absorption_terms(REAL *total, REAL *rate, int nx, int ny, const REAL *rho, const REAL *gx,
-                                            const REAL *gy, const REAL *gz, const REAL *density, int full,
-                                            int axes) {
+extern "C" __global__ void absorption_terms(int nx, int ny, REAL *total, REAL *rate, const REAL *rho, const REAL *gx,
+                                            const REAL *gy, const REAL *gz, const REAL *density, int full, int axes) {
     POINT(nx, ny);
     REAL g = gx[i];  // total and rate may be gx and gy
     if (axes > 1) g += gy[i];
@@ -92,49 +79,44 @@ extern "C" __global__ void absorption_terms(REAL *total, REAL *rate, int nx, int
     rate[i] = AT(density, full) * g;
 }
 
-extern "C" __global__ void update_pressure(REAL *__restrict__ p, int nx, int ny, IN rho, IN speed, int speed_full,
-                                           IN density, int density_full, IN ratio, int ratio_full, IN tau,
-                                           int tau_full, REAL eta_factor, IN loss, IN shift, int nonlinear,
-                                           int lossy, int disperses) {
+extern "C" __global__ void update_pressure(int nx, int ny, REAL *__restrict__ p, IN rho, IN speed, int speed_full,
+                                           IN density, int density_full, IN ratio, int ratio_full, IN tau, int tau_full,
+                                           REAL eta_factor, IN loss, IN shift, int nonlinear, int lossy, int disperses) {
     POINT(nx, ny);
-    const REAL s = rho[i];
-    REAL value = s;
-    if (nonlinear) value += AT(ratio, ratio_full) * s * s / ((REAL)2 * AT(density, density_full));
-    const REAL c = AT(speed, speed_full);
-    if (lossy) value += AT(tau, tau_full) * loss[i];
-    if (disperses) value -= eta_factor * AT(tau, tau_full) * c * shift[i];
-    p[i] = c * c * value;
+    const REAL rho0 = nonlinear ? AT(density, density_full) : (REAL)1, b = nonlinear ? AT(ratio, ratio_full) : (REAL)0;
+    const REAL t = lossy || disperses ? AT(tau, tau_full) : (REAL)0;
+    p[i] = pressure(rho[i], AT(speed, speed_full), rho0, b, t, eta_factor, lossy ? loss[i] : (REAL)0, disperses ? shift[i] : (REAL)0,
+                    nonlinear, lossy, disperses);
 }
 
-extern "C" __global__ void split_density(REAL *total, int nx, int ny, LAYERS, const REAL *p, const REAL *speed, int full,
+extern "C" __global__ void split_density(int nx, int ny, REAL *total, LAYERS, const REAL *p, const REAL *speed, int full,
                                          REAL parts) {
     POINT(nx, ny);
-    LAYERS_OF(nx, ny);
+    LAYERS_OF;
     const REAL c = AT(speed, full);
     put_density(layers, total[i], x, y, z, p[i] / (parts * c * c), true, parts);
 }
 
 // --- Sources -------------------------------------------------------------------------------------------
 
-extern "C" __global__ void set_points(REAL *field, const Index *index, Index count, const REAL *signal,
-                                      Index columns, const Index *clock, int replace) {
+extern "C" __global__ void set_points(REAL *field, const Index *index, Index count, const REAL *signal, Index columns,
+                                      const Index *clock, int replace) {
     ITEM(count);
     const REAL value = signal[*clock * columns + (columns > 1 ? i : 0)];
     field[index[i]] = replace ? value : field[index[i]] + value;
 }
 
-extern "C" __global__ void set_density_points(REAL *total, int nx, int ny, LAYERS, const Index *index, Index count,
-                                              const REAL *signal, Index columns, const Index *clock, int replace,
-                                              REAL parts) {
+extern "C" __global__ void set_density_points(REAL *total, LAYERS, const Index *index, Index count, const REAL *signal,
+                                              Index columns, const Index *clock, int replace, REAL parts) {
     ITEM(count);
-    LAYERS_OF(nx, ny);
+    LAYERS_OF;
     const REAL value = signal[*clock * columns + (columns > 1 ? i : 0)];
-    const Index row = index[i] / nx;
-    put_density(layers, total[index[i]], index[i] % nx, row % ny, row / ny, value, replace, parts);
+    const Index row = index[i] / layers.nx;
+    put_density(layers, total[index[i]], index[i] % layers.nx, row % layers.ny, row / layers.ny, value, replace, parts);
 }
 
-extern "C" __global__ void add_delayed(REAL *field, const Index *index, Index count, const Index *delay,
-                                       const REAL *signal, Index samples, const Index *clock) {
+extern "C" __global__ void add_delayed(REAL *field, const Index *index, Index count, const Index *delay, const REAL *signal,
+                                       Index samples, const Index *clock) {
     ITEM(count);
     const Index at = delay[i] + *clock;
     if (at < samples) field[index[i]] += signal[at];
@@ -152,21 +134,21 @@ extern "C" __global__ void mix_patterns(REAL *field, Index count, const REAL *fi
     field[i] = first[i] * signals[2 * *clock] + second[i] * signals[2 * *clock + 1];
 }
 
-extern "C" __global__ void add_density_pattern(REAL *total, int nx, int ny, LAYERS, const REAL *pattern,
-                                               const REAL *signal, const Index *clock, REAL parts) {
+extern "C" __global__ void add_density_pattern(int nx, int ny, REAL *total, LAYERS, const REAL *pattern, const REAL *signal,
+                                               const Index *clock, REAL parts) {
     POINT(nx, ny);
-    LAYERS_OF(nx, ny);
+    LAYERS_OF;
     put_density(layers, total[i], x, y, z, pattern[i] * signal[*clock], false, parts);
 }
 
 // --- Recording -----------------------------------------------------------------------------------------
 
-extern "C" __global__ void sample(REAL *target, const REAL *field, const Index *corners, Index count, int each,
+extern "C" __global__ void sample(REAL *target, const REAL *field, const Index *corners, Index count, Index each,
                                   const double *weights, int interpolate) {
     ITEM(count);
     if (interpolate) {
         double value = 0.0;
-        for (int j = 0; j < each; ++j) value += weights[i * each + j] * (double)field[corners[i * each + j]];
+        for (Index j = 0; j < each; ++j) value += weights[i * each + j] * (double)field[corners[i * each + j]];
         target[i] = (REAL)value;
     } else {
         target[i] = field[corners[i]];
@@ -174,7 +156,7 @@ extern "C" __global__ void sample(REAL *target, const REAL *field, const Index *
 }
 
 // A block an element; sums in a fixed order.
-extern "C" __global__ void sample_elements(REAL *target, const REAL *field, const Index *bounds, const Index *points,
+extern "C" __global__ void sample_elements(REAL *target, const REAL *field, const Index *bounds, Index, const Index *points,
                                            const double *weights) {
     __shared__ double sums[256];
     double value = 0.0;
@@ -188,9 +170,14 @@ extern "C" __global__ void sample_elements(REAL *target, const REAL *field, cons
     if (threadIdx.x == 0) target[blockIdx.x] = (REAL)sums[0];
 }
 
-extern "C" __global__ void accumulate(REAL *target, Index count, int kind, const REAL *values) {
+extern "C" __global__ void keep_maximum(REAL *target, Index count, const REAL *values) {
     ITEM(count);
-    target[i] = kind == 0 ? max(target[i], values[i]) : min(target[i], values[i]);
+    target[i] = max(target[i], values[i]);
+}
+
+extern "C" __global__ void keep_minimum(REAL *target, Index count, const REAL *values) {
+    ITEM(count);
+    target[i] = min(target[i], values[i]);
 }
 
 // 16 bytes a thread; arrays begin at multiples of that. The last thread takes what is left.
@@ -198,7 +185,7 @@ struct alignas(16) Pack {
     REAL v[16 / sizeof(REAL)];
 };
 
-extern "C" __global__ void accumulate_tone(REAL *__restrict__ cosines, REAL *__restrict__ sines, Index count, IN values,
+extern "C" __global__ void accumulate_tone(REAL *__restrict__ cosines, REAL *__restrict__ sines, IN values, Index count,
                                            REAL cosine, REAL sine) {
     const int each = 16 / sizeof(REAL);
     ITEM((count + each - 1) / each);
@@ -219,7 +206,7 @@ extern "C" __global__ void accumulate_tone(REAL *__restrict__ cosines, REAL *__r
     ((Pack *)sines)[i] = b;
 }
 
-extern "C" __global__ void accumulate_squares(double *target, Index count, const REAL *values) {
+extern "C" __global__ void add_squares(double *target, Index count, const REAL *values) {
     ITEM(count);
     target[i] += (double)values[i] * (double)values[i];
 }

@@ -1,16 +1,7 @@
 // What pointwise kernels share. One thread a grid point: x along the block, y and z along the grid. A medium parameter is a
 // full grid (full = 1) or one row that serves everywhere (full = 0).
 
-typedef long long Index;
-
-struct Complex {
-    REAL re, im;
-};
-
-__device__ __forceinline__ Complex operator*(Complex a, Complex b) {
-    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-}
-__device__ __forceinline__ Complex operator*(Complex a, REAL b) { return {a.re * b, a.im * b}; }
+#include "complex.h"
 
 #define IN const REAL *__restrict__
 #define FACTOR const Complex *__restrict__
@@ -25,9 +16,10 @@ __device__ __forceinline__ Complex operator*(Complex a, REAL b) { return {a.re *
 
 #define LAYERS                                                                                                \
     REAL *part_x, REAL *part_y, REAL *part_z, const int *at_x, const int *at_y, const int *at_z, IN pml_x, \
-        IN pml_y, IN pml_z, Index layers_x, Index layers_y
-#define LAYERS_OF(nx, ny) \
-    const SplitLayers layers = {part_x, part_y, part_z, at_x, at_y, at_z, pml_x, pml_y, pml_z, nx, ny, layers_x, layers_y}
+        IN pml_y, IN pml_z, Index layers_nx, Index layers_ny, Index layers_x, Index layers_y
+#define LAYERS_OF                                                                                                 \
+    const SplitLayers layers = {part_x, part_y, part_z, at_x,      at_y,     at_z,    pml_x, pml_y, pml_z, layers_nx, \
+                                layers_ny, layers_x, layers_y}
 
 #define ITEM(count)                                                          \
     const Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x;            \

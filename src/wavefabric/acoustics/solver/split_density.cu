@@ -1,4 +1,6 @@
-// Split parts of the density inside the perfectly matched layers; see split_layers.py.
+// Split parts of the density inside the perfectly matched layers; see split_density.py.
+
+#include "acoustics.h"
 
 struct SplitLayers {
     REAL *x, *y, *z;
@@ -10,10 +12,6 @@ struct SplitLayers {
 struct Inside {  // places of a point in the layers of each axis
     int x, y, z;
     __device__ __forceinline__ bool any() const { return x >= 0 || y >= 0 || z >= 0; }
-};
-
-struct Parts {  // of the density at one point, 0 where they are not kept
-    REAL x, y, z;
 };
 
 __device__ __forceinline__ REAL *part_x(const SplitLayers &s, Inside in, int y, int z) {
@@ -41,13 +39,6 @@ __device__ __forceinline__ void store_parts(const SplitLayers &s, Inside in, int
     if (in.z >= 0) *part_z(s, in, x, y) = p.z;
 }
 
-// f (f part - flow); gives what damping takes, which leaves the total too.
-__device__ __forceinline__ REAL damp(REAL &part, REAL f, REAL flow) {
-    const REAL undamped = part - flow;
-    part = f * (f * part - flow);
-    return undamped - part;
-}
-
 // Where all parts are kept, the total is their sum: rounding errors of it do not pile up.
 __device__ __forceinline__ bool keeps_all(Inside in, int axes) {
     return in.x >= 0 && (in.y >= 0 || axes < 2) && (in.z >= 0 || axes < 3);
@@ -57,11 +48,8 @@ __device__ __forceinline__ REAL total_of(Parts parts) { return parts.x + parts.y
 // One step of a point: its parts, and what the total is then. Of `flow`, mass du along each axis, those that are missing are 0.
 __device__ __forceinline__ REAL advance(const SplitLayers &s, Inside in, int x, int y, int z, REAL total, Parts flow,
                                         Parts &parts, int axes) {
-    total -= flow.x + flow.y + flow.z;
-    if (in.x >= 0) total -= damp(parts.x, s.pml_x[x], flow.x);
-    if (in.y >= 0) total -= damp(parts.y, s.pml_y[y], flow.y);
-    if (in.z >= 0) total -= damp(parts.z, s.pml_z[z], flow.z);
-    return keeps_all(in, axes) ? total_of(parts) : total;
+    const Parts f = {in.x >= 0 ? s.pml_x[x] : (REAL)1, in.y >= 0 ? s.pml_y[y] : (REAL)1, in.z >= 0 ? s.pml_z[z] : (REAL)1};
+    return advance(total, flow, f, parts, in.x >= 0, in.y >= 0, in.z >= 0, axes);
 }
 
 // Put or add a value to each of so many parts of the density at one point.

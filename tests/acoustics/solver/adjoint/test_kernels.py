@@ -8,7 +8,7 @@ from emulated_device import opened
 from kernel_cases import DEVICES, SHAPES, TOLERANCE, Case, split
 from random_problems import _along as along
 
-from wavefabric.acoustics.solver.adjoint.kernels import MediumGradients
+from wavefabric.acoustics.solver.adjoint.kernels import TABLE
 
 #: Nonlinear, lossy, Stokes, disperses.
 KINDS = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 1, 0), (1, 1, 0, 0), (1, 1, 0, 1)]
@@ -29,7 +29,7 @@ def case(device, request):
 
 @pytest.fixture
 def kernels(device):
-    return device.kernels("wavefabric.acoustics.solver.adjoint.kernels")
+    return device.kernels(TABLE)
 
 
 class AdjointCase(Case):
@@ -135,9 +135,9 @@ def test_medium_gradients(case, kernels, full, which, absorbs, kind):
     sums, more = [case.gradient(i in which) for i in range(4)], case.real()
     fields, (bar, p, rho) = case.several_of(3)
     media, (c, rho0, ratio, tau, unit) = case.several_of(5, case.parameter, full)
-    gradients, constants = MediumGradients(*split(sums)[0]), (case.dtype(1.5), case.dtype(-1.75))
+    gradients, constants = split(sums)[0], (case.dtype(1.5), case.dtype(-1.75))
     kernels.medium_gradients(
-        gradients, *fields, *media, more[0], *constants, nonlinear, lossy, disperses, absorbs
+        fields[0], *gradients, *fields[1:], *media, more[0], *constants, nonlinear, lossy, disperses, absorbs
     )
     square, shift = nonlinear * rho**2 / (2 * rho0), disperses * -1.75 * more[1]
     absorbed = p / c**2 - rho - ratio * square
@@ -175,7 +175,7 @@ def test_add_readings(case, kernels, points):
     (field, wanted), (values, rows), rng = case.real(), case.real((4, 6)), np.random.default_rng(1)
     index, bounds = rng.permutation(wanted.size)[:points], np.arange(points + 1) ** 2
     columns, weights = rng.integers(0, 6, points**2), rng.random(points**2)
-    kernels.add_readings(field, *map(case.put, (index, bounds, columns, weights)), values, 2)
+    kernels.add_readings(field, *map(case.put, (index, bounds, columns, weights)), values[2])
     for at, low, high in zip(index, bounds, bounds[1:], strict=False):
         wanted.reshape(-1)[at] += weights[low:high] @ rows[2, columns[low:high]]
     case.close(field, wanted)

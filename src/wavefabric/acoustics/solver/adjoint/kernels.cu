@@ -1,9 +1,9 @@
-// Pointwise kernels of the adjoint time step; formulas and arguments are explained in kernels.py. A null array is
-// one that nobody asks for.
+// Pointwise kernels of the adjoint time step; arguments are those of the table in kernels.py. A null array is one that
+// nobody asks for.
 
 #define PARTS(name) const REAL *name##_x, const REAL *name##_y, const REAL *name##_z
 
-extern "C" __global__ void adjoint_losses(REAL *loss, int nx, int ny, REAL *shift, IN p, IN speed, int speed_full, IN tau,
+extern "C" __global__ void adjoint_losses(int nx, int ny, REAL *loss, REAL *shift, IN p, IN speed, int speed_full, IN tau,
                                           int tau_full, REAL eta_factor, int disperses) {
     POINT(nx, ny);
     const REAL c = AT(speed, speed_full), value = AT(tau, tau_full) * c * c * p[i];
@@ -11,28 +11,29 @@ extern "C" __global__ void adjoint_losses(REAL *loss, int nx, int ny, REAL *shif
     if (disperses) shift[i] = eta_factor * c * value;
 }
 
-extern "C" __global__ void adjoint_pressure(REAL *total, int nx, int ny, LAYERS, REAL *rate, IN p, IN rho, IN speed,
+extern "C" __global__ void adjoint_pressure(int nx, int ny, REAL *total, LAYERS, REAL *rate, IN p, IN rho, IN speed,
                                             int speed_full, IN density, int density_full, IN ratio, int ratio_full, IN tau,
                                             int tau_full, const REAL *loss, const REAL *shift, int nonlinear, int lossy,
                                             int stokes, int disperses) {
     POINT(nx, ny);
-    LAYERS_OF(nx, ny);
+    LAYERS_OF;
     const REAL c = AT(speed, speed_full), rho0 = AT(density, density_full);
-    REAL more = c * c * p[i];
-    if (lossy) rate[i] = rho0 * (stokes ? AT(tau, tau_full) * more : loss[i]);
-    if (nonlinear) more += more * AT(ratio, ratio_full) * rho[i] / rho0;
-    if (disperses) more -= shift[i];
+    REAL out = 0;
+    const REAL more = transposed_pressure(c * c * p[i], nonlinear ? rho[i] : (REAL)0, rho0, nonlinear ? AT(ratio, ratio_full) : (REAL)0,
+                                          stokes ? AT(tau, tau_full) : (REAL)0, lossy && !stokes ? loss[i] : (REAL)0,
+                                          disperses ? shift[i] : (REAL)0, nonlinear, lossy, stokes, disperses, out);
+    if (lossy) rate[i] = out;
     put_density(layers, total[i], x, y, z, more, false, 1);
 }
 
-extern "C" __global__ void adjoint_density(REAL *total, int nx, int ny, LAYERS, REAL *gx, REAL *gy, REAL *gz, IN density,
-                                           int full, REAL *density_gradient, IN before, PARTS(before), IN after, PARTS(after),
-                                           REAL dt, int nonlinear, int lossy, int differs, int axes) {
+extern "C" __global__ void adjoint_density(int nx, int ny, REAL *total, LAYERS, REAL *gx, REAL *gy, REAL *gz, IN density,
+                                           int full, REAL *density_gradient, IN before, PARTS(before), IN after,
+                                           PARTS(after), REAL dt, int nonlinear, int lossy, int differs, int axes) {
     POINT(nx, ny);
-    LAYERS_OF(nx, ny);
-    const Change change = {before, before_x, before_y, before_z, after, after_x, after_y, after_z};
+    LAYERS_OF;
+    const Densities change = {before, before_x, before_y, before_z, after, after_x, after_y, after_z};
     REAL bar = total[i], density_bar = 0;
-    const Flows flows = transposed(layers, i, x, y, z, bar, lossy ? gx[i] : (REAL)0, AT(density, full), change, dt, nonlinear,
+    const Parts flows = transpose_point(layers, i, x, y, z, bar, lossy ? gx[i] : (REAL)0, AT(density, full), change, dt, nonlinear,
                                    differs, density_bar);
     gx[i] = flows.x;
     if (axes > 1) gy[i] = flows.y;
@@ -41,7 +42,7 @@ extern "C" __global__ void adjoint_density(REAL *total, int nx, int ny, LAYERS, 
     if (density_gradient) density_gradient[i] += density_bar;
 }
 
-extern "C" __global__ void adjoint_velocity(REAL *u, int nx, int ny, REAL *g, IN density, int full, IN pml,
+extern "C" __global__ void adjoint_velocity(int nx, int ny, REAL *u, REAL *g, IN density, int full, IN pml,
                                             REAL *density_gradient, IN before, IN after, int axis, REAL dt, int subtracts) {
     POINT(nx, ny);
     const REAL f = pml[axis == 0 ? x : axis == 1 ? y : z], rho = AT(density, full);
@@ -51,57 +52,52 @@ extern "C" __global__ void adjoint_velocity(REAL *u, int nx, int ny, REAL *g, IN
     u[i] = f * f * bar;
 }
 
-extern "C" __global__ void medium_gradients(const REAL *p_bar, int nx, int ny, REAL *speed_bar, REAL *density_bar,
+extern "C" __global__ void medium_gradients(int nx, int ny, const REAL *p_bar, REAL *speed_bar, REAL *density_bar,
                                             REAL *alpha_bar, REAL *ratio_bar, IN p, IN rho, IN speed, int speed_full,
                                             IN density, int density_full, IN ratio, int ratio_full, IN tau, int tau_full,
-                                            IN unit, int unit_full, IN shift, REAL power, REAL eta_factor,
-                                            int nonlinear, int lossy, int disperses, int absorbs) {
+                                            IN unit, int unit_full, IN shift, REAL power, REAL eta_factor, int nonlinear,
+                                            int lossy, int disperses, int absorbs) {
     POINT(nx, ny);
-    const REAL c = AT(speed, speed_full), bar = p_bar[i], r = rho[i];
-    const REAL rho0 = nonlinear ? AT(density, density_full) : (REAL)1, b = nonlinear ? AT(ratio, ratio_full) : (REAL)0;
-    const REAL loss = lossy ? p[i] - c * c * (r + b * r * r / (2 * rho0)) : (REAL)0;
-    const REAL l2 = disperses && (speed_bar || !absorbs) ? eta_factor * c * shift[i] : (REAL)0;
-    if (speed_bar) {
-        REAL sum = 2 * p[i] / c;
-        if (lossy) sum += (power - 1) * loss / c;
-        if (disperses) sum -= c * AT(tau, tau_full) * l2;
-        speed_bar[i] += bar * sum;
-    }
-    if (alpha_bar) alpha_bar[i] += bar * (absorbs ? loss / AT(unit, unit_full) : -c * c * AT(unit, unit_full) * l2);
-    if (nonlinear && ratio_bar) ratio_bar[i] += bar * c * c * r * r / (2 * rho0);
-    if (nonlinear && density_bar) density_bar[i] -= bar * b * (c * r / rho0) * (c * r / rho0) / 2;
+    const StateBars bars = state_bars(p_bar[i], p[i], rho[i], AT(speed, speed_full), nonlinear ? AT(density, density_full) : (REAL)1,
+                                      nonlinear ? AT(ratio, ratio_full) : (REAL)0, disperses ? AT(tau, tau_full) : (REAL)0,
+                                      alpha_bar ? AT(unit, unit_full) : (REAL)1, disperses ? shift[i] : (REAL)0, power, eta_factor,
+                                      nonlinear, lossy, disperses, absorbs);
+    if (speed_bar) speed_bar[i] += bars.speed;
+    if (alpha_bar) alpha_bar[i] += bars.alpha;
+    if (nonlinear && ratio_bar) ratio_bar[i] += bars.ratio;
+    if (nonlinear && density_bar) density_bar[i] += bars.density;
 }
 
-extern "C" __global__ void forward_rate(REAL *rate, int nx, int ny, LAYERS, IN rate_bar, IN density, int full,
+extern "C" __global__ void forward_rate(int nx, int ny, REAL *rate, LAYERS, IN rate_bar, IN density, int full,
                                         REAL *density_gradient, IN before, PARTS(before), IN after, PARTS(after), REAL dt,
                                         int nonlinear) {
     POINT(nx, ny);
-    LAYERS_OF(nx, ny);
-    const Change change = {before, before_x, before_y, before_z, after, after_x, after_y, after_z};
+    LAYERS_OF;
+    const Densities change = {before, before_x, before_y, before_z, after, after_x, after_y, after_z};
     const Inside in = inside(layers, x, y, z);
-    const REAL rho0 = AT(density, full), mass = dt * (nonlinear ? 2 * before[i] + rho0 : rho0);
+    const REAL rho0 = AT(density, full);
     REAL sum = before[i] - after[i];
     if (in.any()) {
         const Parts b = load_parts(change.first(layers), in, x, y, z), a = load_parts(change.second(layers), in, x, y, z);
-        if (in.x >= 0) sum += (pml_x[x] - 1) * b.x + (1 - 1 / pml_x[x]) * a.x;
-        if (in.y >= 0) sum += (pml_y[y] - 1) * b.y + (1 - 1 / pml_y[y]) * a.y;
-        if (in.z >= 0) sum += (pml_z[z] - 1) * b.z + (1 - 1 / pml_z[z]) * a.z;
+        if (in.x >= 0) sum += undamped(pml_x[x], b.x, a.x);
+        if (in.y >= 0) sum += undamped(pml_y[y], b.y, a.y);
+        if (in.z >= 0) sum += undamped(pml_z[z], b.z, a.z);
     }
-    sum *= rho0 / mass;
-    rate[i] = sum;
-    if (density_gradient) density_gradient[i] += rate_bar[i] * sum / (rho0 * rho0);
+    const REAL divergence = sum / mass_of(before[i], rho0, dt, nonlinear);
+    rate[i] = rho0 * divergence;
+    if (density_gradient) density_gradient[i] += rate_bar[i] * divergence / rho0;
 }
 
-extern "C" __global__ void alpha_gradient(REAL *gradient, int nx, int ny, IN p_bar, IN speed, int speed_full, IN unit_tau,
+extern "C" __global__ void alpha_gradient(int nx, int ny, REAL *gradient, IN p_bar, IN speed, int speed_full, IN unit_tau,
                                           int unit_full, IN loss) {
     POINT(nx, ny);
     const REAL c = AT(speed, speed_full);
     gradient[i] += p_bar[i] * c * c * AT(unit_tau, unit_full) * loss[i];
 }
 
-extern "C" __global__ void density_sum(REAL *out, int nx, int ny, const REAL *total, LAYERS, REAL parts) {
+extern "C" __global__ void density_sum(int nx, int ny, REAL *out, const REAL *total, LAYERS, REAL parts) {
     POINT(nx, ny);
-    LAYERS_OF(nx, ny);
+    LAYERS_OF;
     const Inside in = inside(layers, x, y, z);
     const Parts kept = load_parts(layers, in, x, y, z);
     const REAL bar = total[i];
@@ -122,9 +118,9 @@ extern "C" __global__ void add_readings(REAL *field, const Index *index, Index c
 
 extern "C" __global__ void accumulate_products(REAL *sums, const REAL *field, const Index *index, Index count,
                                                const REAL *signal, Index rows, Index columns, const Index *first,
-                                               int delayed, const REAL *weights, int weighted) {
+                                               Index delays, const REAL *weights, Index weighted) {
     ITEM(count);
-    const Index at = first[delayed ? i : 0];
+    const Index at = first[delays > 1 ? i : 0];
     if (at >= rows) return;
-    sums[i] += field[index[i]] * signal[at * columns + (columns > 1 ? i : 0)] * weights[weighted ? i : 0];
+    sums[i] += field[index[i]] * signal[at * columns + (columns > 1 ? i : 0)] * weights[weighted > 1 ? i : 0];
 }

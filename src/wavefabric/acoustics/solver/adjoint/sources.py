@@ -40,7 +40,7 @@ class _Readings:
         if self._first is None:
             self._first = step
         if self._size:
-            self._sample(self._block, self._first - step, field, *self._points)
+            self._sample(self._block[self._first - step], field, *self._points)
         self._last = step
 
     def flush(self) -> None:

@@ -14,12 +14,12 @@ Adjoint-state method: Plessix 2006 (doi:10.1111/j.1365-246X.2006.02978.x); of th
 Arridge et al. 2016 (doi:10.1088/1361-6420/32/11/115012).
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.adjoint.kernels import MediumGradients
+from wavefabric.acoustics.solver.adjoint import kernels
 from wavefabric.acoustics.solver.adjoint.sources import AdjointSources
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.formulas import absorption_factors
@@ -48,6 +48,15 @@ def _least_loss(problem: Problem, shape: tuple[int, ...]) -> float:
     return float(np.min(problem.alpha_coeff) * tau_c * k ** (problem.alpha_power - 1))
 
 
+class MediumGradients(NamedTuple):
+    """Derivatives with respect to c₀, ρ₀, α₀ and B/A, (Nz, Ny, Nx) each; of no elements where nobody asks."""
+
+    speed: Any
+    density: Any
+    alpha: Any
+    ratio: Any
+
+
 class AdjointStep:
     """The adjoint fields of some stages, and what takes them a step back.
 
@@ -58,7 +67,7 @@ class AdjointStep:
     def __init__(self, stages: Stages, wrt: frozenset[str], scaled: frozenset[str] = frozenset()):
         c = stages.coefficients
         self._stages, self._c = stages, c
-        self.kernels = c.device.kernels("wavefabric.acoustics.solver.adjoint.kernels")
+        self.kernels = c.device.kernels(kernels.TABLE)
         self.kernels.load(c.dtype)
         self.sources = AdjointSources(stages, self.kernels, wrt, scaled)
         self.fields = Fields(c)
@@ -155,7 +164,7 @@ class AdjointStep:
         if c.disperses and (self._medium.speed.size or (self._medium.alpha.size and not self._absorbs)):
             self._stages.apply_operator(forward.rho, c.nabla2, out=shift)
         self.kernels.medium_gradients(
-            self._medium, self.fields.p, forward.p, forward.rho, c.speed, c.density, c.ratio, c.tau,
+            self.fields.p, *self._medium, forward.p, forward.rho, c.speed, c.density, c.ratio, c.tau,
             self._unit, shift, self._power, c.eta_factor, c.nonlinear, c.lossy, c.disperses, self._absorbs,
         )  # fmt: skip
         if self._rate is not None and self._replaced:

@@ -1,0 +1,54 @@
+// Formulas of the ultrasound time step at one point. Equations: Treeby et al. 2012, doi:10.1121/1.4712021; Treeby & Cox 2010,
+// doi:10.1117/1.3360308. SI units.
+#pragma once
+
+#include "point.h"
+
+// u = f (f u - dt/rho dp/dx): velocity under a perfectly matched layer with the factor f; eq. (17a) with (14) of 2010.
+FN REAL velocity(REAL u, REAL gradient, REAL density, REAL f, REAL dt) { return f * (f * u - dt / density * gradient); }
+
+// What an increase of div u takes from the density: dt rho0, or dt (2 rho + rho0) in a nonlinear medium; eq. (7).
+FN REAL mass_of(REAL total, REAL density, REAL dt, bool nonlinear) {
+    return dt * (nonlinear ? total + total + density : density);
+}
+
+// f (f part - flow), for one part of the density inside a layer; gives what damping takes, which leaves the total too.
+FN REAL damp(REAL &part, REAL f, REAL flow) {
+    const REAL undamped = part - flow;
+    part = f * (f * part - flow);
+    return undamped - part;
+}
+
+// p = c0^2 (rho [+ B/A rho^2/(2 rho0)] [+ tau L1] [- eta L2]), eq. (9); `eta_factor` is eta/(tau c0).
+FN REAL pressure(REAL rho, REAL speed, REAL density, REAL ratio, REAL tau, REAL eta_factor, REAL loss, REAL shift,
+                 bool nonlinear, bool lossy, bool disperses) {
+    REAL extra = 0;
+    if (nonlinear) extra += ratio * rho * rho / (density + density);
+    if (lossy) extra += tau * loss;
+    if (disperses) extra -= eta_factor * tau * speed * shift;
+    return speed * speed * (rho + extra);
+}
+
+// An operator of |k|, of which k2 is the square: sin(a |k|)/(a |k|), cos(a |k|), or |k|^a (0 at k = 0 unless a is 0).
+enum { SINC, COSINE, POWER };
+FN double wavenumber_operator(double k2, int kind, double a) {
+    const double k = sqrt(k2);
+    if (kind == COSINE) return cos(a * k);
+    if (kind == POWER) return a == 0.0 ? 1.0 : k > 0.0 ? pow(k, a) : 0.0;
+    return a * k == 0.0 ? 1.0 : sin(a * k) / (a * k);
+}
+
+// Parts of the density, or what belongs to each axis at one point; 0 where there is none.
+struct Parts {
+    REAL x, y, z;
+};
+
+// One step of the density at a point: its parts inside layers (in_x, ...), and what the total is then. `flow` is mass times du along
+// each axis, `f` the factors of the layers. Where all parts are kept the total is their sum: rounding errors of it do not pile up.
+FN REAL advance(REAL total, Parts flow, Parts f, Parts &parts, bool in_x, bool in_y, bool in_z, int axes) {
+    total -= flow.x + flow.y + flow.z;
+    if (in_x) total -= damp(parts.x, f.x, flow.x);
+    if (in_y) total -= damp(parts.y, f.y, flow.y);
+    if (in_z) total -= damp(parts.z, f.z, flow.z);
+    return in_x && (in_y || axes < 2) && (in_z || axes < 3) ? parts.x + parts.y + parts.z : total;
+}

@@ -1,0 +1,101 @@
+"""Launches of the CUDA kernels of a table: a thread a point or an item; the precision follows from the
+arrays.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from wavefabric.kernels.table import KernelRow, KernelTable
+
+_BLOCK = 256
+_SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
+
+
+class CudaKernels:
+    """The kernels of a table on one CUDA device, each an attribute by its name; compiled on first use."""
+
+    def __init__(self, table: KernelTable, device: Any) -> None:
+        self._table, self._device = table, device
+        for name, row in table.rows.items():
+            setattr(self, name, CudaKernel(row, table, device))
+
+    def load(self, dtype: Any) -> None:
+        """Compile the kernels of a precision: later it would wait for kernels that wait for other ranks."""
+        _module(self._table, self._device, np.dtype(dtype) == np.float32)
+
+
+def _module(table: KernelTable, device: Any, single: bool) -> Any:
+    options = (f"-DREAL={'float' if single else 'double'}",)
+    return device.module(table.package, table.source, options, table.before)
+
+
+class CudaKernel:
+    """A kernel; called with the arguments of its row, whose arrays are contiguous, in C order."""
+
+    def __init__(self, row: KernelRow, table: KernelTable, device: Any) -> None:
+        self._row, self._table, self._device = row, table, device
+        self._functions: dict[bool, Any] = {}
+        typed = [i for i, argument in enumerate(row.arguments) if argument.kind in ("array", "medium")]
+        self._typed = typed[0] if typed else None
+
+    def __call__(self, *arguments: Any) -> None:
+        """Launch on the current stream."""
+        single = self._typed is None or arguments[self._typed].dtype in _SINGLE
+        grid, threads = self._grid(arguments, 4 if single else 8)
+        if not grid[0]:
+            return
+        real = np.float32 if single else np.float64
+        values: list[Any] = []
+        if self._row.form == "points":
+            values += map(np.int32, arguments[0].shape[:0:-1])  # nx, ny
+        for (kind, extra, _), argument in zip(self._row.arguments, arguments, strict=True):
+            values += _values(kind, extra, argument, real)
+        self._device.launch(self._function(single), grid, (threads, 1, 1), values)
+
+    def _grid(self, arguments: tuple[Any, ...], bytes_each: int) -> tuple[tuple[int, int, int], int]:
+        """Return blocks along three axes, and threads of a block."""
+        if self._row.form == "points":
+            nz, ny, nx = arguments[0].shape
+            threads = min(_BLOCK, -(-nx // 32) * 32)
+            return (-(-nx // threads), ny, nz), threads
+        if self._row.form == "once":
+            return (1, 1, 1), 1
+        counted = zip(self._row.arguments, arguments, strict=True)
+        count = next(
+            a.size if how.extra == "counted" else a.shape[0]
+            for how, a in counted
+            if how.extra in ("counted", "rows", "shape")
+        )
+        if self._row.form == "elements":
+            return (max(count - 1, 0), 1, 1), _BLOCK
+        if self._row.form == "packs":
+            count = -(-count // (16 // bytes_each))
+        return (-(-count // _BLOCK), 1, 1), _BLOCK
+
+    def _function(self, single: bool) -> Any:
+        if single not in self._functions:
+            self._functions[single] = _module(self._table, self._device, single).get_function(self._row.name)
+        return self._functions[single]
+
+
+def _values(kind: str, extra: str, argument: Any, real: type) -> list[Any]:
+    """What a kernel gets for an argument."""
+    if kind in ("int", "real", "double"):
+        return [{"int": np.int32, "real": real, "double": np.float64}[kind](argument)]
+    if kind == "layers":
+        *arrays, nx, ny, layers_x, layers_y = argument.words
+        return [*arrays, *map(np.int64, (nx, ny, layers_x, layers_y))]
+    if kind == "parts":
+        return list(argument.parts)
+    if kind == "medium":
+        return [argument, np.int32(max(argument.shape[:2]) > 1)]
+    if extra == "optional":
+        return [argument if argument.size else np.uintp(0)]
+    counts = {
+        "counted": lambda: [argument.size],
+        "rows": lambda: [argument.shape[0]],
+        "columns": lambda: [argument.shape[1]],
+        "shape": lambda: list(argument.shape),
+    }
+    return [argument, *map(np.int64, counts.get(extra, list)())]

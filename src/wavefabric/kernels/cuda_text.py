@@ -1,0 +1,23 @@
+"""The text of CUDA sources for NVRTC, with the headers of formulas that they include put in."""
+
+import re
+from importlib.resources import files
+
+_INCLUDE = re.compile(r'^#include "([\w.]+)"\n', re.MULTILINE)
+
+
+def cuda_text(*sources: str) -> str:
+    """Return sources (``"package/file.cu"``) one after the other, with each header of this package once."""
+    seen: set[str] = set()
+
+    def header(match: re.Match[str]) -> str:
+        if match[1] in seen:
+            return ""
+        seen.add(match[1])
+        return expanded(__package__ or "", match[1])
+
+    def expanded(package: str, name: str) -> str:
+        text = files(package).joinpath(name).read_text(encoding="utf-8")
+        return _INCLUDE.sub(header, text.replace("#pragma once\n", ""))
+
+    return "\n".join(expanded(*path.rsplit("/", 1)) for path in sources)

@@ -1,0 +1,11 @@
+// What formulas are written with: the same text is compiled by NVRTC and, as C++, for CPUs. REAL is float or double.
+#pragma once
+
+#ifdef __CUDACC__
+#define FN __device__ __forceinline__
+#else
+#include <math.h>
+#define FN static inline __attribute__((always_inline))
+#endif
+
+typedef long long Index;

@@ -1,0 +1,64 @@
+"""Which kernels there are and what they take: a row each, from which launchers for CPUs and GPUs are made.
+
+A row is the form of the launch, the name, and the arguments in the order of the call, each with its kind:
+
+- ``array``: an array of the kernel's precision, real or complex; ``optional array``: it may have no elements,
+  and the kernel then gets a null pointer; ``doubles``, ``indices`` (int64), ``bytes``: arrays of that type
+  whatever the precision; ``counted``: with the number of its elements, ``rows`` or ``columns``: of its rows
+  or columns, ``shape``: of both.
+- ``medium``: a parameter of the medium, a full grid or one row that serves everywhere, and which of these it
+  is.
+- ``layers``: a `wavefabric.acoustics.solver.split_density.SplitLayers`; ``parts``: its three arrays alone.
+- ``int``, ``real`` (of the kernel's precision), ``double``: numbers.
+
+Forms: ``points``, over the points of the first array, whose shape the kernel gets; ``items``, over the
+elements of the first counted argument; ``elements``, over those but one, a block of threads each on a GPU;
+``packs``, over 16 bytes of the first counted argument; ``once``.
+"""
+
+import re
+from typing import NamedTuple
+
+FORMS = ("points", "items", "elements", "packs", "once")
+KINDS = ("array", "doubles", "indices", "bytes", "medium", "layers", "parts", "int", "real", "double")
+WITH = ("counted", "rows", "columns", "shape", "optional")
+
+
+class Argument(NamedTuple):
+    """An argument of a kernel: its kind, what is told of an array beside its address, and its name."""
+
+    kind: str
+    extra: str
+    name: str
+
+
+class KernelRow(NamedTuple):
+    """A kernel: how it is launched, and its arguments."""
+
+    form: str
+    name: str
+    arguments: tuple[Argument, ...]
+
+
+class KernelTable(NamedTuple):
+    """Kernels by name, with the CUDA source that has them: its package and file, and sources before it."""
+
+    rows: dict[str, KernelRow]
+    package: str
+    source: str
+    before: tuple[str, ...]
+
+
+def kernel_table(text: str, package: str, source: str, before: tuple[str, ...] = ()) -> KernelTable:
+    """Read rows such as ``points update_velocity(array u, medium density, real dt)``."""
+    rows = {}
+    for form, name, inside in re.findall(r"(\w+) (\w+)\(([^)]*)\)", text):
+        arguments = []
+        for words in (each.split() for each in inside.split(",")):
+            extra, kind, label = words if len(words) == 3 else ("", *words)
+            assert kind in KINDS, f"{name}: {kind}"
+            assert extra in ("", *WITH), f"{name}: {extra}"
+            arguments.append(Argument(kind, extra, label))
+        assert form in FORMS, f"{name}: {form}"
+        rows[name] = KernelRow(form, name, tuple(arguments))
+    return KernelTable(rows, package, source, before)
