@@ -7,6 +7,7 @@ import numpy as np
 from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.decomposition.decompose import Partition, decompose
 from wavefabric.acoustics.fused.axis_kernels_cuda import longest_axes
+from wavefabric.acoustics.fused.fused_cpu import FusedCpuStages
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.fused.fused_layout import FusedLayout
 from wavefabric.acoustics.materials.find import Materials, find_materials
@@ -21,7 +22,6 @@ from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.source_terms import SourceTerms
 from wavefabric.acoustics.solver.stages import PlainStages, Stages
 from wavefabric.exchange.communicator import Communicator
-from wavefabric.spectral.vector_butterflies import PRIMES
 
 
 class Form(NamedTuple):
@@ -91,8 +91,6 @@ def stages_form(
         return RADIAL[sharing]
     fused = CUDA[sharing]
     if device.name == "cpu":
-        from wavefabric.acoustics.fused.fused_cpu import FusedCpuStages  # here: it takes Numba along
-
         fused = Form(FusedCpuStages, FieldLayout) if sharing == "one" else PLAIN[sharing]
     form = fused if not plain and fused.supports(decomposition, dtype) else PLAIN[sharing]
     return _ONE_SIDED if one_sided and form is CUDA["global"] else form
@@ -109,15 +107,12 @@ def advice(device, problem: Problem, dtype, decomposition: Partition | None = No
         note = find_materials(problem, dtype).note()
         return [note] if note else []
     one = decomposition.ranks == 1
-    if problem.dimensions < 3 or form.stages is not PlainStages or (device.name == "cpu" and not one):
+    if problem.dimensions < 3 or form.stages is not PlainStages or device.name == "cpu":
         return []
     sizes = " and ".join(sorted({" x ".join(map(str, part.basis)) for part in decomposition.subdomains}))
-    if device.name == "cpu":
-        fused = f"grids of prime factors up to {PRIMES[-1]}"
-    else:
-        slabs = " in slabs along z" if decomposition.options.kind == "global" and not one else ""
-        longest = " x ".join(map(str, longest_axes(dtype)))
-        fused = f"grids{slabs} of prime factors up to 7, even along x, of at most {longest} points"
+    slabs = " in slabs along z" if decomposition.options.kind == "global" and not one else ""
+    longest = " x ".join(map(str, longest_axes(dtype)))
+    fused = f"grids{slabs} of prime factors up to 7, even along x, of at most {longest} points"
     return [
         f"transforms of whole arrays of {sizes} points; kernels that fuse them with all other work, twice as "
         f"fast, take {fused}"

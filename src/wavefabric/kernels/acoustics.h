@@ -44,11 +44,11 @@ struct Parts {
 };
 
 // One step of the density at a point: its parts inside layers (in_x, ...), and what the total is then. `flow` is mass times du along
-// each axis, `f` the factors of the layers. Where all parts are kept the total is their sum: rounding errors of it do not pile up.
-FN REAL advance(REAL total, Parts flow, Parts f, Parts &parts, bool in_x, bool in_y, bool in_z, int axes) {
+// each axis, `f` the factors of the layers; `second` and `third`: whether the grid has these axes. Where all parts are kept the total is their sum: rounding errors of it do not pile up.
+FN REAL advance(REAL total, Parts flow, Parts f, Parts &parts, bool in_x, bool in_y, bool in_z, bool second, bool third) {
     total -= flow.x + flow.y + flow.z;
     if (in_x) total -= damp(parts.x, f.x, flow.x);
     if (in_y) total -= damp(parts.y, f.y, flow.y);
     if (in_z) total -= damp(parts.z, f.z, flow.z);
-    return in_x && (in_y || axes < 2) && (in_z || axes < 3) ? parts.x + parts.y + parts.z : total;
+    return in_x && (in_y || !second) && (in_z || !third) ? parts.x + parts.y + parts.z : total;
 }

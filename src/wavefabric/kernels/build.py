@@ -38,7 +38,7 @@ _FLAGS = [
     "-fno-trapping-math",
     "-fno-exceptions",
 ]
-_FLAGS += ["-fno-rtti", "-fvisibility=hidden", "-Wall", "-Wno-unused-variable"]
+_FLAGS += ["-fno-rtti", "-fvisibility=hidden", "-Wall", "-Wno-unused-variable", "-Wno-maybe-uninitialized"]
 #: Sources that have no numbers are compiled once.
 _ONCE = ("pool.cpp",)
 

@@ -65,18 +65,24 @@ def _layers(split_layers: Any) -> list[Any]:
     return [*map(address, arrays), nx, ny, layers_x, layers_y]
 
 
+_SOURCE = "qdqqqqq"
+_COMPONENT = f"qqqq{_SOURCE}q"
 #: Of a kind and what is told beside an address: the format of its words, and how they are made.
 _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
     ("medium", ""): ("qq", lambda array: (address(array), max(array.shape[:2]) > 1)),
     ("layers", ""): ("q" * 13, _layers),
     ("parts", ""): ("qqq", lambda layers: map(address, layers.parts)),
+    ("lines", ""): ("q", lambda lines: (address(lines.words),)),
+    ("source", ""): (_SOURCE, lambda source: source.words()),
+    ("component", ""): (_COMPONENT, lambda component: component.words()),
+    ("state", ""): ("qq" * 4 + "d", lambda state: state.words()),
     ("int", ""): ("q", lambda value: (int(value),)),
     ("real", ""): ("d", lambda value: (value,)),
     ("double", ""): ("d", lambda value: (value,)),
 }
 for _kind in ("array", "doubles", "indices", "bytes"):
     _WORDS[_kind, ""] = "q", lambda array: (address(array),)
-    _WORDS[_kind, "optional"] = "q", lambda array: (address(array) if array.size else 0,)
+    _WORDS[_kind, "optional"] = "q", lambda array: (address(array) if array is not None and array.size else 0,)
     _WORDS[_kind, "counted"] = "qq", lambda array: (address(array), array.size)
     _WORDS[_kind, "rows"] = "qq", lambda array: (address(array), array.shape[0])
     _WORDS[_kind, "columns"] = "qq", lambda array: (address(array), array.shape[1])

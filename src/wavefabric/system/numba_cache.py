@@ -27,10 +27,6 @@ from wavefabric.system.user_cache import cache_directory
 #: constants in it or define types of its arguments, below the package's own directory.
 SOURCES = (
     "acoustics/materials/number_sets.py",
-    "acoustics/fused/plane_kernels.py",
-    "acoustics/solver/row_kernels.py",
-    "acoustics/solver/split_density.py",
-    "device/vector_code.py",
     "device/fma.py",
     "device/parallel_kernels.py",
     "device/philox.py",
@@ -41,11 +37,6 @@ SOURCES = (
     "optics/propagation/kernels/linear.py",
     "optics/theory/correlated_kernels.py",
     "optics/theory/kernels.py",
-    "spectral/inplace_fft.py",
-    "spectral/vector_axes.py",
-    "spectral/vector_butterflies.py",
-    "spectral/vector_columns.py",
-    "spectral/vector_rows.py",
     "system/numba_cache.py",
 )
 # Kernels of other versions are removed once nobody has used them for so long, s.

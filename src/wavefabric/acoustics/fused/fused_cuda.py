@@ -12,7 +12,7 @@ from wavefabric.acoustics.fused import axis_kernels_cuda
 from wavefabric.acoustics.fused.axis_kernels_cuda import members, structure
 from wavefabric.acoustics.fused.fused_layout import FusedLayout, at_points
 from wavefabric.acoustics.materials.indexed import Indexed
-from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm, sorted_points
+from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
 from wavefabric.acoustics.solver.stages import AdjointChange, Stages
 
 
@@ -35,7 +35,7 @@ class FusedCudaStages(Stages):
             c.device, *f.split_layers.words, f.rho, f.p, *words, *table, *(layout.exchanged or (None,) * 3)
         )
         #: Points of sources by rows, on the device, by the source.
-        self._points: dict[int, tuple] = {}
+        self._points: dict[SourceTerm | TransducerTerm, tuple] = {}
         self._adjoint_passes: dict[tuple[int, int], tuple] = {}
 
     @classmethod
@@ -253,10 +253,8 @@ class FusedCudaStages(Stages):
 
     def _rows_of(self, source: SourceTerm | TransducerTerm, values: np.ndarray) -> tuple:
         """Points of a source by rows, with a value each, on the device."""
-        c = self.coefficients
-        if id(source) not in self._points:
-            nz, ny, nx = c.shape
-            first, x, order = sorted_points(source.host_index, nx, ny * nz)
+        if source not in self._points:
+            first, x, order = source.rows
             arrays = first.astype(np.int32), x.astype(np.int32), values[order].astype(np.int64)
-            self._points[id(source)] = tuple(map(c.device.asarray, arrays))
-        return self._points[id(source)]
+            self._points[source] = tuple(map(self.coefficients.device.asarray, arrays))
+        return self._points[source]

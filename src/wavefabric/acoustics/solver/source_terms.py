@@ -9,7 +9,7 @@ continuous wave of different phases, and a field otherwise.
 import hashlib
 import math
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,20 @@ def _form(index: np.ndarray, signal: Signal, mode: str) -> SourceForm:
     return SourceForm("pattern", weights, waveform, key)
 
 
-class SourceTerm:
+class _PointRows:
+    """Points of a source by the rows of a grid: where each row's begin, places in the row, the order."""
+
+    host_index: np.ndarray
+    _shape: tuple[int, int, int]
+
+    @cached_property
+    def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As `sorted_points` gives them."""
+        nz, ny, nx = self._shape
+        return sorted_points(self.host_index, nx, ny * nz)
+
+
+class SourceTerm(_PointRows):
     """One signal on its way into one or several fields, on while the time step is below ``steps``.
 
     ``correct(field)`` applies the k-space correction; ``patterns`` holds those made so far by their keys.
@@ -107,7 +120,7 @@ class SourceTerm:
     def __init__(self, coefficients: Coefficients, source, signal, form: SourceForm, correct, patterns: dict):
         device, dtype = coefficients.device, coefficients.dtype
         self._kernels, self._correct = coefficients.kernels, correct
-        self._parts = coefficients.dimensions
+        self._parts, self._shape = coefficients.dimensions, coefficients.shape
         self.steps, self.replace = len(signal), source.mode == "dirichlet"
         self.host_index, self.form, self.weights = source.index, form.name, form.weights
         #: Whether one signal serves all points.
@@ -163,18 +176,18 @@ class SourceTerm:
 
 
 def sorted_points(index: np.ndarray, size: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Flat points by ``count`` rows or planes of a size: where each one's begin, places in it, the order."""
+    """Flat points by ``count`` rows of a size: where each row's begin, places in the row, the order."""
     order = np.argsort(index, kind="stable")
     part, inside = np.divmod(index[order], size)
     return np.searchsorted(part, np.arange(count + 1)), inside, order
 
 
-class TransducerTerm:
+class TransducerTerm(_PointRows):
     """One signal, delayed at each point, added to the x velocity."""
 
     def __init__(self, coefficients: Coefficients, source: TransducerSource):
         device = coefficients.device
-        self._kernels = coefficients.kernels
+        self._kernels, self._shape = coefficients.kernels, coefficients.shape
         self.steps = source.steps
         self.host_index, self.host_delay = source.index, source.delay
         self.host_signal = np.ascontiguousarray(source.signal, coefficients.dtype)

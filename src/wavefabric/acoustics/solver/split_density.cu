@@ -49,7 +49,7 @@ __device__ __forceinline__ REAL total_of(Parts parts) { return parts.x + parts.y
 __device__ __forceinline__ REAL advance(const SplitLayers &s, Inside in, int x, int y, int z, REAL total, Parts flow,
                                         Parts &parts, int axes) {
     const Parts f = {in.x >= 0 ? s.pml_x[x] : (REAL)1, in.y >= 0 ? s.pml_y[y] : (REAL)1, in.z >= 0 ? s.pml_z[z] : (REAL)1};
-    return advance(total, flow, f, parts, in.x >= 0, in.y >= 0, in.z >= 0, axes);
+    return advance(total, flow, f, parts, in.x >= 0, in.y >= 0, in.z >= 0, axes > 1, axes > 2);
 }
 
 // Put or add a value to each of so many parts of the density at one point.

@@ -83,7 +83,7 @@ EXPORT(update_velocity)
 static void update_density(Thread t, Grid g, REAL *total, Layers layers, const REAL *gx, const REAL *gy, const REAL *gz,
                            Medium density, REAL dt, bool nonlinear, int axes) {
     ROWS(t, g) {
-        const DensityRow row = {total + first, gx + first, gy + first, gz + first, density.row(first), dt, axes};
+        const DensityRow row = {total + first, gx + first, gy + first, gz + first, density.row(first), dt, axes > 1, axes > 2};
         if (nonlinear) advance_row<true>(layers, row, z, y);
         else advance_row<false>(layers, row, z, y);
     }

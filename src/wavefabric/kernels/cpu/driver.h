@@ -6,6 +6,7 @@
 
 #include "../complex.h"
 
+#define INLINED inline __attribute__((always_inline))
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -38,21 +38,21 @@ struct DensityRow {
     REAL *__restrict__ total;
     const REAL *__restrict__ gx, *__restrict__ gy, *__restrict__ gz, *__restrict__ density;
     REAL dt;
-    int axes;
+    bool second, third;  // whether there are gradients along y and z
 };
 
 template <bool in_x, bool in_y, bool in_z, bool nonlinear>
 FN void advance_stretch(const Layers &s, const DensityRow &r, Index begin, Index end, REAL *__restrict__ part_x,
                         REAL *__restrict__ part_y, REAL *__restrict__ part_z, REAL f_y, REAL f_z) {
     const REAL *__restrict__ f_x = s.pml_x;
-    const bool second = r.axes > 1, third = r.axes > 2;
+    const bool second = r.second, third = r.third;
     const REAL dt = r.dt;
     EACH(x, begin, end) {
         const REAL mass = mass_of(r.total[x], r.density[x], dt, nonlinear);
         const Parts flow = {mass * r.gx[x], second ? mass * r.gy[x] : (REAL)0, third ? mass * r.gz[x] : (REAL)0};
         Parts parts = {in_x ? part_x[x] : (REAL)0, in_y ? part_y[x] : (REAL)0, in_z ? part_z[x] : (REAL)0};
         const Parts f = {in_x ? f_x[x] : (REAL)1, f_y, f_z};
-        r.total[x] = advance(r.total[x], flow, f, parts, in_x, in_y, in_z, r.axes);
+        r.total[x] = advance(r.total[x], flow, f, parts, in_x, in_y, in_z, second, third);
         if (in_x) part_x[x] = parts.x;
         if (in_y) part_y[x] = parts.y;
         if (in_z) part_z[x] = parts.z;

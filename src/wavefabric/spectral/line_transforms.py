@@ -1,0 +1,98 @@
+"""Transforms of the lines of a grid on a CPU, as the C++ passes of the time step take them (``kernels/cpu/lines.h``)."""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from wavefabric.kernels.cpu_launch import address
+from wavefabric.spectral.inplace_fft import factorised, rounded, unit_roots
+
+#: Radices that the passes have; other prime factors make a convolution of a series.
+PRIMES = (2, 3, 5, 7, 11, 13)
+#: Bytes of the widest vectors: rows of spectra are padded to them.
+_WIDEST = 128
+
+
+def pass_radices(n: int) -> tuple[int, ...]:
+    """Factors of a transform length in the order of the passes; empty if a prime factor above 13 is needed.
+
+    >>> pass_radices(256), pass_radices(120), pass_radices(1), pass_radices(34)
+    ((8, 8, 4), (8, 5, 3), (1,), ())
+    """
+    if n == 1:
+        return (1,)
+    twos = (n & -n).bit_length() - 1
+    even = {0: (), 1: (4, 4) if twos > 1 else (2,), 2: (4,)}[twos % 3]
+    odd = factorised(n >> twos, (13, 11, 7, 5, 3)) if n >> twos > 1 else ()
+    if n >> twos > 1 and not odd:
+        return ()
+    eights = (8,) * ((twos - sum(r.bit_length() - 1 for r in even)) // 3)
+    return (*eights, *odd, *even)
+
+
+def convolution_points(n: int) -> int:
+    """Points of a convolution that transforms ``n``: the least number from 2n − 1 on of small prime factors."""
+    return next(m for m in range(2 * n - 1, 4 * n) if factorised(m, (8, 5, 4, 3, 2)))
+
+
+def pitch(nx: int, dtype) -> int:
+    """Length of a padded row of a half spectrum: whole vectors of complex numbers."""
+    step = _WIDEST // (2 * np.dtype(dtype).itemsize)
+    return -(-(nx // 2 + 1) // step) * step
+
+
+class SeriesPlan:
+    """How series of ``n`` complex numbers are transformed: radices, factors, the chirp of a convolution."""
+
+    def __init__(self, n: int, dtype):
+        kind = np.result_type(dtype, np.complex64)
+        self.points = n
+        self.radices = pass_radices(n)
+        self.inner = n if self.radices else convolution_points(n)
+        self._chirp, self._kernel = np.zeros(0, kind), np.zeros(0, kind)
+        if not self.radices:
+            self.radices = pass_radices(self.inner)
+            j = np.arange(n)
+            chirp = unit_roots(j * j, 2 * n)
+            around = np.zeros(self.inner, complex)
+            around[:n] = chirp.conj()
+            around[self.inner - n + 1 :] = chirp[:0:-1].conj()
+            self._chirp, self._kernel = rounded(chirp, kind), (np.fft.fft(around) / self.inner).astype(kind)
+        self._radices = np.array(self.radices, np.int64)
+        self._factors = _pass_factors(self.radices, kind)
+
+    @cached_property
+    def words(self) -> np.ndarray:
+        """The structure ``Plan`` of ``kernels/cpu/fft.h``; it lives as long as this object."""
+        arrays = [address(a) if a.size else 0 for a in (self._radices, self._factors, self._chirp, self._kernel)]
+        return np.array([self.points, self.inner, len(self.radices), *arrays], np.int64)
+
+
+def _pass_factors(radices: Sequence[int], kind: np.dtype) -> np.ndarray:
+    """w^(p k) of each pass, p from 0 to what is left over its radix, k from 1 to the radix − 1."""
+    left, parts = math.prod(radices), [np.ones(1, complex)]
+    for radix in radices:
+        p, k = np.arange(left // radix)[:, None], np.arange(1, radix)
+        parts.append(rounded(unit_roots((k * p).T, left), kind).T if radix > 1 else np.zeros((0, 0)))
+        left //= radix
+    return np.ascontiguousarray(np.concatenate([part.ravel() for part in parts[1:]])).astype(kind)
+
+
+class LineTransforms:
+    """Transforms of real fields of ``shape`` (Nz, Ny, Nx) along each axis.
+
+    ``up`` and ``down`` are factors along x (Nx//2 + 1 of them, or more), y and z: derivatives at points half
+    a step to one or the other side. Spectra are (Nz, Ny, `pitch`). Nothing is scaled.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], dtype, up: Sequence, down: Sequence):
+        kind = np.result_type(dtype, np.complex64)
+        plans = {n: SeriesPlan(n, dtype) for n in shape}
+        #: Kept, since kernels have no more than their addresses.
+        self._kept = [plans, *([np.ascontiguousarray(f, kind) for f in each] for each in (up, down))]
+        words = []
+        for axis, n in enumerate(shape[::-1]):
+            words += [address(plans[n].words), *(address(each[axis]) for each in self._kept[1:])]
+        self.words = np.array([*words, pitch(shape[2], dtype), *shape], np.int64)
