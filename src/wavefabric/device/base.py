@@ -112,8 +112,12 @@ class Device(Protocol):
         itself; on a GPU the launchers of ``<module>_cuda.py``, with the same names and arguments.
         """
 
-    def graph(self, work: Callable[[], None]) -> Callable[[], None]:
-        """A callable that repeats the launches of ``work`` cheaply (a CUDA graph on a GPU)."""
+    def graph(self, work: Callable[[], None], kernels_alone: bool = False) -> Callable[[], None]:
+        """Return a callable that repeats the launches of ``work`` cheaply: a CUDA graph on a GPU.
+
+        ``kernels_alone``: ``work`` does nothing but launch kernels of tables, which a CPU records too; other
+        work it does as it is written.
+        """
         ...
 
     def synchronize(self) -> None:

@@ -14,7 +14,7 @@ import scipy.fft
 
 from wavefabric.device import fftw, views
 from wavefabric.errors import InputError
-from wavefabric.kernels.cpu_launch import CpuKernels
+from wavefabric.kernels.cpu_launch import CpuKernels, CpuLauncher
 from wavefabric.kernels.table import KernelTable
 from wavefabric.system.compiling import listen
 from wavefabric.system.machine import host_memory, usable_threads
@@ -127,6 +127,7 @@ class CpuDevice:
         self.threads = available if threads is None else int(threads)
         if not 1 <= self.threads <= most:
             raise InputError(f"threads: {threads} given; allowed: 1 to {most}")
+        self._launcher = CpuLauncher(self.threads)
         self._pool = ThreadPoolExecutor(self.threads)  # starts its threads when they are needed
 
     def empty(self, shape, dtype):
@@ -188,7 +189,7 @@ class CpuDevice:
 
     def kernels(self, table: KernelTable | str):
         if isinstance(table, KernelTable):
-            return CpuKernels(table, self.threads)
+            return CpuKernels(table, self._launcher)
         import numba
         from numba.core import config
 
@@ -197,8 +198,8 @@ class CpuDevice:
         listen()
         return importlib.import_module(table)
 
-    def graph(self, work):
-        return work
+    def graph(self, work, kernels_alone: bool = False):
+        return self._launcher.recorded(work) if kernels_alone else work
 
     def synchronize(self) -> None:
         pass

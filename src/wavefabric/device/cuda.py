@@ -247,7 +247,7 @@ class CudaDevice:
         ask = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
         return int(ask(function.kernel.ptr, threads, shared))
 
-    def graph(self, work):
+    def graph(self, work, kernels_alone: bool = False):
         """Capture the launches of ``work`` and return their replay, into whatever stream is current."""
         with self._capture:
             self._capture.begin_capture()

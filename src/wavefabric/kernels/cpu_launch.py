@@ -19,13 +19,44 @@ def address(array: np.ndarray, /) -> int:
     return array.__array_interface__["data"][0]
 
 
-class CpuKernels:
-    """The kernels of a table on so many threads, each an attribute by its name."""
+class CpuLauncher:
+    """Runs kernels on so many threads, or records them to run them again and again."""
 
-    def __init__(self, table: KernelTable, threads: int) -> None:
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._recorded: list[tuple[int, bytes, Any]] | None = None
+
+    def launch(self, function: int, words: bytes, arguments: Any) -> None:
+        """Run a kernel at an address and wait for it; or note it, with the arguments that it needs alive."""
+        if self._recorded is None:
+            library().call(function, words, self._threads)
+        else:
+            self._recorded.append((function, words, arguments))
+
+    def recorded(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Return what repeats all launches of ``work``, which launches kernels and does nothing else."""
+        self._recorded = launches = []
+        try:
+            work()
+        finally:
+            self._recorded = None
+        words = [np.frombuffer(each, np.int64) for _, each, _ in launches]
+        table = np.array([(each[0], address(own)) for each, own in zip(launches, words, strict=True)], np.int64)
+        run, threads = library().run, self._threads
+
+        def repeat(_alive: Any = (launches, words)) -> None:
+            run(address(table), len(table), 1, threads)
+
+        return repeat
+
+
+class CpuKernels:
+    """The kernels of a table, each an attribute by its name."""
+
+    def __init__(self, table: KernelTable, launcher: CpuLauncher) -> None:
         code = library()
         for name, row in table.rows.items():
-            setattr(self, name, CpuKernel(row, code, threads))
+            setattr(self, name, CpuKernel(row, code, launcher))
 
     def load(self, dtype: Any) -> None:
         """Kernels of a CPU are there."""
@@ -34,8 +65,8 @@ class CpuKernels:
 class CpuKernel:
     """A kernel; called with the arguments of its row, whose arrays are contiguous, in C order."""
 
-    def __init__(self, row: KernelRow, code: Library, threads: int) -> None:
-        self._name, self._code, self._threads = row.name, code, threads
+    def __init__(self, row: KernelRow, code: Library, launcher: CpuLauncher) -> None:
+        self._launcher = launcher
         self._functions = {
             single: code.address(f"{row.name}_{'float' if single else 'double'}") for single in (True, False)
         }
@@ -48,16 +79,11 @@ class CpuKernel:
 
     def __call__(self, *arguments: Any) -> None:
         """Run on all threads, and wait for them."""
-        function, words = self.prepare(*arguments)
-        self._code.call(function, words, self._threads)
-
-    def prepare(self, *arguments: Any) -> tuple[int, bytes]:
-        """Return the address of the kernel for these arguments, and their words, which own no array."""
         values: list[Any] = list(arguments[0].shape) if self._sized else []
         for words, argument in zip(self._words, arguments, strict=True):
             values += words(argument)
         single = self._typed is None or arguments[self._typed].dtype in _SINGLE
-        return self._functions[single], self._packed.pack(*values)
+        self._launcher.launch(self._functions[single], self._packed.pack(*values), arguments)
 
 
 def _layers(split_layers: Any) -> list[Any]:
@@ -65,7 +91,7 @@ def _layers(split_layers: Any) -> list[Any]:
     return [*map(address, arrays), nx, ny, layers_x, layers_y]
 
 
-_SOURCE = "qdqqqqq"
+_SOURCE = "q" * 9
 _COMPONENT = f"qqqq{_SOURCE}q"
 #: Of a kind and what is told beside an address: the format of its words, and how they are made.
 _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {

@@ -11,8 +11,8 @@ from wavefabric.spectral.inplace_fft import factorised, rounded, unit_roots
 
 #: Radices that the passes have; other prime factors make a convolution of a series.
 PRIMES = (2, 3, 5, 7, 11, 13)
-#: Bytes of the widest vectors: rows of spectra are padded to them.
-_WIDEST = 128
+#: Bytes of the widest vectors: rows of spectra are padded to whole ones.
+_WIDEST = 64
 
 
 def pass_radices(n: int) -> tuple[int, ...]:
@@ -25,6 +25,10 @@ def pass_radices(n: int) -> tuple[int, ...]:
         return (1,)
     twos = (n & -n).bit_length() - 1
     even = {0: (), 1: (4, 4) if twos > 1 else (2,), 2: (4,)}[twos % 3]
+    if twos in (4, 8): even=(16,)*(twos//4)
+    if twos==7: even=(16,8)
+    if twos==9: even=(16,8,4)
+    if twos==10: even=(16,16,4)
     odd = factorised(n >> twos, (13, 11, 7, 5, 3)) if n >> twos > 1 else ()
     if n >> twos > 1 and not odd:
         return ()
@@ -38,7 +42,7 @@ def convolution_points(n: int) -> int:
 
 
 def pitch(nx: int, dtype) -> int:
-    """Length of a padded row of a half spectrum: whole vectors of complex numbers."""
+    """Length of a padded row of a half spectrum: whole vectors."""
     step = _WIDEST // (2 * np.dtype(dtype).itemsize)
     return -(-(nx // 2 + 1) // step) * step
 

@@ -36,6 +36,8 @@ class FusedCpuStages(Stages):
     the outer one, and there is no middle one.
     """
 
+    kernels_alone = True
+
     def __init__(self, layout: FieldLayout):
         super().__init__(layout)
         c, f = self.coefficients, self.fields
@@ -84,17 +86,17 @@ class FusedCpuStages(Stages):
         c, f = self.coefficients, self.fields
         self.sources.refresh(f.clock, active)  # now, while one spectrum is free
         s0, s1, *_ = self._spectra
-        step, none = int(f.clock[0]), VelocityComponent()
-        sources = [self._source(source, step) for source in self.sources.active_velocity(active)]
+        none = VelocityComponent()
+        sources = [self._source(source) for source in self.sources.active_velocity(active)]
         parts = zip(f.u, c.staggered, pml, sources, self._by_axis(), strict=False)
         components = self._along_lines([VelocityComponent(*part) for part in parts], none)
         outer = s1 if self._outer > 0 else None
         self._kernels.gradient_columns(self._lines, s0, outer, c.kappa)
-        self._kernels.velocity_planes(self._lines, s0, outer, dt, *components, self._delayed(step, active[-1]))
+        self._kernels.velocity_planes(self._lines, s0, outer, dt, *components, self._delayed(active[-1]))
 
     def density(self, active: tuple[bool, ...]) -> None:
         c, f = self.coefficients, self.fields
-        source = self._source(self.sources.pressure if active[0] else None, int(f.clock[0]))
+        source = self._source(self.sources.pressure if active[0] else None)
         losses = LOSSLESS if not c.lossy else STOKES if c.stokes else POWER_LAW
         spectra = self._along_lines(self._by_axis())
         for number, spectrum in enumerate(spectra):
@@ -160,28 +162,23 @@ class FusedCpuStages(Stages):
         shape = nz, ny, nx // 2 + 1
         return self._spectra[-1].reshape(-1)[: math.prod(shape)].reshape(shape)
 
-    def _source(self, source: SourceTerm | None, step: int) -> StepSource:
-        """One source, or none, in this step."""
+    def _source(self, source: SourceTerm | None) -> StepSource:
+        """One source, or none."""
         if source is None:
             return StepSource()
+        clock = self.fields.clock
         if source.form == "points":
             first, index, order = source.rows
-            values = source.host_signal[step]
-            values = np.ascontiguousarray(values[order] if values.size > 1 else values)
-            return StepSource(first=first, index=index, values=values, replace=source.replace)
-        amplitude = source.host_signal[step, 0] if source.form == "pattern" else self.coefficients.dtype.type(1)
-        return StepSource(pattern=source.field, amplitude=amplitude)
+            return StepSource(None, first, index, order, source.signal, False, source.replace, clock)
+        return StepSource(source.field, signal=source.amplitude, clock=clock)
 
-    def _delayed(self, step: int, on: bool) -> StepSource:
-        """The transducer in this step."""
+    def _delayed(self, on: bool) -> StepSource:
+        """The transducer, if it is on."""
         source = self.sources.transducer
         if source is None or not on:
             return StepSource()
         first, index, order = source.rows
-        sample = source.host_delay[order] + step
-        signal, last = source.host_signal, source.host_signal.size - 1
-        values = np.where(sample <= last, signal[np.minimum(sample, last)], self.coefficients.dtype.type(0))
-        return StepSource(first=first, index=index, values=values)
+        return StepSource(None, first, index, source.delays(order), source.signal, True, False, self.fields.clock)
 
 
 def _by_outer_axis(layers: SplitLayers) -> SplitLayers:

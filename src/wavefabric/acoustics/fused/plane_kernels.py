@@ -42,26 +42,28 @@ def medium_words(parameter: Any) -> tuple[int, bool]:
 
 
 class StepSource(NamedTuple):
-    """What one source does to a field in one step.
+    """What one source does to a field in the step that ``clock`` counts.
 
-    ``pattern`` times ``amplitude`` is added, unless there is none; ``values`` (one each, or one for all) are added or
-    put at ``index``: places in their row, those of row r of the grid from ``first[r]`` on.
+    ``pattern`` times the signal is added, if there is one; or values of the signal are added or put at points, those
+    of row r of the grid from ``first[r]`` on, at ``index`` in the row. ``signal`` has a row a step, with a column a
+    point (``place`` is its number) or one for all; if it is ``delayed``, it is one series, and ``place`` the delay.
     """
 
     pattern: Any = None
-    amplitude: float = 0.0
     first: Any = None
     index: Any = None
-    values: Any = None
+    place: Any = None
+    signal: Any = None
+    delayed: bool = False
     replace: bool = False
+    clock: Any = None
 
     def words(self) -> Sequence[float]:
         """The structure ``Source`` of ``planes.cpp``."""
-        pattern, first, index, values = (
-            0 if a is None else address(a) for a in (self.pattern, self.first, self.index, self.values)
-        )
-        columns = 0 if self.values is None else self.values.size
-        return pattern, self.amplitude, first, index, values, columns, self.replace
+        arrays = [0 if a is None else address(a) for a in self[:5]]
+        columns = 0 if self.signal is None else self.signal.shape[-1]
+        samples = self.signal.size if self.delayed else 0
+        return *arrays, columns, samples, self.replace, 0 if self.clock is None else address(self.clock)
 
 
 class VelocityComponent(NamedTuple):

@@ -122,6 +122,11 @@ extern "C" __global__ void add_delayed(REAL *field, const Index *index, Index co
     if (at < samples) field[index[i]] += signal[at];
 }
 
+extern "C" __global__ void clear(REAL *field, Index count) {
+    ITEM(count);
+    field[i] = 0;
+}
+
 extern "C" __global__ void add_pattern(REAL *field, Index count, const REAL *pattern, const REAL *signal,
                                        const Index *clock) {
     ITEM(count);

@@ -22,7 +22,7 @@ transforms is in the operators.
 - ``update_pressure``: p = c₀² (ρ [+ B/A ρ²/(2ρ₀)] [+ τ loss] [− η shift]), eq. (9); ``ratio`` is B/A,
   ``eta_factor`` η/(τ c₀); ``loss`` and ``shift`` are L1{ρ₀ ∇·u} and L2{ρ}, or ρ₀ ∇·u itself (Stokes).
 - ``split_density``: the density of an initial pressure, each of so many ``parts`` p/(parts c₀²).
-- ``set_points``: field[index] = or += the signal; ``add_delayed``: with a delay in steps for each point;
+- ``clear``: field = 0. ``set_points``: field[index] = or += the signal; ``add_delayed``: with a delay in steps for each point;
   ``add_pattern``: += pattern × signal; ``mix_patterns``: = one × signal 0 + two × signal 1; ``…_density_…``:
   the same into each of so many ``parts`` of the density.
 - ``sample``: target = field at points, or Σ weights · field[corners], a row of corners a point;
@@ -43,6 +43,7 @@ TABLE = kernel_table(
     points gradient_spectra(array sx, array sy, array sz, array kappa, array dx, array dy, array dz, int axes)
     points divergence_spectra(array sx, array sy, array sz, array kappa, array dx, array dy, array dz, int
         axes)
+    items clear(counted array field)
     points scale_spectrum(array spectrum, array operator)
     points ring_divergence_spectra(array sx, array sr, array quotient, array kappa, array dx, array dr)
     points translate_spectrum(array spectrum, array factor, int axis, real scale)

@@ -153,7 +153,7 @@ class SourceTerm(_PointRows):
         if self.form == "pair":
             self._kernels.mix_patterns(self.field, *self._pair, self.signal, clock)
         if self.form == "field":
-            self.field[...] = 0
+            self._kernels.clear(self.field)
             self._kernels.set_points(self.field, self.index, self.signal, clock, True)
             self._correct(self.field)
 
@@ -189,10 +189,17 @@ class TransducerTerm(_PointRows):
         device = coefficients.device
         self._kernels, self._shape = coefficients.kernels, coefficients.shape
         self.steps = source.steps
+        self._ordered_delays: np.ndarray | None = None
         self.host_index, self.host_delay = source.index, source.delay
         self.host_signal = np.ascontiguousarray(source.signal, coefficients.dtype)
         self.index, self.delay = device.asarray(source.index), device.asarray(source.delay)
         self.signal = device.asarray(self.host_signal)
+
+    def delays(self, order: np.ndarray) -> np.ndarray:
+        """The delay of each point, in steps, in an order of the points; the same array each time."""
+        if self._ordered_delays is None:
+            self._ordered_delays = np.ascontiguousarray(self.host_delay[order], np.int64)
+        return self._ordered_delays
 
     def apply(self, target, clock) -> None:
         """Add this time step's values."""

@@ -37,6 +37,8 @@ class Stages(ABC):
 
     #: Whether a medium of few materials is held as an index into a table of them.
     by_index = False
+    #: Whether a step does nothing but launch kernels of tables, which a CPU then records once and repeats.
+    kernels_alone = False
     sources: SourceTerms
 
     def __init__(self, layout: FieldLayout):

@@ -155,6 +155,11 @@ static void add_delayed(Thread t, REAL *field, Counted<const Index> index, const
 }
 EXPORT(add_delayed)
 
+static void clear(Thread t, Counted<REAL> field) {
+    ITEMS(i, t, field.count) field[i] = 0;
+}
+EXPORT(clear)
+
 static void add_pattern(Thread t, Counted<REAL> field, const REAL *pattern, const REAL *signal, const Index *clock) {
     const REAL factor = signal[*clock];
     ITEMS(i, t, field.count) field[i] += pattern[i] * factor;

@@ -1,5 +1,5 @@
 // Transforms of the lines of a grid: rows along x, which are real, and columns along the other axes. Spectra are C order (nz, ny, pitch),
-// of which nx/2 + 1 numbers count; the pitch is a multiple of LANES.
+// of which nx/2 + 1 numbers count; the pitch is a multiple of HALF.
 #pragma once
 
 #include <stdlib.h>
@@ -66,63 +66,72 @@ FN void store_part(REAL *row, Index x, Index n, V v) {
 
 // The half spectra of up to BATCH rows. Work: a series and what `transform` needs.
 static void rows_forth(const Plan &plan, const REAL *rows, Index count, Complex *spectrum, Index pitch, C *work) {
+    constexpr int PAIRS = LANES / 2;
     const Index n = plan.points;
-    const Index first = count < LANES ? count : LANES, second = count - first;
-    for (Index x = 0; x < n; x += LANES) {
-        V a[LANES], b[LANES];
-        for (Index i = 0; i < LANES; ++i) {
-            a[i] = i < first ? load_part(rows + i * n, x, n) : V{};
-            b[i] = i < second ? load_part(rows + (LANES + i) * n, x, n) : V{};
+    for (int part = 0; part < 2; ++part) {  // of a series: real, imaginary
+        const Index first = part * LANES, last = count - 1 - first;
+        if (last < 0) {
+            for (Index x = 0; x < n; ++x) work[x].im = V{};
+            break;
         }
-        transpose(a);
-        if (second) transpose(b);
-        const Index end = n - x < LANES ? n - x : LANES;
-        for (Index j = 0; j < end; ++j) work[x + j] = {a[j], b[j]};
+        V v[LANES];
+        Index x = 0;
+        for (; x + LANES <= n; x += LANES) {
+            load_square(rows + first * n + x, n, last, v);
+            for (int j = 0; j < LANES; ++j) (part ? work[x + j].im : work[x + j].re) = v[j];
+        }
+        if (x == n) continue;
+        for (Index i = 0; i < LANES; ++i) v[i] = load_part(rows + (first + (i < last ? i : last)) * n, x, n);
+        transpose(v);
+        for (Index j = 0; x + j < n; ++j) (part ? work[x + j].im : work[x + j].re) = v[j];
     }
     transform(plan, work + n, From{work}, Into{work});
-    const REAL half = 0.5;
-    for (Index k = 0; k < pitch; k += LANES) {
-        V ar[LANES], ai[LANES], br[LANES], bi[LANES];
-        for (Index j = 0; j < LANES; ++j) {
+    const V half = splat((REAL)0.5);
+    for (Index k = 0; k < pitch; k += PAIRS) {
+        V a[2][PAIRS], b[2][PAIRS];  // complex numbers of half of the rows each, of the first rows and the second
+#pragma GCC unroll 8
+        for (int j = 0; j < PAIRS; ++j) {
             const Index at = k + j;
-            C a = {V{}, V{}}, b = a;
+            C one = {V{}, V{}}, two = one;
             if (2 * at <= n) {
                 const C z = work[at], mirrored = conjugate(work[at ? n - at : 0]);
-                a = (z + mirrored) * splat(half);
-                b = down(z - mirrored) * splat(half);
+                one = (z + mirrored) * half;
+                two = down(z - mirrored) * half;
             }
-            ar[j] = a.re, ai[j] = a.im, br[j] = b.re, bi[j] = b.im;
+            a[0][j] = shuffle<Low>(one.re, one.im);
+            a[1][j] = shuffle<High>(one.re, one.im);
+            b[0][j] = shuffle<Low>(two.re, two.im);
+            b[1][j] = shuffle<High>(two.re, two.im);
         }
-        transpose(ar);
-        transpose(ai);
-        for (Index i = 0; i < first; ++i) store_complex(spectrum + i * pitch + k, {ar[i], ai[i]});
-        if (!second) continue;
-        transpose(br);
-        transpose(bi);
-        for (Index i = 0; i < second; ++i) store_complex(spectrum + (LANES + i) * pitch + k, {br[i], bi[i]});
+        for (int part = 0; part < 4; ++part) {
+            V *v = part < 2 ? a[part] : b[part - 2];
+            const Index first = part * PAIRS;
+            if (first >= count) break;
+            transpose_pairs(v);
+            const Index end = count - first < PAIRS ? count - first : PAIRS;
+            for (Index i = 0; i < end; ++i) store((REAL *)(spectrum + (first + i) * pitch + k), v[i]);
+        }
     }
 }
 
 // Up to BATCH rows from their half spectra times a factor, if there is one; unscaled.
 static void rows_back(const Plan &plan, const Complex *spectrum, Index count, Index pitch, const Complex *factor, REAL *rows, C *work) {
+    constexpr int PAIRS = LANES / 2;
     const Index n = plan.points;
-    const Index first = count < LANES ? count : LANES, second = count - first;
-    for (Index k = 0; 2 * k <= n; k += LANES) {
-        V ar[LANES], ai[LANES], br[LANES], bi[LANES];
-        for (Index i = 0; i < LANES; ++i) {
-            const C a = i < first ? load_complex(spectrum + i * pitch + k) : C{V{}, V{}};
-            const C b = i < second ? load_complex(spectrum + (LANES + i) * pitch + k) : C{V{}, V{}};
-            ar[i] = a.re, ai[i] = a.im, br[i] = b.re, bi[i] = b.im;
+    for (Index k = 0; 2 * k <= n; k += PAIRS) {
+        V v[4][PAIRS];
+        for (int part = 0; part < 4; ++part) {
+            const Index first = part * PAIRS;
+            for (Index i = 0; i < PAIRS; ++i) {
+                const Index row = first + i < count ? first + i : count - 1;
+                v[part][i] = load((const REAL *)(spectrum + row * pitch + k));
+            }
+            transpose_pairs(v[part]);
         }
-        transpose(ar);
-        transpose(ai);
-        if (second) {
-            transpose(br);
-            transpose(bi);
-        }
-        for (Index j = 0; j < LANES && 2 * (k + j) <= n; ++j) {
+        for (int j = 0; j < PAIRS && 2 * (k + j) <= n; ++j) {
             const Index at = k + j;
-            C a = {ar[j], ai[j]}, b = {br[j], bi[j]};
+            C a = {shuffle<Even>(v[0][j], v[1][j]), shuffle<Odd>(v[0][j], v[1][j])};
+            C b = {shuffle<Even>(v[2][j], v[3][j]), shuffle<Odd>(v[2][j], v[3][j])};
             if (factor) {
                 const C f = splat(factor[at]);
                 a = a * f;
@@ -137,45 +146,69 @@ static void rows_back(const Plan &plan, const Complex *spectrum, Index count, In
         }
     }
     transform(plan, work + n, FromSwapped{work}, IntoSwapped{work});
-    for (Index x = 0; x < n; x += LANES) {
-        V a[LANES], b[LANES];
-        for (Index j = 0; j < LANES; ++j) {
-            const C z = work[x + j < n ? x + j : 0];
-            a[j] = z.re, b[j] = z.im;
+    for (int part = 0; part < 2; ++part) {
+        const Index first = part * LANES, end = count - first < LANES ? count - first : LANES;
+        for (Index x = 0; x < n && end > 0; x += LANES) {
+            V v[LANES];
+            for (int j = 0; j < LANES; ++j) {
+                const C &z = work[x + j < n ? x + j : 0];
+                v[j] = part ? z.im : z.re;
+            }
+            transpose(v);
+            if (x + LANES <= n)
+                for (Index i = 0; i < end; ++i) store(rows + (first + i) * n + x, v[i]);
+            else
+                for (Index i = 0; i < end; ++i) store_part(rows + (first + i) * n, x, n, v[i]);
         }
-        transpose(a);
-        for (Index i = 0; i < first; ++i) store_part(rows + i * n, x, n, a[i]);
-        if (!second) continue;
-        transpose(b);
-        for (Index i = 0; i < second; ++i) store_part(rows + (LANES + i) * n, x, n, b[i]);
     }
 }
 
-// LANES columns of a spectrum, of which neighbouring points are `stride` numbers apart; backward times a factor, if there is one.
+// Lines of LANES numbers that are read soon, into the second cache.
+FN void fetch(const void *p) {
+    for (int line = 0; line < 2 * VECTOR_BYTES; line += 64) __builtin_prefetch((const char *)p + line, 0, 2);
+}
+
+constexpr Index HALF = LANES / 2;
+
+// LANES columns of a spectrum, half of them at each place, of which neighbouring points are `stride` numbers apart; backward times a
+// factor, if there is one. Where there are no more than half, both places are one.
 struct Column {
-    Complex *base;
+    Complex *base, *other;
     Index stride;
-    INLINED C operator()(Index i) const { return load_complex(base + i * stride); }
-    INLINED void operator()(Index i, C v) const { store_complex(base + i * stride, v); }
+    INLINED C operator()(Index i) const {
+        fetch(other + i * stride + HALF);  // of the columns that come next
+        return load_complex(base + i * stride, other + i * stride);
+    }
+    INLINED void operator()(Index i, C v) const { store_complex(base + i * stride, other + i * stride, v); }
 };
 struct ColumnSwapped {
-    Complex *base;
+    Complex *base, *other;
     Index stride;
     const Complex *factor;
     INLINED C operator()(Index i) const {
-        const C v = load_complex(base + i * stride);
+        const C v = load_complex(base + i * stride, other + i * stride);
         return swapped(factor ? v * splat(factor[i]) : v);
     }
-    INLINED void operator()(Index i, C v) const { store_complex(base + i * stride, swapped(v)); }
+    INLINED void operator()(Index i, C v) const { store_complex(base + i * stride, other + i * stride, swapped(v)); }
 };
 
-// All columns along y of a plane, in place or into another one.
-static void plane_forth(const Transforms &t, Complex *plane, C *work) {
-    for (Index c = 0; c < t.pitch; c += LANES) transform(*t.y.plan, work, Column{plane + c, t.pitch}, Column{plane + c, t.pitch});
+// All columns along y of one or two planes, in place. Halves of vectors that are left over in both go together.
+template <class Work> FN void plane_columns(const Transforms &t, Complex *planes, Index count, Work work) {
+    const Index whole = t.pitch / LANES * LANES, size = t.grid.ny * t.pitch;
+    for (Index z = 0; z < count; ++z)
+        for (Index c = 0; c < whole; c += LANES) work(planes + z * size + c, planes + z * size + c + HALF);
+    if (whole < t.pitch) work(planes + whole, planes + whole + (count > 1 ? size : 0));
 }
-static void plane_back(const Transforms &t, const Complex *from, Complex *into, int derivative, C *work) {
-    for (Index c = 0; c < t.pitch; c += LANES) {
-        const ColumnSwapped in = {(Complex *)from + c, t.pitch, t.y.factor(derivative)};
-        transform(*t.y.plan, work, in, ColumnSwapped{into + c, t.pitch, 0});
-    }
+static void planes_forth(const Transforms &t, Complex *planes, Index count, C *work) {
+    plane_columns(t, planes, count, [&](Complex *base, Complex *other) {
+        transform(*t.y.plan, work, Column{base, other, t.pitch}, Column{base, other, t.pitch});
+    });
+}
+// The same backward, from planes to others, or in place.
+static void planes_back(const Transforms &t, const Complex *from, Complex *into, Index count, int derivative, C *work) {
+    plane_columns(t, (Complex *)from, count, [&](Complex *base, Complex *other) {
+        const Index a = base - from, b = other - from;
+        transform(*t.y.plan, work, ColumnSwapped{base, other, t.pitch, t.y.factor(derivative)},
+                  ColumnSwapped{into + a, into + b, t.pitch, 0});
+    });
 }

@@ -6,52 +6,62 @@
 #include "layers.h"
 #include "lines.h"
 
-// What a source does in one step: `pattern` times `amplitude` is added, unless there is none; `values` (one each, or one for all) are
-// added or put at `index`, places in their row, those of row r from first[r] on.
+// What a source does in the step that the clock counts: a pattern times its signal is added; or values of the signal are added or put at
+// points, those of row r from first[r] on, at `index` in the row. A signal has a row a step with a column a point (of number `place`) or
+// one for all; or it is one series of so many samples, delayed by `place` steps.
 struct Source {
     const REAL *pattern;
-    REAL amplitude;
-    const Index *first, *index;
-    const REAL *values;
-    Index columns;
+    const Index *first, *index, *place;
+    const REAL *signal;
+    Index columns, samples;
     bool replace;
+    const Index *clock;
+    REAL value(Index i) const {
+        const Index step = *clock;
+        if (samples) return place[i] + step < samples ? signal[place[i] + step] : (REAL)0;
+        return signal[step * columns + (columns > 1 ? place[i] : 0)];
+    }
 };
 template <> struct Take<Source> {
-    static constexpr int words = 7;
+    static constexpr int words = 9;
     static Source from(const Word *w) {
-        return {(const REAL *)w[0].pointer,  (REAL)w[1].number,            (const Index *)w[2].pointer, (const Index *)w[3].pointer,
-                (const REAL *)w[4].pointer, w[5].integer,                 w[6].integer != 0};
+        return {(const REAL *)w[0].pointer, (const Index *)w[1].pointer, (const Index *)w[2].pointer,
+                (const Index *)w[3].pointer, (const REAL *)w[4].pointer, w[5].integer, w[6].integer,
+                w[7].integer != 0, (const Index *)w[8].pointer};
     }
 };
 
 FN void add_source(REAL *field, const Source &s, Index row, Index nx) {
-    if (s.pattern) EACH(x, row * nx, (row + 1) * nx) field[x] += s.pattern[x] * s.amplitude;
+    if (s.pattern) {
+        const REAL amplitude = s.signal[*s.clock];
+        EACH(x, row * nx, (row + 1) * nx) field[x] += s.pattern[x] * amplitude;
+    }
     if (!s.first) return;
     for (Index i = s.first[row]; i < s.first[row + 1]; ++i) {
-        const REAL value = s.values[s.columns > 1 ? i : 0];
         REAL &at = field[row * nx + s.index[i]];
-        at = s.replace ? value : at + value;
+        at = s.replace ? s.value(i) : at + s.value(i);
     }
 }
 
 FN void add_density_source(const Layers &layers, REAL *rho, const Source &s, REAL parts, Index z, Index y, Index nx, Index ny) {
     const Index row = z * ny + y;
     REAL *total = rho + row * nx;
-    if (s.pattern) add_density_row(layers, total, s.pattern + row * nx, s.amplitude, parts, z, y);
+    if (s.pattern) add_density_row(layers, total, s.pattern + row * nx, s.signal[*s.clock], parts, z, y);
     if (!s.first) return;
     for (Index i = s.first[row]; i < s.first[row + 1]; ++i)
-        put_density(layers, total, s.values[s.columns > 1 ? i : 0], s.replace, parts, z, y, s.index[i]);
+        put_density(layers, total, s.value(i), s.replace, parts, z, y, s.index[i]);
 }
 
-// Blocks of rows that one thread does after another: planes, or some rows where there are no columns along y.
+// Blocks of rows that one thread does after another: two planes, or some rows where there are no columns along y.
 struct Blocks {
     Grid g;
     Index each;  // rows of a block
     Index count() const { return (g.rows() + each - 1) / each; }
+    Index planes(Index b) const { return (end(b) - begin(b)) / g.ny; }
     Index begin(Index b) const { return b * each; }
     Index end(Index b) const { return (b + 1) * each < g.rows() ? (b + 1) * each : g.rows(); }
 };
-FN Blocks blocks_of(Grid g) { return {g, g.ny > 1 ? g.ny : BATCH}; }
+FN Blocks blocks_of(Grid g) { return {g, g.ny > 1 ? 2 * g.ny : BATCH}; }
 
 // Calls work(first row, rows) for batches of the rows of a block.
 template <class Work> FN void batches(Index begin, Index end, Work work) {
@@ -67,7 +77,7 @@ static void transform_planes(Thread t, const Transforms *tr, const REAL *real, C
         batches(blocks.begin(b), blocks.end(b), [&](Index row, Index count) {
             rows_forth(*tr->x.plan, real + row * g.nx, count, spectrum + row * tr->pitch, tr->pitch, work);
         });
-        if (g.ny > 1) plane_forth(*tr, spectrum + blocks.begin(b) * tr->pitch, work);
+        if (g.ny > 1) planes_forth(*tr, spectrum + blocks.begin(b) * tr->pitch, blocks.planes(b), work);
     }
 }
 EXPORT(transform_planes)
@@ -79,7 +89,7 @@ static void transform_planes_back(Thread t, const Transforms *tr, REAL *real, Co
     C *work = scratch(work_size(*tr));
     for (Index b = t.first(blocks.count()); b < t.last(blocks.count()); ++b) {
         Complex *plane = spectrum + blocks.begin(b) * tr->pitch;
-        if (g.ny > 1) plane_back(*tr, plane, plane, by_y, work);
+        if (g.ny > 1) planes_back(*tr, plane, plane, blocks.planes(b), by_y, work);
         batches(blocks.begin(b), blocks.end(b), [&](Index row, Index count) {
             rows_back(*tr->x.plan, spectrum + row * tr->pitch, count, tr->pitch, tr->x.factor(by_x), real + row * g.nx, work);
         });
@@ -98,11 +108,17 @@ static void add_derivatives(Thread t, const Transforms *tr, Complex *out, const 
 }
 EXPORT(add_derivatives)
 
-// Chunks of LANES columns along z.
-#define CHUNKS(t, g, tr)                                                                                                       \
-    for (Index chunk_ = (t).first((g).ny * (tr)->pitch / LANES), chunks_ = (t).last((g).ny * (tr)->pitch / LANES); chunk_ < chunks_; \
-         ++chunk_)                                                                                                              \
-        for (Index c = chunk_ * LANES, once_ = 1; once_; once_ = 0)
+// Chunks of LANES columns along z; the last may be half of one, which is then done twice.
+#define CHUNKS(t, g, tr)                                                                                              \
+    for (Index all_ = (g).ny * (tr)->pitch, chunks_ = (all_ + LANES - 1) / LANES, chunk_ = (t).first(chunks_);          \
+         chunk_ < (t).last(chunks_); ++chunk_)                                                                        \
+        for (Index c = chunk_ * LANES, half = c + HALF < all_ ? HALF : 0, once_ = 1; once_; once_ = 0)
+
+// Real numbers that go with the columns of a chunk.
+FN V load_operator(const REAL *p, Index half) {
+    const V a = load(p);
+    return half ? a : shuffle<Repeat>(a, a);
+}
 
 // Along z: a spectrum times a real operator, and its derivative if asked for. With `more`, a second spectrum's derivative is added
 // before the operator, which makes the divergence of both.
@@ -114,17 +130,18 @@ static void multiply_columns(Thread t, const Transforms *tr, Complex *spectrum, 
     C *held = scratch(work_size(*tr) + 2 * n), *other = held + n, *work = other + n;
     const Complex *d = tr->z.factor(derivative), *dz = tr->z.down;
     CHUNKS(t, g, tr) {
-        const Column column = {spectrum + c, stride};
+        const Column column = {spectrum + c, spectrum + c + half, stride};
         transform(plan, work, column, Into{held});
         if (more) {
-            transform(plan, work, Column{(Complex *)more + c, stride}, Into{other});
+            transform(plan, work, Column{(Complex *)more + c, (Complex *)more + c + half, stride}, Into{other});
             for (Index z = 0; z < n; ++z) held[z] = held[z] + other[z] * splat(dz[z]);
         }
         for (Index z = 0; z < n; ++z) {
-            held[z] = held[z] * load(factor + c + z * stride);
+            held[z] = held[z] * load_operator(factor + c + z * stride, half);
+            fetch(factor + c + z * stride + LANES);
             if (d) held[z] = held[z] * splat(d[z]);
         }
-        transform(plan, work, FromSwapped{held}, ColumnSwapped{spectrum + c, stride, 0});
+        transform(plan, work, FromSwapped{held}, ColumnSwapped{spectrum + c, spectrum + c + half, stride, 0});
     }
 }
 EXPORT(multiply_columns)
@@ -137,13 +154,17 @@ static void gradient_columns(Thread t, const Transforms *tr, Complex *s0, Comple
     C *held = scratch(work_size(*tr) + n), *work = held + n;
     const Complex *dz = tr->z.up;
     CHUNKS(t, g, tr) {
-        const Column first = {s0 + c, stride};
+        const Column first = {s0 + c, s0 + c + half, stride};
         transform(plan, work, first, Into{held});
-        for (Index z = 0; z < n; ++z) held[z] = held[z] * load(kappa + c + z * stride);
-        transform(plan, work, FromSwapped{held}, ColumnSwapped{s0 + c, stride, 0});
+        for (Index z = 0; z < n; ++z) {
+            held[z] = held[z] * load_operator(kappa + c + z * stride, half);
+            fetch(kappa + c + z * stride + LANES);
+            if (s1) fetch(s1 + c + z * stride);
+        }
+        transform(plan, work, FromSwapped{held}, ColumnSwapped{s0 + c, s0 + c + half, stride, 0});
         if (!s1) continue;
         for (Index z = 0; z < n; ++z) held[z] = held[z] * splat(dz[z]);
-        transform(plan, work, FromSwapped{held}, ColumnSwapped{s1 + c, stride, 0});
+        transform(plan, work, FromSwapped{held}, ColumnSwapped{s1 + c, s1 + c + half, stride, 0});
     }
 }
 EXPORT(gradient_columns)
@@ -158,7 +179,7 @@ struct Component {
     Complex *spectrum;
 };
 template <> struct Take<Component> {
-    static constexpr int words = 1 + Take<Medium>::words + 1 + Take<Source>::words + 1;
+    static constexpr int words = 4 + Take<Source>::words + 1;
     static Component from(const Word *w) {
         return {(REAL *)w[0].pointer, Take<Medium>::from(w + 1), (const REAL *)w[3].pointer, Take<Source>::from(w + 4),
                 (Complex *)w[4 + Take<Source>::words].pointer};
@@ -197,22 +218,22 @@ static void velocity_planes(Thread t, const Transforms *tr, Complex *s0, Complex
     };
     for (Index b = t.first(blocks.count()); b < t.last(blocks.count()); ++b) {
         const Index begin = blocks.begin(b), end = blocks.end(b);
-        const Index at = begin * pitch;
+        const Index at = begin * pitch, planes = blocks.planes(b);
         const bool second = g.ny > 1;
         if (uz.u) {
-            if (second) plane_back(*tr, s1 + at, s1 + at, NONE, work);
+            if (second) planes_back(*tr, s1 + at, s1 + at, planes, NONE, work);
             batches(begin, end, [&](Index row, Index count) { update(uz, 2, s1, 0, row, count); });
-            if (second) plane_forth(*tr, uz.spectrum + at, work);
+            if (second) planes_forth(*tr, uz.spectrum + at, planes, work);
         }
         if (second) {
-            plane_back(*tr, s0 + at, plane, NONE, work);
-            plane_back(*tr, s0 + at, s0 + at, UP, work);
+            planes_back(*tr, s0 + at, plane, planes, NONE, work);
+            planes_back(*tr, s0 + at, s0 + at, planes, UP, work);
             batches(begin, end, [&](Index row, Index count) {
                 update(ux, 0, plane, begin, row, count);
                 update(uy, 1, s0, 0, row, count);
             });
-            plane_forth(*tr, ux.spectrum + at, work);
-            plane_forth(*tr, uy.spectrum + at, work);
+            planes_forth(*tr, ux.spectrum + at, planes, work);
+            planes_forth(*tr, uy.spectrum + at, planes, work);
         } else {
             batches(begin, end, [&](Index row, Index count) { update(ux, 0, s0, 0, row, count); });
         }
@@ -248,11 +269,11 @@ static void density_planes(Thread t, const Transforms *tr, REAL *rho, const Comp
     REAL *gx = (REAL *)memory, *gy = (REAL *)(memory + row_vectors), *gz = (REAL *)(memory + 2 * row_vectors);
     const Plan &plan = *tr->x.plan;
     for (Index b = t.first(blocks.count()); b < t.last(blocks.count()); ++b) {
-        const Index begin = blocks.begin(b), end = blocks.end(b), at = begin * pitch;
+        const Index begin = blocks.begin(b), end = blocks.end(b), at = begin * pitch, planes = blocks.planes(b);
         if (in_y) {
-            plane_back(*tr, in_y + at, in_y + at, DOWN, work);
-            plane_back(*tr, in_x + at, (Complex *)in_x + at, NONE, work);
-            if (in_z) plane_back(*tr, in_z + at, (Complex *)in_z + at, NONE, work);
+            planes_back(*tr, in_y + at, in_y + at, planes, DOWN, work);
+            planes_back(*tr, in_x + at, (Complex *)in_x + at, planes, NONE, work);
+            if (in_z) planes_back(*tr, in_z + at, (Complex *)in_z + at, planes, NONE, work);
         }
         batches(begin, end, [&](Index row, Index count) {
             rows_back(plan, in_x + row * pitch, count, pitch, tr->x.down, gx, work);
@@ -280,8 +301,8 @@ static void density_planes(Thread t, const Transforms *tr, REAL *rho, const Comp
             if (s1) rows_forth(plan, rho + row * nx, count, s1 + row * pitch, pitch, work);
         });
         if (g.ny > 1) {
-            plane_forth(*tr, s0 + at, work);
-            if (s1) plane_forth(*tr, s1 + at, work);
+            planes_forth(*tr, s0 + at, planes, work);
+            if (s1) planes_forth(*tr, s1 + at, planes, work);
         }
     }
 }
@@ -297,10 +318,10 @@ static void pressure_planes(Thread t, const Transforms *tr, REAL *p, Complex *s0
     C *memory = scratch(work_size(*tr) + 2 * row_vectors), *work = memory + 2 * row_vectors;
     REAL *loss = (REAL *)memory, *shift = (REAL *)(memory + row_vectors);
     for (Index b = t.first(blocks.count()); b < t.last(blocks.count()); ++b) {
-        const Index at = blocks.begin(b) * pitch;
+        const Index at = blocks.begin(b) * pitch, planes = blocks.planes(b);
         if (g.ny > 1) {
-            plane_back(*tr, s0 + at, s0 + at, NONE, work);
-            if (s1) plane_back(*tr, s1 + at, s1 + at, NONE, work);
+            planes_back(*tr, s0 + at, s0 + at, planes, NONE, work);
+            if (s1) planes_back(*tr, s1 + at, s1 + at, planes, NONE, work);
         }
         batches(blocks.begin(b), blocks.end(b), [&](Index row, Index count) {
             rows_back(*tr->x.plan, s0 + row * pitch, count, pitch, 0, loss, work);
@@ -310,7 +331,7 @@ static void pressure_planes(Thread t, const Transforms *tr, REAL *p, Complex *s0
                              true, s1 != 0);
             rows_forth(*tr->x.plan, p + row * nx, count, s0 + row * pitch, pitch, work);
         });
-        if (g.ny > 1) plane_forth(*tr, s0 + at, work);
+        if (g.ny > 1) planes_forth(*tr, s0 + at, planes, work);
     }
 }
 EXPORT(pressure_planes)

@@ -3,7 +3,7 @@
 
 #include "driver.h"
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && !defined(NARROW)
 #include <immintrin.h>
 #define VECTOR_BYTES 64
 #elif defined(__AVX__)
@@ -27,7 +27,7 @@ FN V splat(REAL value) { return V{} + value; }
 
 // a b + c, rounded once where the processor has an instruction for that.
 FN V fma(V a, V b, V c) {
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && !defined(NARROW)
     if constexpr (SINGLE) return (V)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
     else return (V)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
 #elif defined(__FMA__)
@@ -75,30 +75,62 @@ struct Even { static constexpr int from(int i) { return 2 * i; } };
 struct Odd { static constexpr int from(int i) { return 2 * i + 1; } };
 struct Low { static constexpr int from(int i) { return i / 2 + i % 2 * LANES; } };
 struct High { static constexpr int from(int i) { return (i + LANES) / 2 + i % 2 * LANES; } };
+// The first half twice.
+struct Repeat { static constexpr int from(int i) { return i % (LANES / 2); } };
 // Blocks of S lanes: the even ones of both vectors, the odd ones of both.
 template <int S> struct EvenBlocks { static constexpr int from(int i) { return i & S ? i - S + LANES : i; } };
 template <int S> struct OddBlocks { static constexpr int from(int i) { return i & S ? i + LANES : i + S; } };
 
-// LANES complex numbers that lie one after another.
-FN C load_complex(const Complex *p) {
-    const V a = load((const REAL *)p), b = load((const REAL *)p + LANES);
+// LANES complex numbers, half of them at each place.
+FN C load_complex(const Complex *p, const Complex *q) {
+    const V a = load((const REAL *)p), b = load((const REAL *)q);
     return {shuffle<Even>(a, b), shuffle<Odd>(a, b)};
 }
-FN void store_complex(Complex *p, C v) {
+FN void store_complex(Complex *p, Complex *q, C v) {
     store((REAL *)p, shuffle<Low>(v.re, v.im));
-    store((REAL *)p + LANES, shuffle<High>(v.re, v.im));
+    store((REAL *)q, shuffle<High>(v.re, v.im));
 }
 
-// Exchanges rows and columns of a square of LANES vectors.
-template <int S> FN void transpose_blocks(V *v) {
-    if constexpr (S < LANES) {
-        for (int i = 0; i < LANES; ++i)
-            if (!(i & S)) {
-                const V a = v[i], b = v[i + S];
+// Exchanges rows and columns of a square of vectors whose elements are blocks of S lanes, as many vectors as a vector has blocks; or,
+// below `end` lanes, of squares within them.
+template <int S, int BLOCK, int END> INLINED void transpose_blocks(V *v) {
+    if constexpr (S < END) {
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES / BLOCK; ++i)
+            if (!(i & S / BLOCK)) {
+                const V a = v[i], b = v[i + S / BLOCK];
                 v[i] = shuffle<EvenBlocks<S>>(a, b);
-                v[i + S] = shuffle<OddBlocks<S>>(a, b);
+                v[i + S / BLOCK] = shuffle<OddBlocks<S>>(a, b);
             }
-        transpose_blocks<2 * S>(v);
+        transpose_blocks<2 * S, BLOCK, END>(v);
     }
 }
-FN void transpose(V *v) { transpose_blocks<1>(v); }
+FN void transpose(V *v) { transpose_blocks<1, 1, LANES>(v); }
+FN void transpose_pairs(V *v) { transpose_blocks<2, 2, LANES>(v); }
+
+// LANES numbers of each of LANES rows, of which the last count again where there are fewer: v[j] gets those at j, a row in a lane.
+FN void load_square(const REAL *rows, Index stride, Index last, V *v) {
+#if defined(__AVX512F__)
+    // Quarters of rows are put together on the way from memory: half of the exchanges of lanes are spared.
+    if constexpr (SINGLE && LANES == 16) {
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            const REAL *row[4];
+            for (int g = 0; g < 4; ++g) row[g] = rows + (i + 4 * g < last ? i + 4 * g : last) * stride;
+#pragma GCC unroll 4
+            for (int q = 0; q < 4; ++q) {
+                __m512 w = _mm512_castps128_ps512(_mm_loadu_ps((const float *)row[0] + 4 * q));
+                w = _mm512_insertf32x4(w, _mm_loadu_ps((const float *)row[1] + 4 * q), 1);
+                w = _mm512_insertf32x4(w, _mm_loadu_ps((const float *)row[2] + 4 * q), 2);
+                w = _mm512_insertf32x4(w, _mm_loadu_ps((const float *)row[3] + 4 * q), 3);
+                v[4 * q + i] = (V)w;
+            }
+        }
+        transpose_blocks<1, 1, 4>(v);
+        return;
+    }
+#endif
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; ++i) v[i] = load(rows + (i < last ? i : last) * stride);
+    transpose(v);
+}
