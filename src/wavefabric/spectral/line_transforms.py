@@ -19,21 +19,19 @@ def pass_radices(n: int) -> tuple[int, ...]:
     """Factors of a transform length in the order of the passes; empty if a prime factor above 13 is needed.
 
     >>> pass_radices(256), pass_radices(120), pass_radices(1), pass_radices(34)
-    ((8, 8, 4), (8, 5, 3), (1,), ())
+    ((4, 8, 8), (5, 3, 8), (1,), ())
     """
     if n == 1:
         return (1,)
     twos = (n & -n).bit_length() - 1
-    even = {0: (), 1: (4, 4) if twos > 1 else (2,), 2: (4,)}[twos % 3]
-    if twos in (4, 8): even=(16,)*(twos//4)
-    if twos==7: even=(16,8)
-    if twos==9: even=(16,8,4)
-    if twos==10: even=(16,16,4)
-    odd = factorised(n >> twos, (13, 11, 7, 5, 3)) if n >> twos > 1 else ()
-    if n >> twos > 1 and not odd:
+    rest = n >> twos
+    odd = factorised(rest, (13, 11, 7, 5, 3)) if rest > 1 else ()
+    if rest > 1 and not odd:
         return ()
-    eights = (8,) * ((twos - sum(r.bit_length() - 1 for r in even)) // 3)
-    return (*eights, *odd, *even)
+    if twos == 1:
+        return (*odd, 2)
+    fours = (-twos) % 3  # of which two stand for one radix 16
+    return (4,) * fours + (*odd, *(8,) * ((twos - 2 * fours) // 3))
 
 
 def convolution_points(n: int) -> int:

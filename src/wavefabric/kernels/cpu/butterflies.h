@@ -89,31 +89,3 @@ template <> struct Butterfly<8> {
         }
     }
 };
-template <> struct Butterfly<16> {  // four of four points, twice, with the sixteenth roots between
-    static INLINED void run(C *v) {
-        constexpr Roots<16> roots;
-        C a[4][4];
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-            for (int j = 0; j < 4; ++j) a[i][j] = v[i + 4 * j];
-            Butterfly<4>::run(a[i]);
-        }
-#pragma GCC unroll 4
-        for (int k = 0; k < 4; ++k) {
-            C b[4] = {a[0][k], a[1][k], a[2][k], a[3][k]};
-#pragma GCC unroll 4
-            for (int i = 1; i < 4; ++i) b[i] = turned(b[i], roots.of[i * k]);
-            Butterfly<4>::run(b);
-            for (int j = 0; j < 4; ++j) v[k + 4 * j] = b[j];
-        }
-    }
-    // a exp(-2 pi i n/16), of the root's cosine and sine.
-    static INLINED C turned(C a, Root w) {
-        if (w.cosine == 1) return a;
-        if (w.cosine * w.cosine < 1e-30) return down(a);
-        if (w.cosine * w.cosine - w.sine * w.sine < 1e-15 && w.cosine * w.cosine - w.sine * w.sine > -1e-15)
-            return w.cosine > 0 ? times(a + down(a), w.cosine) : times(down(a) - a, -w.cosine);
-        const C scaled = times(a, w.cosine), side = times(down(a), w.sine);
-        return scaled + side;
-    }
-};

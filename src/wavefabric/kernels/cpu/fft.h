@@ -43,7 +43,6 @@ template <class In, class Out> static void pass_of(Index radix, Index length, In
     case 7: return pass<7>(length, stride, factors, in, out);
     case 8: return pass<8>(length, stride, factors, in, out);
     case 11: return pass<11>(length, stride, factors, in, out);
-    case 16: return pass<16>(length, stride, factors, in, out);
     case 13: return pass<13>(length, stride, factors, in, out);
     }
 }
