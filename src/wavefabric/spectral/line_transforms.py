@@ -34,6 +34,19 @@ def pass_radices(n: int) -> tuple[int, ...]:
     return (4,) * fours + (*odd, *(8,) * ((twos - 2 * fours) // 3))
 
 
+def reversed_digits(radices: Sequence[int]) -> np.ndarray:
+    """The transformed number that lies at each place after passes of these radices.
+
+    >>> reversed_digits((2, 3)).tolist()
+    [0, 2, 4, 1, 3, 5]
+    """
+    order, stride = np.zeros(1, np.int64), 1
+    for radix in radices:
+        order = (order[:, None] + stride * np.arange(radix)).ravel()
+        stride *= radix
+    return order
+
+
 def convolution_points(n: int) -> int:
     """Points of a convolution that transforms ``n``: the least number from 2n − 1 on of small prime factors."""
     return next(m for m in range(2 * n - 1, 4 * n) if factorised(m, (8, 5, 4, 3, 2)))
@@ -54,22 +67,25 @@ class SeriesPlan:
         self.radices = pass_radices(n)
         self.inner = n if self.radices else convolution_points(n)
         self._chirp, self._kernel = np.zeros(0, kind), np.zeros(0, kind)
-        if not self.radices:
-            self.radices = pass_radices(self.inner)
+        convolution, self.radices = not self.radices, self.radices or pass_radices(self.inner)
+        order = reversed_digits(self.radices)
+        self._order = np.arange(n) if convolution else order
+        if convolution:
             j = np.arange(n)
             chirp = unit_roots(j * j, 2 * n)
             around = np.zeros(self.inner, complex)
             around[:n] = chirp.conj()
             around[self.inner - n + 1 :] = chirp[:0:-1].conj()
-            self._chirp, self._kernel = rounded(chirp, kind), (np.fft.fft(around) / self.inner).astype(kind)
-        self._radices = np.array(self.radices, np.int64)
+            self._chirp, self._kernel = rounded(chirp, kind), (np.fft.fft(around) / self.inner)[order].astype(kind)
+        self._radices, self._place = np.array(self.radices, np.int64), np.argsort(self._order)
         self._factors = _pass_factors(self.radices, kind)
 
     @cached_property
     def words(self) -> np.ndarray:
         """The structure ``Plan`` of ``kernels/cpu/fft.h``; it lives as long as this object."""
-        arrays = [address(a) if a.size else 0 for a in (self._radices, self._factors, self._chirp, self._kernel)]
-        return np.array([self.points, self.inner, len(self.radices), *arrays], np.int64)
+        arrays = self._radices, self._order, self._factors, self._chirp, self._kernel, self._place
+        addresses = [address(array) if array.size else 0 for array in arrays]
+        return np.array([self.points, self.inner, len(self.radices), *addresses], np.int64)
 
 
 def _pass_factors(radices: Sequence[int], kind: np.dtype) -> np.ndarray:

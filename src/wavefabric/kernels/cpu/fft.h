@@ -1,54 +1,86 @@
-// Transforms of LANES complex series at once (Stockham's self-sorting form, doi:10.1145/1464291.1464352); of lengths with other prime
-// factors as convolutions (Bluestein 1970, doi:10.1109/TAU.1970.1162132).
+// Transforms of LANES complex series at once, in place: forward from the natural order to that of reversed digits (decimation in frequency),
+// backward from there (in time; Gentleman & Sande 1966, doi:10.1145/1464291.1464352). Lengths with prime factors above 13 are convolutions
+// (Bluestein 1970, doi:10.1109/TAU.1970.1162132). Nothing is scaled.
 #pragma once
 
 #include "butterflies.h"
 
-// How series of one length are transformed, made by `wavefabric.kernels.transforms`.
+// How series of one length are transformed, made by `wavefabric.spectral.line_transforms`.
 struct Plan {
-    Index points;          // of a series
-    Index inner;           // points that are transformed: those, or more for a convolution
+    Index points;            // of a series
+    Index inner;             // points that are transformed: those, or more for a convolution
     Index passes;
     const Index *radices;
-    const Complex *factors;   // of each pass but the last: w^(p k), p from 0, k from 1 to its radix - 1
-    const Complex *chirp;     // exp(-i pi j^2/n) of a convolution, and the transform of its kernel over its length
+    const Index *order;      // which of the transformed numbers lies at each place
+    const Complex *factors;  // of each pass: w^(p k), p from 0, k from 1 to its radix - 1
+    const Complex *chirp;    // of a convolution: exp(-i pi j^2/n), and the transform of its kernel over its length, by place
     const Complex *kernel;
+    const Index *place;      // where each of the transformed numbers lies
 };
 
-template <int R, class In, class Out> FN void pass(Index length, Index stride, const Complex *factors, In in, Out out) {
+template <int R> FN void load_factors(const Complex *factors, Index m, C *w) {
+    if (m > 1)
+#pragma GCC unroll 16
+        for (int k = 1; k < R; ++k) w[k] = splat(factors[k - 1]);
+}
+
+// A pass in frequency over so many blocks of a length: butterflies, then factors.
+template <int R, class In, class Out> FN void fall(Index length, Index blocks, const Complex *factors, In in, Out out) {
     const Index m = length / R;
     for (Index p = 0; p < m; ++p, factors += R - 1) {
         C w[R];
-        if (m > 1)
-            for (int k = 1; k < R; ++k) w[k] = splat(factors[k - 1]);
-        for (Index q = 0; q < stride; ++q) {
+        load_factors<R>(factors, m, w);
+        for (Index b = p; b < blocks * length; b += length) {
             C v[R];
 #pragma GCC unroll 16
-            for (int k = 0; k < R; ++k) v[k] = in(q + stride * (p + m * k));
+            for (int k = 0; k < R; ++k) v[k] = in(b + m * k);
             Butterfly<R>::run(v);
-            out(q + stride * R * p, v[0]);
+            out(b, v[0]);
 #pragma GCC unroll 16
-            for (int k = 1; k < R; ++k) out(q + stride * (R * p + k), m > 1 ? v[k] * w[k] : v[k]);
+            for (int k = 1; k < R; ++k) out(b + m * k, m > 1 ? v[k] * w[k] : v[k]);
         }
     }
 }
 
-template <class In, class Out> static void pass_of(Index radix, Index length, Index stride, const Complex *factors, In in, Out out) {
-    switch (radix) {
-    case 1: return out(0, in(0));
-    case 2: return pass<2>(length, stride, factors, in, out);
-    case 3: return pass<3>(length, stride, factors, in, out);
-    case 4: return pass<4>(length, stride, factors, in, out);
-    case 5: return pass<5>(length, stride, factors, in, out);
-    case 7: return pass<7>(length, stride, factors, in, out);
-    case 8: return pass<8>(length, stride, factors, in, out);
-    case 11: return pass<11>(length, stride, factors, in, out);
-    case 13: return pass<13>(length, stride, factors, in, out);
+// A pass in time: factors, then butterflies.
+template <int R, class In, class Out> FN void rise(Index length, Index blocks, const Complex *factors, In in, Out out) {
+    const Index m = length / R;
+    for (Index p = 0; p < m; ++p, factors += R - 1) {
+        C w[R];
+        load_factors<R>(factors, m, w);
+        for (Index b = p; b < blocks * length; b += length) {
+            C v[R];
+            v[0] = in(b);
+#pragma GCC unroll 16
+            for (int k = 1; k < R; ++k) v[k] = m > 1 ? in(b + m * k) * w[k] : in(b + m * k);
+            Butterfly<R>::run(v);
+#pragma GCC unroll 16
+            for (int k = 0; k < R; ++k) out(b + m * k, v[k]);
+        }
     }
 }
 
-// Where series come from and go to: arrays of vectors, and (lines.h) columns of a spectrum. Backward is forward with real and imaginary
-// parts exchanged on the way in and out. These types are few, since each compiles all radices anew.
+#define RADICES(pass)                                                          \
+    switch (radix) {                                                           \
+    case 1: return out(0, in(0));                                              \
+    case 2: return pass<2>(length, blocks, factors, in, out);                  \
+    case 3: return pass<3>(length, blocks, factors, in, out);                  \
+    case 4: return pass<4>(length, blocks, factors, in, out);                  \
+    case 5: return pass<5>(length, blocks, factors, in, out);                  \
+    case 7: return pass<7>(length, blocks, factors, in, out);                  \
+    case 8: return pass<8>(length, blocks, factors, in, out);                  \
+    case 11: return pass<11>(length, blocks, factors, in, out);                \
+    case 13: return pass<13>(length, blocks, factors, in, out);                \
+    }
+template <class In, class Out> static void fall_by(Index radix, Index length, Index blocks, const Complex *factors, In in, Out out) {
+    RADICES(fall)
+}
+template <class In, class Out> static void rise_by(Index radix, Index length, Index blocks, const Complex *factors, In in, Out out) {
+    RADICES(rise)
+}
+
+// Where series come from and go to: arrays of vectors, and (lines.h) columns of a spectrum. A series backward is one forward with real
+// and imaginary parts exchanged on the way in and out. These types are few, since each compiles all radices anew.
 struct From {
     const C *a;
     INLINED C operator()(Index i) const { return a[i]; }
@@ -65,41 +97,85 @@ struct IntoSwapped {
     C *a;
     INLINED void operator()(Index i, C v) const { a[i] = swapped(v); }
 };
+// The same by place: the number that lies at a place is that of the order.
+template <class In> struct InOrder {
+    In in;
+    const Index *order;
+    INLINED C operator()(Index place) const { return in(order[place]); }
+};
+template <class Out> struct OutInOrder {
+    Out out;
+    const Index *order;
+    INLINED void operator()(Index place, C v) const { out(order[place], v); }
+};
 
-// All passes, from `in` to `out`, by way of two arrays of as many points. All of `in` is read before anything goes to `out`.
-template <class In, class Out> static void passes(const Plan &plan, C *a, C *b, In in, Out out) {
-    Index length = plan.inner, stride = 1;
+// All passes forward: numbers come from `in`, go through the array, and to `out` by their place.
+template <class In, class Out> static void fall_all(const Plan &plan, C *a, In in, Out out) {
+    Index length = plan.inner, blocks = 1;
     const Complex *factors = plan.factors;
     if (plan.passes == 1)
         for (Index i = 0; i < length; ++i) a[i] = in(i);
     for (Index i = 0; i < plan.passes; ++i) {
         const Index radix = plan.radices[i];
-        if (i + 1 == plan.passes) {
-            pass_of(radix, length, stride, factors, From{a}, out);
-        } else if (i == 0) {
-            pass_of(radix, length, stride, factors, in, Into{a});
-        } else {
-            pass_of(radix, length, stride, factors, From{a}, Into{b});
-            C *c = a;
-            a = b;
-            b = c;
-        }
+        if (i + 1 == plan.passes) fall_by(radix, length, blocks, factors, From{a}, out);
+        else if (i == 0) fall_by(radix, length, blocks, factors, in, Into{a});
+        else fall_by(radix, length, blocks, factors, From{a}, Into{a});
         factors += length / radix * (radix - 1);
         length /= radix;
-        stride *= radix;
+        blocks *= radix;
     }
 }
 
-// The unscaled transform forward of LANES series, from `in` to `out`. Scratch: 2 `inner`, or 3 for a convolution.
-template <class In, class Out> static void transform(const Plan &plan, C *scratch, In in, Out out) {
-    C *a = scratch, *b = a + plan.inner;
-    if (!plan.chirp) return passes(plan, a, b, in, out);
-    C *whole = b + plan.inner;
-    const Index n = plan.points;
-    for (Index i = 0; i < n; ++i) whole[i] = in(i) * splat(plan.chirp[i]);
-    for (Index i = n; i < plan.inner; ++i) whole[i] = {V{}, V{}};
-    passes(plan, a, b, From{whole}, Into{whole});
-    for (Index i = 0; i < plan.inner; ++i) whole[i] = whole[i] * splat(plan.kernel[i]);  // with 1/inner
-    passes(plan, a, b, FromSwapped{whole}, IntoSwapped{whole});
-    for (Index i = 0; i < n; ++i) out(i, whole[i] * splat(plan.chirp[i]));
+// All passes the other way: numbers come from `in` by their place, and go to `out`.
+template <class In, class Out> static void rise_all(const Plan &plan, C *a, In in, Out out) {
+    Index length = 1, blocks = plan.inner;
+    const Complex *factors = plan.factors;
+    for (Index i = 0, left = plan.inner; i < plan.passes; ++i) {
+        factors += left / plan.radices[i] * (plan.radices[i] - 1);
+        left /= plan.radices[i];
+    }
+    if (plan.passes == 1)
+        for (Index i = 0; i < plan.inner; ++i) a[i] = in(i);
+    for (Index i = plan.passes; i-- > 0;) {
+        const Index radix = plan.radices[i];
+        length *= radix;
+        blocks /= radix;
+        factors -= length / radix * (radix - 1);
+        if (i == 0) rise_by(radix, length, blocks, factors, From{a}, out);
+        else if (i + 1 == plan.passes) rise_by(radix, length, blocks, factors, in, Into{a});
+        else rise_by(radix, length, blocks, factors, From{a}, Into{a});
+    }
+}
+
+// A convolution: the chirp times the series, its transform times that of the kernel, and back.
+template <class In> FN void convolve(const Plan &plan, C *a, In in) {
+    for (Index i = 0; i < plan.points; ++i) a[i] = in(i) * splat(plan.chirp[i]);
+    for (Index i = plan.points; i < plan.inner; ++i) a[i] = {V{}, V{}};
+    fall_all(plan, a, From{a}, Into{a});
+    for (Index i = 0; i < plan.inner; ++i) a[i] = a[i] * splat(plan.kernel[i]);  // with 1/inner
+    rise_all(plan, a, FromSwapped{a}, IntoSwapped{a});
+}
+
+// The transform forward, into an array of `inner` numbers by their place; in the natural order if it is a convolution.
+template <class In> static void forth(const Plan &plan, C *a, In in) {
+    if (!plan.chirp) return fall_all(plan, a, in, Into{a});
+    convolve(plan, a, in);
+    for (Index i = 0; i < plan.points; ++i) a[i] = a[i] * splat(plan.chirp[i]);
+}
+// From there backward: what is in the array is spoilt. Parts are exchanged on the way to `out`.
+template <class Out> static void back(const Plan &plan, C *a, Out out) {
+    if (!plan.chirp) return rise_all(plan, a, FromSwapped{a}, out);
+    convolve(plan, a, FromSwapped{a});
+    for (Index i = 0; i < plan.points; ++i) out(i, a[i] * splat(plan.chirp[i]));
+}
+// Both in the natural order, by way of an array.
+template <class In, class Out> static void forth_in_order(const Plan &plan, C *a, In in, Out out) {
+    if (!plan.chirp) return fall_all(plan, a, in, OutInOrder<Out>{out, plan.order});
+    convolve(plan, a, in);
+    for (Index i = 0; i < plan.points; ++i) out(i, a[i] * splat(plan.chirp[i]));
+}
+template <class In, class Out> static void back_in_order(const Plan &plan, C *a, In in, Out out) {
+    if (!plan.chirp) return rise_all(plan, a, InOrder<In>{in, plan.order}, out);
+    convolve(plan, a, in);
+    for (Index i = 0; i < plan.points; ++i) out(i, a[i] * splat(plan.chirp[i]));
 }

@@ -18,7 +18,7 @@ struct Transforms {
     Axis x, y, z;
     Index pitch;
     Grid grid;
-    // Vectors that the transforms of one thread need: the longest series, and what `transform` needs for it.
+    // Vectors that the transforms of one thread need: the longest series.
     Index longest() const {
         Index most = 1;
         const Plan *plans[] = {x.plan, y.plan, z.plan};
@@ -64,7 +64,7 @@ FN void store_part(REAL *row, Index x, Index n, V v) {
     memcpy(row + x, part, (n - x) * sizeof(REAL));
 }
 
-// The half spectra of up to BATCH rows. Work: a series and what `transform` needs.
+// The half spectra of up to BATCH rows. Work: a series.
 static void rows_forth(const Plan &plan, const REAL *rows, Index count, Complex *spectrum, Index pitch, C *work) {
     constexpr int PAIRS = LANES / 2;
     const Index n = plan.points;
@@ -85,7 +85,8 @@ static void rows_forth(const Plan &plan, const REAL *rows, Index count, Complex 
         transpose(v);
         for (Index j = 0; x + j < n; ++j) (part ? work[x + j].im : work[x + j].re) = v[j];
     }
-    transform(plan, work + n, From{work}, Into{work});
+    forth(plan, work, From{work});
+    const Index *place = plan.place;
     const V half = splat((REAL)0.5);
     for (Index k = 0; k < pitch; k += PAIRS) {
         V a[2][PAIRS], b[2][PAIRS];  // complex numbers of half of the rows each, of the first rows and the second
@@ -94,7 +95,7 @@ static void rows_forth(const Plan &plan, const REAL *rows, Index count, Complex 
             const Index at = k + j;
             C one = {V{}, V{}}, two = one;
             if (2 * at <= n) {
-                const C z = work[at], mirrored = conjugate(work[at ? n - at : 0]);
+                const C z = work[place[at]], mirrored = conjugate(work[place[at ? n - at : 0]]);
                 one = (z + mirrored) * half;
                 two = down(z - mirrored) * half;
             }
@@ -117,7 +118,7 @@ static void rows_forth(const Plan &plan, const REAL *rows, Index count, Complex 
 // Up to BATCH rows from their half spectra times a factor, if there is one; unscaled.
 static void rows_back(const Plan &plan, const Complex *spectrum, Index count, Index pitch, const Complex *factor, REAL *rows, C *work) {
     constexpr int PAIRS = LANES / 2;
-    const Index n = plan.points;
+    const Index n = plan.points, *place = plan.place;
     for (Index k = 0; 2 * k <= n; k += PAIRS) {
         V v[4][PAIRS];
         for (int part = 0; part < 4; ++part) {
@@ -138,14 +139,14 @@ static void rows_back(const Plan &plan, const Complex *spectrum, Index count, In
                 b = b * f;
             }
             if (at == 0 || 2 * at == n) {  // real, as their transforms are
-                work[at] = {a.re, b.re};
+                work[place[at]] = {a.re, b.re};
             } else {
-                work[at] = a + up(b);
-                work[n - at] = conjugate(a) + up(conjugate(b));
+                work[place[at]] = a + up(b);
+                work[place[n - at]] = conjugate(a) + up(conjugate(b));
             }
         }
     }
-    transform(plan, work + n, FromSwapped{work}, IntoSwapped{work});
+    back(plan, work, IntoSwapped{work});
     for (int part = 0; part < 2; ++part) {
         const Index first = part * LANES, end = count - first < LANES ? count - first : LANES;
         for (Index x = 0; x < n && end > 0; x += LANES) {
@@ -201,14 +202,14 @@ template <class Work> FN void plane_columns(const Transforms &t, Complex *planes
 }
 static void planes_forth(const Transforms &t, Complex *planes, Index count, C *work) {
     plane_columns(t, planes, count, [&](Complex *base, Complex *other) {
-        transform(*t.y.plan, work, Column{base, other, t.pitch}, Column{base, other, t.pitch});
+        forth_in_order(*t.y.plan, work, Column{base, other, t.pitch}, Column{base, other, t.pitch});
     });
 }
 // The same backward, from planes to others, or in place.
 static void planes_back(const Transforms &t, const Complex *from, Complex *into, Index count, int derivative, C *work) {
     plane_columns(t, (Complex *)from, count, [&](Complex *base, Complex *other) {
         const Index a = base - from, b = other - from;
-        transform(*t.y.plan, work, ColumnSwapped{base, other, t.pitch, t.y.factor(derivative)},
-                  ColumnSwapped{into + a, into + b, t.pitch, 0});
+        back_in_order(*t.y.plan, work, ColumnSwapped{base, other, t.pitch, t.y.factor(derivative)},
+                      ColumnSwapped{into + a, into + b, t.pitch, 0});
     });
 }

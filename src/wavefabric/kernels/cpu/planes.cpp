@@ -67,7 +67,7 @@ FN Blocks blocks_of(Grid g) { return {g, g.ny > 1 ? 2 * g.ny : BATCH}; }
 template <class Work> FN void batches(Index begin, Index end, Work work) {
     for (Index row = begin; row < end; row += BATCH) work(row, end - row < BATCH ? end - row : BATCH);
 }
-FN Index work_size(const Transforms &t) { return 4 * t.longest() + LANES; }
+FN Index work_size(const Transforms &t) { return t.longest() + LANES; }
 
 static void transform_planes(Thread t, const Transforms *tr, const REAL *real, Complex *spectrum) {
     const Grid g = tr->grid;
@@ -127,21 +127,22 @@ static void multiply_columns(Thread t, const Transforms *tr, Complex *spectrum, 
     const Grid g = tr->grid;
     const Index stride = g.ny * tr->pitch, n = g.nz;
     const Plan &plan = *tr->z.plan;
-    C *held = scratch(work_size(*tr) + 2 * n), *other = held + n, *work = other + n;
+    C *a = scratch(2 * work_size(*tr)), *b = a + work_size(*tr);
     const Complex *d = tr->z.factor(derivative), *dz = tr->z.down;
+    const Index *order = plan.order;
     CHUNKS(t, g, tr) {
-        const Column column = {spectrum + c, spectrum + c + half, stride};
-        transform(plan, work, column, Into{held});
+        forth(plan, a, Column{spectrum + c, spectrum + c + half, stride});
         if (more) {
-            transform(plan, work, Column{(Complex *)more + c, (Complex *)more + c + half, stride}, Into{other});
-            for (Index z = 0; z < n; ++z) held[z] = held[z] + other[z] * splat(dz[z]);
+            forth(plan, b, Column{(Complex *)more + c, (Complex *)more + c + half, stride});
+            for (Index i = 0; i < n; ++i) a[i] = a[i] + b[i] * splat(dz[order[i]]);
         }
-        for (Index z = 0; z < n; ++z) {
-            held[z] = held[z] * load_operator(factor + c + z * stride, half);
-            fetch(factor + c + z * stride + LANES);
-            if (d) held[z] = held[z] * splat(d[z]);
+        for (Index i = 0; i < n; ++i) {
+            const Index at = c + order[i] * stride;
+            a[i] = a[i] * load_operator(factor + at, half);
+            fetch(factor + at + LANES);
+            if (d) a[i] = a[i] * splat(d[order[i]]);
         }
-        transform(plan, work, FromSwapped{held}, ColumnSwapped{spectrum + c, spectrum + c + half, stride, 0});
+        back(plan, a, ColumnSwapped{spectrum + c, spectrum + c + half, stride, 0});
     }
 }
 EXPORT(multiply_columns)
@@ -151,20 +152,21 @@ static void gradient_columns(Thread t, const Transforms *tr, Complex *s0, Comple
     const Grid g = tr->grid;
     const Index stride = g.ny * tr->pitch, n = g.nz;
     const Plan &plan = *tr->z.plan;
-    C *held = scratch(work_size(*tr) + n), *work = held + n;
+    C *a = scratch(2 * work_size(*tr)), *b = a + work_size(*tr);
     const Complex *dz = tr->z.up;
+    const Index *order = plan.order;
     CHUNKS(t, g, tr) {
-        const Column first = {s0 + c, s0 + c + half, stride};
-        transform(plan, work, first, Into{held});
-        for (Index z = 0; z < n; ++z) {
-            held[z] = held[z] * load_operator(kappa + c + z * stride, half);
-            fetch(kappa + c + z * stride + LANES);
-            if (s1) fetch(s1 + c + z * stride);
+        forth(plan, a, Column{s0 + c, s0 + c + half, stride});
+        for (Index i = 0; i < n; ++i) {
+            const Index at = c + order[i] * stride;
+            a[i] = a[i] * load_operator(kappa + at, half);
+            fetch(kappa + at + LANES);
+            if (!s1) continue;
+            fetch(s1 + at);
+            b[i] = a[i] * splat(dz[order[i]]);
         }
-        transform(plan, work, FromSwapped{held}, ColumnSwapped{s0 + c, s0 + c + half, stride, 0});
-        if (!s1) continue;
-        for (Index z = 0; z < n; ++z) held[z] = held[z] * splat(dz[z]);
-        transform(plan, work, FromSwapped{held}, ColumnSwapped{s1 + c, s1 + c + half, stride, 0});
+        back(plan, a, ColumnSwapped{s0 + c, s0 + c + half, stride, 0});
+        if (s1) back(plan, b, ColumnSwapped{s1 + c, s1 + c + half, stride, 0});
     }
 }
 EXPORT(gradient_columns)
