@@ -1,7 +1,7 @@
-"""Launches of the CPU kernels of a table: arguments are packed into words of 8 bytes, all threads run."""
+"""Launches of CPU kernels, of a table or by name: arguments are packed into words of 8 bytes."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,43 @@ _PRECISION = ("array", "medium")
 def address(array: np.ndarray, /) -> int:
     """Return where an array begins."""
     return array.__array_interface__["data"][0]
+
+
+def call_kernel(name: str, *arguments: Any, threads: int = 1) -> None:
+    """Run a kernel that no table has, such as ``simulate_double``, and wait for it.
+
+    It gets an array as its address and number of elements, a tuple as what is in it, else a number: of a
+    named tuple one of the type that this says, else an integer or a float as it is.
+    """
+    code = library()
+    code.call(code.address(name), _packed(arguments), threads)
+
+
+def _packed(arguments: tuple[Any, ...]) -> bytes:
+    """Return the words of arguments, which own no array."""
+    words, kinds = [], ["="]
+    for value in _members(arguments):
+        if isinstance(value, np.ndarray):
+            facts = value.__array_interface__
+            if facts["strides"] is not None:
+                raise ValueError(f"a kernel was given an array of shape {value.shape} that is not contiguous")
+            words += facts["data"][0], value.size
+            kinds.append("qq")
+        else:
+            words.append(value)
+            kinds.append("d" if isinstance(value, float) else "q")
+    return struct.pack("".join(kinds), *words)
+
+
+def _members(values: tuple[Any, ...]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, tuple):
+            kinds = type(value).__annotations__.values() if hasattr(value, "_fields") else [None] * len(value)
+            yield from _members(
+                tuple(float(v) if k is float else v for k, v in zip(kinds, value, strict=True))
+            )
+        else:
+            yield value
 
 
 class CpuKernels:
@@ -77,12 +114,16 @@ _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
     ("component", ""): (_COMPONENT, lambda component: component.words()),
     ("state", ""): ("qq" * 4 + "d", lambda state: state.words()),
     ("int", ""): ("q", lambda value: (int(value),)),
+    ("long", ""): ("q", lambda value: (int(value),)),
     ("real", ""): ("d", lambda value: (value,)),
     ("double", ""): ("d", lambda value: (value,)),
 }
-for _kind in ("array", "doubles", "indices", "bytes"):
+for _kind in ("array", "doubles", "indices", "words", "bytes"):
     _WORDS[_kind, ""] = "q", lambda array: (address(array),)
-    _WORDS[_kind, "optional"] = "q", lambda array: (address(array) if array is not None and array.size else 0,)
+    _WORDS[_kind, "optional"] = (
+        "q",
+        lambda array: (address(array) if array is not None and array.size else 0,),
+    )
     _WORDS[_kind, "counted"] = "qq", lambda array: (address(array), array.size)
     _WORDS[_kind, "rows"] = "qq", lambda array: (address(array), array.shape[0])
     _WORDS[_kind, "columns"] = "qq", lambda array: (address(array), array.shape[1])
