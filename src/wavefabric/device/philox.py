@@ -9,19 +9,16 @@ Source: J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random num
 SC11 (2011), doi 10.1145/2063384.2063405; constants and known answers from the Random123 library.
 """
 
-from functools import cache
-from typing import Any
-
 import numpy as np
 
 from wavefabric.errors import InputError, quoted
-from wavefabric.kernels.cpu_launch import CpuKernels
+from wavefabric.kernels.cpu_launch import call_kernel
 from wavefabric.kernels.table import kernel_table
 
 #: What ``Device.kernels`` takes to load `philox_uint32` and `add_complex_normal`, on all threads of a CPU.
 TABLE = kernel_table(
     """
-    items philox_uint32(counted words out, long seed, long stream, long offset)
+    items philox_uint32(counted int32s out, long seed, long stream, long offset)
     items add_complex_normal(counted array out, double sigma, long seed, long stream, long offset)
     """,
     "wavefabric.device",
@@ -47,18 +44,13 @@ def check_seed(seed: int, key: str = "seed") -> int:
     return int(seed)
 
 
-@cache
-def _host() -> Any:
-    return CpuKernels(TABLE, 1)
-
-
 def philox_uint32(out: np.ndarray, seed: int, stream: int, offset: int) -> None:
     """Write random words on the host: ``out[i]`` (uint32) is word ``(i + offset) % 4`` of a counter.
 
-    That is ``(i + offset) // 4``. ``seed``, ``stream`` and ``offset``, the index of ``out[0]`` in its
+    The counter is ``(i + offset) // 4``. ``seed``, ``stream`` and ``offset``, the index of ``out[0]`` in its
     sequence, are in 0 … 2^63 − 1.
     """
-    _host().philox_uint32(out, seed, stream, offset)
+    call_kernel("philox_uint32_double", out, seed, stream, offset)
 
 
 def add_complex_normal(out: np.ndarray, sigma: float, seed: int, stream: int, offset: int) -> None:
@@ -70,4 +62,5 @@ def add_complex_normal(out: np.ndarray, sigma: float, seed: int, stream: int, of
     have the variance ``sigma²/2``, in the unit of ``out``: complex128 or complex64, shape (n,).
     ``seed``, ``stream`` and ``offset`` are those of `philox_uint32`.
     """
-    _host().add_complex_normal(out, sigma, seed, stream, offset)
+    name = "add_complex_normal_float" if out.dtype == np.complex64 else "add_complex_normal_double"
+    call_kernel(name, out, float(sigma), seed, stream, offset)

@@ -118,7 +118,7 @@ _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
     ("real", ""): ("d", lambda value: (value,)),
     ("double", ""): ("d", lambda value: (value,)),
 }
-for _kind in ("array", "doubles", "indices", "words", "bytes"):
+for _kind in ("array", "doubles", "indices", "int32s", "bytes"):
     _WORDS[_kind, ""] = "q", lambda array: (address(array),)
     _WORDS[_kind, "optional"] = (
         "q",

@@ -3,9 +3,9 @@
 A row is the form of the launch, the name, and the arguments in the order of the call, each with its kind:
 
 - ``array``: an array of the kernel's precision, real or complex; ``optional array``: it may have no elements,
-  and the kernel then gets a null pointer; ``doubles``, ``indices`` (int64), ``words`` (uint32), ``bytes``:
-  arrays of that type whatever the precision; ``counted``: with the number of its elements, ``rows`` or
-  ``columns``: of its rows or columns, ``shape``: of both.
+  and the kernel then gets a null pointer; ``doubles``, ``indices`` (int64), ``int32s`` (with a sign or
+  without), ``bytes``: arrays of that type whatever the precision; ``counted``: with the number of its
+  elements, ``rows`` or ``columns``: of its rows or columns, ``shape``: of both.
 - ``medium``: a parameter of the medium, a full grid or one row that serves everywhere, and which of these it
   is.
 - ``layers``: a `wavefabric.acoustics.solver.split_density.SplitLayers`; ``parts``: its three arrays alone.
@@ -22,7 +22,7 @@ import re
 from typing import NamedTuple
 
 FORMS = ("points", "items", "elements", "packs", "once")
-KINDS = ("array", "doubles", "indices", "words", "bytes", "medium", "layers", "parts")
+KINDS = ("array", "doubles", "indices", "int32s", "bytes", "medium", "layers", "parts")
 KINDS += ("int", "long", "real", "double", "lines", "component", "source", "state")
 WITH = ("counted", "rows", "columns", "shape", "optional")
 
