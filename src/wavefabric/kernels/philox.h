@@ -14,7 +14,6 @@ struct RandomWords {
 FN RandomWords philox(u64 index, u64 high, u64 key) {
     u32 c0 = (u32)index, c1 = (u32)(index >> 32), c2 = (u32)high, c3 = (u32)(high >> 32);
     u32 k0 = (u32)key, k1 = (u32)(key >> 32);
-#pragma unroll
     for (int round = 0; round < 10; ++round) {
         const u64 p0 = 0xD2511F53ull * c0, p1 = 0xCD9E8D57ull * c2;
         c0 = (u32)(p1 >> 32) ^ c1 ^ k0;
