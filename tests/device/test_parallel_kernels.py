@@ -88,19 +88,27 @@ def test_wrong_arguments_are_refused():
         count_threads()
 
 
+KERNEL = """
+from wavefabric.device.parallel_kernels import parallel_kernel
+
+@parallel_kernel
+def count(thread, out):
+    out[thread.number] += 1
+"""
 PROGRAM = """
 import numpy as np
 from numba.core import event
-from wavefabric.device import philox
+import kernel
 with event.install_recorder("numba:compile") as compiled:
-    out = np.zeros(2, np.uint32)
-    philox.philox_uint32(out, 1, 2, 0)
+    kernel.count(np.zeros(64))
 print(len(compiled.buffer) > 0)
 """
 
 
 def test_a_later_process_compiles_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    (tmp_path / "kernel.py").write_text(KERNEL)
     for compiles in (True, False):
-        done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+        words = [sys.executable, "-c", PROGRAM]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
         assert done.stdout == f"{compiles}\n", done.stderr

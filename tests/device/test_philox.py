@@ -6,6 +6,7 @@ from emulated_device import EmulatedDevice
 
 from wavefabric.device import get_device, philox
 from wavefabric.errors import InputError
+from wavefabric.kernels.cpu_launch import call_kernel
 
 # Random123, kat_vectors: philox4x32 10.
 KNOWN = [
@@ -20,10 +21,32 @@ KNOWN = [
 ]
 
 
+def block(index, high, key):
+    """Philox4x32-10 in Python's integers: the four words of a counter under a key."""
+    mask = 2**32 - 1
+    c0, c1, c2, c3 = index & mask, index >> 32, high & mask, high >> 32
+    k0, k1 = key & mask, key >> 32
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c0, 0xCD9E8D57 * c2
+        c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1 & mask, (p0 >> 32) ^ c3 ^ k1, p0 & mask
+        k0, k1 = (k0 + 0x9E3779B9) & mask, (k1 + 0xBB67AE85) & mask
+    return c0, c1, c2, c3
+
+
 @pytest.mark.parametrize(("index", "high", "key", "words"), KNOWN)
 def test_published_answers(index, high, key, words):
-    got = philox._block.py_func(*(np.array(v, np.uint64)[None] for v in (index, high, key)))
-    assert tuple(int(w[0]) for w in got) == words
+    assert block(index, high, key) == words
+
+
+@pytest.mark.parametrize("offset", [0, 3, 2**40 + 2, 2**63 - 20])
+@pytest.mark.parametrize(
+    ("stream", "seed"), [(0, 0), (2**63 - 1, 2**63 - 1), (0x03707344_13198A2E, 0x299F31D0)]
+)
+def test_words_are_those_of_the_counters(offset, stream, seed):
+    out = np.empty(19, np.uint32)
+    philox.philox_uint32(out, seed, stream, offset)
+    positions = range(offset, offset + out.size)
+    assert out.tolist() == [block(at // 4, stream, seed)[at % 4] for at in positions]
 
 
 def test_words_in_order_of_the_counter():
@@ -39,6 +62,16 @@ def normal(n, seed=7, stream=3, offset=0, dtype=np.complex128, sigma=1.0):
     out = np.zeros(n, dtype)
     philox.add_complex_normal(out, sigma, seed, stream, offset)
     return out
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_change_nothing(threads):
+    words, again, out = np.empty(1001, np.uint32), np.empty(1001, np.uint32), np.zeros(1001, complex)
+    philox.philox_uint32(words, 7, 3, 1)
+    call_kernel("philox_uint32_double", again, 7, 3, 1, threads=threads)
+    call_kernel("add_complex_normal_double", out, 1.0, 7, 3, 0, threads=threads)
+    assert (again == words).all()
+    assert (out == normal(1001)).all()
 
 
 def test_any_window_can_be_made_again():
@@ -102,7 +135,7 @@ def test_cuda_gives_the_same_numbers(cpu, name, dtype):
     for offset in (0, 5, 2**40 + 1):
         words, normals = [], []
         for device in (cpu, cuda):
-            kernels = device.kernels(philox.KERNELS)
+            kernels = device.kernels(philox.TABLE)
             w, z = device.zeros((1001,), np.uint32), device.zeros((1001,), dtype)
             kernels.philox_uint32(w, 2**62 + 11, philox.stream(3, 5, 7), offset)
             kernels.add_complex_normal(z, 0.3, 2**62 + 11, philox.stream(3, 5, 7), offset)

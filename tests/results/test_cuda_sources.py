@@ -19,10 +19,11 @@ def test_any_change_of_a_kernel_or_a_launch_changes_it(tmp_path, monkeypatch):
     assert cuda_source_hash.__wrapped__() == here
     seen = {here}
     kernels = "optics/propagation/kernels"
-    for name in (f"{kernels}/fused_linear.cu", f"{kernels}/fused_plan.py", f"{kernels}/kerr_cuda.py"):
+    names = (f"{kernels}/fused_linear.cu", f"{kernels}/fused_plan.py", f"{kernels}/kerr_cuda.py")
+    for name in (*names, "kernels/philox.h", "kernels/cuda_launch.py"):
         with (tmp_path / name).open("a") as file:
             file.write("\n")
         seen.add(cuda_source_hash.__wrapped__())
     (tmp_path / "new.cu").write_text("")
     seen.add(cuda_source_hash.__wrapped__())
-    assert len(seen) == 5
+    assert len(seen) == 7

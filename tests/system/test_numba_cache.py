@@ -123,8 +123,7 @@ def test_all_kernels_are_counted():
             folder = {f"{module.replace('.', '/')}.py" for module, _ in names if module}
             result |= {relative, *(one[len("wavefabric/") :] for one in folder if "/spectral/" in one)}
         assert not names & {("numba", "njit"), ("numba", "jit"), ("numba", "vectorize")}, relative
-    # A cached kernel names the module of its arguments' types.
-    assert result | {"system/numba_cache.py", "acoustics/solver/split_density.py"} == set(numba_cache.SOURCES)
+    assert result | {"system/numba_cache.py"} == set(numba_cache.SOURCES)
 
 
 def test_kernels_take_no_fastmath():

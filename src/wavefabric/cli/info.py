@@ -1,6 +1,5 @@
 """`wavefabric info`: what this machine and this installation offer."""
 
-import os
 import platform
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -55,15 +54,12 @@ def command(
 
 def gather() -> dict[str, Any]:
     """All facts as a nested dict of plain values."""
-    import numba
-
     from wavefabric.device import describe
     from wavefabric.exchange import describe as exchange
+    from wavefabric.kernels.library import library
     from wavefabric.results.provenance import git_commit, versions
     from wavefabric.system.machine import nvidia_driver
 
-    default = numba.config.THREADING_LAYER  # type: ignore[attr-defined]
-    layer = os.environ.get("NUMBA_THREADING_LAYER", default)
     return {
         "wavefabric": wavefabric.__version__,
         "git_commit": git_commit(),
@@ -73,8 +69,8 @@ def gather() -> dict[str, Any]:
         "driver": nvidia_driver(),
         "transports": exchange.transports(),
         "links": exchange.links(),
-        "numba": {"threads": numba.get_num_threads(), "threading_layer": layer},
-        "versions": versions(("numpy", "scipy", "numba", "h5py", "pyfftw")),
+        "kernels": {"compiled_for": library().path.stem},
+        "versions": versions(("numpy", "scipy", "h5py", "pyfftw")),
         "extras": {
             name: {
                 "present": find_spec(module) is not None,
@@ -92,7 +88,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("wavefabric", facts["wavefabric"] + commit),
         ("python", f"{facts['python']}, {facts['system']}"),
     ]
-    for name in ("cpu", "fft", "numba"):
+    for name in ("cpu", "fft", "kernels"):
         value = facts.get(name)
         if isinstance(value, dict):
             words = [f"{key.replace('_', ' ')} {text}" for key, text in value.items()]

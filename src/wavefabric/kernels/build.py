@@ -39,8 +39,8 @@ _FLAGS = [
     "-fno-exceptions",
 ]
 _FLAGS += ["-fno-rtti", "-fvisibility=hidden", "-Wall", "-Wno-unused-variable", "-Wno-maybe-uninitialized"]
-#: Sources that have no numbers are compiled once.
-_ONCE = ("pool.cpp",)
+#: Sources that are compiled once: one without numbers, others for one precision.
+_ONCE = {"pool": "float", "flow": "double", "interference": "double", "correlation": "double"}
 
 
 class NoCompiler(Exception):
@@ -57,11 +57,11 @@ def source_hash() -> str:
 
 def compiler() -> list[str]:
     """Return the command of the C++ compiler: ``$CXX``, g++, clang++, or zig of the package ``ziglang``."""
-    if given := shlex.split(os.environ.get("CXX", "")):
-        return given
+    if command := shlex.split(os.environ.get("CXX", "")):
+        return command
     for name in ("g++", "clang++"):
-        if found := shutil.which(name):
-            return [found]
+        if path := shutil.which(name):
+            return [path]
     if find_spec("ziglang"):
         return [sys.executable, "-m", "ziglang", "c++"]
     raise NoCompiler("no C++ compiler: set CXX, or install g++, clang++ or the Python package ziglang")
@@ -109,7 +109,7 @@ def _compile(command: list[str], flags: list[str], scratch: Path, path: Path, zi
     """Compile all sources, as many at once as there are processors, and put the library in its place."""
     jobs = []
     for source in sorted(HERE.glob("cpu/*.cpp")):
-        for real in ("float",) if source.name in _ONCE else ("float", "double"):
+        for real in (_ONCE[source.stem],) if source.stem in _ONCE else ("float", "double"):
             out = scratch / f"{source.stem}-{real}.o"
             jobs.append([*command, *flags, f"-DREAL={real}", "-c", str(source), "-o", str(out)])
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:

@@ -1,7 +1,7 @@
-"""Launches of the CPU kernels of a table: arguments are packed into words of 8 bytes, all threads run."""
+"""Launches of CPU kernels, of a table or by name: arguments are packed into words of 8 bytes."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,48 @@ _PRECISION = ("array", "medium")
 def address(array: np.ndarray, /) -> int:
     """Return where an array begins."""
     return array.__array_interface__["data"][0]
+
+
+def contiguous_address(array: np.ndarray) -> int:
+    """Return where an array begins whose numbers lie one after another in C order; refuse another."""
+    facts = array.__array_interface__
+    if facts["strides"] is not None:
+        raise ValueError(f"a kernel was given an array of shape {array.shape} that is not contiguous")
+    return facts["data"][0]
+
+
+def call_kernel(name: str, *arguments: Any, threads: int = 1) -> None:
+    """Run a kernel that no table has, such as ``simulate_double``, and wait for it.
+
+    It gets an array as its address and number of elements, a tuple as what is in it, else a number: of a
+    named tuple one of the type that this says, else an integer or a float as it is.
+    """
+    code = library()
+    code.call(code.address(name), _packed(arguments), threads)
+
+
+def _packed(arguments: tuple[Any, ...]) -> bytes:
+    """Return the words of arguments, which own no array."""
+    words, kinds = [], ["="]
+    for value in _members(arguments):
+        if isinstance(value, np.ndarray):
+            words += contiguous_address(value), value.size
+            kinds.append("qq")
+        else:
+            words.append(value)
+            kinds.append("d" if isinstance(value, float) else "q")
+    return struct.pack("".join(kinds), *words)
+
+
+def _members(values: tuple[Any, ...]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, tuple):
+            kinds = type(value).__annotations__.values() if hasattr(value, "_fields") else [None] * len(value)
+            yield from _members(
+                tuple(float(v) if k is float else v for k, v in zip(kinds, value, strict=True))
+            )
+        else:
+            yield value
 
 
 class CpuLauncher:
@@ -88,28 +130,32 @@ class CpuKernel:
 
 def _layers(split_layers: Any) -> list[Any]:
     *arrays, nx, ny, layers_x, layers_y = split_layers.words
-    return [*map(address, arrays), nx, ny, layers_x, layers_y]
+    return [*map(contiguous_address, arrays), nx, ny, layers_x, layers_y]
 
 
 _SOURCE = "q" * 9
 _COMPONENT = f"qqqq{_SOURCE}q"
 #: Of a kind and what is told beside an address: the format of its words, and how they are made.
 _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
-    ("medium", ""): ("qq", lambda array: (address(array), max(array.shape[:2]) > 1)),
+    ("medium", ""): ("qq", lambda array: (contiguous_address(array), max(array.shape[:2]) > 1)),
     ("layers", ""): ("q" * 13, _layers),
-    ("parts", ""): ("qqq", lambda layers: map(address, layers.parts)),
-    ("lines", ""): ("q", lambda lines: (address(lines.words),)),
+    ("parts", ""): ("qqq", lambda layers: map(contiguous_address, layers.parts)),
+    ("lines", ""): ("q", lambda lines: (contiguous_address(lines.words),)),
     ("source", ""): (_SOURCE, lambda source: source.words()),
     ("component", ""): (_COMPONENT, lambda component: component.words()),
     ("state", ""): ("qq" * 4 + "d", lambda state: state.words()),
     ("int", ""): ("q", lambda value: (int(value),)),
+    ("long", ""): ("q", lambda value: (int(value),)),
     ("real", ""): ("d", lambda value: (value,)),
     ("double", ""): ("d", lambda value: (value,)),
 }
-for _kind in ("array", "doubles", "indices", "bytes"):
-    _WORDS[_kind, ""] = "q", lambda array: (address(array),)
-    _WORDS[_kind, "optional"] = "q", lambda array: (address(array) if array is not None and array.size else 0,)
-    _WORDS[_kind, "counted"] = "qq", lambda array: (address(array), array.size)
-    _WORDS[_kind, "rows"] = "qq", lambda array: (address(array), array.shape[0])
-    _WORDS[_kind, "columns"] = "qq", lambda array: (address(array), array.shape[1])
-    _WORDS[_kind, "shape"] = "qqq", lambda array: (address(array), *array.shape)
+for _kind in ("array", "doubles", "indices", "int32s", "bytes"):
+    _WORDS[_kind, ""] = "q", lambda array: (contiguous_address(array),)
+    _WORDS[_kind, "optional"] = (
+        "q",
+        lambda array: (contiguous_address(array) if array is not None and array.size else 0,),
+    )
+    _WORDS[_kind, "counted"] = "qq", lambda array: (contiguous_address(array), array.size)
+    _WORDS[_kind, "rows"] = "qq", lambda array: (contiguous_address(array), array.shape[0])
+    _WORDS[_kind, "columns"] = "qq", lambda array: (contiguous_address(array), array.shape[1])
+    _WORDS[_kind, "shape"] = "qqq", lambda array: (contiguous_address(array), *array.shape)

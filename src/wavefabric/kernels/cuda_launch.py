@@ -81,8 +81,8 @@ class CudaKernel:
 
 def _values(kind: str, extra: str, argument: Any, real: type) -> list[Any]:
     """What a kernel gets for an argument."""
-    if kind in ("int", "real", "double"):
-        return [{"int": np.int32, "real": real, "double": np.float64}[kind](argument)]
+    if kind in ("int", "long", "real", "double"):
+        return [{"int": np.int32, "long": np.int64, "real": real, "double": np.float64}[kind](argument)]
     if kind == "layers":
         *arrays, nx, ny, layers_x, layers_y = argument.words
         return [*arrays, *map(np.int64, (nx, ny, layers_x, layers_y))]

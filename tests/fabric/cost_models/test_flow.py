@@ -23,7 +23,7 @@ from wavefabric.collectives.structure import moves
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
 from wavefabric.fabric.cost_models.flow import flow
-from wavefabric.fabric.cost_models.flow_kernel import fair_shares
+from wavefabric.fabric.cost_models.flow_kernel import SharedLinks, fair_shares
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.files import load
 
@@ -127,7 +127,8 @@ def fractions(routes, capacity, most=np.inf, parts=None):
     resource = np.array([r for route in routes for r in route], np.int64)
     part = np.ones(resource.size) if parts is None else np.concatenate(parts)
     capacity = np.asarray(capacity, float)
-    fair_shares(np.arange(len(routes)), first, resource, part, capacity, float(most), rate)
+    links = SharedLinks(first, resource, part, capacity, float(most))
+    fair_shares(np.arange(len(routes)), links, rate)
     return rate
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import quad
 
 from wavefabric.errors import InputError
-from wavefabric.optics.theory import correlated_kernels, kernels
+from wavefabric.optics.theory import kernels
 from wavefabric.optics.theory.response import QUADRATURES, Accumulation, Steps
 
 ALPHA, LENGTH = 5e-5, 80e3
@@ -68,7 +68,7 @@ def test_amplitudes_hold_the_integral():
     (table,) = accumulation.amplitude_tables(5e-3)
     d = np.linspace(-3e-4, 1e-3, 20001)
     exact = np.trapezoid(accumulation.amplitude(d), d)
-    first, last = correlated_kernels.amplitude(table, d[0]), correlated_kernels.amplitude(table, d[-1])
+    first, last = kernels.amplitude(table, d[0]), kernels.amplitude(table, d[-1])
     assert last[1] - first[1] == pytest.approx(exact, rel=1e-3)
     assert first[0] == pytest.approx(complex(accumulation.amplitude(d[0])), rel=0.02)
 

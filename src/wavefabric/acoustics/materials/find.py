@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wavefabric.acoustics.materials.number_sets import number_sets
 from wavefabric.acoustics.problem import Problem
 
 #: Most materials of an index: what 16 bits can name.
@@ -29,10 +30,9 @@ class Sets:
 
     def __init__(self, arrays: Sequence[np.ndarray], dtype, limit: int):
         self._dtype, self._limit = np.dtype(dtype), limit
-        self._bits = np.dtype(f"u{self._dtype.itemsize}")
-        self._table = np.empty((limit, len(arrays)), self._bits)
+        self._table = np.empty((limit, len(arrays)), self._dtype)
         self._positions = np.full(1 << (4 * limit - 1).bit_length(), -1, np.int32)
-        self._count = 0
+        self._count = np.zeros(1, np.int64)
         for z in _spread(len(arrays[0])):
             for _ in self._numbered([array[z] for array in arrays]):
                 if self.full:
@@ -41,35 +41,33 @@ class Sets:
     @property
     def full(self) -> bool:
         """Whether there are too many."""
-        return self._count > self._limit
+        return len(self) > self._limit
 
     def __len__(self) -> int:
-        return self._count
+        return int(self._count[0])
 
     @property
     def values(self) -> np.ndarray:
-        return self._table[: self._count].view(self._dtype)
+        return self._table[: len(self)]
 
     def numbers(self, arrays: Sequence[np.ndarray], dtype) -> Iterator[np.ndarray]:
         """Planes (Ny, Nx) of the numbers of the points' sets, one after another; the same array each time.
 
         `RuntimeError`: the arrays have changed since, to values that were not there.
         """
-        shape, before = arrays[0].shape[1:], self._count
+        shape, before = arrays[0].shape[1:], len(self)
         plane = np.empty(shape, dtype)
         for z in range(len(arrays[0])):
             first = 0
             for numbers in self._numbered([array[z] for array in arrays]):
                 plane.reshape(-1)[first : first + numbers.size] = numbers
                 first += numbers.size
-            if self._count != before:
+            if len(self) != before:
                 raise RuntimeError("the medium's arrays have changed since its materials were found")
             yield plane
 
     def _numbered(self, planes: list[np.ndarray]) -> Iterator[np.ndarray]:
         """Numbers of the sets of one block of rows after another, (points,), int32."""
-        from wavefabric.acoustics.materials.number_sets import number_sets  # here: it takes Numba along
-
         rows, nx = planes[0].shape
         some = max(1, _BLOCK // nx)
         values = np.empty((len(planes), some, nx), self._dtype)
@@ -78,8 +76,7 @@ class Sets:
             count = min(some, rows - first)
             for k, plane in enumerate(planes):
                 values[k, :count] = plane[first : first + count]
-            bits = values.view(self._bits).reshape(len(planes), -1)
-            self._count = number_sets(bits, count * nx, self._positions, self._table, self._count, numbers)
+            number_sets(values, count * nx, self._positions, self._table, self._count, numbers)
             yield numbers[: count * nx]
 
 

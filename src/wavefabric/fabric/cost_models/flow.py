@@ -8,6 +8,7 @@ from wavefabric.collectives.structure import issuers, units
 from wavefabric.fabric.bounds.bound import bounds
 from wavefabric.fabric.cost_models.alpha_beta import issue_time, works_alone
 from wavefabric.fabric.cost_models.cost import Cost, check_sizes
+from wavefabric.fabric.cost_models.flow_kernel import SharedLinks, Transfers, simulate
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.flows import flows
 from wavefabric.fabric.electrical.static_routes import ResourceUse, transfer_bytes
@@ -54,8 +55,6 @@ def _simulate(
     schedule: Schedule, fabric: Fabric, size: np.ndarray, pair: np.ndarray, use: ResourceUse, engines: int
 ) -> tuple[float, np.ndarray]:
     """s of the whole, and when transfers begin and end; `pair`: of each transfer, −1 within a rank."""
-    from wavefabric.fabric.cost_models.flow_kernel import SharedLinks, Transfers, simulate
-
     t = schedule.transfers
     times = np.zeros((t.size, 2))
     first, then = dependencies(schedule)
@@ -76,4 +75,4 @@ def _simulate(
     each = np.searchsorted(use.pair, np.arange(use.latency.size + 1))
     links = SharedLinks(each, use.resource, use.fraction, use.capacity, most)
     waits = np.bincount(then, minlength=t.size)
-    return float(simulate(tuple(transfers), tuple(links), waits, schedule.ranks, engines, times)), times
+    return simulate(transfers, links, waits, schedule.ranks, engines, times), times

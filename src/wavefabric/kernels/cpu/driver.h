@@ -81,6 +81,17 @@ template <> struct Take<Medium> {
     static Medium from(const Word *w) { return {(const REAL *)w[0].pointer, w[1].integer != 0}; }
 };
 
+// A structure whose members are taken one after the other.
+template <class T> T take(const Word *&w) {
+    const T value = Take<T>::from(w);
+    w += Take<T>::words;
+    return value;
+}
+template <class T, class... Member> struct Record {
+    static constexpr int words = (Take<Member>::words + ...);
+    static T from(const Word *w) { return T{take<Member>(w)...}; }
+};
+
 template <class... A> struct Call {
     template <int... I> struct Places {};
     template <int N, int... I> struct Count : Count<N - 1, N - 1, I...> {};

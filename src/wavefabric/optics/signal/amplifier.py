@@ -76,7 +76,7 @@ class Amplifier:
         field *= math.sqrt(self.gain)
         power = self.noise_density(grid.centre_frequency) * grid.sample_rate
         if power > 0:
-            kernels = device.kernels(philox.KERNELS)
+            kernels = device.kernels(philox.TABLE)
             for k in range(field.shape[0]):
                 stream = philox.stream(philox.AMPLIFIER, span, first_row + k)
                 kernels.add_complex_normal(field[k], math.sqrt(power), seed, stream, 0)

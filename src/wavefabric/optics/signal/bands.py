@@ -55,5 +55,5 @@ def unit_noise(device, grid: WdmGrid, seed: int, row: int):
     """White noise of unit variance over all bins of a row, which neighbours share: complex128 (N,)."""
     unit = device.zeros((grid.samples,), np.complex128)
     stream = philox.stream(philox.RECEIVER, row)
-    device.kernels(philox.KERNELS).add_complex_normal(unit, 1.0, seed, stream, 0)
+    device.kernels(philox.TABLE).add_complex_normal(unit, 1.0, seed, stream, 0)
     return unit

@@ -88,7 +88,7 @@ class Transmitter:
         """Labels sent on ``row`` and ``channel``: int32 array of the device, shape (symbols,)."""
         words = device.empty((self.grid.symbols,), np.uint32)
         stream = philox.stream(philox.SYMBOLS, row, channel)
-        device.kernels(philox.KERNELS).philox_uint32(words, self.seed, stream, 0)
+        device.kernels(philox.TABLE).philox_uint32(words, self.seed, stream, 0)
         return self.format.labels_from_words(words)
 
     def symbols(self, device, row: int, channel: int):
@@ -97,7 +97,7 @@ class Transmitter:
             return self.format.map(device.xp, self.labels(device, row, channel))
         out = device.zeros((self.grid.symbols,), np.complex128)
         stream = philox.stream(philox.SYMBOLS, row, channel)
-        device.kernels(philox.KERNELS).add_complex_normal(out, 1.0, self.seed, stream, 0)
+        device.kernels(philox.TABLE).add_complex_normal(out, 1.0, self.seed, stream, 0)
         return out
 
     def row_symbols(self, device, row: int):

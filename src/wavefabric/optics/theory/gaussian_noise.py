@@ -156,11 +156,14 @@ def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellati
 
 def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: kernels.Comb) -> list[RowKind]:
     """Rows by what distinguishes their sums; ``density`` (modes, channels) is power over symbol rate."""
+    density = np.ascontiguousarray(density)
     keys, net = np.column_stack([fibre.beta, fibre.alpha, density]), spans.net_gain(fibre)
     _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     kinds = []
     for k, mode in enumerate(modes):
-        row = kernels.Row(fibre.beta[mode], density[mode], *dispersion(fibre.beta[mode], comb.centres))
+        row = kernels.Row(
+            np.ascontiguousarray(fibre.beta[mode]), density[mode], *dispersion(fibre.beta[mode], comb.centres)
+        )
         own = np.flatnonzero(np.repeat(kind.reshape(-1) == k, 2))
         kinds.append(RowKind(row, float(fibre.alpha[mode]), float(net[mode]), own))
     return kinds

@@ -122,7 +122,7 @@ def _table(response, largest: float, length: float, period=0.0, tail=0.0, neglig
     """A response up to a mismatch, after ``length`` m: integrals by Simpson's rule, then by Hermite's."""
     cells = max(64, math.ceil(12 * largest * length / (2 * math.pi)))
     step, values = largest / cells, response(np.linspace(0, largest, 2 * cells + 1))
-    at, (once, twice) = values[::2], np.zeros((2, cells + 1), values.dtype)
+    at, (once, twice) = values[::2].copy(), np.zeros((2, cells + 1), values.dtype)
     once[1:] = np.cumsum(step / 6 * (at[:-1] + 4 * values[1::2] + at[1:]))
     twice[1:] = np.cumsum(step / 2 * (once[:-1] + once[1:]) + step**2 / 12 * (at[:-1] - at[1:]))
     return Table(at, once, twice, step, period, tail, negligible)

@@ -10,7 +10,7 @@ from scipy.interpolate import CubicSpline
 
 from wavefabric.optics.fibre.fibre import Array
 from wavefabric.optics.signal.transmitter import root_raised_cosine
-from wavefabric.optics.theory import correlated_kernels, kernels
+from wavefabric.optics.theory import kernels
 from wavefabric.optics.theory.kernels import Comb, Nodes, Row, Table
 from wavefabric.optics.theory.response import CORRELATED, Accumulation
 
@@ -81,7 +81,7 @@ class Sums:
 
     def gaussian(self, i: RowKind) -> Array:
         """∬ G_i G_j G_j |μ|², and the part of it that is slow phase noise."""
-        rest = self.areas[0], i.row, self.j.row, self._power
+        rest = self.areas[0], (i.row, self.j.row), self._power
         sums = np.zeros((2, len(self.nodes.f)))
         kernels.interference(self.nodes, self.comb, *rest, sums)
         return self._received(sums)
@@ -94,14 +94,14 @@ class Sums:
         """
         comb, mine = self.comb, self.nodes.received[:: self.nodes.each]
         walks = np.subtract.outer(i.row.delays[mine], self.j.row.delays)
-        curvatures = tuple(dispersion(k.row.beta, comb.centres.mean())[2] for k in (i, self.j))
+        curvatures = np.array([dispersion(k.row.beta, comb.centres.mean())[2] for k in (i, self.j)])
         within = max(abs(curvatures[0]), abs(curvatures[1])) * 2 * math.pi * comb.rate / 4
         scale = max(within, float(abs(walks).max()) / 1e3, 1e-24)
         at = np.linspace(np.arcsinh(walks.min() / scale) - 0.1, np.arcsinh(walks.max() / scale) + 0.1, _WALKS)
         rest = self.nodes, comb, self.areas[1], curvatures
         parts = np.zeros((len(self._amplitude), _WALKS))
         for part, table in zip(parts, self._amplitude, strict=True):
-            correlated_kernels.correlation(scale * np.sinh(at), *rest, table, part)
+            kernels.correlation(scale * np.sinh(at), *rest, table, part)
         mixed = CubicSpline(at, parts.sum(axis=0))(np.arcsinh(walks / scale))
         return i.row.density[mine] / comb.rate * (mixed @ self.j.row.density**2)
 
@@ -115,7 +115,7 @@ class Sums:
         pairs = triples = mean = 0.0
         for table in self._amplitude:
             sums: Array = np.zeros((2, len(n.f)), complex)
-            correlated_kernels.own_correlation(n, comb, self.areas[1], row, table, sums)
+            kernels.channel_correlation(n, comb, self.areas[1], row, table, sums)
             pairs += self._received(sums[0].real)
             triples += self._received(abs(sums[1]) ** 2)
             mean += abs(self._received(sums[1] / root)) ** 2

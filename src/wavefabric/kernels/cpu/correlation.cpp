@@ -1,0 +1,108 @@
+// Sums over symbols that mix with themselves: the integral of sqrt(g) mu over one channel, as in interference.cpp. In double.
+#include "four_wave.h"
+
+typedef Table<Complex> Amplitude;
+// Knots on the flat part where the mismatch is a parabola.
+constexpr Index BENT = 16;
+
+// mu and its two integrals at a mismatch; none beyond the table.
+static Integrals<Complex> amplitude(const Amplitude &table, double mismatch) {
+    const double edge = table.step * (double)(table.values.count - 1), size = fabs(mismatch) < edge ? fabs(mismatch) : edge;
+    Integrals<Complex> all = within(table, size);
+    all.twice = all.twice + all.once * (fabs(mismatch) - size);
+    if (mismatch < 0) {
+        all.value.im = -all.value.im;
+        all.once.re = -all.once.re;
+        all.twice.im = -all.twice.im;
+    }
+    return all;
+}
+
+// Coefficients of 1, u, u^2 and u^4 of a mismatch.
+struct Mismatch {
+    double c0, c1, c2, c4;
+    double at(double u) const { return c0 + u * (c1 + u * (c2 + c4 * u * u)); }
+};
+
+// Integral of sqrt(g) mu du, g the spectra of two fields of one channel at u + d/2 and u - d/2; `inner` knots on the flat part.
+static Complex product(double d, Mismatch mismatch, Index inner, const Comb &comb, const Amplitude &table) {
+    const double high = (comb.width() - fabs(d)) / 2, rounded = comb.rolloff * comb.rate, edge = high < rounded ? high : rounded;
+    Complex total = {0, 0};
+    double u = -high, g = 0, at = 0;
+    Integrals<Complex> here = {{0, 0}, {0, 0}, {0, 0}};
+    for (Index k = 0; k < 2 * EDGE + inner + 1; ++k) {
+        const double u1 = knot(k, -high, high, edge, inner);
+        if (k > 0 && u1 <= u) continue;
+        const double g1 = sqrt(raised_cosine(u1 - d / 2, comb) * raised_cosine(u1 + d / 2, comb));
+        const double at1 = mismatch.at(u1), h = u1 - u, step = at1 - at;
+        const Integrals<Complex> there = amplitude(table, at1);
+        if (k > 0 && fabs(step) < 0.5 * table.step)
+            total = total + h / 2 * (g + g1) * amplitude(table, at + step / 2).value;
+        else if (k > 0)
+            total = total + h * ((g1 * there.once - g * here.once) - (g1 - g) * (there.twice - here.twice) / step) / step;
+        u = u1;
+        g = g1;
+        at = at1;
+        here = there;
+    }
+    return total;
+}
+
+// Integral of sqrt(g) mu df2, f2 and f3 = f2 + d in one channel; the mismatch in their middle, and its rise, 1/(m Hz).
+static Complex difference(double d, double middle, double slope, const Comb &comb, Counted<const double> roots,
+                          const Amplitude &table) {
+    if (fabs(slope) * (comb.width() - fabs(d)) < 2 * table.step)  // 1/6 of the fastest turn
+        return overlap(d, comb, roots) * amplitude(table, middle).value;
+    return product(d, {middle, slope, 0, 0}, 1, comb, table);
+}
+
+// `out` += integral over f and f1 of one channel, |integral of sqrt(g) mu df2|^2, f2 and f3 in another, less slow phase noise. `walks`
+// (s/m) are delays of the centre of the one less that of the other, `out` has one sum of each; `curvatures` are their beta2. With
+// beta2 alone, as over a channel.
+static void correlation(Thread thread, Counted<const double> walks, Nodes nodes, Comb comb, Counted<const double> roots,
+                        Counted<const double> curvatures, Amplitude table, Counted<double> out) {
+    for (Index t = thread.first(walks.count); t < thread.last(walks.count); ++t)
+        for (Index n = 0; n < nodes.each; ++n) {
+            const double u = nodes.f[n] - comb.centres[nodes.received[0]];
+            for (Index k = 0; k < nodes.inside; ++k) {
+                const Index i = n * nodes.columns() + k;
+                const double d = nodes.x[i], middle = 2 * PI * d * (walks[t] + 2 * PI * curvatures[0] * (u + d / 2));
+                const double value = square(difference(d, middle, -4 * PI * PI * d * curvatures[1], comb, roots, table));
+                out[t] += nodes.weights[n] * nodes.weight[i] * (1 - nodes.slow[i]) * value;
+            }
+        }
+}
+EXPORT(correlation)
+
+// `out` (2, F) += sum over f3 of |integral of sqrt(g) mu df1|^2 g(f3), and the double integral of sqrt(g) mu, in the channel of f.
+static void channel_correlation(Thread t, Nodes nodes, Comb comb, Counted<const double> roots, Row row, Amplitude table,
+                                Counted<Complex> out) {
+    const Index columns = nodes.columns(), count = nodes.f.count;
+    for (Index n = t.first(count); n < t.last(count); ++n) {
+        const Index mine = nodes.received[n];
+        const double here = phase(row.beta, nodes.f[n]), centre = comb.centres[mine];
+        for (Index i = n * columns; i < (n + 1) * columns; ++i) {
+            if (nodes.weight[i] == 0 || nodes.channel[i] != mine) continue;
+            const double d = nodes.x[i], f3 = nodes.f[n] + d, third = phase(row.beta, f3);
+            // f1 and f2 = f + f3 - f1 lie u on either side of the middle of f and f3.
+            const double middle = (nodes.f[n] + f3) / 2, w = 2 * PI * middle;
+            const double bend = 4 * PI * PI * (row.beta[1] + w * (row.beta[2] + w * row.beta[3] / 2));
+            const Mismatch even = {2 * phase(row.beta, middle) - third - here, 0, bend, 4 * square(square(PI)) / 3 * row.beta[3]};
+            out[n].re += nodes.weight[i] * square(product(2 * (middle - centre), even, BENT, comb, table));
+            const double root = sqrt(raised_cosine(f3 - centre, comb));
+            if (!(root > 0)) continue;
+            const double walk = 2 * PI * d * row.delays[mine], slope = -4 * PI * PI * d * row.curvatures[mine];
+            const Complex value = difference(d, third - here - walk, slope, comb, roots, table);
+            out[count + n] = out[count + n] + nodes.weight[i] / root * value;
+        }
+    }
+}
+EXPORT(channel_correlation)
+
+static void amplitude_integrals(Thread, Amplitude table, double mismatch, Counted<Complex> out) {
+    const Integrals<Complex> all = amplitude(table, mismatch);
+    out[0] = all.value;
+    out[1] = all.once;
+    out[2] = all.twice;
+}
+EXPORT(amplitude_integrals)
