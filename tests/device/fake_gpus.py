@@ -441,7 +441,7 @@ class EmulatedGpu(EmulatedDevice):
 
     prepared = staticmethod(_prepared)
 
-    def graph(self, work):
+    def graph(self, work, kernels_alone=False):
         """Records launches and assignments, as a GPU does; all else that ``work`` does is done once, now."""
         self._recorded = DeviceArray.capture.recorded = recorded = []
         try:

@@ -83,7 +83,9 @@ class CpuLauncher:
         finally:
             self._recorded = None
         words = [np.frombuffer(each, np.int64) for _, each, _ in launches]
-        table = np.array([(each[0], address(own)) for each, own in zip(launches, words, strict=True)], np.int64)
+        table = np.array(
+            [(each[0], address(own)) for each, own in zip(launches, words, strict=True)], np.int64
+        )
         run, threads = library().run, self._threads
 
         def repeat(_alive: Any = (launches, words)) -> None:

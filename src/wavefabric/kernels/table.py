@@ -9,8 +9,8 @@ A row is the form of the launch, the name, and the arguments in the order of the
 - ``medium``: a parameter of the medium, a full grid or one row that serves everywhere, and which of these it
   is.
 - ``layers``: a `wavefabric.acoustics.solver.split_density.SplitLayers`; ``parts``: its three arrays alone.
-- ``lines``: a `wavefabric.spectral.line_transforms.LineTransforms`; ``component``, ``source``, ``state``: groups of
-  arguments of a pass, as `wavefabric.acoustics.fused.plane_kernels` has them.
+- ``lines``: a `wavefabric.spectral.line_transforms.LineTransforms`; ``component``, ``source``, ``state``:
+  groups of arguments of a pass, as `wavefabric.acoustics.fused.plane_kernels` has them.
 - ``int``, ``long`` (of 64 bits on a GPU too), ``real`` (of the kernel's precision), ``double``: numbers.
 
 Forms: ``points``, over the points of the first array, whose shape the kernel gets; ``items``, over the

@@ -1,4 +1,4 @@
-"""Transforms of the lines of a grid on a CPU, as the C++ passes of the time step take them (``kernels/cpu/lines.h``)."""
+"""Transforms of a grid's lines on a CPU, as passes of the time step take them (``kernels/cpu/lines.h``)."""
 
 import math
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def reversed_digits(radices: Sequence[int]) -> np.ndarray:
 
 
 def convolution_points(n: int) -> int:
-    """Points of a convolution that transforms ``n``: the least number from 2n − 1 on of small prime factors."""
+    """Points of a convolution that transforms ``n``: the least number from 2n − 1 of small prime factors."""
     return next(m for m in range(2 * n - 1, 4 * n) if factorised(m, (8, 5, 4, 3, 2)))
 
 
@@ -76,7 +76,10 @@ class SeriesPlan:
             around = np.zeros(self.inner, complex)
             around[:n] = chirp.conj()
             around[self.inner - n + 1 :] = chirp[:0:-1].conj()
-            self._chirp, self._kernel = rounded(chirp, kind), (np.fft.fft(around) / self.inner)[order].astype(kind)
+            self._chirp, self._kernel = (
+                rounded(chirp, kind),
+                (np.fft.fft(around) / self.inner)[order].astype(kind),
+            )
         self._radices, self._place = np.array(self.radices, np.int64), np.argsort(self._order)
         self._factors = _pass_factors(self.radices, kind)
 
@@ -89,13 +92,16 @@ class SeriesPlan:
 
 
 def _pass_factors(radices: Sequence[int], kind: np.dtype) -> np.ndarray:
-    """w^(p k) of each pass, p from 0 to what is left over its radix, k from 1 to the radix − 1."""
-    left, parts = math.prod(radices), [np.ones(1, complex)]
+    """w^(p k) of each pass, p from 0 to what is left over its radix, k from 1 to the radix − 1.
+
+    All factors of a pass are rounded together, so that their moduli are 1 in the mean.
+    """
+    left, parts = math.prod(radices), []
     for radix in radices:
         p, k = np.arange(left // radix)[:, None], np.arange(1, radix)
-        parts.append(rounded(unit_roots((k * p).T, left), kind).T if radix > 1 else np.zeros((0, 0)))
+        parts.append(rounded(unit_roots((p * k).ravel(), left), kind))
         left //= radix
-    return np.ascontiguousarray(np.concatenate([part.ravel() for part in parts[1:]])).astype(kind)
+    return np.concatenate(parts).astype(kind)
 
 
 class LineTransforms:

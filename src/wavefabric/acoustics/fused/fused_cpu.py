@@ -1,6 +1,7 @@
 """The stages of a time step on a CPU, fused with their transforms (`plane_kernels`), sources included.
 
-Between steps the planes' spectrum of p is kept, so each stage begins where the one before has left the data in cache.
+Between steps the planes' spectrum of p is kept, so each stage begins where the one before has left the data
+in cache.
 """
 
 import math
@@ -32,8 +33,8 @@ from wavefabric.spectral.line_transforms import LineTransforms, pitch
 class FusedCpuStages(Stages):
     """Same stages, same answers to round-off as `PlainStages`, fewer passes over memory.
 
-    Gradients never leave the cache. The passes see a grid (outer, middle, Nx); in two dimensions the second axis is
-    the outer one, and there is no middle one.
+    Gradients never leave the cache. The passes see a grid (outer, middle, Nx); in two dimensions the second
+    axis is the outer one, and there is no middle one.
     """
 
     kernels_alone = True
@@ -178,13 +179,15 @@ class FusedCpuStages(Stages):
         if source is None or not on:
             return StepSource()
         first, index, order = source.rows
-        return StepSource(None, first, index, source.delays(order), source.signal, True, False, self.fields.clock)
+        return StepSource(
+            None, first, index, source.delays(order), source.signal, True, False, self.fields.clock
+        )
 
 
 def _by_outer_axis(layers: SplitLayers) -> SplitLayers:
-    """Layers of a grid (1, Ny, Nx) as those of one (Ny, 1, Nx): y becomes z, and nothing lies in layers along y."""
+    """Layers of a grid (1, Ny, Nx) as those of one (Ny, 1, Nx): y becomes z, nothing is in layers along y."""
     nothing, one = np.full(1, -1, np.int32), layers.pml_z
-    z, ny, nx = layers.z.shape
+    _, ny, nx = layers.z.shape
     x, y = layers.x.reshape(ny, 1, -1), layers.y.reshape(-1, 1, nx)
     return layers._replace(
         x=x, y=layers.z.reshape(ny, 0, nx), z=y, at_y=nothing, at_z=layers.at_y, pml_y=one, pml_z=layers.pml_y

@@ -1,13 +1,15 @@
 """Passes of the fused time step on a CPU: each touches every array once, with the transforms inside.
 
-A 3-D transform is one along x and y in every z plane, and one along z in columns of a few vectors. Between the two
-kinds lies a barrier; all pointwise work happens while its rows or columns are in cache. A lossless step is four passes,
-one with power-law absorption six; as whole-array transforms it would be 10 or 14 of them, two passes each, besides the
-kernels. ∂x and ∂y share their transform along z. In two dimensions the second axis takes the place of z (Ny is 1), and
-a pass over planes has rows alone; in one dimension Nz is 1 too.
+A 3-D transform is one along x and y in every z plane, and one along z in columns of a few vectors. Between
+the two kinds lies a barrier; all pointwise work happens while its rows or columns are in cache. A lossless
+step is four passes, one with power-law absorption six; as whole-array transforms it would be 10 or 14 of
+them, two passes each, besides the kernels. ∂x and ∂y share their transform along z. In two dimensions the
+second axis takes the place of z (Ny is 1), and a pass over planes has rows alone; in one dimension Nz is 1
+too.
 
-Between passes only x and y are transformed. κ and the derivatives multiply a spectrum as it is transformed back. The
-kernels of `wavefabric.acoustics.solver.kernels` are the reference for these, which ``kernels/cpu/planes.cpp`` explains.
+Between passes only x and y are transformed. κ and the derivatives multiply a spectrum as it is transformed
+back. The kernels of `wavefabric.acoustics.solver.kernels` are the reference for these, which
+``kernels/cpu/planes.cpp`` explains.
 """
 
 from collections.abc import Sequence
@@ -27,9 +29,13 @@ TABLE = kernel_table(
     once add_derivatives(lines lines, array out, array a, optional array b)
     once multiply_columns(lines lines, array spectrum, array operator, int derivative, optional array more)
     once gradient_columns(lines lines, array s0, optional array s1, array kappa)
-    once velocity_planes(lines lines, array s0, optional array s1, real dt, component ux, component uy, component uz, source delayed)
-    once density_planes(lines lines, array rho, array in_x, optional array in_y, optional array in_z, layers layers, array p, state medium, real dt, source source, real parts, int nonlinear, int losses, array s0, optional array s1)
-    once pressure_planes(lines lines, array p, array s0, optional array s1, array rho, state medium, int nonlinear)
+    once velocity_planes(lines lines, array s0, optional array s1, real dt, component ux, component uy,
+        component uz, source delayed)
+    once density_planes(lines lines, array rho, array in_x, optional array in_y, optional array in_z, layers
+        layers, array p, state medium, real dt, source source, real parts, int nonlinear, int losses, array
+        s0, optional array s1)
+    once pressure_planes(lines lines, array p, array s0, optional array s1, array rho, state medium, int
+        nonlinear)
     """,
     "",
     "",
@@ -37,16 +43,17 @@ TABLE = kernel_table(
 
 
 def medium_words(parameter: Any) -> tuple[int, bool]:
-    """A parameter of the medium as the structure ``Medium``: a full grid, or one row that serves everywhere."""
+    """A parameter of the medium as the structure ``Medium``: where it begins, whether it is a full grid."""
     return address(parameter), max(parameter.shape[:2]) > 1
 
 
 class StepSource(NamedTuple):
     """What one source does to a field in the step that ``clock`` counts.
 
-    ``pattern`` times the signal is added, if there is one; or values of the signal are added or put at points, those
-    of row r of the grid from ``first[r]`` on, at ``index`` in the row. ``signal`` has a row a step, with a column a
-    point (``place`` is its number) or one for all; if it is ``delayed``, it is one series, and ``place`` the delay.
+    ``pattern`` times the signal is added, if there is one; or values of the signal are added or put at
+    points, those of row r of the grid from ``first[r]`` on, at ``index`` in the row. ``signal`` has a row a
+    step, with a column a point (``place`` is its number) or one for all; if it is ``delayed``, it is one
+    series, and ``place`` is the delay.
     """
 
     pattern: Any = None
@@ -61,13 +68,14 @@ class StepSource(NamedTuple):
     def words(self) -> Sequence[float]:
         """The structure ``Source`` of ``planes.cpp``."""
         arrays = [0 if a is None else address(a) for a in self[:5]]
-        columns = 0 if self.signal is None else self.signal.shape[-1]
-        samples = self.signal.size if self.delayed else 0
+        columns, samples = 0, 0
+        if self.signal is not None:
+            columns, samples = self.signal.shape[-1], self.signal.size if self.delayed else 0
         return *arrays, columns, samples, self.replace, 0 if self.clock is None else address(self.clock)
 
 
 class VelocityComponent(NamedTuple):
-    """A component of the velocity, with ρ₀ at its points, its axis' PML factors, source and spectrum; or none."""
+    """A component of the velocity, with ρ₀ at its points, PML factors, source and spectrum; or none."""
 
     u: Any = None
     density: Any = None

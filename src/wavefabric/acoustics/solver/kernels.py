@@ -22,9 +22,9 @@ transforms is in the operators.
 - ``update_pressure``: p = c₀² (ρ [+ B/A ρ²/(2ρ₀)] [+ τ loss] [− η shift]), eq. (9); ``ratio`` is B/A,
   ``eta_factor`` η/(τ c₀); ``loss`` and ``shift`` are L1{ρ₀ ∇·u} and L2{ρ}, or ρ₀ ∇·u itself (Stokes).
 - ``split_density``: the density of an initial pressure, each of so many ``parts`` p/(parts c₀²).
-- ``clear``: field = 0. ``set_points``: field[index] = or += the signal; ``add_delayed``: with a delay in steps for each point;
-  ``add_pattern``: += pattern × signal; ``mix_patterns``: = one × signal 0 + two × signal 1; ``…_density_…``:
-  the same into each of so many ``parts`` of the density.
+- ``clear``: field = 0. ``set_points``: field[index] = or += the signal; ``add_delayed``: with a delay in
+  steps for each point; ``add_pattern``: += pattern × signal; ``mix_patterns``: = one × signal 0 + two ×
+  signal 1; ``…_density_…``: the same into each of so many ``parts`` of the density.
 - ``sample``: target = field at points, or Σ weights · field[corners], a row of corners a point;
   ``sample_elements``: Σ weights · field[points], from bounds[e] to bounds[e + 1]; ``keep_maximum``,
   ``keep_minimum``, ``add_squares`` (in double), ``accumulate_tone``: running statistics.

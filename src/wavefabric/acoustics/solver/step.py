@@ -43,7 +43,7 @@ class Step:
         key = active, stages.layout.pending is not None
         if key not in self._captured:
             stages.prepare_sources(active)
-            if not (stages.layout.captured or stages.kernels_alone) or (stages.layout.comm is not None and key not in self._taken):
+            if not stages.layout.captured or (stages.layout.comm is not None and key not in self._taken):
                 # As written: what exchanges need for the first time is made ready.
                 self._taken.add(key)
                 self.advance(active)

@@ -47,7 +47,7 @@ FN V times(V x, double c) {
     const REAL high = (REAL)c;
     if constexpr (!SINGLE) return x * high;
     const REAL low = (REAL)(c - (double)high);
-    return low == 0 ? x * high : fma(x, splat(low), x * high);
+    return low == 0 ? x * high : fma(x, splat(high), x * low);  // rounded once: the other way round the residual would be lost
 }
 
 struct C {  // a complex number in each lane
