@@ -189,13 +189,16 @@ class CpuDevice:
     def kernels(self, table: KernelTable | str):
         if isinstance(table, KernelTable):
             return CpuKernels(table, self.threads)
+        module = importlib.import_module(table)
+        if callable(made := getattr(module, "KERNELS", None)):
+            return made(self)
         import numba
         from numba.core import config
 
         # A pool of workers may be smaller than what this machine offers, never larger.
         numba.set_num_threads(min(self.threads, config.NUMBA_NUM_THREADS))  # pyright: ignore
         listen()
-        return importlib.import_module(table)
+        return module
 
     def graph(self, work):
         return work

@@ -10,6 +10,7 @@ from wavefabric.kernels.library import Library, library
 from wavefabric.kernels.table import KernelRow, KernelTable
 
 _SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
+_BOUNDS = struct.Struct("=qq")
 #: Kinds whose first array tells the kernel's precision.
 _PRECISION = ("array", "medium")
 
@@ -51,6 +52,18 @@ class CpuKernel:
         function, words = self.prepare(*arguments)
         self._code.call(function, words, self._threads)
 
+    def over(self, *arguments: Any) -> Callable[[slice], None]:
+        """Return what runs the kernel for a slice of rows, whose bounds are its last two arguments."""
+        function, words = self.prepare(*arguments, 0, 0)
+        first_words, bounds = words[: -_BOUNDS.size], _BOUNDS.pack
+        call, threads, count = self._code.call, self._threads, arguments[0].shape[0]
+
+        def run(rows: slice) -> None:
+            first, last, _ = rows.indices(count)
+            call(function, first_words + bounds(first, last), threads)
+
+        return run
+
     def prepare(self, *arguments: Any) -> tuple[int, bytes]:
         """Return the address of the kernel for these arguments, and their words, which own no array."""
         values: list[Any] = list(arguments[0].shape) if self._sized else []
@@ -76,11 +89,13 @@ _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
     ("source", ""): (_SOURCE, lambda source: source.words()),
     ("component", ""): (_COMPONENT, lambda component: component.words()),
     ("state", ""): ("qq" * 4 + "d", lambda state: state.words()),
+    ("coupling", ""): ("q" * 10, lambda layout: layout.words),
+    ("groups", ""): ("qqq", lambda layout: layout.words),
     ("int", ""): ("q", lambda value: (int(value),)),
     ("real", ""): ("d", lambda value: (value,)),
     ("double", ""): ("d", lambda value: (value,)),
 }
-for _kind in ("array", "doubles", "indices", "bytes"):
+for _kind in ("array", "doubles", "indices", "int32s", "bytes"):
     _WORDS[_kind, ""] = "q", lambda array: (address(array),)
     _WORDS[_kind, "optional"] = "q", lambda array: (address(array) if array is not None and array.size else 0,)
     _WORDS[_kind, "counted"] = "qq", lambda array: (address(array), array.size)

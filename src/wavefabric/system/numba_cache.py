@@ -27,14 +27,9 @@ from wavefabric.system.user_cache import cache_directory
 #: constants in it or define types of its arguments, below the package's own directory.
 SOURCES = (
     "acoustics/materials/number_sets.py",
-    "device/fma.py",
     "device/parallel_kernels.py",
     "device/philox.py",
     "fabric/cost_models/flow_kernel.py",
-    "optics/fibre/mixing_kernel.py",
-    "optics/propagation/kernels/kerr.py",
-    "optics/propagation/kernels/kerr_formulas.py",
-    "optics/propagation/kernels/linear.py",
     "optics/theory/correlated_kernels.py",
     "optics/theory/kernels.py",
     "system/numba_cache.py",
