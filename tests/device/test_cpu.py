@@ -169,12 +169,12 @@ def test_memory_within_a_control_group(monkeypatch, tmp_path):
 
 
 def test_kernels_of_a_module(cpu):
-    """Made for the device, or the module itself where Numba compiles it."""
+    """Made for the device, or the module itself."""
+    from wavefabric.device import products
     from wavefabric.optics.propagation.kernels import kerr
-    from wavefabric.optics.theory import kernels
 
-    assert isinstance(cpu.kernels("wavefabric.optics.propagation.kernels.kerr"), kerr.KerrKernels)
-    assert cpu.kernels("wavefabric.optics.theory.kernels") is kernels
+    assert isinstance(cpu.kernels("wavefabric.optics.propagation.kernels.kerr"), kerr.CpuKerrKernels)
+    assert cpu.kernels("wavefabric.device.products") is products
 
 
 @pytest.mark.parametrize("name", ["gpu", "cpu:1", "cuda:x", "cuda:-1", "", "CUDA"])

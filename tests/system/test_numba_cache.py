@@ -1,10 +1,7 @@
-"""Kernels that are kept: the same bits from the cache as just compiled, and none that is out of date."""
+"""Kernels that are kept: all sources count, and the directories of other versions go."""
 
 import ast
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numba
@@ -14,87 +11,6 @@ import wavefabric
 from wavefabric.system import numba_cache
 
 PACKAGE = Path(wavefabric.__file__).parent
-
-# Kernels that call helpers, and both orders of a product and a sum.
-BITS = """
-import hashlib
-import numpy as np
-from wavefabric.device import get_device
-from wavefabric.optics.propagation.kernels import kerr, linear
-from wavefabric.optics.propagation.operators import RK4IP_MIDDLE, ROTATE
-
-rng, digest = np.random.default_rng(1), hashlib.sha256()
-field = rng.standard_normal((5, 1000)) + 1j * rng.standard_normal((5, 1000))
-rate, energy, numbers = rng.standard_normal((3, 1000)), np.zeros(5), rng.standard_normal((3, 3, 1000))
-layout = kerr.KerrChunkLayout(get_device("cpu", threads=1), [0, 2, 3, 5], 1000, complex)
-kerr.kerr_update(ROTATE, field, field, 0, rate, 0.37, numbers, layout)
-digest.update(field.tobytes())
-kerr.kerr_update(RK4IP_MIDDLE, field, field.copy(), 0, rate, 0.37, numbers, layout)
-digest.update(field.tobytes())
-linear.row_energy(field, energy)
-digest.update(energy.tobytes())
-print(digest.hexdigest())
-"""
-
-
-def run(code, cache, package=PACKAGE):
-    environment = dict(os.environ, NUMBA_CACHE_DIR=str(cache), PYTHONPATH=str(package.parent))
-    words = [sys.executable, "-c", code]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.slow
-def test_the_cache_gives_the_bits_of_a_fresh_compilation(tmp_path):
-    fresh = run(BITS, tmp_path)
-    assert list(tmp_path.rglob("kerr._kerr_update*.nbc"))
-    assert run(BITS, tmp_path) == fresh
-
-
-@pytest.mark.slow
-def test_copies_of_the_package_share_their_kernels(tmp_path):
-    """A fresh clone or another environment finds what an equal version has compiled."""
-    code = """
-import numpy as np
-from wavefabric.optics.propagation.kernels import linear
-linear.row_energy(np.ones((1, 8), complex), np.zeros(1))
-"""
-    package, cache = tmp_path / "copy" / "wavefabric", tmp_path / "cache"
-    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    written = []
-    for source in (PACKAGE, package):
-        run(code, cache, source)
-        written.append({path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")})
-    first, second = written
-    assert any("row_energy" in path.name for path in first)
-    assert second == first
-
-
-@pytest.mark.slow
-def test_a_changed_helper_in_another_file_is_seen(tmp_path):
-    """`kerr_update` of kerr.py calls `rotation` by way of kerr_formulas.py."""
-    package = tmp_path / "wavefabric"
-    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    code = """
-import numpy as np
-from wavefabric.device import get_device
-from wavefabric.optics.propagation.kernels import kerr
-from wavefabric.optics.propagation.operators import ROTATE
-field = np.ones((1, 64), complex)
-layout = kerr.KerrChunkLayout(get_device("cpu", threads=1), [0, 1], 64, complex)
-kerr.kerr_update(ROTATE, field, field, 0, np.ones((1, 64)), 0.5, np.ones((0, 1, 64)), layout)
-print(round(float(field[0, 0].real), 6))
-"""
-    assert run(code, tmp_path / "cache", package) == "0.877583\n"
-    kernels = package / "optics" / "propagation" / "kernels" / "kerr_formulas.py"
-    text = kernels.read_text("utf-8")
-    changed = text.replace("s[t] = two * sn * cs", "s[t] = 0 * sn * cs").replace(
-        "c1[t] = -two * sn * sn", "c1[t] = two"
-    )
-    assert changed != text
-    kernels.write_text(changed, "utf-8")
-    assert run(code, tmp_path / "cache", package) == "3.0\n"
 
 
 def test_all_kernels_are_counted():
@@ -123,8 +39,7 @@ def test_all_kernels_are_counted():
             folder = {f"{module.replace('.', '/')}.py" for module, _ in names if module}
             result |= {relative, *(one[len("wavefabric/") :] for one in folder if "/spectral/" in one)}
         assert not names & {("numba", "njit"), ("numba", "jit"), ("numba", "vectorize")}, relative
-    # A cached kernel names the module of its arguments' types.
-    assert result | {"system/numba_cache.py", "acoustics/solver/split_density.py"} == set(numba_cache.SOURCES)
+    assert result | {"system/numba_cache.py"} == set(numba_cache.SOURCES)
 
 
 def test_kernels_take_no_fastmath():

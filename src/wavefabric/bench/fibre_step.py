@@ -222,7 +222,6 @@ class _Case:
             "times_eight_ffts": line["ms"] / eight_ms,
             "bytes_allocated": step.peak,
             "bytes_kept": step.kept,
-            "kernel_allocations": step.numba,
             "peak_fields": whole.peak / self.bytes,
             "finite": finite,
         }

@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import importlib
 import math
 import socket
 import statistics
@@ -83,11 +82,11 @@ def copy_bandwidth(device: Device) -> float:
 
 @contextlib.contextmanager
 def allocations(device: Device) -> Iterator[SimpleNamespace]:
-    """Watch what the block allocates: bytes at the ``peak``, bytes ``kept``, arrays of ``numba`` by number.
+    """Watch what the block allocates: bytes at the ``peak``, and bytes ``kept``.
 
     On a CPU buffers inside FFTW and SciPy's FFT stay unseen; on a GPU what is given back inside the block.
     """
-    seen = SimpleNamespace(peak=0, kept=0, numba=0)
+    seen = SimpleNamespace(peak=0, kept=0)
     gc.collect()
     device.synchronize()
     if device.name != "cpu":
@@ -96,15 +95,12 @@ def allocations(device: Device) -> Iterator[SimpleNamespace]:
         device.synchronize()
         seen.kept = seen.peak = max(0, before - device.memory()[0])
         return
-    runtime = importlib.import_module("numba.core.runtime._nrt_python")
-    runtime.memsys_enable_stats()
     tracemalloc.start()
     try:
-        arrays, before = runtime.memsys_get_stats_alloc(), tracemalloc.get_traced_memory()[0]
+        before = tracemalloc.get_traced_memory()[0]
         yield seen
         now, peak = tracemalloc.get_traced_memory()
         seen.kept, seen.peak = max(0, now - before), max(0, peak - before)
-        seen.numba = runtime.memsys_get_stats_alloc() - arrays
     finally:
         tracemalloc.stop()
 

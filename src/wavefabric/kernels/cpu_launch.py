@@ -97,7 +97,10 @@ _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
 }
 for _kind in ("array", "doubles", "indices", "int32s", "bytes"):
     _WORDS[_kind, ""] = "q", lambda array: (address(array),)
-    _WORDS[_kind, "optional"] = "q", lambda array: (address(array) if array is not None and array.size else 0,)
+    _WORDS[_kind, "optional"] = (
+        "q",
+        lambda array: (address(array) if array is not None and array.size else 0,),
+    )
     _WORDS[_kind, "counted"] = "qq", lambda array: (address(array), array.size)
     _WORDS[_kind, "rows"] = "qq", lambda array: (address(array), array.shape[0])
     _WORDS[_kind, "columns"] = "qq", lambda array: (address(array), array.shape[1])

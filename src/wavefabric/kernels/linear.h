@@ -1,5 +1,5 @@
-// Linear propagation of a fibre, at one frequency: exp(h L) with L = -alpha/2 - i beta1 w + i beta2 w^2/2 - i beta3 w^3/6 + i beta4 w^4/24
-// (d/dt -> +i w). Coefficients k are alpha, beta1 to beta4 in SI.
+// Linear propagation in a fibre at one frequency: exp(h L) with L = -alpha/2 - i beta1 w + i beta2 w^2/2 - i beta3 w^3/6
+// + i beta4 w^4/24 (d/dt -> +i w). Coefficients k are alpha, beta1 to beta4 in SI.
 #pragma once
 
 #include "fused.h"

@@ -3,16 +3,16 @@
 A row is the form of the launch, the name, and the arguments in the order of the call, each with its kind:
 
 - ``array``: an array of the kernel's precision, real or complex; ``optional array``: it may have no elements,
-  and the kernel then gets a null pointer; ``doubles``, ``indices`` (int64), ``int32s``, ``bytes``: arrays of that
-  type whatever the precision; ``counted``: with the number of its elements, ``rows`` or ``columns``: of its
-  rows or columns, ``shape``: of both.
+  and the kernel then gets a null pointer; ``doubles``, ``indices`` (int64), ``int32s``, ``bytes``: arrays of
+  that type whatever the precision; ``counted``: with the number of its elements, ``rows`` or ``columns``: of
+  its rows or columns, ``shape``: of both.
 - ``medium``: a parameter of the medium, a full grid or one row that serves everywhere, and which of these it
   is.
 - ``layers``: a `wavefabric.acoustics.solver.split_density.SplitLayers`; ``parts``: its three arrays alone.
 - ``coupling``, ``groups``: a `KerrLayout` and a `KerrChunkLayout` of
   `wavefabric.optics.propagation.kernels.kerr`.
-- ``lines``: a `wavefabric.spectral.line_transforms.LineTransforms`; ``component``, ``source``, ``state``: groups of
-  arguments of a pass, as `wavefabric.acoustics.fused.plane_kernels` has them.
+- ``lines``: a `wavefabric.spectral.line_transforms.LineTransforms`; ``component``, ``source``, ``state``:
+  groups of arguments of a pass, as `wavefabric.acoustics.fused.plane_kernels` has them.
 - ``int``, ``real`` (of the kernel's precision), ``double``: numbers.
 
 Forms: ``points``, over the points of the first array, whose shape the kernel gets; ``items``, over the
@@ -24,7 +24,19 @@ import re
 from typing import NamedTuple
 
 FORMS = ("points", "items", "elements", "packs", "once")
-KINDS = ("array", "doubles", "indices", "int32s", "bytes", "medium", "layers", "parts", "int", "real", "double")
+KINDS = (
+    "array",
+    "doubles",
+    "indices",
+    "int32s",
+    "bytes",
+    "medium",
+    "layers",
+    "parts",
+    "int",
+    "real",
+    "double",
+)
 KINDS += ("lines", "component", "source", "state", "coupling", "groups")
 WITH = ("counted", "rows", "columns", "shape", "optional")
 

@@ -12,11 +12,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import wavefabric
+from wavefabric.kernels import build
 from wavefabric.system.machine import cpu_model, usable_threads
 from wavefabric.system.variables import PLAN
 
-#: CUDA kernels, their launches, and how transforms are split for them.
-CUDA_SOURCES = ("*.cu", "*_cuda.py", "fused_plan.py")
+#: CUDA kernels, formulas that they include, their launches, and how transforms are split for them.
+CUDA_SOURCES = ("*.cu", "kernels/*.h", "*_cuda.py", "fused_plan.py")
 _STARTED = datetime.now(UTC)
 #: Packages whose version may change an answer by round-off.
 NUMERICAL = ("numpy", "scipy", "numba", "pyfftw", "cupy-cuda13x", "cupy-cuda12x")
@@ -47,7 +48,8 @@ def fingerprint(identity: str, **more: str) -> str:
     """
     from wavefabric.system.numba_cache import source_hash  # here, since files are also read without Numba
 
-    facts = {"identity": identity, "wavefabric": wavefabric.__version__, "kernels": source_hash()}
+    kernels = f"{source_hash()} {build.source_hash()}"
+    facts = {"identity": identity, "wavefabric": wavefabric.__version__, "kernels": kernels}
     facts |= versions(NUMERICAL) | more
     text = "".join(f"{key}={len(value)}:{value};" for key, value in sorted(facts.items()))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -122,8 +122,7 @@ def njit(*, part_of: Callable | None = None, kinds: Any = None, **options: Any) 
     Code without a source file is kept as ``part_of`` a function that has one, told apart by ``kinds``.
 
     Kernels take no ``fastmath``: contraction and reassociation depend on what the compiler has inlined, and a
-    kernel just compiled would then give other bits than the same one read from the cache. A product and a sum
-    rounded once are asked for by name: `wavefabric.device.fma.fma`.
+    kernel just compiled would then give other bits than the same one read from the cache.
     """
     if options.get("fastmath"):
         raise TypeError("kernels are compiled without fastmath")

@@ -1,6 +1,6 @@
-// The Kerr operators on whole fields, (rows, n) complex; see kerr.py. Work goes by tiles of neighbouring samples, whose sums and numbers of
-// phase groups stay in the caches. Sums over a group run in row order: samples get the same bits wherever a tile ends, and whatever the
-// number of threads.
+// The Kerr operators on whole fields, (rows, n) complex; see kerr.py. Work goes by tiles of neighbouring samples, whose sums and
+// numbers of phase groups stay in the caches. Sums over a group run in row order: samples get the same bits wherever a tile ends,
+// and whatever the number of threads.
 #include "../kerr.h"
 #include "vector.h"
 
@@ -27,7 +27,8 @@ template <class T> struct Numbers {
     T *operator[](Index g) const { return data + g * group; }
 };
 
-// With gamma kappa between the groups of one rank, rad/(W m), as it is or by factors of some rank; and scratch, (threads, arrays, tall, tile).
+// With gamma kappa between the groups of one rank, rad/(W m), as it is or by factors of some rank; and scratch, (threads, arrays,
+// tall, tile).
 struct Coupling {
     Groups groups;
     const REAL *dense, *left, *right;
@@ -133,8 +134,8 @@ template <class Operator> static void advance(int stage, const REAL *rate, const
 }
 
 // The rows from the last phase rate. If `MEASURED` returns the squared local error.
-template <class Operator, bool MEASURED> static double update(const Tile &tile, const Groups &groups, double h, Numbers<const REAL> rates,
-                                                              Numbers<const REAL> numbers) {
+template <class Operator, bool MEASURED> static double update(const Tile &tile, const Groups &groups, double h,
+                                                              Numbers<const REAL> rates, Numbers<const REAL> numbers) {
     constexpr bool measured = MEASURED && Operator::MEASURES;
     REAL re[TILE], im[TILE];
     double errors[measured ? TILE : 1];
@@ -164,7 +165,8 @@ FN Numbers<const REAL> constant(Numbers<REAL> n) { return {n.data, n.group, n.nu
 // --- One rank -----------------------------------------------------------------------------------------------------
 
 // errors: null, or the squared local error of each tile.
-template <class Operator, bool MEASURED> static void kerr(Thread thread, Counted<REAL2> A, REAL2 *K, double h, double *errors, const Coupling &c) {
+template <class Operator, bool MEASURED> static void kerr(Thread thread, Counted<REAL2> A, REAL2 *K, double h, double *errors,
+                                                          const Coupling &c) {
     const Groups &groups = c.groups;
     const Numbers<REAL> power = c.array(thread, POWER), rate = c.array(thread, RATE), numbers = c.array(thread, KEPT);
     // RK4IP updates rows from both of its phase rates.
@@ -338,8 +340,9 @@ template <class Operator> static void begin_chunk(Thread thread, Counted<REAL2> 
     }
 }
 
-template <class Operator, bool MEASURED> static void update_chunk(Thread thread, Counted<REAL2> A, REAL2 *K, Index t0, const REAL *rate,
-                                                                  Index m, double h, const REAL *numbers, double *errors, const Groups &groups) {
+template <class Operator, bool MEASURED> static void update_chunk(Thread thread, Counted<REAL2> A, REAL2 *K, Index t0,
+                                                                  const REAL *rate, Index m, double h, const REAL *numbers,
+                                                                  double *errors, const Groups &groups) {
     const Index tiles = groups.tiles(m);
     for (Index i = thread.first(tiles); i < thread.last(tiles); ++i) {
         const Index lo = i * groups.tile;
@@ -350,27 +353,27 @@ template <class Operator, bool MEASURED> static void update_chunk(Thread thread,
 }
 
 // All operators, each with the kernel of one rank and those of chunks.
-#define KERNELS_OF(name, Operator)                                                                                              \
-    static void kerr_##name(Thread t, Counted<REAL2> A, REAL2 *K, double h, double *errors, Coupling c) {                       \
-        if (errors && Operator::MEASURES) kerr<Operator, Operator::MEASURES>(t, A, K, h, errors, c);                            \
-        else kerr<Operator, false>(t, A, K, h, errors, c);                                                                      \
-    }                                                                                                                           \
-    EXPORT(kerr_##name)                                                                                                         \
-    static void begin_##name(Thread t, Counted<REAL2> A, REAL2 *K, Index t0, double h, Counted<REAL> power, REAL *numbers,      \
-                             Groups groups) {                                                                                   \
-        begin_chunk<Operator>(t, A, K, t0, h, power.data, power.count, numbers, groups);                                        \
-    }                                                                                                                           \
-    EXPORT(begin_##name)                                                                                                        \
-    static void advance_##name(Thread t, int stage, Counted<const REAL> rate, double h, const REAL *power, REAL *numbers,       \
-                               REAL *out) {                                                                                     \
-        advance<Operator>(stage, rate.data, power, numbers, rate.count, out, h, t.first(rate.count), t.last(rate.count));       \
-    }                                                                                                                           \
-    EXPORT(advance_##name)                                                                                                      \
-    static void update_##name(Thread t, Counted<REAL2> A, REAL2 *K, Index t0, Counted<const REAL> rate, double h,               \
-                              const REAL *numbers, double *errors, Groups groups) {                                             \
-        if (errors && Operator::MEASURES)                                                                                       \
-            update_chunk<Operator, Operator::MEASURES>(t, A, K, t0, rate.data, rate.count, h, numbers, errors, groups);         \
-        else update_chunk<Operator, false>(t, A, K, t0, rate.data, rate.count, h, numbers, errors, groups);                     \
-    }                                                                                                                           \
+#define KERNELS_OF(name, Operator)                                                                                            \
+    static void kerr_##name(Thread t, Counted<REAL2> A, REAL2 *K, double h, double *errors, Coupling c) {                     \
+        if (errors && Operator::MEASURES) kerr<Operator, Operator::MEASURES>(t, A, K, h, errors, c);                          \
+        else kerr<Operator, false>(t, A, K, h, errors, c);                                                                    \
+    }                                                                                                                         \
+    EXPORT(kerr_##name)                                                                                                       \
+    static void begin_##name(Thread t, Counted<REAL2> A, REAL2 *K, Index t0, double h, Counted<REAL> power, REAL *numbers,    \
+                             Groups groups) {                                                                                 \
+        begin_chunk<Operator>(t, A, K, t0, h, power.data, power.count, numbers, groups);                                      \
+    }                                                                                                                         \
+    EXPORT(begin_##name)                                                                                                      \
+    static void advance_##name(Thread t, int stage, Counted<const REAL> rate, double h, const REAL *power, REAL *numbers,     \
+                               REAL *out) {                                                                                   \
+        advance<Operator>(stage, rate.data, power, numbers, rate.count, out, h, t.first(rate.count), t.last(rate.count));     \
+    }                                                                                                                         \
+    EXPORT(advance_##name)                                                                                                    \
+    static void update_##name(Thread t, Counted<REAL2> A, REAL2 *K, Index t0, Counted<const REAL> rate, double h,             \
+                              const REAL *numbers, double *errors, Groups groups) {                                           \
+        if (errors && Operator::MEASURES)                                                                                     \
+            update_chunk<Operator, Operator::MEASURES>(t, A, K, t0, rate.data, rate.count, h, numbers, errors, groups);       \
+        else update_chunk<Operator, false>(t, A, K, t0, rate.data, rate.count, h, numbers, errors, groups);                   \
+    }                                                                                                                         \
     EXPORT(update_##name)
 KERR_OPERATORS(KERNELS_OF)

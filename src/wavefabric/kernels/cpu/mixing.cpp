@@ -1,11 +1,13 @@
-// A unitary applied to rows of a field in place; see mixing_kernel.py. Samples of all rows are copied to scratch as doubles, some at a time.
+// A unitary applied to rows of a field in place; see mixing_kernel.py. Samples of all rows are copied to scratch as doubles, some
+// at a time.
 #include "../mixing.h"
 #include "driver.h"
 
 constexpr int SIDE = 16;  // samples that are mixed at once
 
 // Some neighbouring rows of the product.
-template <int ROWS> static void mix(Complex *field, Index samples, const double *matrix, const double *re, const double *im, Index n, Index row, Index m) {
+template <int ROWS> static void mix(Complex *field, Index samples, const double *matrix, const double *re, const double *im, Index n,
+                                    Index row, Index m) {
     double x[ROWS][SIDE] = {}, y[ROWS][SIDE] = {};
     for (Index k = 0; k < n; ++k)
         for (int r = 0; r < ROWS; ++r) {

@@ -9,18 +9,20 @@ from wavefabric.kernels.table import kernel_table
 #: Samples that are mixed at once, as in ``mixing.cpp``.
 _SIDE = 16
 TABLE = kernel_table(
-    "items mix_rows(shape array field, doubles matrix, doubles scratch)", __package__ or "", "mixing_kernel.cu"
+    "items mix_rows(shape array field, doubles matrix, doubles scratch)",
+    __package__ or "",
+    "mixing_kernel.cu",
 )
 
 
-class MixingKernels:
+class CpuMixingKernels:
     """The kernel on one CPU device."""
 
     def __init__(self, device):
         self._kernels: Any = device.kernels(TABLE)
 
     def mix(self, device, field, matrices, starts) -> None:
-        """Rows ``starts[k]`` … of ``field`` ← ``matrices[k]``, (n, n) complex128, times them, in place."""
+        """Multiply rows ``starts[k]`` … of ``field`` by ``matrices[k]``, (n, n) complex128, in place."""
         tallest = max(map(len, matrices))
         scratch = device.empty((device.threads, 2, tallest, _SIDE), np.float64)
         for start, u in zip(starts, matrices, strict=True):
@@ -28,4 +30,4 @@ class MixingKernels:
 
 
 #: What `Device.kernels` makes on a CPU.
-KERNELS = MixingKernels
+KERNELS = CpuMixingKernels

@@ -1,15 +1,27 @@
 """Kerr operators, linear part and norms on a CPU: what their kernels take; the formulas are in
 `wavefabric.kernels`. The CUDA kernels have the same names and order of arguments.
 
-A field ``A`` is (rows, N), C-contiguous, complex64 or complex128, √W. Rows of one *phase group* are contiguous
-and share a Kerr phase: the phase rate of group g is Σ_d γκ_gd P_d in rad/m, P_d the power of all rows of group
-d. Steps ``h`` are in metres.
+A field ``A`` is (rows, N), C-contiguous, complex64 or complex128, √W. Rows of one *phase group* are
+contiguous and share a Kerr phase: the phase rate of group g is Σ_d γκ_gd P_d in rad/m, P_d the power of all
+rows of group d. Steps ``h`` are in metres.
 
-On one rank an operator is one kernel (`KerrKernels.kerr`). Over ranks it is cut where powers of groups are
+On one rank an operator is one kernel (`CpuKerrKernels.kerr`). Over ranks it is cut where powers of groups are
 exchanged: `kerr_begin`, `couple`, `kerr_advance` and `kerr_update` do one part each, for samples ``t0`` to
-``t0 + m`` of the field (a *chunk*); numbers of groups are then (own groups, m), C-contiguous, real. A group cut
-between ranks has a part on each; its sums are those of the rows that are here; they add up where phases are
-formed.
+``t0 + m`` of the field (a *chunk*); numbers of groups are then (own groups, m), C-contiguous, real. A group
+cut between ranks has a part on each; its sums are those of the rows that are here; they add up where phases
+are formed.
+
+Kernels without a method below:
+
+- ``kerr_phase_rate``: rate[g, t] = Σ_d γκ_gd P_d, rad/m, for every group; ``rate`` is (groups, N), real.
+- ``rotate_mean``: A = exp(i h (rate0 + rate1)/2) H, with rates from ``kerr_phase_rate``.
+- ``couple``: out = matrix @ part if ``first``, else out += matrix @ part. ``out`` (own groups, m) in rad/m,
+  ``part`` (groups of one rank, m) in W, ``matrix`` γκ between them, rad/(W m).
+- ``transfer_table``: exp(h L̂(ω))/N, so that it follows an unscaled inverse transform. ``table`` (table rows,
+  N) complex128; ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``domega`` in rad/s. L̂ = −α/2 − iβ1ω +
+  iβ2ω²/2 − iβ3ω³/6 + iβ4ω⁴/24 (∂/∂t → +iω).
+- ``row_energy``: out[r] = Σ_t |A[r, t]|², W × samples, float64; NaN where the row holds one.
+  ``row_distance``: out[r] = Σ_t |A[r, t] − B[r, t]|².
 """
 
 from collections.abc import Callable
@@ -26,6 +38,8 @@ from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 TILE_BYTES = 1 << 18
 #: Samples of a tile, at most: as in ``kerr.cpp``.
 MOST_SAMPLES = 256
+#: Kernels that are offered as the table has them.
+_AS_THEY_ARE = "kerr_phase_rate", "rotate_mean", "couple", "transfer_table", "row_energy", "row_distance"
 #: Numbers of each group and sample in scratch: power, phase rate, low-rank product, and what operators keep.
 _ARRAYS = 8
 _OPERATORS = "derivative", "rotate", "rotate_rk4", "rk4ip_middle", "rk4ip_last"
@@ -89,7 +103,7 @@ class KerrLayout(KerrChunkLayout):
         self.words += (*map(address, self.matrices), coupling.rank, _ARRAYS, tall, address(self._scratch))
 
 
-class KerrKernels:
+class CpuKerrKernels:
     """The kernels on one CPU device."""
 
     KerrLayout = KerrLayout
@@ -98,10 +112,11 @@ class KerrKernels:
     def __init__(self, device):
         self._kernels: Any = device.kernels(TABLE)
         self._most = np.zeros(device.threads)
-        for name in ("kerr_phase_rate", "rotate_mean", "couple", "transfer_table", "row_energy", "row_distance"):
+        for name in _AS_THEY_ARE:
             setattr(self, name, getattr(self._kernels, name))
         # For callers that are threads themselves.
-        self._rows: Any = CpuKernels(TRANSFER_TABLE, 1).apply_transfer
+        serial: Any = CpuKernels(TRANSFER_TABLE, 1)
+        self._rows = serial.apply_transfer
 
     # --- one rank ------------------------------------------------------------------------------------
 
@@ -110,14 +125,14 @@ class KerrKernels:
 
         - ``derivative``: K = N̂(A) A = i (γκ|A|²) A, √W/m.
         - ``rotate``: A ← exp(i h γκ|A|²) A: the exact flow of N̂ over h, since |A|² is invariant under it.
-        - ``rotate_rk4``: A ← the classical Runge–Kutta (RK4) approximation of that flow. Every stage is A times
-          one complex number a group, so it needs only the powers of groups.
-        - ``rk4ip_middle``: stages k2 and k3 of RK4IP, eq. (6c, 6d), and the sums that the last transforms need.
-          In: A = A_I and K = k1/h. Out: A ← A_I + k3 and K ← A_I + k1/6 + k2/3 + k3/3.
+        - ``rotate_rk4``: A ← the classical Runge–Kutta (RK4) approximation of that flow. Every stage is A
+          times one complex number a group, so it needs only the powers of groups.
+        - ``rk4ip_middle``: stages k2 and k3 of RK4IP, eq. (6c, 6d), and the sums that the last transforms
+          need. In: A = A_I and K = k1/h. Out: A ← A_I + k3 and K ← A_I + k1/6 + k2/3 + k3/3.
         - ``rk4ip_last``: stage k4 of RK4IP, eq. (6e, 6f), and the first stage of the next step. In: A = the
-          argument of k4, K = the propagated sum of (6f). Out: A ← K + k4/6, the new field; K ← N̂(A)A. ``error``
-          (float64, one element) receives Σ|h (k4/h − N̂(A)A)/10|², the squared local error of the embedded
-          third-order solution (Balac & Mahé 2013, doi 10.1016/j.cpc.2012.12.020).
+          argument of k4, K = the propagated sum of (6f). Out: A ← K + k4/6, the new field; K ← N̂(A)A.
+          ``error`` (float64, one element) receives Σ|h (k4/h − N̂(A)A)/10|², the squared local error of the
+          embedded third-order solution (Balac & Mahé 2013, doi 10.1016/j.cpc.2012.12.020).
         """
         errors = None if error is None else layout.errors
         getattr(self._kernels, f"kerr_{operator.name}")(A, K, h, errors, layout)
@@ -126,15 +141,17 @@ class KerrKernels:
             error[0] = layout.errors.sum()
 
     def kerr_adjoint(self, name: str, A, Y, h, factors, slope, layout, transposed):
-        """``Y``, the gradient for the output of an operator on ``A``, becomes that for ``A`` itself, in place.
+        """Turn ``Y``, the gradient for the output of an operator on ``A``, into that for ``A``, in place.
 
-        The gradient of a real f for a complex field A is ∂f/∂Re A + i ∂f/∂Im A. Phase rates are θ = c γκP with
-        a factor c of each group, ``factors`` (groups,), real. An operator multiplies the rows of a group by one
-        number m(θ), so ``Y`` becomes m* Y + 2 (∂f/∂P) A with ∂f/∂P = (γκ)ᵀ c ∂f/∂θ. By ``name`` of `ADJOINTS`:
+        The gradient of a real f for a complex field A is ∂f/∂Re A + i ∂f/∂Im A. Phase rates are θ = c γκP
+        with a factor c of each group, ``factors`` (groups,), real. An operator multiplies the rows of a
+        group by one number m(θ), so ``Y`` becomes m* Y + 2 (∂f/∂P) A with ∂f/∂P = (γκ)ᵀ c ∂f/∂θ. By
+        ``name`` of `ADJOINTS`:
 
         - ``derivative``: of h N̂(A) A. ``rotate``: of exp(h N̂(A)) A.
         - ``phase_rate``: of θ; ``slope`` holds ∂f/∂θ, and ``Y`` is added to.
-        - ``turn``: of exp(i h φ) A for φ: ``slope`` ← ∂f/∂φ of each group from ``Y``, that for A, which stays.
+        - ``turn``: of exp(i h φ) A for φ: ``slope`` ← ∂f/∂φ of each group from ``Y``, that for A, which
+          stays.
 
         ``slope`` (groups, N), real: ← ∂f/∂c at each sample, to be summed over them, but for ``turn``.
         ``transposed`` is the layout of (γκ)ᵀ.
@@ -150,24 +167,24 @@ class KerrKernels:
     def apply_transfer(self, spectrum, table, table_row) -> Callable[[slice], None]:
         """Return what multiplies rows of ``spectrum`` (rows, N) by their rows of ``table``, in place.
 
-        A call takes a slice of the rows; threads may call it at once. The product is formed in double precision
-        and rounded once.
+        A call takes a slice of the rows; threads may call it at once. The product is formed in double
+        precision and rounded once.
         """
         return self._rows.over(spectrum, table, table_row)
 
     # --- chunks of several ranks ---------------------------------------------------------------------
 
     def kerr_begin(self, operator: KerrOperator, A, K, t0, h, power, numbers, layout):
-        """``power`` ← the powers that the first phase rate comes from; ``numbers`` ← what later rates need.
+        """Set ``power`` to what the first phase rate comes from, ``numbers`` to what later rates need.
 
-        ``numbers`` are (the operator's numbers, groups, m): of RK4IP, the first phase rate, |x|² and Im x*y,
-        where x is the field that the increment goes to and ``power`` is |y|²; of ``rotate_rk4``, |A|², and real
-        and imaginary parts of a stage's multiplier of A and of their weighted sum.
+        ``numbers`` are (the operator's numbers, groups, m): of RK4IP, the first phase rate, |x|² and Im
+        x*y, where x is the field that the increment goes to and ``power`` is |y|²; of ``rotate_rk4``, |A|²,
+        and real and imaginary parts of a stage's multiplier of A and of their weighted sum.
         """
         getattr(self._kernels, f"begin_{operator.name}")(A, K, t0, h, power, numbers, layout)
 
     def kerr_advance(self, operator: KerrOperator, stage, rate, h, power, numbers, out):
-        """``out`` ← the powers of the next stage of the own groups, from the phase rate of this one."""
+        """Set ``out`` to the powers of the next stage of the own groups, from the phase rate of this one."""
         getattr(self._kernels, f"advance_{operator.name}")(stage, rate, h, power, numbers, out)
 
     def couple_advance(self, operator: KerrOperator, stage, rate, part, matrix, h, power, numbers, out):
@@ -190,4 +207,4 @@ class KerrKernels:
 
 
 #: What `Device.kernels` makes on a CPU.
-KERNELS = KerrKernels
+KERNELS = CpuKerrKernels
