@@ -24,8 +24,10 @@ def functions(text: str):
 
 
 def launches_kernels(file: Path) -> bool:
-    """Kernels take what the hardware needs, one by one: Numba's, and launches of CUDA's."""
-    return str(file.relative_to(PACKAGE)) in SOURCES or file.stem.endswith("_cuda")
+    """Kernels take what the hardware needs, one by one: Numba's, and launches of CUDA's and of C++."""
+    if str(file.relative_to(PACKAGE)) in SOURCES or file.stem.endswith("_cuda"):
+        return True
+    return "= kernel_table(" in file.read_text("utf-8")
 
 
 def test_no_function_has_many_parameters():

@@ -168,10 +168,13 @@ def test_memory_within_a_control_group(monkeypatch, tmp_path):
     assert device.memory()[1] > 3_000_000
 
 
-def test_kernels_are_the_module(cpu):
+def test_kernels_of_a_module(cpu):
+    """Made for the device, or the module itself."""
+    from wavefabric.device import products
     from wavefabric.optics.propagation.kernels import kerr
 
-    assert cpu.kernels("wavefabric.optics.propagation.kernels.kerr") is kerr
+    assert isinstance(cpu.kernels("wavefabric.optics.propagation.kernels.kerr"), kerr.CpuKerrKernels)
+    assert cpu.kernels("wavefabric.device.products") is products
 
 
 @pytest.mark.parametrize("name", ["gpu", "cpu:1", "cuda:x", "cuda:-1", "", "CUDA"])

@@ -108,8 +108,9 @@ class Device(Protocol):
     def kernels(self, table: KernelTable | str) -> Any:
         """Launchers of the kernels of a table, each an attribute by its name; see `wavefabric.kernels.table`.
 
-        Of a module such as ``"wavefabric.optics.propagation.kernels.kerr"``: on a CPU the Numba module
-        itself; on a GPU the launchers of ``<module>_cuda.py``, with the same names and arguments.
+        Of a module such as ``"wavefabric.optics.propagation.kernels.kerr"``: on a CPU what its ``KERNELS``
+        makes for the device, or the module itself; on a GPU what ``KERNELS`` of ``<module>_cuda.py`` makes,
+        with the same names and arguments.
         """
 
     def graph(self, work: Callable[[], None], kernels_alone: bool = False) -> Callable[[], None]:

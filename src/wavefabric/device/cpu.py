@@ -16,7 +16,6 @@ from wavefabric.device import fftw, views
 from wavefabric.errors import InputError
 from wavefabric.kernels.cpu_launch import CpuKernels, CpuLauncher
 from wavefabric.kernels.table import KernelTable
-from wavefabric.system.compiling import listen
 from wavefabric.system.machine import host_memory, usable_threads
 
 
@@ -190,13 +189,8 @@ class CpuDevice:
     def kernels(self, table: KernelTable | str):
         if isinstance(table, KernelTable):
             return CpuKernels(table, self._launcher)
-        import numba
-        from numba.core import config
-
-        # A pool of workers may be smaller than what this machine offers, never larger.
-        numba.set_num_threads(min(self.threads, config.NUMBA_NUM_THREADS))  # pyright: ignore
-        listen()
-        return importlib.import_module(table)
+        module = importlib.import_module(table)
+        return module.KERNELS(self) if hasattr(module, "KERNELS") else module
 
     def graph(self, work, kernels_alone: bool = False):
         return self._launcher.recorded(work) if kernels_alone else work

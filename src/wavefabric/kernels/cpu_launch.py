@@ -10,6 +10,7 @@ from wavefabric.kernels.library import Library, library
 from wavefabric.kernels.table import KernelRow, KernelTable
 
 _SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
+_BOUNDS = struct.Struct("=qq")
 #: Kinds whose first array tells the kernel's precision.
 _PRECISION = ("array", "medium")
 
@@ -123,11 +124,28 @@ class CpuKernel:
 
     def __call__(self, *arguments: Any) -> None:
         """Run on all threads, and wait for them."""
+        function, words = self._prepared(arguments)
+        self._launcher.launch(function, words, arguments)
+
+    def over(self, *arguments: Any) -> Callable[[slice], None]:
+        """Return what runs the kernel for a slice of rows, whose bounds are its last two arguments."""
+        function, words = self._prepared((*arguments, 0, 0))
+        first_words, count = words[: -_BOUNDS.size], arguments[0].shape[0]
+        launch, bounds = self._launcher.launch, _BOUNDS.pack
+
+        def run(rows: slice) -> None:
+            first, last, _ = rows.indices(count)
+            launch(function, first_words + bounds(first, last), arguments)
+
+        return run
+
+    def _prepared(self, arguments: tuple[Any, ...]) -> tuple[int, bytes]:
+        """Return the address of the kernel for these arguments, and their words, which own no array."""
         values: list[Any] = list(arguments[0].shape) if self._sized else []
         for words, argument in zip(self._words, arguments, strict=True):
             values += words(argument)
         single = self._typed is None or arguments[self._typed].dtype in _SINGLE
-        self._launcher.launch(self._functions[single], self._packed.pack(*values), arguments)
+        return self._functions[single], self._packed.pack(*values)
 
 
 def _layers(split_layers: Any) -> list[Any]:
@@ -146,6 +164,8 @@ _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
     ("source", ""): (_SOURCE, lambda source: source.words()),
     ("component", ""): (_COMPONENT, lambda component: component.words()),
     ("state", ""): ("qq" * 4 + "d", lambda state: state.words()),
+    ("coupling", ""): ("q" * 10, lambda layout: layout.words),
+    ("groups", ""): ("qqq", lambda layout: layout.words),
     ("int", ""): ("q", lambda value: (int(value),)),
     ("long", ""): ("q", lambda value: (int(value),)),
     ("real", ""): ("d", lambda value: (value,)),

@@ -9,6 +9,8 @@ A row is the form of the launch, the name, and the arguments in the order of the
 - ``medium``: a parameter of the medium, a full grid or one row that serves everywhere, and which of these it
   is.
 - ``layers``: a `wavefabric.acoustics.solver.split_density.SplitLayers`; ``parts``: its three arrays alone.
+- ``coupling``, ``groups``: a `KerrLayout` and a `KerrChunkLayout` of
+  `wavefabric.optics.propagation.kernels.kerr`.
 - ``lines``: a `wavefabric.spectral.line_transforms.LineTransforms`; ``component``, ``source``, ``state``:
   groups of arguments of a pass, as `wavefabric.acoustics.fused.plane_kernels` has them.
 - ``int``, ``long`` (of 64 bits on a GPU too), ``real`` (of the kernel's precision), ``double``: numbers.
@@ -24,6 +26,7 @@ from typing import NamedTuple
 FORMS = ("points", "items", "elements", "packs", "once")
 KINDS = ("array", "doubles", "indices", "int32s", "bytes", "medium", "layers", "parts")
 KINDS += ("int", "long", "real", "double", "lines", "component", "source", "state")
+KINDS += ("coupling", "groups")
 WITH = ("counted", "rows", "columns", "shape", "optional")
 
 

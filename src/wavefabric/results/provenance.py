@@ -20,7 +20,7 @@ from wavefabric.system.variables import PLAN
 CUDA_SOURCES = ("*.cu", "kernels/*.h", "*_cuda.py", "cuda_*.py", "fused_plan.py")
 _STARTED = datetime.now(UTC)
 #: Packages whose version may change an answer by round-off.
-NUMERICAL = ("numpy", "scipy", "numba", "pyfftw", "cupy-cuda13x", "cupy-cuda12x")
+NUMERICAL = ("numpy", "scipy", "pyfftw", "cupy-cuda13x", "cupy-cuda12x")
 
 
 def provenance(device: str = "cpu") -> dict[str, str]:
@@ -46,10 +46,7 @@ def fingerprint(identity: str, **more: str) -> str:
 
     ``more`` must match too for a bit-identical resume: device, FFT library, layout.
     """
-    from wavefabric.system.numba_cache import source_hash  # here, since files are also read without Numba
-
-    facts = {"identity": identity, "wavefabric": wavefabric.__version__, "kernels": source_hash()}
-    facts["library"] = build.source_hash()
+    facts = {"identity": identity, "wavefabric": wavefabric.__version__, "kernels": build.source_hash()}
     facts |= versions(NUMERICAL) | more
     text = "".join(f"{key}={len(value)}:{value};" for key, value in sorted(facts.items()))
     return hashlib.sha256(text.encode()).hexdigest()

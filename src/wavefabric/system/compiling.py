@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 
 
 class CompilationClock:
@@ -74,20 +73,3 @@ def compiling() -> Iterator[None]:
         yield
     finally:
         CLOCK.end()
-
-
-@cache
-def listen() -> None:
-    """Let Numba report when it compiles, from the first call on; imports Numba."""
-    from numba.core import event
-
-    class Listener(event.Listener):
-        # Numba starts this event after a look into its cache, and only if nothing was there.
-        def on_start(self, event) -> None:
-            CLOCK.announce()
-            CLOCK.begin()
-
-        def on_end(self, event) -> None:
-            CLOCK.end()
-
-    event.register("numba:compile", Listener())

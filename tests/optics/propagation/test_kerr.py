@@ -9,6 +9,9 @@ from complex_steps import rate as phase_rate
 from emulated_device import opened
 
 from wavefabric.device import get_device
+from wavefabric.kernels.cpu_launch import CpuKernels
+from wavefabric.kernels.table import kernel_table
+from wavefabric.optics.propagation.kernels import kerr as kerr_kernels
 from wavefabric.optics.propagation.operators import (
     DERIVATIVE,
     RK4IP_LAST,
@@ -273,7 +276,9 @@ def test_apply_transfer(device, kernels, size, dtype):
     spectrum = case.put(case.a)
     held = device.empty((3, n), np.complex128)
     held[...] = device.asarray(table)
-    kernels.apply_transfer(spectrum, held, device.asarray(cell))
+    transfer = kernels.apply_transfer(spectrum, held, device.asarray(cell))
+    transfer(slice(0, 1))
+    transfer(slice(1, rows))
     wanted = case.a * table[cell]
     case.check(spectrum, wanted, 1e-15 if dtype == np.complex128 else 6e-8)
 
@@ -314,12 +319,11 @@ def test_precision_of_the_rotation_over_small_and_large_phases(device, kernels, 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
 def test_cosine_minus_one_does_not_cancel(real):
-    from wavefabric.optics.propagation.kernels import kerr_formulas
-
     size = np.logspace(-12, 2, 1401)
     phase = np.concatenate([size, -size]).astype(real)
     c1, s = np.empty_like(phase), np.empty_like(phase)
-    kerr_formulas.rotation(phase, real(1), c1, s)
+    row = "items rotations(counted array phases, array re, array im)"
+    CpuKernels(kernel_table(row, "", ""), 1).rotations(phase, c1, s)  # pyright: ignore
     exact = phase.astype(np.longdouble)
     cosine, sine = -2 * np.sin(exact / 2) ** 2, np.sin(exact)
     epsilon = np.finfo(real).eps
@@ -331,17 +335,16 @@ def test_cosine_minus_one_does_not_cancel(real):
     assert (abs(s - sine) <= 4 * epsilon * abs(sine))[near].all()
 
 
-def test_sums_do_not_depend_on_the_tile():
+def test_sums_do_not_depend_on_the_tile(monkeypatch):
     """Sums run in row order: samples get the same bits wherever a tile ends."""
-    from wavefabric.optics.propagation.kernels import kerr as kernels
-
     cpu = get_device("cpu", threads=1)
+    kernels = cpu.kernels(kerr_kernels.__name__)
     case = Case(cpu, kernels, 30, 1037, "factored", np.complex128)
     outs = []
-    for tile in (16, 160, 1024):
+    for tile in (16, 160, 256):
+        monkeypatch.setattr(kerr_kernels, "MOST_SAMPLES", tile)
         layout = kernels.KerrLayout(cpu, case.coupling, 1037, np.complex128)
-        layout.tile = tile
-        layout.scratch = cpu.empty((1, 8, 5, tile), np.float64)
+        assert layout.tile == tile
         A = case.put(case.a)
         kernels.kerr(ROTATE, A, A, 0.7, layout)
         outs.append(A)

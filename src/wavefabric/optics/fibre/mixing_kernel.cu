@@ -1,6 +1,8 @@
 // A unitary applied to some rows of a field, in place: one read and one write of the field. REAL: of its complex type.
 // A block holds blockDim.x samples of all n rows in shared memory; a thread adds up ROWS rows of its sample, in double.
 
+#include "mixing.h"
+
 #define ROWS 4
 #define MOST_THREADS 256
 
@@ -29,8 +31,7 @@ mix_rows(Complex *field, const double2 *__restrict__ matrix, int n, long long sa
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
                 const double2 u = matrix[min(first + r, n - 1) * n + k];
-                re[r] = fma(u.x, x, fma(-u.y, y, re[r]));
-                im[r] = fma(u.x, y, fma(u.y, x, im[r]));
+                add_product(re[r], im[r], u.x, u.y, x, y);
             }
         }
 #pragma unroll

@@ -59,11 +59,12 @@ class TransformsAndTable(LinearPropagation):
 
     def propagate(self, field, length: float) -> None:
         table = self.prepare(length)
+        transfer = self._kernels.apply_transfer(field, table, self.table_row)
 
         def rows(span: slice) -> None:
             part = field[span]
             self._fft.forward(part)
-            self._kernels.apply_transfer(part, table, self.table_row[span])
+            transfer(span)
             self._fft.backward(part)
 
         self._device.map_rows(len(self.table_row), rows)

@@ -1,7 +1,7 @@
-"""Kernels of the propagation on one device, for CPU (Numba) and GPU (CUDA).
+"""Kernels of the propagation on one device, for CPU (C++) and GPU (CUDA).
 
-A Kerr operator is described three times: `KerrOperator` in ``operators.py``, its formulas on a tile of
-samples in ``kerr_formulas.py``, and on one sample in ``kerr_formulas.cu``. All kernels are made of these.
+A Kerr operator is described twice: by a `KerrOperator` in ``operators.py``, and by its formulas on one sample
+in ``wavefabric/kernels/kerr.h``. All kernels are made of these.
 """
 
 from typing import NamedTuple

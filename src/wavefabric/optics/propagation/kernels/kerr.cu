@@ -1,11 +1,13 @@
-// Kerr operators on one rank, each one kernel, and the phase rates by themselves; kerr.py is the reference and explains them.
+// Kerr operators on one rank, each one kernel, and the phase rates by themselves; kerr.py explains them.
 //
-// After kerr_formulas.cu. Compiled once per field type and tile: REAL, REAL2 (float/float2 or double/double2),
+// Compiled once per field type and tile: REAL, REAL2 (float/float2 or double/double2),
 // LANES (samples a block), WARPS (rows of threads; blockDim = (LANES, WARPS)) and ROWS (field rows a thread). A
 // thread owns one sample of ROWS adjacent rows and keeps them in registers, so that a kernel reads
 // each field once. Sums over a phase group go through shared memory: each row of threads adds its part of
 // the group into a *slot* of its own, and slots are added in row order, so that answers are the same
 // every time.
+
+#include "kerr.h"
 
 #ifndef LANES
 #define LANES 32
@@ -274,6 +276,6 @@ kerr_adjoint(const REAL2* A, REAL2* Y, double h, const REAL* factors, REAL* slop
     FOR_ROWS(i, r) {
         const int at = AT(w.row_group[r]);
         if (of == DERIVATIVE) y[i] = times_i(y[i], im[at]);
-        Y[r * n + t] = {y[i].x + 2 * re[at] * a[i].x, y[i].y + 2 * re[at] * a[i].y};
+        Y[r * n + t] = with_power(y[i], re[at], a[i]);
     }
 }

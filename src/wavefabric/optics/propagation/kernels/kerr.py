@@ -1,55 +1,82 @@
-"""Kerr operators on a CPU: Numba, the reference of the CUDA kernels of the same names and argument order.
+"""Kerr operators, linear part and norms on a CPU: what their kernels take; the formulas are in
+`wavefabric.kernels`. The CUDA kernels have the same names and order of arguments.
 
-A field ``A`` is (rows, N), C-contiguous, complex64 or complex128, √W; kernels see its real view. Rows of one
-*phase group* are contiguous and share a Kerr phase: the phase rate of group g is Σ_d γκ_gd P_d in rad/m, P_d
-the power of all rows of group d. Steps ``h`` are in metres. `kerr_formulas` works on one tile of samples.
+A field ``A`` is (rows, N), C-contiguous, complex64 or complex128, √W. Rows of one *phase group* are
+contiguous and share a Kerr phase: the phase rate of group g is Σ_d γκ_gd P_d in rad/m, P_d the power of all
+rows of group d. Steps ``h`` are in metres.
 
-On one rank an operator is one kernel (`kerr`). Over ranks it is cut where powers of groups are exchanged:
-`kerr_begin`, `couple`, `kerr_advance` and `kerr_update` do one part each, for samples ``t0`` to ``t0 + m`` of
-the field (a *chunk*); numbers of groups are then (own groups, m), C-contiguous, real. A group cut between
-ranks has a part on each; its sums are those of the rows that are here; they add up where phases are formed.
+On one rank an operator is one kernel (`CpuKerrKernels.kerr`). Over ranks it is cut where powers of groups are
+exchanged: `kerr_begin`, `couple`, `kerr_advance` and `kerr_update` do one part each, for samples ``t0`` to
+``t0 + m`` of the field (a *chunk*); numbers of groups are then (own groups, m), C-contiguous, real. A group
+cut between ranks has a part on each; its sums are those of the rows that are here; they add up where phases
+are formed.
+
+Kernels without a method below:
+
+- ``kerr_phase_rate``: rate[g, t] = Σ_d γκ_gd P_d, rad/m, for every group; ``rate`` is (groups, N), real.
+- ``rotate_mean``: A = exp(i h (rate0 + rate1)/2) H, with rates from ``kerr_phase_rate``.
+- ``couple``: out = matrix @ part if ``first``, else out += matrix @ part. ``out`` (own groups, m) in rad/m,
+  ``part`` (groups of one rank, m) in W, ``matrix`` γκ between them, rad/(W m).
+- ``transfer_table``: exp(h L̂(ω))/N, so that it follows an unscaled inverse transform. ``table`` (table rows,
+  N) complex128; ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``domega`` in rad/s. L̂ = −α/2 − iβ1ω +
+  iβ2ω²/2 − iβ3ω³/6 + iβ4ω⁴/24 (∂/∂t → +iω).
+- ``row_energy``: out[r] = Σ_t |A[r, t]|², W × samples, float64; NaN where the row holds one.
+  ``row_distance``: out[r] = Σ_t |A[r, t] − B[r, t]|².
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from wavefabric.device.fma import fma
-from wavefabric.device.parallel_kernels import parallel_kernel, thread_range
+from wavefabric.kernels.cpu_launch import CpuKernels, CpuLauncher, address
+from wavefabric.kernels.table import kernel_table
 from wavefabric.optics.propagation.kernels import ADJOINTS, KerrOperator
-from wavefabric.optics.propagation.kernels import kerr_formulas as formulas
-from wavefabric.optics.propagation.kernels.kerr_formulas import SERIAL, field_kernel
-
-# A device hands out this module as a whole.
-from wavefabric.optics.propagation.kernels.linear import (  # noqa: F401
-    apply_transfer,
-    row_distance,
-    row_energy,
-    transfer_table,
-)
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
-from wavefabric.system.numba_cache import njit
 
-#: Of the scratch of one rank: power, phase rate and low-rank product of groups, then what an operator keeps.
-_KEPT = 3
+#: Bytes of one tile of one field: two fields and the sums stay in the second-level cache.
+TILE_BYTES = 1 << 18
+#: Samples of a tile, at most: as in ``kerr.cpp``.
+MOST_SAMPLES = 256
+#: Kernels that are offered as the table has them.
+_AS_THEY_ARE = "kerr_phase_rate", "rotate_mean", "couple", "transfer_table", "row_energy", "row_distance"
+#: Numbers of each group and sample in scratch: power, phase rate, low-rank product, and what operators keep.
+_ARRAYS = 8
+_OPERATORS = "derivative", "rotate", "rotate_rk4", "rk4ip_middle", "rk4ip_last"
+_OF_AN_OPERATOR = """
+    items kerr_{0}(columns array A, array K, double h, optional doubles errors, coupling layout)
+    items begin_{0}(columns array A, array K, int t0, double h, columns array power, array numbers, groups
+        layout)
+    items advance_{0}(int stage, counted array rate, double h, array power, array numbers, array out)
+    items update_{0}(columns array A, array K, int t0, columns array rate, double h, array numbers, optional
+        doubles errors, groups layout)
+"""
+_OF_AN_ADJOINT = """
+    items kerr_adjoint_{0}(columns array A, array Y, double h, array factors, array slope, coupling layout,
+        coupling transposed)
+"""
+_OTHERS = """
+    items kerr_phase_rate(columns array A, array rate, coupling layout)
+    items rotate_mean(columns array H, array A, array rate0, array rate1, double h, coupling layout)
+    items max_phase_rate(columns array A, doubles most, coupling layout)
+    items couple(shape array out, rows array part, array matrix, int first)
+    items max_rate(counted array theta, doubles most)
+    items transfer_table(shape doubles table, doubles coefficients, double domega, double h)
+    items row_energy(shape array A, doubles out)
+    items row_distance(shape array A, array B, doubles out)
+"""
+_TEXT = [_OF_AN_OPERATOR.format(name) for name in _OPERATORS]
+_TEXT += [_OF_AN_ADJOINT.format(name) for name in ADJOINTS]
+TABLE = kernel_table("".join(_TEXT) + _OTHERS, __package__ or "", "kerr.cu")
+_TRANSFER = """
+    items apply_transfer(columns array spectrum, doubles table, int32s table_row, int first, int last)
+"""
+TRANSFER_TABLE = kernel_table(_TRANSFER, __package__ or "", "linear.cu")
 
 
-class KerrLayout:
-    """γκ between phase groups as the kernels of one rank read it, and their scratch, for rows of ``n``."""
-
-    def __init__(self, device, coupling: PhaseGroupCoupling, n: int, dtype):
-        real = np.finfo(dtype).dtype
-        self.start = coupling.start.astype(np.int64)
-        self.tile = formulas.tile_samples(int(self.start[-1]) * np.dtype(dtype).itemsize)
-        matrices = *coupling.blocks, coupling.left, coupling.right
-        self.matrices = [np.array(matrix, real, order="C") for matrix in matrices]
-        tallest = max(coupling.groups, coupling.rank)
-        self.scratch = device.empty((device.threads, _KEPT + 5, tallest, self.tile), real)
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        """What every kernel takes in its place."""
-        return self.start, *self.matrices, self.scratch, self.tile
+def tile_samples(bytes_a_sample: int) -> int:
+    """Return the samples of a tile: a multiple of 16 from 16 to `MOST_SAMPLES`."""
+    return int(min(max(TILE_BYTES // bytes_a_sample // 16 * 16, 16), MOST_SAMPLES))
 
 
 class KerrChunkLayout:
@@ -57,242 +84,127 @@ class KerrChunkLayout:
 
     def __init__(self, device, start, n: int, dtype):
         self.start = np.ascontiguousarray(start, np.int64)
-        self.tile = formulas.tile_samples(int(self.start[-1]) * np.dtype(dtype).itemsize)
-        self.scratch = device.empty((device.threads, 2, self.tile), np.finfo(dtype).dtype)
+        self.tile = tile_samples(int(self.start[-1]) * np.dtype(dtype).itemsize)
         self.errors = np.zeros(-(-n // self.tile))
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        """What every kernel takes in its place."""
-        return self.start, self.scratch, self.tile
+        #: What kernels get in its place.
+        self.words: tuple[int, ...] = address(self.start), self.start.size - 1, self.tile
 
 
-@njit(**SERIAL)
-def _phase_rates(p, dense, left, right, low, out):
-    """out = γκ p, through the low-rank factors where they are given."""
-    if left.shape[1] == 0:
-        formulas.add_product(dense, p, True, out)
-    else:
-        formulas.add_product(right, p, True, low)
-        formulas.add_product(left, low, True, out)
+class KerrLayout(KerrChunkLayout):
+    """γκ between phase groups as the kernels of one rank read it, and their scratch, for rows of ``n``."""
+
+    def __init__(self, device, coupling: PhaseGroupCoupling, n: int, dtype):
+        super().__init__(device, coupling.start, n, dtype)
+        real = np.finfo(dtype).dtype
+        matrices = *coupling.blocks, coupling.left, coupling.right
+        self.matrices = [np.array(matrix, real, order="C") for matrix in matrices]
+        tall = max(coupling.groups, coupling.rank)
+        self._scratch = device.empty((device.threads, _ARRAYS, tall, self.tile), real)
+        self.words += (*map(address, self.matrices), coupling.rank, _ARRAYS, tall, address(self._scratch))
 
 
-def kerr(operator: KerrOperator, A, K, h, layout, error=None):
-    """Apply an operator to fields ``A`` and ``K`` (``A`` again where it has one), in place.
+class CpuKerrKernels:
+    """The kernels on one CPU device."""
 
-    - ``derivative``: K = N̂(A) A = i (γκ|A|²) A, √W/m.
-    - ``rotate``: A ← exp(i h γκ|A|²) A: the exact flow of N̂ over h, since |A|² is invariant under it.
-    - ``rotate_rk4``: A ← the classical Runge–Kutta (RK4) approximation of that flow. Every stage is A times
-      one complex number a group, so it needs only the powers of groups.
-    - ``rk4ip_middle``: stages k2 and k3 of RK4IP, eq. (6c, 6d), and the sums that the last transforms need.
-      In: A = A_I and K = k1/h. Out: A ← A_I + k3 and K ← A_I + k1/6 + k2/3 + k3/3.
-    - ``rk4ip_last``: stage k4 of RK4IP, eq. (6e, 6f), and the first stage of the next step. In: A = the
-      argument of k4, K = the propagated sum of (6f). Out: A ← K + k4/6, the new field; K ← N̂(A)A. ``error``
-      (float64, one element) receives Σ|h (k4/h − N̂(A)A)/10|², the squared local error of the embedded
-      third-order solution (Balac & Mahé 2013, doi 10.1016/j.cpc.2012.12.020).
-    """
-    _kerr(operator, operator.stages, A, K, float(h), error is not None, layout)
-    if error is not None:
-        error[0] = layout.scratch[:, 2, 0, 0].sum(dtype=np.float64)
+    KerrLayout = KerrLayout
+    KerrChunkLayout = KerrChunkLayout
 
+    def __init__(self, device):
+        self._kernels: Any = device.kernels(TABLE)
+        self._most = np.zeros(device.threads)
+        for name in _AS_THEY_ARE:
+            setattr(self, name, getattr(self._kernels, name))
+        # For callers that are threads themselves.
+        serial: Any = CpuKernels(TRANSFER_TABLE, CpuLauncher(1))
+        self._rows = serial.apply_transfer
 
-@field_kernel
-def _kerr(thread, op, stages, A, K, h, measure, start, dense, left, right, scratch, tile):
-    n, workers = A.shape[1] // 2, scratch.shape[0]
-    for worker in thread_range(thread, workers):
-        total = 0.0
-        first, last = formulas.worker_samples(worker, workers, n, tile)
-        for lo in range(first, last, tile):
-            hi = min(lo + tile, n)
-            s = scratch[worker, :, : start.size - 1, : hi - lo]
-            a, k = A[:, 2 * lo : 2 * hi], K[:, 2 * lo : 2 * hi]
-            power, rate, numbers = s[0], s[1], s[3:]
-            low = scratch[worker, 2, :, : hi - lo]
-            formulas.begin(op, a, k, start, h, power, numbers)
-            for stage in range(stages):
-                rates = numbers[0] if stages == 2 and stage == 0 else rate
-                _phase_rates(power, dense, left, right, low, rates)
-                if stage + 1 < stages:
-                    formulas.advance(op, stage, rates, h, power, numbers, power)
-            total = formulas.update(op, a, k, start, rate, h, numbers, power[0], low[0], measure, total)
-        scratch[worker, 2, 0, 0] = A.dtype.type(total * 0.01 * h * h)
+    # --- one rank ------------------------------------------------------------------------------------
 
+    def kerr(self, operator: KerrOperator, A, K, h, layout, error=None):
+        """Apply an operator to fields ``A`` and ``K`` (``A`` again where it has one), in place.
 
-def kerr_adjoint(name: str, A, Y, h, factors, slope, layout, transposed):
-    """``Y``, the gradient for the output of an operator on ``A``, becomes that for ``A`` itself, in place.
+        - ``derivative``: K = N̂(A) A = i (γκ|A|²) A, √W/m.
+        - ``rotate``: A ← exp(i h γκ|A|²) A: the exact flow of N̂ over h, since |A|² is invariant under it.
+        - ``rotate_rk4``: A ← the classical Runge–Kutta (RK4) approximation of that flow. Every stage is A
+          times one complex number a group, so it needs only the powers of groups.
+        - ``rk4ip_middle``: stages k2 and k3 of RK4IP, eq. (6c, 6d), and the sums that the last transforms
+          need. In: A = A_I and K = k1/h. Out: A ← A_I + k3 and K ← A_I + k1/6 + k2/3 + k3/3.
+        - ``rk4ip_last``: stage k4 of RK4IP, eq. (6e, 6f), and the first stage of the next step. In: A = the
+          argument of k4, K = the propagated sum of (6f). Out: A ← K + k4/6, the new field; K ← N̂(A)A.
+          ``error`` (float64, one element) receives Σ|h (k4/h − N̂(A)A)/10|², the squared local error of the
+          embedded third-order solution (Balac & Mahé 2013, doi 10.1016/j.cpc.2012.12.020).
+        """
+        errors = None if error is None else layout.errors
+        getattr(self._kernels, f"kerr_{operator.name}")(A, K, h, errors, layout)
+        if error is not None:
+            # By tiles, not by threads: their number leaves the sum alone.
+            error[0] = layout.errors.sum()
 
-    The gradient of a real f for a complex field A is ∂f/∂Re A + i ∂f/∂Im A. Phase rates are θ = c γκP with a
-    factor c of each group, ``factors`` (groups,), real. An operator multiplies the rows of a group by one
-    number m(θ), so ``Y`` becomes m* Y + 2 (∂f/∂P) A with ∂f/∂P = (γκ)ᵀ c ∂f/∂θ. By ``name`` of `ADJOINTS`:
+    def kerr_adjoint(self, name: str, A, Y, h, factors, slope, layout, transposed):
+        """Turn ``Y``, the gradient for the output of an operator on ``A``, into that for ``A``, in place.
 
-    - ``derivative``: of h N̂(A) A. ``rotate``: of exp(h N̂(A)) A.
-    - ``phase_rate``: of θ; ``slope`` holds ∂f/∂θ, and ``Y`` is added to.
-    - ``turn``: of exp(i h φ) A for φ: ``slope`` ← ∂f/∂φ of each group from ``Y``, that for A, which stays.
+        The gradient of a real f for a complex field A is ∂f/∂Re A + i ∂f/∂Im A. Phase rates are θ = c γκP
+        with a factor c of each group, ``factors`` (groups,), real. An operator multiplies the rows of a
+        group by one number m(θ), so ``Y`` becomes m* Y + 2 (∂f/∂P) A with ∂f/∂P = (γκ)ᵀ c ∂f/∂θ. By
+        ``name`` of `ADJOINTS`:
 
-    ``slope`` (groups, N), real: ← ∂f/∂c at each sample, to be summed over them, but for ``turn``.
-    ``transposed`` is the layout of (γκ)ᵀ.
-    """
-    _kerr_adjoint(ADJOINTS.index(name), A, Y, float(h), factors, slope, layout, transposed.args)
+        - ``derivative``: of h N̂(A) A. ``rotate``: of exp(h N̂(A)) A.
+        - ``phase_rate``: of θ; ``slope`` holds ∂f/∂θ, and ``Y`` is added to.
+        - ``turn``: of exp(i h φ) A for φ: ``slope`` ← ∂f/∂φ of each group from ``Y``, that for A, which
+          stays.
 
+        ``slope`` (groups, N), real: ← ∂f/∂c at each sample, to be summed over them, but for ``turn``.
+        ``transposed`` is the layout of (γκ)ᵀ.
+        """
+        getattr(self._kernels, f"kerr_adjoint_{name}")(A, Y, h, factors, slope, layout, transposed)
 
-@field_kernel
-def _kerr_adjoint(thread, op, A, Y, h, factors, slope, start, dense, left, right, scratch, tile, transposed):
-    n, workers, groups, real = A.shape[1] // 2, scratch.shape[0], start.size - 1, A.dtype.type
-    for worker in thread_range(thread, workers):
-        first, last = formulas.worker_samples(worker, workers, n, tile)
-        for lo in range(first, last, tile):
-            hi = min(lo + tile, n)
-            s, low = scratch[worker, :, :groups, : hi - lo], scratch[worker, 2, :, : hi - lo]
-            a, y, out = A[:, 2 * lo : 2 * hi], Y[:, 2 * lo : 2 * hi], slope[:, lo:hi]
-            power, rate, q, re, im = s[0], s[1], s[3], s[4, 0], s[5, 0]
-            formulas.group_powers(a, start, power)
-            _phase_rates(power, dense, left, right, low, rate)
-            if op == 1:
-                for g in range(groups):
-                    formulas.rotation(rate[g], -real(h) * factors[g], re, im)
-                    for r in range(start[g], start[g + 1]):
-                        formulas.multiply(y[r], re, im)
-            formulas._group_sums(a, y, start, real(0), False, power, s[6], q)
-            for g in range(groups):
-                for t in range(hi - lo):
-                    by_rate = out[g, t] if op == 2 else real(h) * q[g, t]
-                    out[g, t] = by_rate if op == 3 else by_rate * rate[g, t]
-                    power[g, t] = factors[g] * by_rate
-            if op == 3:
-                continue
-            _phase_rates(power, transposed[1], transposed[2], transposed[3], low, q)
-            for g in range(groups):
-                turn = -real(h) * factors[g]
-                for r in range(start[g], start[g + 1]):
-                    for t in range(hi - lo):
-                        u, v, w = y[r, 2 * t], y[r, 2 * t + 1], q[g, t] + q[g, t]
-                        if op == 0:
-                            u, v = -turn * rate[g, t] * v, turn * rate[g, t] * u
-                        y[r, 2 * t] = fma(w, a[r, 2 * t], u)
-                        y[r, 2 * t + 1] = fma(w, a[r, 2 * t + 1], v)
+    def max_phase_rate(self, A, layout) -> float:
+        """Return the largest |phase rate| over groups and time, rad/m (NaN if the field holds one)."""
+        self._most.fill(0)
+        self._kernels.max_phase_rate(A, self._most, layout)
+        return float(self._most.max())
 
+    def apply_transfer(self, spectrum, table, table_row) -> Callable[[slice], None]:
+        """Return what multiplies rows of ``spectrum`` (rows, N) by their rows of ``table``, in place.
 
-@field_kernel
-def kerr_phase_rate(thread, A, rate, start, dense, left, right, scratch, tile):
-    """rate[g, t] = Σ_d γκ_gd P_d, rad/m, for every group; ``rate`` is (groups, N), real."""
-    n, workers = A.shape[1] // 2, scratch.shape[0]
-    for worker in thread_range(thread, workers):
-        first, last = formulas.worker_samples(worker, workers, n, tile)
-        for lo in range(first, last, tile):
-            hi = min(lo + tile, n)
-            s = scratch[worker, :, :, : hi - lo]
-            formulas.group_powers(A[:, 2 * lo : 2 * hi], start, s[0])
-            _phase_rates(s[0], dense, left, right, s[2], rate[:, lo:hi])
+        A call takes a slice of the rows; threads may call it at once. The product is formed in double
+        precision and rounded once.
+        """
+        return self._rows.over(spectrum, table, table_row)
+
+    # --- chunks of several ranks ---------------------------------------------------------------------
+
+    def kerr_begin(self, operator: KerrOperator, A, K, t0, h, power, numbers, layout):
+        """Set ``power`` to what the first phase rate comes from, ``numbers`` to what later rates need.
+
+        ``numbers`` are (the operator's numbers, groups, m): of RK4IP, the first phase rate, |x|² and Im
+        x*y, where x is the field that the increment goes to and ``power`` is |y|²; of ``rotate_rk4``, |A|²,
+        and real and imaginary parts of a stage's multiplier of A and of their weighted sum.
+        """
+        getattr(self._kernels, f"begin_{operator.name}")(A, K, t0, h, power, numbers, layout)
+
+    def kerr_advance(self, operator: KerrOperator, stage, rate, h, power, numbers, out):
+        """Set ``out`` to the powers of the next stage of the own groups, from the phase rate of this one."""
+        getattr(self._kernels, f"advance_{operator.name}")(stage, rate, h, power, numbers, out)
+
+    def couple_advance(self, operator: KerrOperator, stage, rate, part, matrix, h, power, numbers, out):
+        """`couple` the groups of all ranks at once, then `kerr_advance`."""
+        self._kernels.couple(rate, part, matrix, True)
+        self.kerr_advance(operator, stage, rate, h, power, numbers, out)
+
+    def kerr_update(self, operator: KerrOperator, A, K, t0, rate, h, numbers, layout, error=None):
+        """Set the rows of a chunk from the last phase rate, as `kerr`; ``error`` is that of own rows."""
+        errors = None if error is None else layout.errors[: -(-rate.shape[1] // layout.tile)]
+        getattr(self._kernels, f"update_{operator.name}")(A, K, t0, rate, h, numbers, errors, layout)
+        if errors is not None and error is not None:
+            error[0] = errors.sum()
+
+    def max_rate(self, theta) -> float:
+        """Return the largest |theta|, rad/m (NaN if there is one)."""
+        self._most.fill(0)
+        self._kernels.max_rate(theta, self._most)
+        return float(self._most.max())
 
 
-@field_kernel
-def rotate_mean(thread, H, A, rate0, rate1, h, start, dense, left, right, scratch, tile):
-    """A = exp(i h (rate0 + rate1)/2) H, with rates from `kerr_phase_rate`."""
-    n, workers = A.shape[1] // 2, scratch.shape[0]
-    half = A.dtype.type(0.5 * h)
-    for worker in thread_range(thread, workers):
-        first, last = formulas.worker_samples(worker, workers, n, tile)
-        for lo in range(first, last, tile):
-            hi = min(lo + tile, n)
-            s = scratch[worker, :, 0, : hi - lo]
-            a, before = A[:, 2 * lo : 2 * hi], H[:, 2 * lo : 2 * hi]
-            for g in range(start.size - 1):
-                for t in range(hi - lo):
-                    s[1, t] = rate0[g, lo + t] + rate1[g, lo + t]
-                formulas.rotation(s[1], half, s[0], s[2])
-                for r in range(start[g], start[g + 1]):
-                    # Not a[r] = before[r]: the message for unequal lengths would take seconds to compile.
-                    for t in range(2 * (hi - lo)):
-                        a[r, t] = before[r, t]
-                    formulas.multiply(a[r], s[0], s[2])
-
-
-def max_phase_rate(A, layout):
-    """Largest |phase rate| over groups and time, rad/m (NaN if the field holds one)."""
-    _max_phase_rate(A, layout)
-    return float(layout.scratch[:, 2, 0, 0].max())
-
-
-@field_kernel
-def _max_phase_rate(thread, A, start, dense, left, right, scratch, tile):
-    n, workers = A.shape[1] // 2, scratch.shape[0]
-    for worker in thread_range(thread, workers):
-        most = A.dtype.type(0)
-        first, last = formulas.worker_samples(worker, workers, n, tile)
-        for lo in range(first, last, tile):
-            hi = min(lo + tile, n)
-            s = scratch[worker, :, :, : hi - lo]
-            formulas.group_powers(A[:, 2 * lo : 2 * hi], start, s[0])
-            _phase_rates(s[0], dense, left, right, s[2], s[1])
-            for g in range(start.size - 1):
-                most = formulas.largest(s[1, g], most)
-        scratch[worker, 2, 0, 0] = most
-
-
-@field_kernel
-def kerr_begin(thread, op, A, K, t0, h, power, numbers, start, scratch, tile):
-    """``power`` ← the first powers of the own groups, W; ``numbers`` ← what is kept (`formulas.begin`)."""
-    m = power.shape[1]
-    for b in thread_range(thread, (m + tile - 1) // tile):
-        lo, hi = b * tile, min((b + 1) * tile, m)
-        a, k = A[:, 2 * (t0 + lo) : 2 * (t0 + hi)], K[:, 2 * (t0 + lo) : 2 * (t0 + hi)]
-        formulas.begin(op, a, k, start, h, power[:, lo:hi], numbers[:, :, lo:hi])
-
-
-def couple(out, part, matrix, first):
-    """out = matrix @ part if ``first``, else out += matrix @ part.
-
-    ``out`` (own groups, m) in rad/m, ``part`` (groups of one rank, m) in W, ``matrix`` γκ between them,
-    rad/(W m).
-    """
-    _couple(out, part, matrix, first, formulas.tile_samples(out.itemsize * sum(matrix.shape)))
-
-
-@parallel_kernel
-def _couple(thread, out, part, matrix, first, tile):
-    m = out.shape[1]
-    for b in thread_range(thread, (m + tile - 1) // tile):
-        lo, hi = b * tile, min((b + 1) * tile, m)
-        formulas.add_product(matrix, part[:, lo:hi], first, out[:, lo:hi])
-
-
-@field_kernel
-def kerr_advance(thread, op, stage, rate, h, power, numbers, out):
-    """``out`` ← the powers of the next stage of the own groups, from the phase rate of this one."""
-    for g in thread_range(thread, rate.shape[0]):
-        own = slice(g, g + 1)
-        formulas.advance(op, stage, rate[own], h, power[own], numbers[:, own], out[own])
-
-
-def couple_advance(operator: KerrOperator, stage, rate, part, matrix, h, power, numbers, out):
-    """`couple` of all ranks' groups at once, then `kerr_advance`."""
-    couple(rate, part, matrix, True)
-    kerr_advance(operator, stage, rate, h, power, numbers, out)
-
-
-def kerr_update(operator: KerrOperator, A, K, t0, rate, h, numbers, layout, error=None):
-    """The rows of a chunk from the phase rate of the last stage, as `kerr`; ``error`` is that of own rows."""
-    errors = layout.errors[: -(-rate.shape[1] // layout.tile)]
-    _kerr_update(operator, A, K, t0, rate, float(h), numbers, error is not None, errors, layout)
-    if error is not None:
-        # By tiles, not by threads: their number leaves the sum alone.
-        error[0] = errors.sum()
-
-
-@field_kernel
-def _kerr_update(thread, op, A, K, t0, rate, h, numbers, measure, errors, start, scratch, tile):
-    m, workers = rate.shape[1], scratch.shape[0]
-    for worker in thread_range(thread, workers):
-        first, last = formulas.worker_samples(worker, workers, m, tile)
-        for lo in range(first, last, tile):
-            hi = min(lo + tile, m)
-            a, k = A[:, 2 * (t0 + lo) : 2 * (t0 + hi)], K[:, 2 * (t0 + lo) : 2 * (t0 + hi)]
-            re, im = scratch[worker, 0, : hi - lo], scratch[worker, 1, : hi - lo]
-            kept = numbers[:, :, lo:hi]
-            total = formulas.update(op, a, k, start, rate[:, lo:hi], h, kept, re, im, measure, 0.0)
-            errors[lo // tile] = total * 0.01 * h * h
-
-
-def max_rate(theta) -> float:
-    """Largest |theta|, rad/m (NaN if there is one)."""
-    return float(formulas.largest(theta.ravel(), theta.dtype.type(0)))
+#: What `Device.kernels` makes on a CPU.
+KERNELS = CpuKerrKernels

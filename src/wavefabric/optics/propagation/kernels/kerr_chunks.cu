@@ -1,9 +1,11 @@
 // Kerr operators cut where ranks exchange powers: one kernel for each part, of one chunk of samples. Same names and same
-// argument order as in kerr.py, which is the reference and explains them.
+// argument order as in kerr.py, which explains them.
 //
-// After kerr_formulas.cu. A field row has n samples; a chunk begins at sample t0 and has m. blockIdx.x and
+// A field row has n samples; a chunk begins at sample t0 and has m. blockIdx.x and
 // threadIdx.x run along the chunk; blockIdx.y counts groups (sums) or rows (updates), so that neighbouring threads
 // read neighbouring samples.
+
+#include "kerr.h"
 
 #define SAMPLE                                                       \
     const Index t = (Index)blockIdx.x * blockDim.x + threadIdx.x;    \
@@ -65,7 +67,7 @@ __device__ __forceinline__ void begin(const REAL2* A, const REAL2* K, Index t0, 
 #pragma unroll 4
     for (int r = start[c]; r < last; ++r) {
         const REAL2 a = __ldcs(A + r * n + t0 + t);
-        sums.add(Operator::row(a, Operator::READS_K ? __ldcs(K + r * n + t0 + t) : a, h));
+        sums = sums + Operator::row(a, Operator::READS_K ? __ldcs(K + r * n + t0 + t) : a, h);
     }
     power[c * m + t] = sums.yy;
     Operator::begin(sums, numbers + c * m + t, stride);
@@ -106,8 +108,9 @@ __device__ __forceinline__ void update(REAL2* A, REAL2* K, Index t0, const REAL*
         const REAL2 a = __ldcs(A + at), k = Operator::READS_K ? __ldcs(K + at) : a;
         const Row now = Operator::update(a, k, rate[group], numbers + group, stride, h);
         if (Operator::MEASURES && errors) error = 0.01 * h * h * squared_difference(now, h);
-        if (Operator::WRITES_A) put(A + at, now.a);
-        if (Operator::WRITES_K) put(K + at, now.k);
+        // Fields stream past the second-level cache (here and by __ldcs), so that the powers of groups stay in it.
+        if (Operator::WRITES_A) __stcs(A + at, now.a);
+        if (Operator::WRITES_K) __stcs(K + at, now.k);
     }
     if constexpr (Operator::MEASURES) {
         if (errors == nullptr) return;

@@ -7,8 +7,6 @@ from wavefabric.optics.propagation.kernels import ADJOINTS, KerrOperator
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 
 PACKAGE = "wavefabric.optics.propagation.kernels"
-#: Goes before ``kerr.cu``, ``kerr_chunks.cu`` and ``kerr_one_sided.cu``.
-FORMULAS = f"{PACKAGE}/kerr_formulas.cu"
 _SHARED_LIMIT = 227 * 1024
 _PARTS = 64
 #: Shared arrays of phase groups beside what an operator keeps: power, phase rate and low-rank product.
@@ -72,7 +70,7 @@ class CudaKerrLayout:
         struct["pointers"] = [array.data.ptr for array in self._held]
         self.struct = xp.asarray(struct.view(np.uint8))
         sizes = f"-DLANES={self.lanes}", f"-DWARPS={self.warps}", f"-DROWS={per_thread}"
-        self.module = device.module(PACKAGE, "kerr.cu", (*type_options(dtype), *sizes), (FORMULAS,))
+        self.module = device.module(PACKAGE, "kerr.cu", (*type_options(dtype), *sizes))
         self._functions: dict = {}
         self.blocks = -(-n // self.lanes)
         self.errors = xp.empty(self.blocks, np.float64)
@@ -186,7 +184,7 @@ class KerrKernels:
         """A kernel of ``kerr_chunks.cu``, a thread for each sample of each layer."""
         key = name, np.dtype(real)
         if key not in self._functions:
-            module = self._device.module(PACKAGE, "kerr_chunks.cu", type_options(real), (FORMULAS,))
+            module = self._device.module(PACKAGE, "kerr_chunks.cu", type_options(real))
             self._functions[key] = module.get_function(name)
         grid = (-(-samples // _THREADS), layers)
         self._device.launch(self._functions[key], grid, (_THREADS,), arguments, shared)
@@ -202,9 +200,12 @@ class KerrKernels:
         self._linear("transfer_table", table.dtype, (-(-n // 256),), table, coefficients, *numbers)
 
     def apply_transfer(self, spectrum, table, table_row):
-        rows, n = spectrum.shape
-        arguments = spectrum, table, table_row, np.int32(rows), np.int64(n)
-        self._linear("apply_transfer", spectrum.dtype, (-(-n // 256),), *arguments)
+        def run(rows: slice) -> None:
+            part, n = spectrum[rows], spectrum.shape[1]
+            arguments = part, table, table_row[rows], np.int32(len(part)), np.int64(n)
+            self._linear("apply_transfer", spectrum.dtype, (-(-n // 256),), *arguments)
+
+        return run
 
     def row_energy(self, A, out):
         self.row_distance(A, np.uint64(0), out)

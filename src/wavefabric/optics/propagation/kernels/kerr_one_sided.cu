@@ -1,6 +1,5 @@
 // Kerr operators over ranks, each one kernel: powers go straight into the memory of the other GPUs, and the threads that
-// need theirs wait for them. After signals.cu and kerr_formulas.cu; the kernels of kerr_chunks.cu do the same one after
-// another, and those of kerr.py are the reference.
+// need theirs wait for them. After signals.cu; the kernels of kerr_chunks.cu do the same one after another.
 //
 // A block works on one tile of TILE samples after another, on all ranks the same block on the same ones. All rows of a tile
 // stay in shared memory, so that a field is read and written once. While the powers of one block travel, the other blocks
@@ -16,6 +15,8 @@
 //
 // Compiled once per TILE (threadIdx.x), LANES (rows of threads, threadIdx.y), OUTPUTS (phase rates a thread), PARTS
 // (whose powers are in shared memory at once), BLOCKS, and FIELDS that are read: the operators that read one, or two.
+
+#include "kerr.h"
 
 #define SLOTS 2
 #define KEPT 4  // of an own part: what an operator keeps, and its first power, later its last rate
@@ -211,7 +212,7 @@ __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *error
 #pragma unroll 4
             for (int r = p.start[part]; r < end; ++r) {
                 const REAL2 first = a[r * TILE + x];
-                sums.add(Operator::row(first, Operator::READS_K ? k[r * TILE + x] : first, h));
+                sums = sums + Operator::row(first, Operator::READS_K ? k[r * TILE + x] : first, h);
             }
             REAL *const numbers = block.numbers + part * TILE + x;
             Operator::begin(sums, numbers, stride);
@@ -244,8 +245,8 @@ __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *error
                 if constexpr (Operator::TURNS) now.a = turned(first, rates[at], block.numbers[at]);
                 else now = Operator::update(first, second, rates[at], block.numbers + at, stride, h);
                 if (Operator::MEASURES && errors) error += 0.01 * h * h * squared_difference(now, h);
-                if (Operator::WRITES_A) put(A + r * n + t, now.a);
-                if (Operator::WRITES_K) put(K + r * n + t, now.k);
+                if (Operator::WRITES_A) __stcs(A + r * n + t, now.a);
+                if (Operator::WRITES_K) __stcs(K + r * n + t, now.k);
             }
         load(j + 1);
     }

@@ -10,7 +10,7 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.transports import SIGNALS
 from wavefabric.optics.propagation.kernels import KerrOperator
-from wavefabric.optics.propagation.kernels.kerr_cuda import FORMULAS, PACKAGE, type_options
+from wavefabric.optics.propagation.kernels.kerr_cuda import PACKAGE, type_options
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 
 #: Samples of a tile by bytes of a real number, the best first: rows of 512 bytes down to 128, a full line.
@@ -100,7 +100,7 @@ class _Kernels:
         device, comm, coupling, real = of.device, of.comm, of.coupling, np.finfo(of.dtype).dtype
         own, parts, first = coupling.own_groups, sum(coupling.parts), sum(coupling.parts[: comm.rank])
         options = (*type_options(of.dtype), *chosen.definitions)
-        module = device.module(PACKAGE, "kerr_one_sided.cu", options, (SIGNALS, FORMULAS))
+        module = device.module(PACKAGE, "kerr_one_sided.cu", options, (SIGNALS,))
         self._functions = {name: module.get_function(name) for name in OPERATORS[chosen.fields]}
         if chosen.shared > _WITHOUT_ASKING:
             for function in self._functions.values():

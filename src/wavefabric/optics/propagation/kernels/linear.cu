@@ -1,23 +1,17 @@
-// Linear part and norms for CUDA: same names and formulas as linear.py. Compiled once per field type
-// (REAL, REAL2).
-
-#ifndef REAL
-#define REAL double
-#define REAL2 double2
-#endif
+// Linear part and norms for CUDA; kerr.py explains them. Compiled once per field type (REAL, REAL2).
+#include "linear.h"
 
 extern "C" __global__ void transfer_table(double2* table, const double* coefficients, double domega,
                                           double h, int table_rows, long long n)
 {
     const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
-    const double w = domega * (2 * i < n ? i : i - n);
+    const double w = frequency(i, n, domega);
     for (int c = 0; c < table_rows; ++c) {
         const double* k = coefficients + 5 * c;
-        const double phase = h * w * (-k[1] + w * (k[2] / 2 + w * (-k[3] / 6 + w * k[4] / 24)));
-        const double size = exp(-0.5 * k[0] * h) / n;
+        const double size = transfer_size(k, h, n);
         double s, co;
-        sincos(phase, &s, &co);
+        sincos(transfer_phase(k, w, h), &s, &co);
         table[c * n + i] = {size * co, size * s};
     }
 }
@@ -43,8 +37,8 @@ extern "C" __global__ void apply_transfer(REAL2* spectrum, const double2* table,
                 held = c;
                 d = table[c * n + i];
             }
-            const double x = a[k].x, y = a[k].y;
-            spectrum[(r + k) * n + i] = {REAL(x * d.x - y * d.y), REAL(x * d.y + y * d.x)};
+            apply_factor(a[k].x, a[k].y, d.x, d.y);
+            spectrum[(r + k) * n + i] = a[k];
         }
     }
 }

@@ -1,34 +1,36 @@
-// The Kerr operators, by what they do to one sample of one row or group: for kerr.cu, kerr_chunks.cu and kerr_one_sided.cu,
-// which it goes before. kerr_formulas.py explains them.
+// The Kerr operators, by what they do to one sample of one row or group.
 //
-// Compiled once per field type: REAL, REAL2 (float/float2 or double/double2).
+// A Runge-Kutta increment is i times one real phase a group times a field. Powers of intermediate fields therefore follow from three
+// sums over the rows of a group (|A|^2, |B|^2, Im A*B), and a kernel reads each field once however many stages its operator has.
+#pragma once
 
-#ifndef REAL
-#define REAL double
-#define REAL2 double2
+#include "fused.h"
+
+#ifdef __CUDACC__
+#define MEMBER static __device__ __forceinline__
+#else
+#define MEMBER static inline __attribute__((always_inline))
 #endif
 
-typedef long long Index;
+// A sample of a field, sqrt(W); CUDA has types for it, float2 or double2.
+#ifndef REAL2
+struct Sample {
+    REAL x, y;
+};
+#define REAL2 Sample
+#endif
 
-__device__ __forceinline__ REAL power(REAL2 a) { return a.x * a.x + a.y * a.y; }
-
-// Fields stream past the second-level cache (here and by __ldcs), so that the powers of groups stay in it.
-__device__ __forceinline__ void put(REAL2* at, REAL2 value) { __stcs(at, value); }
+FN REAL power(REAL2 a) { return a.x * a.x + a.y * a.y; }
 
 // --- powers of a group ---------------------------------------------------------------------------
 
-__device__ __forceinline__ REAL cross(REAL2 x, REAL2 y) { return x.x * y.y - x.y * y.x; }  // Im x*y
+FN REAL cross(REAL2 x, REAL2 y) { return x.x * y.y - x.y * y.x; }  // Im x*y
 
 // |x|^2, |y|^2 and Im x*y of a row, or summed over the rows of a group.
 struct Sums {
     REAL xx, yy, xy;
-    __device__ __forceinline__ void add(const Sums& row)
-    {
-        xx += row.xx;
-        yy += row.yy;
-        xy += row.xy;
-    }
 };
+FN Sums operator+(Sums a, Sums b) { return {a.xx + b.xx, a.yy + b.yy, a.xy + b.xy}; }
 
 // --- rows ----------------------------------------------------------------------------------------
 
@@ -37,19 +39,44 @@ struct Row {
     REAL2 a, k, k4;
 };
 
-__device__ __forceinline__ REAL2 scaled(REAL2 a, REAL v) { return {v * a.x, v * a.y}; }
-__device__ __forceinline__ REAL2 times_i(REAL2 a, REAL v) { return {-v * a.y, v * a.x}; }
+FN REAL2 scaled(REAL2 a, REAL v) { return {v * a.x, v * a.y}; }
+FN REAL2 times_i(REAL2 a, REAL v) { return {-v * a.y, v * a.x}; }
 
-__device__ __forceinline__ void sine_cosine(float x, float* s, float* c) { sincosf(x, s, c); }
-__device__ __forceinline__ void sine_cosine(double x, double* s, double* c) { sincos(x, s, c); }
+#ifdef __CUDACC__
+FN void sine_cosine(float x, float* s, float* c) { sincosf(x, s, c); }
+FN void sine_cosine(double x, double* s, double* c) { sincos(x, s, c); }
+#else
+FN float floor_of(float x) { return __builtin_floorf(x); }
+FN double floor_of(double x) { return __builtin_floor(x); }
+// By Horner's rule, the coefficient of the highest power first.
+FN REAL horner(REAL, REAL sum) { return sum; }
+template <class... More> FN REAL horner(REAL q, REAL sum, double next, More... more)
+{
+    return horner(q, fused(sum, q, (REAL)next), more...);
+}
+// Both with the other sign for an odd multiple of pi that is taken away. Taylor series on [-pi/2, pi/2]; the remainders y^23/23!
+// and y^24/24! are below 2e-18.
+FN void sine_cosine(REAL x, REAL* s, REAL* c)
+{
+    const REAL pi = (REAL)3.141592653589793, rest = (REAL)(3.141592653589793 - (double)pi);
+    const REAL k = floor_of(fused(x, (REAL)0.3183098861837907, REAL(0.5)));
+    const REAL y = fused(-k, rest, fused(-k, pi, x)), q = y * y;
+    *s = y * horner(q, (REAL)1.9572941063391263e-20, -8.2206352466243295e-18, 2.8114572543455206e-15, -7.6471637318198164e-13,
+                        1.6059043836821613e-10, -2.5052108385441720e-08, 2.7557319223985893e-06, -1.9841269841269841e-04,
+                        8.3333333333333332e-03, -1.6666666666666666e-01, 1.0);
+    *c = horner(q, (REAL)-8.8967913924505741e-22, 4.1103176233121648e-19, -1.5619206968586225e-16, 4.7794773323873853e-14,
+                    -1.1470745597729725e-11, 2.0876756987868100e-09, -2.7557319223985888e-07, 2.4801587301587302e-05,
+                    -1.3888888888888889e-03, 4.1666666666666664e-02, -0.5, 1.0);
+}
+#endif
 
-__device__ __forceinline__ REAL2 turned(REAL2 a, REAL re, REAL im)
+FN REAL2 turned(REAL2 a, REAL re, REAL im)
 {
     return {a.x + (a.x * re - a.y * im), a.y + (a.x * im + a.y * re)};
 }
 
 // (cos phase - 1, sin phase), without cancellation.
-__device__ __forceinline__ void rotation(REAL phase, REAL* re, REAL* im)
+FN void rotation(REAL phase, REAL* re, REAL* im)
 {
     REAL s, c;
     sine_cosine(phase * REAL(0.5), &s, &c);
@@ -57,8 +84,11 @@ __device__ __forceinline__ void rotation(REAL phase, REAL* re, REAL* im)
     *im = REAL(2) * s * c;
 }
 
+// What the adjoint of an operator adds to the gradient y for a sample: twice the derivative by the power of its group, times it.
+FN REAL2 with_power(REAL2 y, REAL by_power, REAL2 a) { return {y.x + 2 * by_power * a.x, y.y + 2 * by_power * a.y}; }
+
 // The squared local error of a step is the sum of this times 0.01 h^2.
-__device__ __forceinline__ double squared_difference(const Row& now, double h)
+FN double squared_difference(const Row& now, double h)
 {
     const double x = 6.0 / h * now.k4.x - now.k.x, y = 6.0 / h * now.k4.y - now.k.y;
     return x * x + y * y;
@@ -74,14 +104,14 @@ __device__ __forceinline__ double squared_difference(const Row& now, double h)
 struct OfPower {
     static constexpr int STAGES = 1, NUMBERS = 0;
     static constexpr bool READS_K = false, WRITES_A = true, WRITES_K = false, TURNS = false, MEASURES = false;
-    static __device__ __forceinline__ Sums row(REAL2 a, REAL2, double) { return {0, power(a), 0}; }
-    static __device__ __forceinline__ void begin(const Sums&, REAL*, Index) {}
-    static __device__ __forceinline__ REAL advance(int, REAL, REAL, REAL*, Index, double) { return 0; }
+    MEMBER Sums row(REAL2 a, REAL2, double) { return {0, power(a), 0}; }
+    MEMBER void begin(const Sums&, REAL*, Index) {}
+    MEMBER REAL advance(int, REAL, REAL, REAL*, Index, double) { return 0; }
 };
 
 struct Derivative : OfPower {
     static constexpr bool WRITES_A = false, WRITES_K = true;
-    static __device__ __forceinline__ Row update(REAL2 a, REAL2, REAL rate, const REAL*, Index, double)
+    MEMBER Row update(REAL2 a, REAL2, REAL rate, const REAL*, Index, double)
     {
         return {a, times_i(a, rate)};
     }
@@ -89,7 +119,7 @@ struct Derivative : OfPower {
 
 template <class Operator> struct Turning : OfPower {
     static constexpr bool TURNS = true;
-    static __device__ __forceinline__ Row update(REAL2 a, REAL2, REAL rate, const REAL* numbers, Index stride, double h)
+    MEMBER Row update(REAL2 a, REAL2, REAL rate, const REAL* numbers, Index stride, double h)
     {
         REAL re, im;
         Operator::turn(rate, numbers, stride, h, &re, &im);
@@ -98,7 +128,7 @@ template <class Operator> struct Turning : OfPower {
 };
 
 struct Rotate : Turning<Rotate> {
-    static __device__ __forceinline__ void turn(REAL rate, const REAL*, Index, double h, REAL* re, REAL* im)
+    MEMBER void turn(REAL rate, const REAL*, Index, double h, REAL* re, REAL* im)
     {
         rotation(REAL(h) * rate, re, im);
     }
@@ -107,17 +137,17 @@ struct Rotate : Turning<Rotate> {
 // Numbers: |A|^2, the multiplier of A in the increment of a stage, and the weighted sum of these.
 struct RotateRungeKutta4 : Turning<RotateRungeKutta4> {
     static constexpr int STAGES = 4, NUMBERS = 5;
-    static __device__ __forceinline__ void begin(const Sums& sums, REAL* numbers, Index stride)
+    MEMBER void begin(const Sums& sums, REAL* numbers, Index stride)
     {
         numbers[0] = sums.yy;
         for (int j = 1; j < NUMBERS; ++j) numbers[j * stride] = 0;
     }
     // How much of the increment before goes into the argument of a stage.
-    static __device__ __forceinline__ REAL before(int stage)
+    MEMBER REAL before(int stage)
     {
         return stage == 0 ? REAL(0) : (stage == 3 ? REAL(1) : REAL(0.5));
     }
-    static __device__ __forceinline__ REAL advance(int stage, REAL rate, REAL, REAL* numbers, Index stride, double h)
+    MEMBER REAL advance(int stage, REAL rate, REAL, REAL* numbers, Index stride, double h)
     {
         const REAL u = REAL(h) * rate, weight = REAL(stage == 0 ? 1 : 2) / REAL(6);
         const REAL mr = -u * (before(stage) * numbers[2 * stride]), mi = u * (1 + before(stage) * numbers[stride]);
@@ -128,7 +158,7 @@ struct RotateRungeKutta4 : Turning<RotateRungeKutta4> {
         const REAL x = 1 + before(stage + 1) * mr, y = before(stage + 1) * mi;
         return numbers[0] * (x * x + y * y);
     }
-    static __device__ __forceinline__ void turn(REAL rate, const REAL* numbers, Index stride, double h, REAL* re, REAL* im)
+    MEMBER void turn(REAL rate, const REAL* numbers, Index stride, double h, REAL* re, REAL* im)
     {
         const REAL u = REAL(h) * rate, weight = REAL(1) / REAL(6);
         *re = numbers[3 * stride] - weight * (u * numbers[2 * stride]);
@@ -140,12 +170,12 @@ struct RotateRungeKutta4 : Turning<RotateRungeKutta4> {
 template <class Operator> struct OfRK4IP : OfPower {
     static constexpr int STAGES = 2, NUMBERS = 3;
     static constexpr bool READS_K = true, WRITES_K = true;
-    static __device__ __forceinline__ void begin(const Sums& sums, REAL* numbers, Index stride)
+    MEMBER void begin(const Sums& sums, REAL* numbers, Index stride)
     {
         numbers[stride] = sums.xx;
         numbers[2 * stride] = sums.xy;
     }
-    static __device__ __forceinline__ REAL advance(int, REAL rate, REAL yy, REAL* numbers, Index stride, double h)
+    MEMBER REAL advance(int, REAL rate, REAL yy, REAL* numbers, Index stride, double h)
     {
         return Operator::next_power(numbers[stride], yy, numbers[2 * stride], Operator::step(h) * rate);
     }
@@ -153,18 +183,18 @@ template <class Operator> struct OfRK4IP : OfPower {
 
 // a is A_I, k is k1/h; y is a + k1/2.
 struct RK4IPMiddle : OfRK4IP<RK4IPMiddle> {
-    static __device__ __forceinline__ Sums row(REAL2 a, REAL2 k, double h)
+    MEMBER Sums row(REAL2 a, REAL2 k, double h)
     {
         const REAL half = REAL(0.5 * h);
         const REAL2 b = {a.x + half * k.x, a.y + half * k.y};
         return {power(a), power(b), cross(a, b)};
     }
-    static __device__ __forceinline__ REAL step(double h) { return REAL(h); }
-    static __device__ __forceinline__ REAL next_power(REAL xx, REAL yy, REAL xy, REAL u)
+    MEMBER REAL step(double h) { return REAL(h); }
+    MEMBER REAL next_power(REAL xx, REAL yy, REAL xy, REAL u)
     {
         return xx + u * (REAL(0.25) * u * yy - xy);
     }
-    static __device__ __forceinline__ Row update(REAL2 a, REAL2 k, REAL rate, const REAL* numbers, Index, double h)
+    MEMBER Row update(REAL2 a, REAL2 k, REAL rate, const REAL* numbers, Index, double h)
     {
         const REAL u = REAL(h) * numbers[0], v = REAL(h) * rate;
         const REAL2 d = scaled(k, REAL(0.5 * h));
@@ -178,13 +208,13 @@ struct RK4IPMiddle : OfRK4IP<RK4IPMiddle> {
 // a is the argument c of k4, k the sum s that k4/6 goes to.
 struct RK4IPLast : OfRK4IP<RK4IPLast> {
     static constexpr bool MEASURES = true;
-    static __device__ __forceinline__ Sums row(REAL2 c, REAL2 s, double) { return {power(s), power(c), cross(s, c)}; }
-    static __device__ __forceinline__ REAL step(double h) { return REAL(h) * REAL(1.0 / 6.0); }
-    static __device__ __forceinline__ REAL next_power(REAL xx, REAL yy, REAL xy, REAL u)
+    MEMBER Sums row(REAL2 c, REAL2 s, double) { return {power(s), power(c), cross(s, c)}; }
+    MEMBER REAL step(double h) { return REAL(h) * REAL(1.0 / 6.0); }
+    MEMBER REAL next_power(REAL xx, REAL yy, REAL xy, REAL u)
     {
         return xx + u * (u * yy - REAL(2) * xy);
     }
-    static __device__ __forceinline__ Row update(REAL2 c, REAL2 s, REAL rate, const REAL* numbers, Index, double h)
+    MEMBER Row update(REAL2 c, REAL2 s, REAL rate, const REAL* numbers, Index, double h)
     {
         const REAL u = step(h) * numbers[0];
         const REAL2 k4 = {-u * c.y, u * c.x};
@@ -193,7 +223,7 @@ struct RK4IPLast : OfRK4IP<RK4IPLast> {
     }
 };
 
-// All of them, by the names of `KerrOperator`: each .cu file ends with its kernels of every operator.
+// All of them, by the names of `KerrOperator`: each file of kernels ends with those of every operator.
 #define KERR_OPERATORS_OF_ONE_FIELD(KERNELS)  \
     KERNELS(derivative, Derivative)           \
     KERNELS(rotate, Rotate)

@@ -1,0 +1,22 @@
+// Linear propagation in a fibre at one frequency: exp(h L) with L = -alpha/2 - i beta1 w + i beta2 w^2/2 - i beta3 w^3/6
+// + i beta4 w^4/24 (d/dt -> +i w). Coefficients k are alpha, beta1 to beta4 in SI.
+#pragma once
+
+#include "fused.h"
+
+// Angular frequency of a bin of n, rad/s; the highest counts as negative.
+FN double frequency(Index i, Index n, double domega) { return domega * (double)(2 * i < n ? i : i - n); }
+
+FN double transfer_phase(const double *k, double w, double h) {
+    return h * w * (-k[1] + w * (k[2] / 2 + w * (-k[3] / 6 + w * k[4] / 24)));
+}
+
+// With the scale of an unscaled inverse transform.
+FN double transfer_size(const double *k, double h, Index n) { return exp(-0.5 * k[0] * h) / (double)n; }
+
+// re + i im times a + i b, formed in double precision and rounded once: a table rounded to single would bias every step the same way.
+FN void apply_factor(REAL &re, REAL &im, double a, double b) {
+    const double x = re, y = im;
+    re = (REAL)fused(x, a, -(y * b));
+    im = (REAL)fused(x, b, y * a);
+}
