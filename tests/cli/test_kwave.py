@@ -12,8 +12,6 @@ import h5py
 import numpy as np
 import pytest
 
-from wavefabric.system import numba_cache
-
 DATA = Path(__file__).parents[1] / "data" / "kwave"
 NAMES = [p.stem for p in sorted(DATA.glob("*.h5")) if "_out" not in p.stem]
 D2, CORNERS = "dirichlet_2d", "pressure_source_corners"
@@ -352,7 +350,6 @@ def test_run_goes_on_after_a_kill(tmp_path, tmp_path_factory):
     shutil.copy(DATA / f"{D2}.h5", tmp_path / "in.h5")
     # FFT plans of these processes alone: what others measure meanwhile may have other bits.
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path_factory.mktemp("plans"))}
-    environment |= {"NUMBA_CACHE_DIR": str(numba_cache.directory().parent)}
 
     def process(code, *words):
         words = [sys.executable, "-c", code, *words]

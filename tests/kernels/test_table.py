@@ -7,7 +7,7 @@ from wavefabric.acoustics.solver.adjoint import kernels as adjoint_kernels
 from wavefabric.acoustics.solver.kernels import TABLE
 from wavefabric.device import get_device
 from wavefabric.kernels.library import library
-from wavefabric.kernels.table import Argument, kernel_table
+from wavefabric.kernels.table import KernelArgument, kernel_table
 
 
 def test_a_row():
@@ -15,9 +15,9 @@ def test_a_row():
     (row,) = table.rows.values()
     assert (row.form, row.name, table.package, table.source) == ("items", "scale", "a.b", "c.cu")
     assert row.arguments == (
-        Argument("array", "counted", "field"),
-        Argument("medium", "", "factor"),
-        Argument("int", "", "axis"),
+        KernelArgument("array", "counted", "field"),
+        KernelArgument("medium", "", "factor"),
+        KernelArgument("int", "", "axis"),
     )
 
 

@@ -1,61 +1,12 @@
-"""A word before kernels are compiled, none if they come from Numba's cache; and the time that it takes."""
+"""A word while kernels are compiled, none if that is done at once; and the time that it takes."""
 
-import os
-import subprocess
-import sys
+import threading
 import time
 
 import pytest
 
 from wavefabric.system import compiling
 from wavefabric.system.compiling import CompilationClock
-
-KERNELS = """\
-from numba import njit
-
-@njit(cache=True)
-def double(x):
-    return 2 * x
-
-@njit(cache=True)
-def half(x):
-    return x / 2
-"""
-
-SCRIPT = """\
-import time
-from wavefabric.device import get_device
-from wavefabric.system.compiling import CLOCK, working_time
-
-kernels = get_device("cpu", 1).kernels("tiny")
-wall, working = time.perf_counter(), working_time()
-kernels.double({0})
-kernels.half({0})
-wall, working = time.perf_counter() - wall, working_time() - working
-assert abs(wall - working - CLOCK.seconds()) < 1e-3
-print(CLOCK.seconds() > 0)
-"""
-
-
-def output(folder, number):
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "NUMBA_CACHE_DIR": str(folder / "numba")}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(number)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip(), done.stderr.count("wavefabric: compiling kernels")
-
-
-@pytest.mark.slow
-def test_one_line_and_the_seconds_of_compilation_and_none_with_a_warm_cache(tmp_path):
-    (tmp_path / "tiny.py").write_text(KERNELS)
-    assert output(tmp_path, "3") == ("True", 1)
-    assert output(tmp_path, "3") == ("False", 0)
-    assert output(tmp_path, "3.0") == ("True", 1)  # another type: a part is not there
 
 
 @pytest.fixture
@@ -101,3 +52,14 @@ def test_one_line_per_process(clock, capsys, announces):
     clock.announce()
     clock.announce()
     assert capsys.readouterr().err.count("compiling kernels") == announces
+
+
+@pytest.mark.parametrize(("after", "lines"), [(0.0, 1), (60.0, 0), (None, 0)])
+def test_a_compilation_is_announced_if_it_takes_long(monkeypatch, capsys, after, lines):
+    monkeypatch.setattr(compiling, "CLOCK", CompilationClock())
+    told = threading.Event()
+    announce = compiling.CLOCK.announce
+    monkeypatch.setattr(compiling.CLOCK, "announce", lambda: (announce(), told.set()))
+    with compiling.compiling(after):
+        assert not lines or told.wait(30)
+    assert capsys.readouterr().err.count("compiling kernels") == lines

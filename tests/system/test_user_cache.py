@@ -38,10 +38,10 @@ def blocked(tmp_path):
 def test_usual_places(monkeypatch, tmp_path, capsys):
     assert cache_directory() == tmp_path / "home" / ".cache" / "wavefabric"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_directory("numba") == tmp_path / "xdg" / "wavefabric" / "numba"
+    assert cache_directory("plans") == tmp_path / "xdg" / "wavefabric" / "plans"
     monkeypatch.setenv(VARIABLE, str(tmp_path / "ours"))
     assert cache_directory() == tmp_path / "ours"
-    assert (tmp_path / "xdg" / "wavefabric" / "numba").is_dir()
+    assert (tmp_path / "xdg" / "wavefabric" / "plans").is_dir()
     assert capsys.readouterr().err == ""
 
 

@@ -236,7 +236,7 @@ class CudaDevice:
         """
         code = prelude + cuda_text(*before, f"{package}/{source}")
         module = cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
-        with compiling():
+        with compiling(announce_after=1.0):  # what CuPy keeps on disk is there at once
             module.compile()
         return module
 

@@ -30,7 +30,7 @@ KINDS += ("coupling", "groups")
 WITH = ("counted", "rows", "columns", "shape", "optional")
 
 
-class Argument(NamedTuple):
+class KernelArgument(NamedTuple):
     """An argument of a kernel: its kind, what is told of an array beside its address, and its name."""
 
     kind: str
@@ -43,7 +43,7 @@ class KernelRow(NamedTuple):
 
     form: str
     name: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[KernelArgument, ...]
 
 
 class KernelTable(NamedTuple):
@@ -64,7 +64,7 @@ def kernel_table(text: str, package: str, source: str, before: tuple[str, ...] =
             extra, kind, label = words if len(words) == 3 else ("", *words)
             assert kind in KINDS, f"{name}: {kind}"
             assert extra in ("", *WITH), f"{name}: {extra}"
-            arguments.append(Argument(kind, extra, label))
+            arguments.append(KernelArgument(kind, extra, label))
         assert form in FORMS, f"{name}: {form}"
         rows[name] = KernelRow(form, name, tuple(arguments))
     return KernelTable(rows, package, source, before)

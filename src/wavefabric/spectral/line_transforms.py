@@ -80,13 +80,13 @@ class SeriesPlan:
                 rounded(chirp, kind),
                 (np.fft.fft(around) / self.inner)[order].astype(kind),
             )
-        self._radices, self._place = np.array(self.radices, np.int64), np.argsort(self._order)
+        self._radices, self._position = np.array(self.radices, np.int64), np.argsort(self._order)
         self._factors = _pass_factors(self.radices, kind)
 
     @cached_property
     def words(self) -> np.ndarray:
         """The structure ``Plan`` of ``kernels/cpu/fft.h``; it lives as long as this object."""
-        arrays = self._radices, self._order, self._factors, self._chirp, self._kernel, self._place
+        arrays = self._radices, self._order, self._factors, self._chirp, self._kernel, self._position
         addresses = [address(array) if array.size else 0 for array in arrays]
         return np.array([self.points, self.inner, len(self.radices), *addresses], np.int64)
 

@@ -35,10 +35,10 @@ class CompilationClock:
                 self._ended += time.perf_counter() - self._began
 
     def announce(self) -> None:
-        """Tell the user, once per process, that kernels are about to be compiled."""
+        """Tell the user, once per process, that kernels are being compiled."""
         if self.announces and not self._announced:
             self._announced = True
-            line = "compiling kernels for this processor, 5 to 30 s; later runs read them from a cache"
+            line = "compiling kernels for this GPU, 5 to 30 s; later runs read them from a cache"
             print(f"wavefabric: {line}", file=sys.stderr, flush=True)
 
     @contextmanager
@@ -66,10 +66,14 @@ def working_time() -> float:
 
 
 @contextmanager
-def compiling() -> Iterator[None]:
-    """Count the time inside this context as compilation."""
+def compiling(announce_after: float | None = None) -> Iterator[None]:
+    """Count the time inside this context as compilation, announced if it takes longer than some seconds."""
     CLOCK.begin()
+    timer = threading.Timer(announce_after or 0.0, CLOCK.announce)
+    if announce_after is not None:
+        timer.start()
     try:
         yield
     finally:
+        timer.cancel()
         CLOCK.end()

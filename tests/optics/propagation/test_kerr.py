@@ -9,7 +9,7 @@ from complex_steps import rate as phase_rate
 from emulated_device import opened
 
 from wavefabric.device import get_device
-from wavefabric.kernels.cpu_launch import CpuKernels
+from wavefabric.kernels.cpu_launch import CpuKernels, CpuLauncher
 from wavefabric.kernels.table import kernel_table
 from wavefabric.optics.propagation.kernels import kerr as kerr_kernels
 from wavefabric.optics.propagation.operators import (
@@ -323,7 +323,7 @@ def test_cosine_minus_one_does_not_cancel(real):
     phase = np.concatenate([size, -size]).astype(real)
     c1, s = np.empty_like(phase), np.empty_like(phase)
     row = "items rotations(counted array phases, array re, array im)"
-    CpuKernels(kernel_table(row, "", ""), 1).rotations(phase, c1, s)  # pyright: ignore
+    CpuKernels(kernel_table(row, "", ""), CpuLauncher(1)).rotations(phase, c1, s)  # pyright: ignore
     exact = phase.astype(np.longdouble)
     cosine, sine = -2 * np.sin(exact / 2) ** 2, np.sin(exact)
     epsilon = np.finfo(real).eps

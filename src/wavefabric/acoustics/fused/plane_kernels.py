@@ -52,14 +52,14 @@ class StepSource(NamedTuple):
 
     ``pattern`` times the signal is added, if there is one; or values of the signal are added or put at
     points, those of row r of the grid from ``first[r]`` on, at ``index`` in the row. ``signal`` has a row a
-    step, with a column a point (``place`` is its number) or one for all; if it is ``delayed``, it is one
-    series, and ``place`` is the delay.
+    step, with a column a point (``position`` is its number) or one for all; if it is ``delayed``, it is one
+    series, and ``position`` is the delay.
     """
 
     pattern: Any = None
     first: Any = None
     index: Any = None
-    place: Any = None
+    position: Any = None
     signal: Any = None
     delayed: bool = False
     replace: bool = False
