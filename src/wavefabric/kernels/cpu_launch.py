@@ -16,8 +16,11 @@ _PRECISION = ("array", "medium")
 
 
 def address(array: np.ndarray, /) -> int:
-    """Return where an array begins."""
-    return array.__array_interface__["data"][0]
+    """Return where an array begins; ValueError unless it is contiguous, in C order."""
+    facts = array.__array_interface__
+    if facts["strides"] is not None:
+        raise ValueError(f"a kernel was given an array of shape {array.shape} that is not contiguous")
+    return facts["data"][0]
 
 
 class CpuKernels:
@@ -56,10 +59,10 @@ class CpuKernel:
         """Return what runs the kernel for a slice of rows, whose bounds are its last two arguments."""
         function, words = self.prepare(*arguments, 0, 0)
         first_words, bounds = words[: -_BOUNDS.size], _BOUNDS.pack
-        call, threads, count = self._code.call, self._threads, arguments[0].shape[0]
+        call, threads = self._code.call, self._threads
 
         def run(rows: slice) -> None:
-            first, last, _ = rows.indices(count)
+            first, last, _ = rows.indices(len(arguments[0]))  # which keeps the arrays
             call(function, first_words + bounds(first, last), threads)
 
         return run
