@@ -16,12 +16,7 @@ _PRECISION = ("array", "medium")
 
 
 def address(array: np.ndarray, /) -> int:
-    """Return where an array begins."""
-    return array.__array_interface__["data"][0]
-
-
-def contiguous_address(array: np.ndarray) -> int:
-    """Return where an array begins whose numbers lie one after another in C order; refuse another."""
+    """Return where an array begins; ValueError unless it is contiguous, in C order."""
     facts = array.__array_interface__
     if facts["strides"] is not None:
         raise ValueError(f"a kernel was given an array of shape {array.shape} that is not contiguous")
@@ -43,7 +38,7 @@ def _packed(arguments: tuple[Any, ...]) -> bytes:
     words, kinds = [], ["="]
     for value in _members(arguments):
         if isinstance(value, np.ndarray):
-            words += contiguous_address(value), value.size
+            words += address(value), value.size
             kinds.append("qq")
         else:
             words.append(value)
@@ -84,9 +79,8 @@ class CpuLauncher:
         finally:
             self._recorded = None
         words = [np.frombuffer(each, np.int64) for _, each, _ in launches]
-        table = np.array(
-            [(each[0], address(own)) for each, own in zip(launches, words, strict=True)], np.int64
-        )
+        pairs = zip(launches, words, strict=True)
+        table = np.array([(launch[0], address(packed)) for launch, packed in pairs], np.int64)
         run, threads = library().run, self._threads
 
         def repeat(_alive: Any = (launches, words)) -> None:
@@ -150,17 +144,17 @@ class CpuKernel:
 
 def _layers(split_layers: Any) -> list[Any]:
     *arrays, nx, ny, layers_x, layers_y = split_layers.words
-    return [*map(contiguous_address, arrays), nx, ny, layers_x, layers_y]
+    return [*map(address, arrays), nx, ny, layers_x, layers_y]
 
 
 _SOURCE = "q" * 9
 _COMPONENT = f"qqqq{_SOURCE}q"
 #: Of a kind and what is told beside an address: the format of its words, and how they are made.
 _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
-    ("medium", ""): ("qq", lambda array: (contiguous_address(array), max(array.shape[:2]) > 1)),
+    ("medium", ""): ("qq", lambda array: (address(array), max(array.shape[:2]) > 1)),
     ("layers", ""): ("q" * 13, _layers),
-    ("parts", ""): ("qqq", lambda layers: map(contiguous_address, layers.parts)),
-    ("lines", ""): ("q", lambda lines: (contiguous_address(lines.words),)),
+    ("parts", ""): ("qqq", lambda layers: map(address, layers.parts)),
+    ("lines", ""): ("q", lambda lines: (address(lines.words),)),
     ("source", ""): (_SOURCE, lambda source: source.words()),
     ("component", ""): (_COMPONENT, lambda component: component.words()),
     ("state", ""): ("qq" * 4 + "d", lambda state: state.words()),
@@ -172,12 +166,12 @@ _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
     ("double", ""): ("d", lambda value: (value,)),
 }
 for _kind in ("array", "doubles", "indices", "int32s", "bytes"):
-    _WORDS[_kind, ""] = "q", lambda array: (contiguous_address(array),)
+    _WORDS[_kind, ""] = "q", lambda array: (address(array),)
     _WORDS[_kind, "optional"] = (
         "q",
-        lambda array: (contiguous_address(array) if array is not None and array.size else 0,),
+        lambda array: (address(array) if array is not None and array.size else 0,),
     )
-    _WORDS[_kind, "counted"] = "qq", lambda array: (contiguous_address(array), array.size)
-    _WORDS[_kind, "rows"] = "qq", lambda array: (contiguous_address(array), array.shape[0])
-    _WORDS[_kind, "columns"] = "qq", lambda array: (contiguous_address(array), array.shape[1])
-    _WORDS[_kind, "shape"] = "qqq", lambda array: (contiguous_address(array), *array.shape)
+    _WORDS[_kind, "counted"] = "qq", lambda array: (address(array), array.size)
+    _WORDS[_kind, "rows"] = "qq", lambda array: (address(array), array.shape[0])
+    _WORDS[_kind, "columns"] = "qq", lambda array: (address(array), array.shape[1])
+    _WORDS[_kind, "shape"] = "qqq", lambda array: (address(array), *array.shape)

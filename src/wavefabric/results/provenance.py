@@ -12,12 +12,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import wavefabric
-from wavefabric.kernels import build
 from wavefabric.system.machine import cpu_model, usable_threads
 from wavefabric.system.variables import PLAN
 
-#: CUDA kernels, their launches, and how transforms are split for them.
+#: CUDA kernels, formulas that they include, their launches, and how transforms are split for them.
 CUDA_SOURCES = ("*.cu", "kernels/*.h", "*_cuda.py", "cuda_*.py", "fused_plan.py")
+#: Kernels of CPUs that C++ compiles.
+CPU_SOURCES = ("kernels/*.h", "kernels/cpu/*")
 _STARTED = datetime.now(UTC)
 #: Packages whose version may change an answer by round-off.
 NUMERICAL = ("numpy", "scipy", "pyfftw", "cupy-cuda13x", "cupy-cuda12x")
@@ -46,7 +47,8 @@ def fingerprint(identity: str, **more: str) -> str:
 
     ``more`` must match too for a bit-identical resume: device, FFT library, layout.
     """
-    facts = {"identity": identity, "wavefabric": wavefabric.__version__, "kernels": build.source_hash()}
+    kernels = _hash_of(CPU_SOURCES)
+    facts = {"identity": identity, "wavefabric": wavefabric.__version__, "kernels": kernels}
     facts |= versions(NUMERICAL) | more
     text = "".join(f"{key}={len(value)}:{value};" for key, value in sorted(facts.items()))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -55,8 +57,12 @@ def fingerprint(identity: str, **more: str) -> str:
 @cache
 def cuda_source_hash() -> str:
     """SHA-256 of the sources that decide what a GPU computes, and of their names."""
+    return _hash_of(CUDA_SOURCES)
+
+
+def _hash_of(patterns: tuple[str, ...]) -> str:
     package, digest = Path(wavefabric.__file__).parent, hashlib.sha256()
-    for file in sorted({file for pattern in CUDA_SOURCES for file in package.rglob(pattern)}):
+    for file in sorted({file for pattern in patterns for file in package.rglob(pattern)}):
         digest.update(f"{file.relative_to(package).as_posix()}\0".encode())
         digest.update(file.read_bytes() + b"\0")
     return digest.hexdigest()
