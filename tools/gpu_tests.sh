@@ -9,7 +9,7 @@
 set -u
 python=$(command -v "${PYTHON:-python3}") status=0  # whole: an mpiexec called by its whole name searches its own folder first
 pytest="$python -m pytest -o addopts= --import-mode=importlib --strict-markers -q -p no:cacheprovider -p no:benchmark"
-export CUDA_MODULE_LOADING=EAGER OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
+export CUDA_MODULE_LOADING=EAGER OMP_NUM_THREADS=1 NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
 
 said() {
     echo "== $*"

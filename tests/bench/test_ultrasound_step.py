@@ -22,7 +22,6 @@ from wavefabric.bench.ultrasound_cases import ALL_MEDIA, MEDIA, outline, points,
 from wavefabric.bench.ultrasound_steps import RecordingStepper
 from wavefabric.cli.bench.app import parse_media
 from wavefabric.errors import InputError
-from wavefabric.spectral.vector_axes import AxisTransforms
 
 TINY = ["--threads", 1, "--repeats", 2]
 
@@ -121,8 +120,6 @@ def test_steps_with_points_are_recorded(cpu):
 @pytest.mark.slow
 def test_memory_is_that_of_the_arrays(numbers):
     """Of 2 MiB a field little else is seen; a figure that misses the constants or the input is far off."""
-    ones = [np.ones(33), np.ones(64), np.ones(64)]
-    AxisTransforms((64, 64, 64), np.float64, ones, ones)  # kept: compilers take some MiB the first time
     options = ["--no-plain", "--precision", "double", "--threads", 1, "--repeats", 1]
     (case,) = numbers("ultrasound-step", "--size", 64, *options)["cases"]
     plain, full = (line["memory"] for line in case["media"])

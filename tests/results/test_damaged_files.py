@@ -148,7 +148,7 @@ def test_a_text_that_claims_two_gigabytes(tmp_path, payload, position):
     assert data.count(struct.pack("<I", 12345)) >= 1
     path.write_bytes(data.replace(struct.pack("<I", 12345), struct.pack("<I", (1 << 31) - 1)))
     limits, before = resource.getrlimit(resource.RLIMIT_AS), peak_memory()
-    with pytest.raises(InputError, match=r"r\.h5: .*cannot be read; the file is damaged"):
+    with pytest.raises(InputError, match=r"r\.h5: is not an HDF5 file, or is damaged or cut short"):
         read_result(path)["solver/note"]
     assert peak_memory() - before < 1 << 29
     assert resource.getrlimit(resource.RLIMIT_AS) == limits

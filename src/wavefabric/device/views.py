@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device.bfloat16 import viewed
-from wavefabric.kernels.cpu_launch import address
 
 
 class _Memory:
@@ -20,6 +19,11 @@ class _Memory:
             "typestr": array.dtype.str,
         }
         self._keep = keep
+
+
+def address(array: np.ndarray, /) -> int:
+    """Return where an array begins in memory, whatever its strides."""
+    return array.__array_interface__["data"][0]
 
 
 def view(array: Any, /, write: bool = False) -> np.ndarray | None:

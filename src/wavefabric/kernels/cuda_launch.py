@@ -16,32 +16,45 @@ class CudaKernels:
     """The kernels of a table on one CUDA device, each an attribute by its name; compiled on first use."""
 
     def __init__(self, table: KernelTable, device: Any) -> None:
-        self._table, self._device = table, device
+        self._modules = CudaModules(table, device)
         for name, row in table.rows.items():
-            setattr(self, name, CudaKernel(row, table, device))
+            setattr(self, name, CudaKernel(row, self._modules, device))
 
     def load(self, dtype: Any) -> None:
         """Compile the kernels of a precision: later it would wait for kernels that wait for other ranks."""
-        _module(self._table, self._device, np.dtype(dtype) == np.float32)
+        self._modules.of(np.dtype(dtype) == np.float32)
 
 
-def _module(table: KernelTable, device: Any, single: bool) -> Any:
-    options = (f"-DREAL={'float' if single else 'double'}",)
-    return device.module(table.package, table.source, options, table.before)
+class CudaModules:
+    """The compiled kernels of a table: a module for single and one for double precision."""
+
+    def __init__(self, table: KernelTable, device: Any) -> None:
+        self._table, self._device = table, device
+        self._loaded: dict[bool, Any] = {}
+
+    def of(self, single: bool | None) -> Any:
+        """Return the module of a precision, or, where any serves (None), one that is loaded already."""
+        if single is None:
+            single = next(iter(self._loaded), True)
+        if single not in self._loaded:
+            options = (f"-DREAL={'float' if single else 'double'}",)
+            table = self._table
+            self._loaded[single] = self._device.module(table.package, table.source, options, table.before)
+        return self._loaded[single]
 
 
 class CudaKernel:
     """A kernel; called with the arguments of its row, whose arrays are contiguous, in C order."""
 
-    def __init__(self, row: KernelRow, table: KernelTable, device: Any) -> None:
-        self._row, self._table, self._device = row, table, device
-        self._functions: dict[bool, Any] = {}
+    def __init__(self, row: KernelRow, modules: CudaModules, device: Any) -> None:
+        self._row, self._modules, self._device = row, modules, device
+        self._functions: dict[bool | None, Any] = {}
         typed = [i for i, argument in enumerate(row.arguments) if argument.kind in ("array", "medium")]
         self._typed = typed[0] if typed else None
 
     def __call__(self, *arguments: Any) -> None:
         """Launch on the current stream."""
-        single = self._typed is None or arguments[self._typed].dtype in _SINGLE
+        single = None if self._typed is None else arguments[self._typed].dtype in _SINGLE
         grid, threads = self._grid(arguments, 4 if single else 8)
         if not grid[0]:
             return
@@ -73,9 +86,9 @@ class CudaKernel:
             count = -(-count // (16 // bytes_each))
         return (-(-count // _BLOCK), 1, 1), _BLOCK
 
-    def _function(self, single: bool) -> Any:
+    def _function(self, single: bool | None) -> Any:
         if single not in self._functions:
-            self._functions[single] = _module(self._table, self._device, single).get_function(self._row.name)
+            self._functions[single] = self._modules.of(single).get_function(self._row.name)
         return self._functions[single]
 
 

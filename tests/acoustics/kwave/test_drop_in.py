@@ -11,7 +11,7 @@ from kwave_cases import answers, cases, objects
 from wavefabric import kwave
 from wavefabric.acoustics.kwave import drop_in
 from wavefabric.acoustics.kwave.input import read_input
-from wavefabric.device import cpu
+from wavefabric.device.cpu import CpuDevice
 from wavefabric.errors import InputError
 from wavefabric.system.compiling import CompilationClock
 
@@ -37,7 +37,9 @@ def run(*inputs, **options):
 @pytest.mark.parametrize("quiet", [True, False])
 def test_compilation_is_announced_unless_it_is_to_be_quiet(monkeypatch, capsys, quiet):
     clock = CompilationClock()
-    monkeypatch.setattr(cpu, "listen", clock.announce)  # as if something had to be compiled
+    prepare = CpuDevice.kernels
+    # As if something had to be compiled.
+    monkeypatch.setattr(CpuDevice, "kernels", lambda *given: clock.announce() or prepare(*given))
     monkeypatch.setattr(drop_in, "CLOCK", clock)
     run(quiet=quiet)
     assert capsys.readouterr().err.count("compiling kernels") == (not quiet)

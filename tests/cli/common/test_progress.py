@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wavefabric.cli.common import progress
-from wavefabric.device import cpu
+from wavefabric.device.cpu import CpuDevice
 from wavefabric.system.compiling import CompilationClock
 
 KWAVE = Path(__file__).parents[2] / "data" / "kwave" / "dirichlet_2d.h5"
@@ -32,12 +32,12 @@ def test_one_line_before_kernels_are_compiled(command, run_text, tmp_path, monke
         text.replace('step = "1 km"', 'step = "40 km"').replace("80 km", "40 km")
     )
     shutil.copy(KWAVE, tmp_path / "case.h5")
-    # As if something had to be compiled as soon as Numba was there.
-    clock = CompilationClock()
-    monkeypatch.setattr(cpu, "listen", clock.announce)
+    clock, prepare = CompilationClock(), CpuDevice.kernels
+    # As if something had to be compiled.
+    monkeypatch.setattr(CpuDevice, "kernels", lambda *given: clock.announce() or prepare(*given))
     monkeypatch.setattr(progress, "CLOCK", clock)
     code, _, err = command(*words)
     assert code == 0, err
     told = [line for line in err.splitlines() if "compiling kernels" in line]
     assert len(told) == lines
-    assert all(line.startswith("wavefabric: compiling kernels for this processor") for line in told)
+    assert all(line.startswith("wavefabric: compiling kernels for this GPU") for line in told)

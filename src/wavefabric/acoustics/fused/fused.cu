@@ -1,7 +1,7 @@
 // What the kernels of the fused time step share and what their threads work on: columns, and rows with space for them
 // in shared memory; see axis_kernels_cuda.py.
 // Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF), their rows padded to PITCH, whole cache lines; the formulas
-// are those of row_kernels.py. Spectra hold F{u_y} or d/dy in s0, x in s2, z in s1; the derivatives dx, dy, dz
+// are those of kernels/cpu/planes.cpp. Spectra hold F{u_y} or d/dy in s0, x in s2, z in s1; the derivatives dx, dy, dz
 // carry the 1/N of the transforms. WITH_X, WITH_Y, WITH_Z: axes that are transformed here.
 
 #define HALF (NX / 2 + 1)

@@ -320,7 +320,7 @@ KERNEL(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__
     }
 }
 
-// With power-law absorption: p as pressure_row of row_kernels.py gives it, and its spectrum, from those of L1 (s0)
+// With power-law absorption: p as the pressure rows of kernels/cpu/planes.cpp give it, and its spectrum, from those of L1 (s0)
 // and, if it disperses, L2 (s1).
 // It reads so many arrays that more threads, each loading for itself, serve better than spaces (but for L2). `disperses`
 // is no definition: with one, nvcc spills more registers.
