@@ -24,11 +24,9 @@ PRECISIONS = {"single": np.float32, "double": np.float64}
 #: Up to so many points ``"auto"`` means double precision on a CPU: a few milliseconds a step keep round-off
 #: out of sight even where a field has decayed to a hundredth of what it was.
 SMALL = 1 << 18
-#: Grid points for each thread. In 3-D a step has few parallel regions, and two threads gain from some 24³
-#: points on where nothing else runs; in 2-D it has many short ones (FFTW's and Numba's in turn), and two
-#: threads were slower than one up to 1024². On a busy machine a thread that waits for another costs far more
-#: than it can gain on a small grid.
-POINTS_2D, POINTS_3D = 1 << 20, 1 << 16
+#: Grid points for each thread. Where nothing else runs more threads gain on smaller grids too (eight on 256²:
+#: 2.6 times). On a busy machine a thread that waits for another costs far more than it can gain there.
+POINTS_EACH = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +142,5 @@ def _world(device: Any, threads: int | None) -> Communicator:
 
 
 def default_threads(shape: tuple[int, int, int]) -> int:
-    """One CPU thread for each `POINTS_2D` or `POINTS_3D` points of (Nx, Ny, Nz), at most all usable ones."""
-    points_each = POINTS_2D if shape[2] == 1 else POINTS_3D
-    return max(1, min(usable_threads(), math.prod(shape) // points_each))
+    """Return one CPU thread for each `POINTS_EACH` points of (Nx, Ny, Nz), at most all usable ones."""
+    return max(1, min(usable_threads(), math.prod(shape) // POINTS_EACH))
