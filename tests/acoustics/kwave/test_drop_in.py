@@ -39,7 +39,7 @@ def test_compilation_is_announced_unless_it_is_to_be_quiet(monkeypatch, capsys, 
     clock = CompilationClock()
     prepare = CpuDevice.kernels
     # As if something had to be compiled.
-    monkeypatch.setattr(CpuDevice, "kernels", lambda *given: clock.announce() or prepare(*given))
+    monkeypatch.setattr(CpuDevice, "kernels", lambda *arguments: clock.announce() or prepare(*arguments))
     monkeypatch.setattr(drop_in, "CLOCK", clock)
     run(quiet=quiet)
     assert capsys.readouterr().err.count("compiling kernels") == (not quiet)

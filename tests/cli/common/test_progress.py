@@ -34,7 +34,7 @@ def test_one_line_before_kernels_are_compiled(command, run_text, tmp_path, monke
     shutil.copy(KWAVE, tmp_path / "case.h5")
     clock, prepare = CompilationClock(), CpuDevice.kernels
     # As if something had to be compiled.
-    monkeypatch.setattr(CpuDevice, "kernels", lambda *given: clock.announce() or prepare(*given))
+    monkeypatch.setattr(CpuDevice, "kernels", lambda *arguments: clock.announce() or prepare(*arguments))
     monkeypatch.setattr(progress, "CLOCK", clock)
     code, _, err = command(*words)
     assert code == 0, err
