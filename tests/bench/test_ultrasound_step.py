@@ -88,13 +88,23 @@ def test_both_media(numbers):
 
 
 @pytest.mark.slow
-def test_sources_and_sensor(cpu):
-    result = ultrasound_step.run(
-        [(16, 12, 10)], ["homogeneous"], repeats=2, plain=False, points=50, device=cpu
-    )
+def test_a_plane(command):
+    options = ("--size", "24x20", "--medium", "all", "--precision", "double", "--json", *TINY)
+    code, out, err = command("ultrasound-step", *options)
+    assert code == 0, err
+    (case,) = json.loads(out)["cases"]
+    assert (case["shape"], case["field_bytes"]) == ([24, 20, 1], 8 * 24 * 20)
+    assert [line["transforms"] for line in case["media"]] == [7, 11, 11]
+    assert all(line["finite"] and line["plain"]["finite"] for line in case["media"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "transforms"), [((16, 12, 10), 10), ((16, 12, 1), 7)])
+def test_sources_and_sensor(cpu, shape, transforms):
+    result = ultrasound_step.run([shape], ["homogeneous"], repeats=2, plain=False, points=50, device=cpu)
     ((line,),) = [case["media"] for case in result["cases"]]
     more = line["with_points"]
-    assert (more["points"], more["transforms"], more["finite"]) == (50, 10, True)
+    assert (more["points"], more["transforms"], more["finite"]) == (50, transforms, True)
     assert len(more["ratios"]) == 2
     assert more["ms"] > 0
     assert "plain" not in line
@@ -188,16 +198,17 @@ def test_program_that_cannot_run(cpu, tmp_path):
         KWaveProgram(path, cpu, "single").against("homogeneous", (16, 16, 16), lambda: None)
 
 
+@pytest.mark.parametrize("shape", [(24, 20, 16), (24, 20, 1)])
 @pytest.mark.parametrize("medium", ALL_MEDIA)
-def test_problems_are_sound(cpu, medium):
-    inputs = problem(medium, (24, 20, 16), 30)
+def test_problems_are_sound(cpu, medium, shape):
+    inputs = problem(medium, shape, 30)
     assert stability(inputs).warning is None
     result = MemorySink()
     report = run(inputs, Recording(("p_final",)), result, RunSettings(device=cpu))
-    assert report.transforms_per_step > 9
+    assert report.transforms_per_step > (9 if shape[2] > 1 else 6)
     p = result.arrays["p_final"]
     assert 0 < np.abs(p).max() < np.abs(inputs.initial_pressure).max()
-    thin = outline(medium, (24, 20, 16))
+    thin = outline(medium, shape)
     assert thin.initial_pressure.shape == inputs.initial_pressure.shape
     assert np.ndim(thin.sound_speed) == np.ndim(inputs.sound_speed)
     assert points((24, 20, 16)).size == 100
@@ -241,7 +252,8 @@ def test_bare_transforms_stay_finite(cpu):
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["--size", "128x64"], "NXxNYxNZ"),
+        (["--size", "128x64x2x2"], "NXxNYxNZ"),
+        (["--size", "128x4"], "8 to 4096"),
         (["--size", "big"], "--size"),
         (["--size", "4"], "8 to 4096"),
         (["--medium", "tissue"], "tissue"),

@@ -1,4 +1,4 @@
-"""The problems of ``ultrasound-step``: the least and the most that a 3-D time step has to do, and a head."""
+"""The problems of ``ultrasound-step``: the least and the most that a time step has to do, and a head."""
 
 import math
 import operator
@@ -41,7 +41,7 @@ def problem(
     precision: str = "single",
     device: Device | None = None,
 ) -> Problem:
-    """A pressure ball in the middle of the grid, (Nx, Ny, Nz).
+    """A pressure ball in the middle of the grid, (Nx, Ny, Nz); a disc in a plane, where Nz is 1.
 
     The homogeneous medium is uniform and lossless. In the heterogeneous one sound speed, density (also at
     the staggered points), B/A and absorption differ from point to point, power law y = 1.5. Of tissues they
@@ -72,7 +72,7 @@ def problem(
         pml_alpha=(2.0, 2.0, 2.0),
         sound_speed=grid("speed"),
         density=grid("density"),
-        density_staggered=tuple(grid("density", axis) for axis in range(3)),
+        density_staggered=tuple(grid("density", axis) for axis in range(2 + (shape[2] > 1))),
         nonlinearity=grid("ratio") if mixed else None,
         absorption="power_law" if mixed else "none",
         alpha_coeff=grid("alpha") if mixed else 0.0,
@@ -86,7 +86,7 @@ def outline(medium: str, shape: tuple[int, int, int]) -> Problem:
 
     Arrays of the heterogeneous medium hold more sets of values than an index has space for.
     """
-    small = problem(medium, (8, 8, 8), 1)
+    small = problem(medium, (8, 8, min(8, shape[2])), 1)
 
     def grown(value: Any) -> Any:
         if isinstance(value, tuple):
@@ -122,7 +122,9 @@ def with_sources(inputs: Problem, count: int) -> Problem:
     return replace(
         inputs,
         pressure_source=PressureSource(index, _MASS * signal, "additive_no_correction"),
-        velocity_source=VelocitySource(index, (_VELOCITY * signal,) * 3, "additive_no_correction"),
+        velocity_source=VelocitySource(
+            index, (_VELOCITY * signal,) * inputs.dimensions, "additive_no_correction"
+        ),
     )
 
 
@@ -139,7 +141,7 @@ def _grid(device, shape, dtype, along, value) -> np.ndarray:
     """Values of a smooth shape, 0 at the edges and 1 in the middle."""
 
     def bump(at: Any, n: int) -> Any:
-        return np.sin(np.pi * at / n) ** 2
+        return np.sin(np.pi * (at / n if n > 1 else 0.5 + 0 * at)) ** 2
 
     return _planes(device, shape, dtype, along, bump, operator.mul, value)
 
@@ -153,7 +155,7 @@ def _tissue_grid(device, shape, dtype, along, values) -> np.ndarray:
         shape,
         dtype,
         along,
-        lambda at, n: np.square(2 * at / n - 1),
+        lambda at, n: np.square(2 * at / n - 1) if n > 1 else 0 * at,
         operator.add,
         lambda square: inward[xp.searchsorted(squares, square, "right")],
     )

@@ -55,9 +55,9 @@ def run(
 
     Each round times the bare transforms, every medium (fused stages, then plain ones) and the bare transforms
     again; ratios are taken within a round, so that a machine whose speed drifts falsifies them little.
-    Sizes are (Nx, Ny, Nz), by default `SIZES`; ``plain`` also times the stages made of whole-array
-    transforms; ``peer`` is k-Wave's program, to be run on the same problems, and may fail as options do;
-    ``points`` times each medium once more with sources of pressure and velocity and a sensor at so many.
+    Sizes are (Nx, Ny, Nz), of a plane (Nx, Ny, 1), by default `SIZES`; ``plain`` also times the stages made
+    of whole-array transforms; ``peer`` is k-Wave's program, to be run on the same problems, and may fail as
+    options do; ``points`` times each medium once more with sources of pressure and velocity and a sensor at so many.
 
     Gives ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in ms,
     ``transforms``, ``ratio``, ``kernels``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
@@ -66,7 +66,7 @@ def run(
     precision, peer = request.precision, request.peer
     device = get_device(device, threads)
     chosen = tuple(sizes) or SIZES["cpu" if device.name == "cpu" else "cuda"]
-    check(chosen, media, precision, request.repeats, 4096)
+    check(chosen, media, precision, request.repeats, 4096, planes=True)
     whole("points", request.points, 0)
     program = KWaveProgram(peer, device, precision) if peer is not None else None
     plans = list(itertools.product(chosen, media))
@@ -224,7 +224,7 @@ class _Case:
 
 
 def _size(case: dict[str, Any]) -> str:
-    return " x ".join(map(str, case["shape"]))
+    return " x ".join(str(n) for n in case["shape"] if n > 1)
 
 
 def table(result: dict[str, Any]) -> list:

@@ -23,11 +23,22 @@ NO_SENSOR = Recording(())
 _SOURCE_STEPS, _FIRST_STEPS = 2, 5
 
 
-def check(shapes: Iterable[Triple], media: Sequence[str], precision: str, repeats: int, most: int) -> None:
-    """Refuse grids of more than `most` points along an axis, unknown media and precisions, and no repeats."""
+def check(
+    shapes: Iterable[Triple],
+    media: Sequence[str],
+    precision: str,
+    repeats: int,
+    most: int,
+    planes: bool = False,
+) -> None:
+    """Refuse grids of more than `most` points along an axis, unknown media and precisions, and no repeats.
+
+    With ``planes`` a grid may be one point along z.
+    """
     for shape in shapes:
-        if len(shape) != 3 or not all(8 <= n <= most for n in shape):
-            allowed = f"N or NXxNYxNZ, each from 8 to {most} points"
+        axes = shape[:2] if planes and shape[2:] == (1,) else shape
+        if len(shape) != 3 or not all(8 <= n <= most for n in axes):
+            allowed = f"N, {'NXxNY ' * planes}or NXxNYxNZ, each from 8 to {most} points"
             raise InputError(f"size: {shape_words(shape)} given; allowed: {allowed}")
     check_words("medium", media, ALL_MEDIA)
     check_words("precision", [precision], PRECISIONS)

@@ -71,7 +71,7 @@ class FusedCpuStages(Stages):
 
     def velocity(self, active: tuple[bool, ...]) -> None:
         super().velocity(active)
-        self.transforms += 6
+        self.transforms += 2 * self.coefficients.axes
 
     def _by_axis(self) -> list:
         """Spectra of the x, y and z components (None: there is none), the first of which may be s0 or s1."""

@@ -97,9 +97,10 @@ def parse_case(text: str) -> tuple[int, ...]:
 
 
 def parse_points(text: str) -> tuple[int, int, int]:
-    """Points along x, y and z: ``N`` or ``NXxNYxNZ``."""
-    points = parse_shape(text, "--size", "N or NXxNYxNZ, such as 128 or 256x128x128", (1, 3))
-    nx, ny, nz = points * (3 // len(points))
+    """Return points along x, y and z of ``N``, ``NXxNYxNZ`` or, of a plane, ``NXxNY``."""
+    allowed = "N, NXxNY or NXxNYxNZ, such as 128, 512x512 or 256x128x128"
+    points = parse_shape(text, "--size", allowed, (1, 2, 3))
+    nx, ny, nz = (*points, 1) if len(points) == 2 else points * (3 // len(points))
     return nx, ny, nz
 
 
@@ -142,7 +143,7 @@ _BYTES = (
 )
 POINTS = argument(
     _Texts,
-    "Points, N or NXxNYxNZ; may be repeated. \\[default: 128 on a CPU, 256 and 512 on a GPU]",
+    "Points, N, NXxNY or NXxNYxNZ; may be repeated. \\[default: 128 on a CPU, 256 and 512 on a GPU]",
     None,
     parse_points,
     "--size",
