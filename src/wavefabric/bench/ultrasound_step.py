@@ -57,7 +57,8 @@ def run(
     again; ratios are taken within a round, so that a machine whose speed drifts falsifies them little.
     Sizes are (Nx, Ny, Nz), of a plane (Nx, Ny, 1), by default `SIZES`; ``plain`` also times the stages made
     of whole-array transforms; ``peer`` is k-Wave's program, to be run on the same problems, and may fail as
-    options do; ``points`` times each medium once more with sources of pressure and velocity and a sensor at so many.
+    options do; ``points`` times each medium once more with sources of pressure and velocity and a sensor at
+    so many.
 
     Gives ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in ms,
     ``transforms``, ``ratio``, ``kernels``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
