@@ -96,10 +96,10 @@ def parse_case(text: str) -> tuple[int, ...]:
     return parse_shape(text.replace("2^", ""), "--case", "rows x log2 of samples, such as 30x21", (2,))
 
 
-def parse_points(text: str) -> tuple[int, int, int]:
-    """Return points along x, y and z of ``N``, ``NXxNYxNZ`` or, of a plane, ``NXxNY``."""
-    allowed = "N, NXxNY or NXxNYxNZ, such as 128, 512x512 or 256x128x128"
-    points = parse_shape(text, "--size", allowed, (1, 2, 3))
+def parse_points(text: str, planes: bool = False) -> tuple[int, int, int]:
+    """Return points along x, y and z of ``N``, ``NXxNYxNZ`` or, where planes are allowed, ``NXxNY``."""
+    allowed = f"N, {'NXxNY ' * planes}or NXxNYxNZ, such as 128 or 256x128x128"
+    points = parse_shape(text, "--size", allowed, (1, 2, 3) if planes else (1, 3))
     nx, ny, nz = (*points, 1) if len(points) == 2 else points * (3 // len(points))
     return nx, ny, nz
 
@@ -145,7 +145,7 @@ POINTS = argument(
     _Texts,
     "Points, N, NXxNY or NXxNYxNZ; may be repeated. \\[default: 128 on a CPU, 256 and 512 on a GPU]",
     None,
-    parse_points,
+    partial(parse_points, planes=True),
     "--size",
 )
 _PLAIN = "--plain/--no-plain"
