@@ -9,6 +9,7 @@ import typer.main
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import benchmarks.__main__  # noqa: F401 (adds its commands)
 from benchmarks.parts import COUNTS, ROOT, Part, choose, filled, make_parts
 from wavefabric.cli import app
 from wavefabric.errors import InputError
