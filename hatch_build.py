@@ -2,7 +2,6 @@
 
 import importlib.util
 import platform
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ _ROOT = Path(__file__).parent
 
 
 def _build() -> Any:
-    """The module `wavefabric.kernels.build`, without the package, whose dependencies may not be there yet."""
+    """Load the module `wavefabric.kernels.build` alone: the package's dependencies may not be there yet."""
     path = _ROOT / "src/wavefabric/kernels/build.py"
     spec = importlib.util.spec_from_file_location("kernels_build", path)
     assert spec is not None
@@ -23,7 +22,7 @@ def _build() -> Any:
 
 
 class KernelBuildHook(BuildHookInterface):
-    """Adds the library of kernels to a wheel: that of this machine, or those of ``WAVEFABRIC_VARIANTS``."""
+    """Adds the library of kernels, compiled for this machine, to a wheel."""
 
     def dependencies(self) -> list[str]:
         """Ask for zig as a compiler where there is no other."""
@@ -39,8 +38,7 @@ class KernelBuildHook(BuildHookInterface):
         self.app.display_info("compiling kernels")
         build.build()
         build_data["pure_python"] = False
-        build_data["artifacts"] += ["src/wavefabric/kernels/lib/*"]
+        build_data["artifacts"] += [f"src/wavefabric/kernels/lib/*{build.suffix()}"]
         system = platform.system().lower()
         machine = platform.machine().lower()
         build_data["tag"] = f"py3-none-{system}_{machine}" if system == "linux" else None
-        shutil.rmtree(build.LIBRARIES / "lock", ignore_errors=True)

@@ -10,7 +10,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.ultrasound_breakdown import parse_blocks, parse_overlaps
 from wavefabric import cli
-from wavefabric.cli.bench.app import MEDIA_HELP, POINTS, SAMPLES, Local, argument, parse_media, parse_points
+from wavefabric.cli.bench.app import MEDIA_HELP, SAMPLES, Local, argument, parse_media, parse_points
 from wavefabric.cli.bench.app import benchmark as add_benchmark
 from wavefabric.cli.common.options import check_range
 from wavefabric.cli.common.parse import parse_list
@@ -43,6 +43,7 @@ _CUT = {
     "grid": argument(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
 }
 _SIZE = "Points of the whole grid, N or NXxNYxNZ"
+_SIZES = argument(_Texts, f"{_SIZE}; may be repeated.", None, parse_points, "--size")
 _SHAPE = argument(_Text, f"{_SIZE}. \\[default: by device]", None, parse_points, "--size")
 _GRIDS = "Blocks along x, y and z; may be repeated. \\[default: all along z, and even]"
 _ORDERS = "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all."
@@ -81,7 +82,7 @@ benchmark(
     "local-vs-global",
     RankedOptions,
     "A step of the global decomposition over one of the local, by size and transport.",
-    sizes=argument(_Texts, f"{_SIZE}; may be repeated.", None, parse_points, "--size"),
+    sizes=_SIZES,
     media=_MEDIA,
     **_CUT,
     **_SAMPLED,
@@ -110,7 +111,7 @@ benchmark(
     "ultrasound-adjoint",
     Local,
     "Cost of an adjoint time step beside a forward one, and of a whole gradient in forward runs.",
-    sizes=POINTS,
+    sizes=_SIZES,
     media=argument(str, MEDIA_HELP, "both", parse_media, "--medium"),
     precision=_PRECISION,
     repeats=argument(int, "Rounds; medians count.", 7),

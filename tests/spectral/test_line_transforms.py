@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from emulated_device import opened
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -172,14 +173,9 @@ def test_single_precision_neither_gains_nor_loses_energy(cpu, points):
 
 @DTYPES
 def test_bits_do_not_depend_on_the_number_of_threads(dtype):
-    from wavefabric.device import get_device
-
     answers = []
     for threads in (1, 2):
-        try:
-            case = Lines(get_device("cpu", threads=threads), (11, 10, 34), dtype)
-        except ValueError:
-            pytest.skip("this machine has one core")
+        case = Lines(opened(f"cpu {threads}"), (11, 10, 34), dtype)
         spectrum, _ = case.spectrum(case.real())
         case.kernels.multiply_columns(case.lines, spectrum, case.real(case.half), UP, None)
         answers.append(spectrum.tobytes())

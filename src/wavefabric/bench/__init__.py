@@ -1,4 +1,4 @@
-"""What a user measures on his own machine: steps, exchanges, rates; a module for each command.
+"""Benchmarks of a user's own machine measure steps, exchanges and rates; each command is a module.
 
 Such a module has ``run(...)`` (a dict that JSON takes; `InputError` for an option that is not allowed, or
 what does not fit), ``table(result)`` and ``plot(result, path)``; `common`, `own_process`, `ultrasound_cases`,

@@ -1,8 +1,8 @@
 """How the library of CPU kernels is compiled: an object of each ``cpu/*.cpp`` and precision, then linked.
 
 `hatch_build.py` calls this when a wheel or an editable installation is made, `library` when a source has
-changed since. Nothing of the C++ run-time library is used, so that one file serves every system with the same
-processor.
+changed since. Nothing of the C++ run-time library is used, so that one file serves every distribution of an
+operating system with the same processor.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ VARIANTS = {
     "x86-64-v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
     "arm64": [],
 }
-# Sums and products are rounded each unless a formula asks for one rounding: no compiler chooses the bits.
+# No product is joined with a sum unless a formula asks for it: results do not depend on compilers' choices.
 _FLAGS = [
     "-std=c++20",
     "-O3",
@@ -39,7 +39,7 @@ _FLAGS = [
     "-fno-exceptions",
 ]
 _FLAGS += ["-fno-rtti", "-fvisibility=hidden", "-Wall", "-Wno-unused-variable", "-Wno-maybe-uninitialized"]
-#: Sources that are compiled once: one without numbers, others for one precision.
+#: Sources that are compiled once: `pool` has no numbers, the others are for double precision alone.
 _ONCE = {"pool": "float", "flow": "double", "interference": "double", "correlation": "double"}
 
 
@@ -92,7 +92,7 @@ def build(folder: Path = LIBRARIES, variants: tuple[str, ...] = (), target: str 
 
 
 def _architecture(variant: str, zig: bool) -> list[str]:
-    """Flags of a variant; zig writes the names of processors with underscores."""
+    """Return the flags of a variant; zig writes the names of processors with underscores."""
     flags = VARIANTS[variant]
     if not zig:
         return flags if variant != "native" else [*flags, *_wide()]

@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 
 from wavefabric.kernels.library import Library, library
-from wavefabric.kernels.table import KernelRow, KernelTable
+from wavefabric.kernels.table import KernelRow, KernelTable, is_full, is_single
 
-_SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
 _BOUNDS = struct.Struct("=qq")
-#: Kinds whose first array tells the kernel's precision.
-_PRECISION = ("array", "medium")
 
 
 def address(array: np.ndarray, /) -> int:
@@ -26,15 +23,15 @@ def address(array: np.ndarray, /) -> int:
 def call_kernel(name: str, *arguments: Any, threads: int = 1) -> None:
     """Run a kernel that no table has, such as ``simulate_double``, and wait for it.
 
-    It gets an array as its address and number of elements, a tuple as what is in it, else a number: of a
-    named tuple one of the type that this says, else an integer or a float as it is.
+    An array is passed as its address and number of elements, a tuple as its members, a number by its type as
+    int64 or double; a field of a named tuple that is annotated ``float`` is a double in any case.
     """
     code = library()
     code.call(code.address(name), _packed(arguments), threads)
 
 
 def _packed(arguments: tuple[Any, ...]) -> bytes:
-    """Return the words of arguments, which own no array."""
+    """Return the words of arguments: addresses alone, so the caller keeps the arrays alive."""
     words, kinds = [], ["="]
     for value in _members(arguments):
         if isinstance(value, np.ndarray):
@@ -98,7 +95,7 @@ class CpuKernels:
             setattr(self, name, CpuKernel(row, code, launcher))
 
     def load(self, dtype: Any) -> None:
-        """Kernels of a CPU are there."""
+        """Do nothing: kernels of a CPU are compiled already."""
 
 
 class CpuKernel:
@@ -109,8 +106,7 @@ class CpuKernel:
         self._functions = {
             single: code.address(f"{row.name}_{'float' if single else 'double'}") for single in (True, False)
         }
-        kinds = [argument.kind for argument in row.arguments]
-        self._typed = next((i for i, kind in enumerate(kinds) if kind in _PRECISION), None)
+        self._typed = row.typed
         self._words = [_WORDS[argument.kind, argument.extra][1] for argument in row.arguments]
         self._sized = row.form == "points"
         formats = "".join(_WORDS[argument.kind, argument.extra][0] for argument in row.arguments)
@@ -134,12 +130,17 @@ class CpuKernel:
         return run
 
     def _prepared(self, arguments: tuple[Any, ...]) -> tuple[int, bytes]:
-        """Return the address of the kernel for these arguments, and their words, which own no array."""
+        """Return the kernel's address for these arguments, and their words, which keep no array alive."""
         values: list[Any] = list(arguments[0].shape) if self._sized else []
         for words, argument in zip(self._words, arguments, strict=True):
             values += words(argument)
-        single = self._typed is None or arguments[self._typed].dtype in _SINGLE
+        single = self._typed is None or is_single(arguments[self._typed])
         return self._functions[single], self._packed.pack(*values)
+
+
+def medium_words(parameter: Any) -> tuple[int, bool]:
+    """Return the words of a ``medium`` argument: where it begins, and whether it is a full grid."""
+    return address(parameter), is_full(parameter)
 
 
 def _layers(split_layers: Any) -> list[Any]:
@@ -151,7 +152,7 @@ _SOURCE = "q" * 9
 _COMPONENT = f"qqqq{_SOURCE}q"
 #: Of a kind and what is told beside an address: the format of its words, and how they are made.
 _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
-    ("medium", ""): ("qq", lambda array: (address(array), max(array.shape[:2]) > 1)),
+    ("medium", ""): ("qq", medium_words),
     ("layers", ""): ("q" * 13, _layers),
     ("parts", ""): ("qqq", lambda layers: map(address, layers.parts)),
     ("lines", ""): ("q", lambda lines: (address(lines.words),)),

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.kernels.table import KernelRow, KernelTable
+from wavefabric.kernels.table import KernelRow, KernelTable, is_full, is_single
 
 _BLOCK = 256
-_SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
 
 
 class CudaKernels:
@@ -49,12 +48,11 @@ class CudaKernel:
     def __init__(self, row: KernelRow, modules: CudaModules, device: Any) -> None:
         self._row, self._modules, self._device = row, modules, device
         self._functions: dict[bool | None, Any] = {}
-        typed = [i for i, argument in enumerate(row.arguments) if argument.kind in ("array", "medium")]
-        self._typed = typed[0] if typed else None
+        self._typed = row.typed
 
     def __call__(self, *arguments: Any) -> None:
         """Launch on the current stream."""
-        single = None if self._typed is None else arguments[self._typed].dtype in _SINGLE
+        single = None if self._typed is None else is_single(arguments[self._typed])
         grid, threads = self._grid(arguments, 4 if single else 8)
         if not grid[0]:
             return
@@ -93,7 +91,7 @@ class CudaKernel:
 
 
 def _values(kind: str, extra: str, argument: Any, real: type) -> list[Any]:
-    """What a kernel gets for an argument."""
+    """Return the values that a kernel receives for one argument."""
     if kind in ("int", "long", "real", "double"):
         return [{"int": np.int32, "long": np.int64, "real": real, "double": np.float64}[kind](argument)]
     if kind == "layers":
@@ -102,7 +100,7 @@ def _values(kind: str, extra: str, argument: Any, real: type) -> list[Any]:
     if kind == "parts":
         return list(argument.parts)
     if kind == "medium":
-        return [argument, np.int32(max(argument.shape[:2]) > 1)]
+        return [argument, np.int32(is_full(argument))]
     if extra == "optional":
         return [argument if argument.size else np.uintp(0)]
     counts = {

@@ -37,7 +37,7 @@ class Library:
 
 @cache
 def library() -> Library:
-    """Load the variant for this processor, built first where it is missing or its sources have changed.
+    """Load the variant for this processor; in a checkout build it first if its sources have changed.
 
     `InputError` if there is none, and no compiler to make one.
     """
@@ -78,7 +78,7 @@ def _is_current() -> bool:
 
 
 def _variants() -> list[str]:
-    """Return names of variants that this processor runs, the fastest first."""
+    """Return names of variants to look for, the fastest first; `native` was built for this processor."""
     if platform.machine().lower() in ("arm64", "aarch64"):
         return ["native", "arm64"]
     flags = _flags()

@@ -4,10 +4,11 @@ A row is the form of the launch, the name, and the arguments in the order of the
 
 - ``array``: an array of the kernel's precision, real or complex; ``optional array``: it may have no elements,
   and the kernel then gets a null pointer; ``doubles``, ``indices`` (int64), ``int32s`` (with a sign or
-  without), ``bytes``: arrays of that type whatever the precision; ``counted``: with the number of its
-  elements, ``rows`` or ``columns``: of its rows or columns, ``shape``: of both.
-- ``medium``: a parameter of the medium, a full grid or one row that serves everywhere, and which of these it
-  is.
+  without), ``bytes``: arrays of that type whatever the precision. With ``counted`` before it the kernel also
+  gets the number of its elements, with ``rows`` or ``columns`` of its rows or columns, with ``shape`` of
+  both.
+- ``medium``: a parameter of the medium, a full grid or one row that serves everywhere; the kernel also gets
+  whether it is a full grid.
 - ``layers``: a `wavefabric.acoustics.solver.split_density.SplitLayers`; ``parts``: its three arrays alone.
 - ``coupling``, ``groups``: a `KerrLayout` and a `KerrChunkLayout` of
   `wavefabric.optics.propagation.kernels.kerr`.
@@ -16,18 +17,31 @@ A row is the form of the launch, the name, and the arguments in the order of the
 - ``int``, ``long`` (of 64 bits on a GPU too), ``real`` (of the kernel's precision), ``double``: numbers.
 
 Forms: ``points``, over the points of the first array, whose shape the kernel gets; ``items``, over the
-elements of the first counted argument; ``elements``, over those but one, a block of threads each on a GPU;
-``packs``, over 16 bytes of the first counted argument; ``once``.
+elements of the first counted argument; ``elements``, over one less than these, a block of threads each on a
+GPU; ``packs``, over packs of 16 bytes of it, a thread each on a GPU; ``once``.
 """
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 FORMS = ("points", "items", "elements", "packs", "once")
 KINDS = ("array", "doubles", "indices", "int32s", "bytes", "medium", "layers", "parts")
 KINDS += ("int", "long", "real", "double", "lines", "component", "source", "state")
 KINDS += ("coupling", "groups")
 WITH = ("counted", "rows", "columns", "shape", "optional")
+_SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
+
+
+def is_full(parameter: Any) -> bool:
+    """Return whether a ``medium`` argument is a full grid, not one row that serves everywhere."""
+    return max(parameter.shape[:2]) > 1
+
+
+def is_single(array: Any) -> bool:
+    """Return whether a kernel computes in single precision if this is its array, real or complex."""
+    return array.dtype in _SINGLE
 
 
 class KernelArgument(NamedTuple):
@@ -45,6 +59,12 @@ class KernelRow(NamedTuple):
     name: str
     arguments: tuple[KernelArgument, ...]
 
+    @property
+    def typed(self) -> int | None:
+        """The number of the first argument whose type is the kernel's precision; None if it has no such."""
+        kinds = (argument.kind for argument in self.arguments)
+        return next((i for i, kind in enumerate(kinds) if kind in ("array", "medium")), None)
+
 
 class KernelTable(NamedTuple):
     """Kernels by name, with the CUDA source that has them: its package and file, and sources before it."""
@@ -55,8 +75,11 @@ class KernelTable(NamedTuple):
     before: tuple[str, ...]
 
 
-def kernel_table(text: str, package: str, source: str, before: tuple[str, ...] = ()) -> KernelTable:
-    """Read rows such as ``points update_velocity(array u, medium density, real dt)``."""
+def kernel_table(text: str, package: str = "", source: str = "", before: tuple[str, ...] = ()) -> KernelTable:
+    """Read rows such as ``points update_velocity(array u, medium density, real dt)``.
+
+    Without a source the kernels are for CPUs alone.
+    """
     rows = {}
     for form, name, inside in re.findall(r"(\w+) (\w+)\(([^)]*)\)", text):
         arguments = []

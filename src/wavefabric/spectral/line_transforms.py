@@ -1,4 +1,4 @@
-"""Transforms of a grid's lines on a CPU, as passes of the time step take them (``kernels/cpu/lines.h``)."""
+"""Radices, factors and orders by which CPUs transform the lines of a grid (``kernels/cpu/lines.h``)."""
 
 import math
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def pass_radices(n: int) -> tuple[int, ...]:
         return ()
     if twos == 1:
         return (*odd, 2)
-    fours = (-twos) % 3  # of which two stand for one radix 16
+    fours = (-twos) % 3  # two passes of radix 4 are one of radix 16
     return (4,) * fours + (*odd, *(8,) * ((twos - 2 * fours) // 3))
 
 
@@ -48,7 +48,7 @@ def reversed_digits(radices: Sequence[int]) -> np.ndarray:
 
 
 def convolution_points(n: int) -> int:
-    """Points of a convolution that transforms ``n``: the least number from 2n − 1 of small prime factors."""
+    """Return the points of a convolution that transforms ``n``: at least 2n − 1, of primes up to 5."""
     return next(m for m in range(2 * n - 1, 4 * n) if factorised(m, (8, 5, 4, 3, 2)))
 
 
@@ -92,15 +92,15 @@ class SeriesPlan:
 
 
 def _pass_factors(radices: Sequence[int], kind: np.dtype) -> np.ndarray:
-    """w^(p k) of each pass, p from 0 to what is left over its radix, k from 1 to the radix − 1.
+    """Return the twiddle factors w^(p k) of each pass, p below its length over the radix, k from 1 below it.
 
     All factors of a pass are rounded together, so that their moduli are 1 in the mean.
     """
-    left, parts = math.prod(radices), []
+    length, parts = math.prod(radices), []
     for radix in radices:
-        p, k = np.arange(left // radix)[:, None], np.arange(1, radix)
-        parts.append(rounded(unit_roots((p * k).ravel(), left), kind))
-        left //= radix
+        p, k = np.arange(length // radix)[:, None], np.arange(1, radix)
+        parts.append(rounded(unit_roots((p * k).ravel(), length), kind))
+        length //= radix
     return np.concatenate(parts).astype(kind)
 
 

@@ -31,7 +31,7 @@ from wavefabric.spectral.line_transforms import LineTransforms, pitch
 
 
 class FusedCpuStages(Stages):
-    """Same stages, same answers to round-off as `PlainStages`, fewer passes over memory.
+    """These stages give the answers of `PlainStages`, to round-off, in fewer passes over memory.
 
     Gradients never leave the cache. The passes see a grid (outer, middle, Nx); in two dimensions the second
     axis is the outer one, and there is no middle one.
@@ -57,7 +57,7 @@ class FusedCpuStages(Stages):
 
     @classmethod
     def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
-        """Any grid."""
+        """Return True: any grid is supported."""
         return True
 
     @classmethod
@@ -80,7 +80,7 @@ class FusedCpuStages(Stages):
         return (spectra if self.coefficients.axes > 1 else [s0]) + [None] * (3 - self.coefficients.axes)
 
     def _along_lines(self, by_axis: list, missing: Any = None) -> list:
-        """What belongs to x, y and z in the order of the passes: x, middle, outer axis."""
+        """Return the entries for x, y and z in the order of the passes: x, middle, outer axis."""
         return [by_axis[axis] if axis >= 0 else missing for axis in (0, self._middle, self._outer)]
 
     def _update_velocity(self, pml: list, dt: Any, active: tuple[bool, ...]) -> None:
@@ -123,7 +123,7 @@ class FusedCpuStages(Stages):
         self.transforms += 2 + c.disperses
 
     def transform_pressure(self) -> None:
-        """Planes' spectrum of a p that was set from outside, or lost to other use of the spectra."""
+        """Compute the planes' spectrum of p, which was set from outside or whose spectrum is overwritten."""
         self._kernels.transform_planes(self._lines, self.fields.p, self._spectra[0])
 
     def apply_operator(self, field, operator, axis=None, adjoint=False, out=None) -> None:
@@ -158,13 +158,13 @@ class FusedCpuStages(Stages):
         self.transforms += c.axes + 1
 
     def _free_spectrum(self):
-        """Rows of whole-array transforms are not padded."""
+        """Return the last spectrum's memory with rows that are not padded, for whole-array transforms."""
         nz, ny, nx = self.coefficients.shape
         shape = nz, ny, nx // 2 + 1
         return self._spectra[-1].reshape(-1)[: math.prod(shape)].reshape(shape)
 
     def _source(self, source: SourceTerm | None) -> StepSource:
-        """One source, or none."""
+        """Describe a source for the passes, or that there is none."""
         if source is None:
             return StepSource()
         clock = self.fields.clock
@@ -174,14 +174,12 @@ class FusedCpuStages(Stages):
         return StepSource(source.field, signal=source.amplitude, clock=clock)
 
     def _delayed(self, on: bool) -> StepSource:
-        """The transducer, if it is on."""
+        """Describe the transducer for the passes, if it is on."""
         source = self.sources.transducer
         if source is None or not on:
             return StepSource()
-        first, index, order = source.rows
-        return StepSource(
-            None, first, index, source.delays(order), source.signal, True, False, self.fields.clock
-        )
+        first, index, _ = source.rows
+        return StepSource(None, first, index, source.delays, source.signal, True, False, self.fields.clock)
 
 
 def _by_outer_axis(layers: SplitLayers) -> SplitLayers:

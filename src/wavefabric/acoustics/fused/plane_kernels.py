@@ -2,10 +2,10 @@
 
 A 3-D transform is one along x and y in every z plane, and one along z in columns of a few vectors. Between
 the two kinds lies a barrier; all pointwise work happens while its rows or columns are in cache. A lossless
-step is four passes, one with power-law absorption six; as whole-array transforms it would be 10 or 14 of
-them, two passes each, besides the kernels. ∂x and ∂y share their transform along z. In two dimensions the
-second axis takes the place of z (Ny is 1), and a pass over planes has rows alone; in one dimension Nz is 1
-too.
+step is four passes, one with power-law absorption six; with whole-array transforms it would be 10 or 14
+transforms of two passes each, and the pointwise kernels. ∂x and ∂y share their transform along z. In two
+dimensions the second axis takes the place of z (Ny is 1), and a pass over planes has rows alone; in one
+dimension Nz is 1 too.
 
 Between passes only x and y are transformed. κ and the derivatives multiply a spectrum as it is transformed
 back. The kernels of `wavefabric.acoustics.solver.kernels` are the reference for these, which
@@ -15,7 +15,7 @@ back. The kernels of `wavefabric.acoustics.solver.kernels` are the reference for
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from wavefabric.kernels.cpu_launch import address
+from wavefabric.kernels.cpu_launch import address, medium_words
 from wavefabric.kernels.table import kernel_table
 
 #: Derivatives at points half a step to one or the other side, and what follows from the density.
@@ -36,24 +36,17 @@ TABLE = kernel_table(
         s0, optional array s1)
     once pressure_planes(lines lines, array p, array s0, optional array s1, array rho, state medium, int
         nonlinear)
-    """,
-    "",
-    "",
+    """
 )
 
 
-def medium_words(parameter: Any) -> tuple[int, bool]:
-    """A parameter of the medium as the structure ``Medium``: where it begins, whether it is a full grid."""
-    return address(parameter), max(parameter.shape[:2]) > 1
-
-
 class StepSource(NamedTuple):
-    """What one source does to a field in the step that ``clock`` counts.
+    """A source's action on a field in the step that ``clock`` counts.
 
-    ``pattern`` times the signal is added, if there is one; or values of the signal are added or put at
-    points, those of row r of the grid from ``first[r]`` on, at ``index`` in the row. ``signal`` has a row a
-    step, with a column a point (``position`` is its number) or one for all; if it is ``delayed``, it is one
-    series, and ``position`` is the delay.
+    Either ``pattern`` times the signal is added; or the signal is added at points, or replaces the field
+    there (``replace``). The points of row r of the grid are ``first[r]`` to ``first[r + 1]`` − 1, at
+    ``index`` in the row. ``signal`` has a row per step, with a column per point (``position`` is its number)
+    or one for all; if it is ``delayed``, it is one series, of which a point gets number ``position`` + step.
     """
 
     pattern: Any = None
@@ -66,7 +59,7 @@ class StepSource(NamedTuple):
     clock: Any = None
 
     def words(self) -> Sequence[float]:
-        """The structure ``Source`` of ``planes.cpp``."""
+        """Return the structure ``Source`` of ``planes.cpp``."""
         arrays = [0 if a is None else address(a) for a in self[:5]]
         columns, samples = 0, 0
         if self.signal is not None:
@@ -75,7 +68,7 @@ class StepSource(NamedTuple):
 
 
 class VelocityComponent(NamedTuple):
-    """A component of the velocity, with ρ₀ at its points, PML factors, source and spectrum; or none."""
+    """A component of the velocity: field, ρ₀ at its points, PML factors, source and spectrum; or none."""
 
     u: Any = None
     density: Any = None
@@ -84,7 +77,7 @@ class VelocityComponent(NamedTuple):
     spectrum: Any = None
 
     def words(self) -> Sequence[float]:
-        """The structure ``Component`` of ``planes.cpp``."""
+        """Return the structure ``Component`` of ``planes.cpp``."""
         if self.u is None:
             return 0, 0, 0, 0, *StepSource().words(), 0
         ends = address(self.pml), *self.source.words(), address(self.spectrum)
@@ -101,5 +94,5 @@ class MediumState(NamedTuple):
     eta_factor: float
 
     def words(self) -> Sequence[float]:
-        """The structure ``State`` of ``planes.cpp``."""
+        """Return the structure ``State`` of ``planes.cpp``."""
         return *(word for parameter in self[:4] for word in medium_words(parameter)), self.eta_factor

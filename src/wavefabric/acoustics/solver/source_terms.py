@@ -106,7 +106,7 @@ class _PointRows:
 
     @cached_property
     def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As `sorted_points` gives them."""
+        """Return what `sorted_points` does for this source; the same arrays each time."""
         nz, ny, nx = self._shape
         return sorted_points(self.host_index, nx, ny * nz)
 
@@ -189,17 +189,15 @@ class TransducerTerm(_PointRows):
         device = coefficients.device
         self._kernels, self._shape = coefficients.kernels, coefficients.shape
         self.steps = source.steps
-        self._ordered_delays: np.ndarray | None = None
         self.host_index, self.host_delay = source.index, source.delay
         self.host_signal = np.ascontiguousarray(source.signal, coefficients.dtype)
         self.index, self.delay = device.asarray(source.index), device.asarray(source.delay)
         self.signal = device.asarray(self.host_signal)
 
-    def delays(self, order: np.ndarray) -> np.ndarray:
-        """The delay of each point, in steps, in an order of the points; the same array each time."""
-        if self._ordered_delays is None:
-            self._ordered_delays = np.ascontiguousarray(self.host_delay[order], np.int64)
-        return self._ordered_delays
+    @cached_property
+    def delays(self) -> np.ndarray:
+        """Return the delay of each point, in steps, in the order of `rows`; the same array each time."""
+        return np.ascontiguousarray(self.host_delay[self.rows[2]], np.int64)
 
     def apply(self, target, clock) -> None:
         """Add this time step's values."""

@@ -100,9 +100,6 @@ static void channel_correlation(Thread t, Nodes nodes, Comb comb, Counted<const 
 EXPORT(channel_correlation)
 
 static void amplitude_integrals(Thread, Amplitude table, double mismatch, Counted<Complex> out) {
-    const Integrals<Complex> all = amplitude(table, mismatch);
-    out[0] = all.value;
-    out[1] = all.once;
-    out[2] = all.twice;
+    amplitude(table, mismatch).store(out);
 }
 EXPORT(amplitude_integrals)

@@ -69,6 +69,7 @@ FN double raised_cosine(double f, const Comb &comb) {
 // Value, integral, and its integral.
 template <class Value> struct Integrals {
     Value value, once, twice;
+    void store(Counted<Value> out) const { out[0] = value, out[1] = once, out[2] = twice; }
 };
 
 // At `size` from the table's start, by cubics of known slopes.

@@ -113,9 +113,6 @@ static void interference(Thread t, Nodes nodes, Comb comb, Counted<const double>
 EXPORT(interference)
 
 static void power_integrals(Thread, Power table, double mismatch, Counted<double> out) {
-    const Integrals<double> all = power(table, mismatch);
-    out[0] = all.value;
-    out[1] = all.once;
-    out[2] = all.twice;
+    power(table, mismatch).store(out);
 }
 EXPORT(power_integrals)

@@ -8,7 +8,7 @@
 
 // What a source does in the step that the clock counts: a pattern times its signal is added; or values of the signal are added or put at
 // points, those of row r from first[r] on, at `index` in the row. A signal has a row a step with a column a point (of number `place`) or
-// one for all; or it is one series of so many samples, delayed by `place` steps.
+// one for all; or it is one series of so many samples, of which a point gets number place + step.
 struct Source {
     const REAL *pattern;
     const Index *first, *index, *place;
