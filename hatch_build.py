@@ -1,6 +1,7 @@
 """Compiles the CPU kernels while a wheel or an editable installation is made."""
 
 import importlib.util
+import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _ROOT = Path(__file__).parent
+#: Names the platform of a wheel that is compiled for others than this machine, see tools/wheels.sh.
+_TARGET = "WAVEFABRIC_WHEEL"
 
 
 def _build() -> Any:
@@ -22,10 +25,12 @@ def _build() -> Any:
 
 
 class KernelBuildHook(BuildHookInterface):
-    """Adds the library of kernels, compiled for this machine, to a wheel."""
+    """Adds the libraries of kernels to a wheel: compiled for this machine, or for all of a platform."""
 
     def dependencies(self) -> list[str]:
-        """Ask for zig as a compiler where there is no other."""
+        """Ask for zig as a compiler where there is no other, or another platform is compiled for."""
+        if os.environ.get(_TARGET):
+            return ["ziglang"]
         try:
             _build().compiler()
         except Exception:
@@ -34,11 +39,17 @@ class KernelBuildHook(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and name the system that the wheel is for."""
-        build = _build()
+        build, name = _build(), os.environ.get(_TARGET)
         self.app.display_info("compiling kernels")
-        build.build()
+        system, machine = platform.system().lower(), platform.machine().lower()
+        tag = f"py3-none-{system}_{machine}" if system == "linux" else None
+        if name:
+            target = build.TARGETS[name]
+            libraries, tag = build.build(_ROOT / "build" / name, target), f"py3-none-{target.tag}"
+        else:
+            libraries = build.build()
         build_data["pure_python"] = False
-        build_data["artifacts"] += [f"src/wavefabric/kernels/lib/*{build.suffix()}"]
-        system = platform.system().lower()
-        machine = platform.machine().lower()
-        build_data["tag"] = f"py3-none-{system}_{machine}" if system == "linux" else None
+        build_data["tag"] = tag
+        build_data["force_include"] |= {
+            str(path): f"wavefabric/kernels/lib/{path.name}" for path in libraries
+        }

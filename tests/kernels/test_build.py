@@ -52,10 +52,36 @@ def test_the_variant_of_a_processor(monkeypatch):
     everything = "avx512f avx512bw avx512cd avx512dq avx512vl avx2 fma bmi2 sse4_2"
     monkeypatch.setattr(library.platform, "machine", lambda: "x86_64")
     for flags, best in [(everything, "x86-64-v4"), ("avx2 fma bmi2", "x86-64-v3"), ("sse4_2", "x86-64-v2")]:
-        monkeypatch.setattr(library, "_flags", lambda flags=flags: set(flags.split()))
-        assert library._variants()[1] == best
+        monkeypatch.setattr(build, "processor_flags", lambda flags=flags: set(flags.split()))
+        assert library._levels()[0] == best
     monkeypatch.setattr(library.platform, "machine", lambda: "aarch64")
-    assert library._variants() == ["native", "arm64"]
+    assert library._levels() == ["arm64"]
+
+
+def test_the_library_of_a_processor(monkeypatch):
+    """A shared folder may have one for each; one that is not there is compiled."""
+    names = set()
+    for flags in ("avx2 fma", "fma avx2", "avx512f avx2 fma"):
+        monkeypatch.setattr(build, "processor_flags", lambda flags=flags: set(flags.split()))
+        names.add(build.native_name())
+    assert len(names) == 2
+
+
+def test_a_library_that_is_missing_is_compiled_once(monkeypatch, tmp_path, capsys):
+    def compiled(folder):
+        calls.append(folder)
+        (folder / "native-1-b.so").write_text("")
+
+    calls = []
+    monkeypatch.setattr(build, "build", compiled)
+    monkeypatch.setattr(build, "suffix", lambda: ".so")
+    for name in ("native-1-a.so", "native-2-a.so"):
+        (tmp_path / name).write_text("")
+    for _ in range(2):
+        assert library._built(tmp_path, "native-1-b.so") == tmp_path / "native-1-b.so"
+    assert calls == [tmp_path]
+    assert sorted(os.listdir(tmp_path)) == ["lock", "native-1-b.so", "native-2-a.so"]
+    assert capsys.readouterr().err.count("compiling kernels") == 1
 
 
 FORK = """

@@ -16,11 +16,11 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).parent
-#: Where libraries are, one for each variant, and the hash of the sources that they are made of.
+#: Where the installed libraries are, one for each variant.
 LIBRARIES = HERE / "lib"
-HASH = LIBRARIES / "sources.sha256"
 #: What each variant is compiled for: the machine's own processor, or a level of x86-64, or any arm64.
 VARIANTS = {
     "native": ["-march=native"],
@@ -28,6 +28,24 @@ VARIANTS = {
     "x86-64-v3": ["-march=x86-64-v3"],
     "x86-64-v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
     "arm64": [],
+}
+_X86 = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+
+
+class Target(NamedTuple):
+    """A platform that a wheel is for: zig's name of it, the wheel's tag, and its variants."""
+
+    zig: str
+    tag: str
+    variants: tuple[str, ...]
+
+
+#: Platforms by the names that `tools/wheels.sh` gives them.
+TARGETS = {
+    "linux-x86-64": Target("x86_64-linux-gnu.2.28", "manylinux_2_28_x86_64", _X86),
+    "linux-arm64": Target("aarch64-linux-gnu.2.28", "manylinux_2_28_aarch64", ("arm64",)),
+    "macos-arm64": Target("aarch64-macos.11.0", "macosx_11_0_arm64", ("arm64",)),
+    "windows-x86-64": Target("x86_64-windows-gnu", "win_amd64", _X86),
 }
 # No product is joined with a sum unless a formula asks for it: results do not depend on compilers' choices.
 _FLAGS = [
@@ -55,6 +73,21 @@ def source_hash() -> str:
     return digest.hexdigest()
 
 
+def processor_flags() -> set[str]:
+    """Return what the processor says that it can do; empty where the system does not tell."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return set()
+    return next((set(line.split(":")[1].split()) for line in lines if line.startswith("flags")), set())
+
+
+def native_name() -> str:
+    """Return the name of the library of these sources for this processor: a folder may have several."""
+    processor = " ".join([platform.system(), platform.machine(), *sorted(processor_flags())])
+    return f"native-{hashlib.sha256(processor.encode()).hexdigest()[:8]}-{source_hash()[:12]}"
+
+
 def compiler() -> list[str]:
     """Return the command of the C++ compiler: ``$CXX``, g++, clang++, or zig of the package ``ziglang``."""
     if command := shlex.split(os.environ.get("CXX", "")):
@@ -73,39 +106,40 @@ def suffix(target: str = "") -> str:
     return ".dll" if "windows" in system else ".dylib" if "macos" in system or "darwin" in system else ".so"
 
 
-def build(folder: Path = LIBRARIES, variants: tuple[str, ...] = (), target: str = "") -> list[Path]:
-    """Compile the library into a folder, for each variant; ``target``: one of zig's, else this machine."""
-    command = compiler() + (["-target", target] if target else [])
-    zig = "ziglang" in command
+def build(folder: Path = LIBRARIES, target: Target | None = None) -> list[Path]:
+    """Compile the library for this processor into a folder, or with zig all variants of another platform."""
+    if target and not find_spec("ziglang"):
+        raise NoCompiler("other platforms need the Python package ziglang")
+    zig = [sys.executable, "-m", "ziglang", "c++"]
+    command = [*zig, "-target", target.zig] if target else compiler()
     folder.mkdir(parents=True, exist_ok=True)
     built = []
-    for variant in variants or ("native",):
-        flags = [*_FLAGS, *_architecture(variant, zig), *(["-Wno-pass-failed"] if zig else [])]
-        if suffix(target) != ".dll":
+    for variant in target.variants if target else ("native",):
+        flags = [*_FLAGS, *_architecture(variant, "ziglang" in command)]
+        ending = suffix(target.zig if target else "")
+        if ending != ".dll":
             flags.append("-fPIC")
-        path = folder / f"{variant}{suffix(target)}"
+        path = folder / f"{variant if target else native_name()}{ending}"
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            _compile(command, flags, Path(scratch), path, zig)
+            _compile(command, flags, Path(scratch), path)
         built.append(path)
-    (folder / HASH.name).write_text(source_hash() + "\n")
     return built
 
 
 def _architecture(variant: str, zig: bool) -> list[str]:
     """Return the flags of a variant; zig writes the names of processors with underscores."""
-    flags = VARIANTS[variant]
+    flags = list(VARIANTS[variant])
+    if variant == "native" and platform.machine().lower() in ("x86_64", "amd64"):
+        flags.append("-mprefer-vector-width=512")  # where there are such vectors, all of them
     if not zig:
-        return flags if variant != "native" else [*flags, *_wide()]
-    named = [flag.removeprefix("-march=") for flag in flags if flag.startswith("-march=")]
-    return [f"-mcpu={name.replace('-', '_')}" for name in named] + [f for f in flags if "-march" not in f]
+        return flags
+    names = [flag.removeprefix("-march=").replace("-", "_") for flag in flags if "-march" in flag]
+    return (
+        [f"-mcpu={name}" for name in names] + [f for f in flags if "-march" not in f] + ["-Wno-pass-failed"]
+    )
 
 
-def _wide() -> list[str]:
-    """Let compilers use all of a 512-bit vector where there is one."""
-    return ["-mprefer-vector-width=512"] if platform.machine().lower() in ("x86_64", "amd64") else []
-
-
-def _compile(command: list[str], flags: list[str], scratch: Path, path: Path, zig: bool) -> None:
+def _compile(command: list[str], flags: list[str], scratch: Path, path: Path) -> None:
     """Compile all sources, as many at once as there are processors, and put the library in its place."""
     jobs = []
     for source in sorted(HERE.glob("cpu/*.cpp")):
@@ -114,22 +148,12 @@ def _compile(command: list[str], flags: list[str], scratch: Path, path: Path, zi
             jobs.append([*command, *flags, f"-DREAL={real}", "-c", str(source), "-o", str(out)])
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         list(pool.map(_run, jobs))
-    linked = scratch / path.name
-    objects = [job[-1] for job in jobs]
-    link = ["-shared", *(["-nostdlib++"] if zig else ["-Wl,--as-needed"] if path.suffix == ".so" else [])]
+    linked, objects = scratch / path.name, [job[-1] for job in jobs]
+    plain = ["-nostdlib++"] if "ziglang" in command else ["-Wl,--as-needed"] if path.suffix == ".so" else []
     threads = [] if path.suffix == ".dll" else ["-lpthread"]
     # The architecture matters for zig, which links its own run-time code.
-    _run(
-        [
-            *command,
-            *[f for f in flags if f.startswith(("-m", "-f"))],
-            *link,
-            *objects,
-            *threads,
-            "-o",
-            str(linked),
-        ]
-    )
+    machine = [flag for flag in flags if flag.startswith(("-m", "-f"))]
+    _run([*command, *machine, "-shared", *plain, *objects, *threads, "-o", str(linked)])
     os.replace(linked, path)
 
 

@@ -1,7 +1,8 @@
 """The library of CPU kernels: found beside this file, compiled again if a source has changed, loaded once."""
 
+import contextlib
 import ctypes
-import fcntl
+import os
 import platform
 import sys
 from functools import cache
@@ -10,6 +11,7 @@ from pathlib import Path
 from wavefabric.errors import InputError
 from wavefabric.kernels import build
 from wavefabric.system.compiling import compiling
+from wavefabric.system.user_cache import cache_directory
 
 #: A file of a checkout, beside which sources may change after the installation.
 _PROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -37,62 +39,53 @@ class Library:
 
 @cache
 def library() -> Library:
-    """Load the variant for this processor; in a checkout build it first if its sources have changed.
+    """Load the library for this processor: the installed one, or one that is compiled now.
 
-    `InputError` if there is none, and no compiler to make one.
+    A checkout has one of its sources as they are; a wheel one for each level of processors. Where neither
+    serves, such as on another node than that of the installation, one is compiled into the user's cache.
+    `InputError` without a compiler.
     """
-    if _PROJECT.is_file():
-        _build_if_changed()
-    for variant in _variants():
-        path = build.LIBRARIES / f"{variant}{build.suffix()}"
-        if path.is_file():
+    checkout = _PROJECT.is_file()
+    native = f"{build.native_name()}{build.suffix()}"
+    for name in (native, *(() if checkout else (f"{level}{build.suffix()}" for level in _levels()))):
+        if (path := build.LIBRARIES / name).is_file():
             return Library(path)
-    machine = f"{platform.system()} {platform.machine()}"
-    raise InputError(
-        f"kernels: no library for {machine}; allowed: an installation from source (pip install .)"
-    )
+    folder = build.LIBRARIES if checkout and os.access(build.HERE, os.W_OK) else cache_directory() / "kernels"
+    return Library(_built(folder, native))
 
 
-def _build_if_changed() -> None:
-    """Compile the library of a checkout again if a source has changed, one process for all."""
-    if _is_current():
-        return
-    build.LIBRARIES.mkdir(parents=True, exist_ok=True)
-    with (build.LIBRARIES / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if _is_current():
-            return
-        print("wavefabric: compiling kernels, whose sources have changed", file=sys.stderr, flush=True)
+def _built(folder: Path, name: str) -> Path:
+    """Return the library of a name in a folder; compile it first if it is not there, one process for all."""
+    path = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError):  # Windows: each process compiles for itself
+            import fcntl
+
+            fcntl.flock(stack.enter_context((folder / "lock").open("w")), fcntl.LOCK_EX)
+        if path.is_file():
+            return path
+        print(
+            "wavefabric: compiling kernels for these sources and this processor", file=sys.stderr, flush=True
+        )
         try:
             with compiling():
-                build.build()
+                build.build(folder)
         except build.NoCompiler as error:
             raise InputError(f"kernels: {error}") from None
+        for other in folder.glob(f"{name.rpartition('-')[0]}-*{build.suffix()}"):
+            if other != path:  # of older sources
+                other.unlink(missing_ok=True)
+    return path
 
 
-def _is_current() -> bool:
-    try:
-        return build.HASH.read_text().strip() == build.source_hash()
-    except OSError:
-        return False
-
-
-def _variants() -> list[str]:
-    """Return names of variants to look for, the fastest first; `native` was built for this processor."""
+def _levels() -> list[str]:
+    """Return names of the variants of wheels that run on this processor, the fastest first."""
     if platform.machine().lower() in ("arm64", "aarch64"):
-        return ["native", "arm64"]
-    flags = _flags()
+        return ["arm64"]
+    flags = build.processor_flags()
     levels = {
         "x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
         "x86-64-v3": {"avx2", "fma", "bmi2"},
     }
-    return ["native", *(level for level, needs in levels.items() if needs <= flags), "x86-64-v2"]
-
-
-def _flags() -> set[str]:
-    """Return what the processor says that it can do; empty where the system does not tell."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return set()
-    return next((set(line.split(":")[1].split()) for line in lines if line.startswith("flags")), set())
+    return [*(level for level, needs in levels.items() if needs <= flags), "x86-64-v2"]
