@@ -7,15 +7,18 @@ share j of the layer, so that GPUs that split a layer are neighbours.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field, StrictBool, StrictInt
 
 from wavefabric.errors import InputError, show
 from wavefabric.quantities import whole
 from wavefabric.training.models.graph import Layer, ModelGraph
 
 Groups = tuple[tuple[int, ...], ...]
+# What files may hold.
+Whole = Annotated[StrictInt, Field(ge=1, lt=2**53)]
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,9 @@ class LayerLayout:
     GPUs of those with different samples divide the experts of a layer that has some; it divides ``data``.
     """
 
-    data: int
-    tensor: int = 1
-    expert: int = 1
+    data: Whole
+    tensor: Whole = 1
+    expert: Whole = 1
 
     @property
     def gpus(self) -> int:
@@ -95,18 +98,18 @@ class Strategy:
         Layers with `Layer.again`, attention's, alone are computed again (the same, section 5).
     """
 
-    gpus: int
-    batch: int
-    microbatches: int
+    gpus: Whole
+    batch: Whole
+    microbatches: Whole
     stage: tuple[int, ...]
     layouts: tuple[LayerLayout, ...]
-    zero: int = 0
-    bucket: float = 0.0
-    recompute: bool = False
-    interleave: int = 1
-    sequence: bool = False
-    selective: bool = False
-    overlap: bool = False
+    zero: Annotated[StrictInt, Field(ge=0, le=3)] = 0
+    bucket: Annotated[float, Field(ge=0, lt=1e15, strict=True)] = 0.0
+    recompute: StrictBool = False
+    interleave: Whole = 1
+    sequence: StrictBool = False
+    selective: StrictBool = False
+    overlap: StrictBool = False
 
     @property
     def sharded(self) -> bool:
