@@ -20,7 +20,7 @@ from wavefabric.training.communication.affine_time import LARGE, AffineTime, Bat
 from wavefabric.training.communication.algorithms import Built
 from wavefabric.training.communication.placed import Part, combined, common_unit
 from wavefabric.training.fabrics import check_size, is_ideal_switch
-from wavefabric.training.iteration.calls import Call, Numbers
+from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.engine import FreeCommunication
 
 #: What of a call its time depends on, whatever the bytes: the collective, numbers of groups and messages.
@@ -116,7 +116,7 @@ class Communication:
         if isinstance(fabric, PhotonicFabric):
             self.latency += fabric.reconfiguration + fabric.synchronisation
         self._alike = isinstance(fabric, Fabric) and is_ideal_switch(fabric)
-        self._numbers = Numbers()
+        self._numbers: dict[tuple, int] = {}  # of groups and messages
         self._times: dict[_Pattern, _CallTime] = {}
         self._shared: dict[tuple, _CallTime] = {}
         self._batches: dict[tuple, BatchTime] = {}  # photonic
@@ -184,7 +184,10 @@ class Communication:
         return plan
 
     def _pattern(self, call: Call) -> _Pattern:
-        return call.collective, self._numbers.of(call.groups), self._numbers.of(call.messages)
+        return call.collective, self._number(call.groups), self._number(call.messages)
+
+    def _number(self, key: tuple) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
 
     def _time(self, call: Call) -> _CallTime:
         if call.bytes <= 0:

@@ -6,7 +6,7 @@ share j of the layer, so that GPUs that split a layer are neighbours.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -19,6 +19,22 @@ from wavefabric.training.models.graph import Layer, ModelGraph
 Groups = tuple[tuple[int, ...], ...]
 # What files may hold.
 Whole = Annotated[StrictInt, Field(ge=1, lt=2**53)]
+
+
+class LongTuple(tuple):
+    """Groups or messages, of which there may be many: what is looked up by them is hashed once."""
+
+    @classmethod
+    def of(cls, items: Iterable[Any]) -> "LongTuple":
+        """The items; one that is given is taken as it is."""
+        return items if isinstance(items, cls) else cls(items)
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True)
@@ -61,7 +77,7 @@ def _groups(layout: LayerLayout, first: int, kind: str) -> Groups:
         grid = grid.reshape(grid.shape[0], -1).T
     else:
         grid = grid.transpose(0, 2, 1).reshape(-1, layout.expert)
-    return tuple(map(tuple, grid.tolist()))
+    return LongTuple(map(tuple, grid.tolist()))
 
 
 @dataclass(frozen=True)
