@@ -31,6 +31,18 @@ _LEAST_KERNEL, _SENSOR = 3e-6, 35e-6
 _TRANSFORMS, _FLAT_TRANSFORMS = 10, 7
 
 
+def busiest_exchange(partition: Partition) -> Schedule:
+    """What ranks that share a grid exchange most often.
+
+    Local: one filling of all overlaps of a field. Global: the transposes of one transform.
+    """
+    if partition.options.kind == "local":
+        return message_schedule(partition.ranks, halo_messages(partition))
+    _, *layouts = boxes(partition.shape, partition.grid)
+    messages = [m for a, b in pairwise(layouts) if a != b for m in transpose_messages(a, b)]
+    return message_schedule(partition.ranks, messages)
+
+
 @dataclass(frozen=True)
 class StepMedium:
     """What of a medium sets the time of a step."""
@@ -113,12 +125,8 @@ class UltrasoundStep:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """What moves most often: overlaps of one field, or the transposes of one spectrum there."""
-        if self.partition.options.kind == "local":
-            return message_schedule(self.partition.ranks, halo_messages(self.partition))
-        _, *layouts = boxes(self.partition.shape, self.partition.grid)
-        messages = [m for a, b in pairwise(layouts) if a != b for m in transpose_messages(a, b)]
-        return message_schedule(self.partition.ranks, messages)
+        """What moves most often."""
+        return busiest_exchange(self.partition)
 
     @cached_property
     def _sent(self) -> float:
