@@ -4,20 +4,15 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import cache, partial
 from itertools import pairwise
-from math import isclose
 from pathlib import Path
 from typing import Any
 
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, replacing
-from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
 from wavefabric.training.iteration.calls import Call
-from wavefabric.training.iteration.memory import layer_memory
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.traces.chakra import messages
 from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.order import execution_order, gpus_of_workers
@@ -25,8 +20,6 @@ from wavefabric.training.traces.order import execution_order, gpus_of_workers
 #: The group of all GPUs in ASTRA-sim.
 _ALL = "0"
 _MOST_TAG = 2**31
-#: Operations of a task of which they are not known.
-_NOTHING = (0.0, 0.0)
 
 
 def write_chakra(
@@ -74,7 +67,6 @@ class _Writer:
         gpus = gpus_of_workers(graph, workload, gpus)
         if not all(gpus):
             raise InputError("tasks: some of a CPU given; allowed: those of GPUs")
-        self.operations = operations(graph, workload)
         self.turn = {task: turn for turn, task in enumerate(execution_order(graph))}
         self.worker_of = {gpu: worker for worker, members in enumerate(gpus) for gpu in members}
         self.everyone = tuple(sorted(self.worker_of))
@@ -189,7 +181,7 @@ class _Writer:
         node, seconds = self._node(task, NodeType.COMP, data), self.graph.seconds[task]
         node.ctrl_deps.extend(control)
         node.duration_micros = round(seconds * 1e6)
-        flops, nbytes = self.operations[task]
+        flops, nbytes = self.graph.operations[task]
         if nbytes:
             messages.tell(node, num_ops=round(flops), tensor_size=round(nbytes))
         messages.tell(node, duration_seconds=float(seconds), kind=self.graph.kind[task])
@@ -224,45 +216,3 @@ class _Writer:
 def _whole(nbytes: float) -> int:
     """Whole bytes, at least one of what is more than nothing."""
     return max(round(nbytes), 1 if nbytes > 0 else 0)
-
-
-def operations(graph: TaskGraph, workload: Workload | None) -> list[tuple[float, float]]:
-    """FLOPs, and bytes read and written, of each task on one GPU; zeros where they are not known.
-
-    They are known where the layers that a task is named after take the time that the task does. Those of
-    activations that are computed again are not, where one task does that and the backward pass.
-    """
-    if workload is None:
-        return [_NOTHING] * len(graph)
-    of_task = cache(partial(_of_task, workload))
-    tasks = zip(graph.call, graph.kind, graph.name, graph.worker, graph.seconds, strict=True)
-    return [of_task(*task) if call is None else _NOTHING for call, *task in tasks]
-
-
-def _of_task(workload: Workload, kind: str, name: str, stage: int, seconds: float) -> tuple[float, float]:
-    for works in _candidates(workload, kind, _layers(name, workload, stage)):
-        arithmetic = "fp32" if kind == "update" else workload.precision.arithmetic
-        if isclose(sum(workload.device.seconds(*work, arithmetic) for work in works), seconds, rel_tol=1e-9):
-            return sum(work.flops for work in works), sum(work.nbytes for work in works)
-    return _NOTHING
-
-
-def _layers(name: str, workload: Workload, stage: int) -> list[int]:
-    """Layers of a task: the one it is called, or from the first to the last in its name."""
-    index = workload.model.index
-    ends = [index[part] for part in name.split(" … ") if part in index]
-    between = range(min(ends), max(ends) + 1) if ends else ()
-    strategy = workload.strategy
-    return [number for number in between if strategy.stage[number] % strategy.stages == stage]
-
-
-def _candidates(workload: Workload, kind: str, numbers: list[int]) -> Iterator[list[Work]]:
-    """What a task with these layers may do."""
-    if kind == "update":
-        held = ((number, layer_memory(workload, number)) for number in numbers)
-        own = sum((each.parameters + each.whole) / workload.sharing(number, 1) for number, each in held)
-        yield [update_work(own, workload.model.optimizer, workload.precision)]
-        return
-    if kind == "backward":
-        yield [workload.work(backward_work, number) for number in numbers]
-    yield [workload.work(forward_work, number) for number in numbers]
