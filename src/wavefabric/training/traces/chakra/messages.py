@@ -31,8 +31,6 @@ class NodeType(IntEnum):
     COMM_COLL = 7
 
 
-#: Collectives by the schema's number that are understood.
-COLLECTIVE_NUMBERS = {"all-reduce": 0, "all-gather": 2, "all-to-all": 6, "reduce-scatter": 7}
 #: Collectives of the schema that stand as others, which load the busiest GPU's links as they do.
 STAND_FOR = {
     "reduce": "reduce-scatter", "gather": "all-gather", "scatter": "reduce-scatter",
@@ -43,6 +41,8 @@ COMM_TYPES = (
     "ALL_REDUCE", "REDUCE", "ALL_GATHER", "GATHER", "SCATTER", "BROADCAST", "ALL_TO_ALL", "REDUCE_SCATTER",
     "REDUCE_SCATTER_BLOCK", "BARRIER",
 )  # fmt: skip
+#: Collectives by the schema's number; blocks that are scattered are as all of it.
+COLLECTIVES = tuple(name.lower().replace("_", "-").removesuffix("-block") for name in COMM_TYPES)
 
 #: Values of an attribute that are no lists, by their types: fields 3, 5, … of its message.
 _VALUES = (

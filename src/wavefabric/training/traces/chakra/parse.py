@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,9 +18,6 @@ from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.chakra.sources import TraceSource
 from wavefabric.training.traces.order import in_order
 
-_BY_NUMBER = {number: name for number, name in enumerate(messages.COMM_TYPES)}
-_BY_NUMBER = {number: name.lower().replace("_", "-") for number, name in _BY_NUMBER.items()}
-_BY_NUMBER[8] = "reduce-scatter"
 _COMPUTE = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMP)
 
 
@@ -166,13 +164,12 @@ class _Reader:
 
     def _collective(self, message: Any, values: dict[str, Any]) -> str:
         if isinstance(named := values.get("comm_type"), str):
-            words = named.lower().replace("_", "").replace("-", "")
-            numbers = {name.replace("-", ""): number for number, name in _BY_NUMBER.items() if number != 8}
-            values = values | {"comm_type": numbers.get(words)}
+            numbers = {name.replace("_", ""): number for number, name in enumerate(messages.COMM_TYPES)}
+            values = values | {"comm_type": numbers.get(re.sub("[_-]", "", named.upper()))}
         number = int(self._number(message, values, "comm_type"))
-        if number not in _BY_NUMBER:
+        if number >= len(messages.COLLECTIVES):
             raise self._fault(message, f"has comm_type {number}", ", ".join(messages.COMM_TYPES))
-        return _BY_NUMBER[number]
+        return messages.COLLECTIVES[number]
 
     def _end(self, message: Any, values: dict[str, Any], key: str, mine: bool) -> int:
         """The GPU at one end of a message; its own end may be left out."""

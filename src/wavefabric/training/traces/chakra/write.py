@@ -193,7 +193,7 @@ class _Writer:
         size = call.bytes / (len(call.groups[0]) if call.collective == "all-gather" else 1)
         messages.tell(
             node,
-            comm_type=messages.COLLECTIVE_NUMBERS[call.collective],
+            comm_type=messages.COLLECTIVES.index(call.collective),
             comm_size=_whole(size),
             pg_name=group,
         )
