@@ -22,8 +22,6 @@ from wavefabric.training.models.graph import Layer, ModelGraph
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy
 
 Unit = tuple[int, ...]
-#: A layout, before it how many layers have it, one after the other.
-_Spread = tuple[int, LayerLayout]
 
 
 @dataclass(frozen=True)
@@ -87,16 +85,16 @@ def chain_costs(setting: SearchSetting, options: SerialOptions, units: tuple[Uni
     layouts = tuple(_allowed(setting, options, unit) for unit in units)
 
     @cache
-    def time(part: ModelGraph, *mixed: _Spread) -> float:
-        return serial_seconds(_workload(setting, options, part, mixed), setting.fabric)
+    def time(part: ModelGraph, *each: LayerLayout) -> float:
+        return serial_seconds(_workload(setting, options, part, each), setting.fabric)
 
     cases = [
-        [(part_of(model, unit), (len(unit), layout)) for layout in own]
+        [(part_of(model, unit), *[layout] * len(unit)) for layout in own]
         for unit, own in zip(units, layouts, strict=True)
     ]
     own = tuple(np.array([time(*case) for case in mine]) for mine in cases)
     memory = tuple(
-        tuple(_memory(_workload(setting, options, part, [layout])) for part, layout in mine) for mine in cases
+        tuple(_memory(_workload(setting, options, part, each)) for part, *each in mine) for mine in cases
     )
     between = []
     for k in range(len(units) - 1):
@@ -107,8 +105,8 @@ def chain_costs(setting: SearchSetting, options: SerialOptions, units: tuple[Uni
             continue
         pair, one, other = (part_of(model, numbers) for numbers in (first + second, first, second))
         for (i, a), (j, b) in product(enumerate(layouts[k]), enumerate(layouts[k + 1])):
-            a, b = (len(first), a), (len(second), b)
-            added[i, j] = time(pair, a, b) - time(one, a) - time(other, b)
+            before, after = [a] * len(first), [b] * len(second)
+            added[i, j] = time(pair, *before, *after) - time(one, *before) - time(other, *after)
     return ChainCosts(units, layouts, own, tuple(between), memory)
 
 
@@ -125,16 +123,15 @@ def chain_strategy(
     setting: SearchSetting, options: SerialOptions, units: Sequence[Unit], chosen: Sequence[LayerLayout]
 ) -> Strategy:
     """The strategy in which each unit has the layout chosen for it."""
-    layouts = [(len(unit), layout) for unit, layout in zip(units, chosen, strict=True)]
+    layouts = [layout for unit, layout in zip(units, chosen, strict=True) for _ in unit]
     return _workload(setting, options, setting.model, layouts).strategy
 
 
 def _workload(
-    setting: SearchSetting, options: SerialOptions, part: ModelGraph, layouts: Iterable[_Spread]
+    setting: SearchSetting, options: SerialOptions, part: ModelGraph, layouts: Iterable[LayerLayout]
 ) -> Workload:
-    """Some layers as a model of their own; layouts, each of so many layers that follow one another."""
-    spread = [layout for count, layout in layouts for _ in range(count)]
-    mixed = tuple(layout.of(layer) for layout, layer in zip(spread, part.layers, strict=True))
+    """Some layers as a model of their own, each with its layout."""
+    mixed = tuple(layout.of(layer) for layout, layer in zip(layouts, part.layers, strict=True))
     strategy = Strategy(
         setting.gpus, setting.batch, options.microbatches, (0,) * len(mixed), mixed,
         3 * options.sharded, 0.0, options.recompute,
@@ -148,7 +145,7 @@ def _allowed(setting: SearchSetting, options: SerialOptions, unit: Unit) -> tupl
     allowed, refused = [], ""
     for layout in layouts_of(part.layers, setting.gpus):
         try:
-            check_strategy(part, _workload(setting, options, part, [(len(unit), layout)]).strategy)
+            check_strategy(part, _workload(setting, options, part, [layout] * len(unit)).strategy)
             allowed.append(layout)
         except InputError as error:
             refused = str(error)

@@ -90,38 +90,33 @@ class _Reader:
                 position[message.id] = len(position)
         real = [(message, values) for message, values in result if message.type != NodeType.METADATA]
         absent: list[str] = []
-        waits = [self._waits(message, position, passed, absent) for message, _ in real]
+
+        def waited_for(message: Any, control: bool) -> tuple[int, ...]:
+            waits, seen, left = set(), set(), [*message.data_deps, *(message.ctrl_deps if control else ())]
+            while left:
+                other = left.pop()
+                if other in position:
+                    waits.add(position[other])
+                elif other not in passed:
+                    absent.append(f"{message.id} for {other}")
+                elif other not in seen:
+                    seen.add(other)
+                    left += passed[other]
+            return tuple(sorted(waits))
+
+        waits = [waited_for(message, True) for message, _ in real]
+        lost = tuple(absent)
         if _circular(waits):
             # Callers, which PyTorch's traces have among control dependencies, may end after what they call.
-            data = [self._waits(message, position, passed, [], control=False) for message, _ in real]
+            data = [waited_for(message, False) for message, _ in real]
             if not _circular(data):
                 self._warn("nodes wait in a circle; without their control dependencies")
                 waits = data
-        if absent:
-            words = f"{len(absent)} times, such as node {absent[0]}"
+        if lost:
+            words = f"{len(lost)} times, such as node {lost[0]}"
             self._warn(f"nodes wait for others that are not there ({words}); as if they did not")
         checked = [self._node(*pair, own) for pair, own in zip(real, waits, strict=True)]
         return TraceFile(self.file, self.rank, metadata, checked, groups)
-
-    def _waits(
-        self,
-        message: Any,
-        position: dict[int, int],
-        passed: dict[int, list[int]],
-        absent: list[str],
-        control: bool = True,
-    ) -> tuple[int, ...]:
-        waits, seen, left = set(), set(), [*message.data_deps, *(message.ctrl_deps if control else ())]
-        while left:
-            other = left.pop()
-            if other in position:
-                waits.add(position[other])
-            elif other not in passed:
-                absent.append(f"{message.id} for {other}")
-            elif other not in seen:
-                seen.add(other)
-                left += passed[other]
-        return tuple(sorted(waits))
 
     def _node(self, message: Any, values: dict[str, Any], waits: tuple[int, ...]) -> TraceNode:
         try:
