@@ -3,7 +3,6 @@
 A file has degrees, layers that differ, and where stages begin.
 """
 
-import json
 import os
 import re
 from collections import Counter
@@ -18,7 +17,7 @@ from wavefabric.errors import InputError, show
 from wavefabric.fabric.io.tables import fields_of, make_table
 from wavefabric.files.faults import checked
 from wavefabric.files.input import naming, parse_json, read_text
-from wavefabric.files.output import write_text
+from wavefabric.files.output import json_rows, write_text
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import (
     LayerLayout,
@@ -172,18 +171,9 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
     begins = [model.layers[n].name for n in range(1, len(stage)) if stage[n] != stage[n - 1]]
     values |= {"microbatches": strategy.microbatches, "stages": begins}
     values |= {key: getattr(strategy, key) for key in _OPTIONS} | {"bucket": float(strategy.bucket)}
-    lines = [f"  {_dump(key)}: {_dump(value)}," for key, value in values.items()]
-    others = ",\n".join(
-        f"    {_dump(layer.name)}: {_dump(vars(layout))}"
-        for layer, layout in zip(model.layers, strategy.layouts, strict=True)
-        if layout != common.of(layer)
-    )
-    closing = ['  "layers": {', others, "  }", "}"] if others else ['  "layers": {}', "}"]
-    return "\n".join(["{", *lines, *closing]) + "\n"
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    pairs = zip(model.layers, strategy.layouts, strict=True)
+    others = {layer.name: vars(layout) for layer, layout in pairs if layout != common.of(layer)}
+    return json_rows(values | {"layers": others}, ("layers",))
 
 
 def _common(model: ModelGraph, strategy: Strategy) -> LayerLayout:
