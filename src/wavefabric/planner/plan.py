@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from wavefabric.errors import InputError, choice
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.fabric.io.tables import make_table
 from wavefabric.files.faults import checked
 from wavefabric.planner.exchange_times import CARRIERS, SIGNALS, ExchangeTimes
 from wavefabric.planner.fibre import FibreStep
@@ -170,17 +171,15 @@ class RunPlan:
         return json.dumps(self.shared.facts() | common | reason)
 
 
-class PlanFile(BaseModel):
-    """The part of a plan's file that is read."""
-
-    plan: RunPlan
+#: The part of a plan's file that is read.
+_PlanFile = make_table("PlanFile", BaseModel, plan=(RunPlan, ...))
 
 
 def read_plan(facts: Any) -> RunPlan:
     """The plan of `RunPlan.facts`; `InputError` for anything else, and for candidates that cannot be."""
     if isinstance(facts, dict) and "chosen" in facts:
         raise InputError("chosen: given beside plan; allowed: in it")
-    plan = checked(PlanFile, facts).plan
+    plan = checked(_PlanFile, facts).plan
     if plan.chosen is not None and not 0 <= plan.chosen < len(plan.candidates):
         actual = f"chosen: {plan.chosen} given; allowed: an index of {len(plan.candidates)} candidates"
         raise InputError(actual)
