@@ -13,7 +13,6 @@ from wavefabric.errors import InputError, quoted, show
 from wavefabric.files.input import read_bytes
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.traces.chakra import messages
-from wavefabric.training.traces.chakra.as_json import decoded_json, is_json
 from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.chakra.sources import TraceSource
 from wavefabric.training.traces.order import in_order
@@ -62,10 +61,9 @@ def read_file(
 
     ``device`` and ``arithmetic``: for nodes with operations and no duration.
     """
-    content, file = source.content(), source.file
-    nodes = decoded_json(content, file) if is_json(content) else messages.decoded(content, file, known)
+    nodes = messages.decoded(source.content(), source.file, known)
     _, metadata = next(nodes, (None, {}))
-    return _Reader(file, source.rank, device, arithmetic).read(metadata, nodes)
+    return _Reader(source.file, source.rank, device, arithmetic).read(metadata, nodes)
 
 
 @dataclass(frozen=True)
