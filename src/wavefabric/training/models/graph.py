@@ -1,7 +1,7 @@
 """A model as a graph of layers: shapes, parameters, FLOPs and bytes of each, for one sample."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby
 from math import isfinite, prod
@@ -205,6 +205,24 @@ def blocks_of(layers: Sequence[Layer], numbers: Iterable[int]) -> list[list[int]
     """Of some layers, by number, those that follow one another in one block; one without a block is alone."""
     groups = groupby(numbers, key=lambda number: layers[number].block or number)
     return [list(group) for _, group in groups]
+
+
+def part_of(model: ModelGraph, numbers: Sequence[int]) -> ModelGraph:
+    """Some layers as a model of their own, with plain names: equal parts of a model are equal.
+
+    What they take from other layers is given to them like the model's input.
+    """
+    names = {model.layers[n].name: str(position) for position, n in enumerate(numbers)}
+    # Blocks of one name that are apart stay two when what is between them is left out.
+    block_of = {n: number for number, block in enumerate(model.blocks) for n in block}
+    blocks: dict[int, str] = {}
+    layers = []
+    for n in numbers:
+        layer = model.layers[n]
+        inputs = tuple(names[name] for name in layer.inputs if name in names)
+        block = blocks.setdefault(block_of[n], str(len(blocks))) if layer.block else ""
+        layers.append(replace(layer, name=names[layer.name], inputs=inputs, block=block))
+    return ModelGraph("part", tuple(layers), optimizer=model.optimizer)
 
 
 def _check(layer: Layer, earlier: Iterable[str]) -> None:

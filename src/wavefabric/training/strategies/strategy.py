@@ -4,9 +4,10 @@ GPUs are numbered stage by stage. Within a stage GPU ``i · tensor + j`` works o
 share j of the layer, so that GPUs that split a layer are neighbours.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from math import gcd
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -78,6 +79,22 @@ def _groups(layout: LayerLayout, first: int, kind: str) -> Groups:
     else:
         grid = grid.transpose(0, 2, 1).reshape(-1, layout.expert)
     return LongTuple(map(tuple, grid.tolist()))
+
+
+def layouts_of(layers: Sequence[Layer], gpus: int) -> list[LayerLayout]:
+    """Layouts of so many GPUs that some layers may have together: data, tensor and expert degrees."""
+    experts = gcd(*(layer.experts for layer in layers))
+    return [
+        LayerLayout(gpus // tensor, tensor, expert)
+        for tensor in divisors(gpus)
+        for expert in (divisors(gcd(experts, gpus // tensor)) if experts else (1,))
+    ]
+
+
+def divisors(number: int) -> list[int]:
+    """All of them, the least first."""
+    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return sorted({*small, *(number // n for n in small)})
 
 
 @dataclass(frozen=True)
