@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from wavefabric.errors import InputError, not_one_of, show
-from wavefabric.fabric.io.tables import Seconds, converted
+from wavefabric.fabric.io.tables import Bytes, Seconds
 from wavefabric.files.faults import checked
 from wavefabric.files.input import naming, parse_json, parse_toml, read_text
 
@@ -83,7 +83,7 @@ class ScaledTable(BaseModel):
     source: str = ""
     based_on: str
     times: float = Field(gt=0, le=1e6)
-    memory: Any
+    memory: Bytes
     launch: Seconds | None = None
 
 
@@ -282,10 +282,6 @@ def load_rates(text: str | Path) -> SolverRates:
 
 
 def _scaled(table: ScaledTable) -> SolverRates:
-    try:
-        memory = converted(table.memory, unit="B", most=1e18, least=1.0)
-    except ValueError as error:
-        raise InputError(f"memory: {error}") from None
     if table.based_on.endswith(".toml"):
         allowed = f"a JSON file, {', '.join(DEVICE_NAMES)}"
         raise InputError(f"based_on: {show(table.based_on)} given; allowed: {allowed}")
@@ -294,5 +290,5 @@ def _scaled(table: ScaledTable) -> SolverRates:
     if table.launch is not None:
         tables = tables.model_copy(update={"launch_seconds": table.launch})
     factor = base.factor * table.times
-    changed = {"label": table.name, "tables": tables, "factor": factor, "memory_bytes": int(memory)}
+    changed = {"label": table.name, "tables": tables, "factor": factor, "memory_bytes": int(table.memory)}
     return replace(base, **changed, source=table.source)

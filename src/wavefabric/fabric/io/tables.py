@@ -73,6 +73,7 @@ def _ends(value: Any) -> list[str]:
 # Numbers with their unit, which `unit_of` finds; "" is that of plain ones.
 Bandwidth = Annotated[float, "B/s", BeforeValidator(partial(converted, unit="B/s", most=1e18, least=1.0))]
 Seconds = Annotated[float, "s", BeforeValidator(partial(converted, unit="s", most=1e6))]
+Bytes = Annotated[float, "B", BeforeValidator(partial(converted, unit="B", most=1e18, least=1.0))]
 Metres = Annotated[float, "m", BeforeValidator(partial(converted, unit="m", most=1e6, above=0))]
 Decibels = Annotated[float, "dB", BeforeValidator(partial(_as_written, example="0.3 dB"))]
 DBm = Annotated[float, "dBm", BeforeValidator(partial(_as_written, example="10 dBm"))]

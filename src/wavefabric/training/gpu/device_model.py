@@ -4,14 +4,14 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from math import exp, inf, log, sqrt
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, StrictStr
+from pydantic import Field, StrictStr
 
 from wavefabric.errors import InputError, choice, show
-from wavefabric.fabric.io.tables import Bandwidth, Name, Seconds, converted
+from wavefabric.fabric.io.tables import Bandwidth, Bytes, Name, Seconds
 from wavefabric.training.models.graph import MATRIX_OPERATORS, OPERATORS
 
 #: Arithmetic that a device has a peak for.
@@ -40,7 +40,6 @@ EFFICIENCY = {
 HOPPER = {"matmul": (0.69, 0.80), "attention": (0.375, 0.70)}
 
 # What files may hold, numbers with their units.
-Size = Annotated[float, "B", BeforeValidator(partial(converted, unit="B", least=1.0, most=1e18))]
 Amount = Annotated[float, "", Field(strict=True, ge=0, lt=1e30)]
 
 
@@ -92,7 +91,7 @@ class DeviceModel:
     name: Name
     peak: Mapping[str, float] = field(hash=False)
     bandwidth: Bandwidth
-    memory: Size
+    memory: Bytes
     launch: Seconds
     efficiency: Mapping[str, tuple[float, float]] = field(default_factory=EFFICIENCY.copy, hash=False)
     half_flops: Amount = 0.0

@@ -31,7 +31,7 @@ ModelTable = make_table(
 
 
 def to_json(graph: ModelGraph) -> str:
-    """A model as JSON text, one layer a line; keys at their defaults are left out.
+    """A model as JSON text, one layer a line, with the keys of `ModelGraph` and `Layer` but for defaults.
 
     ::
 
@@ -40,14 +40,6 @@ def to_json(graph: ModelGraph) -> str:
          "layers": [
           {"name": "a", "operator": "matmul", "output": [128], "flops": 2e5, "parameters": 100480},
           {"name": "b", "operator": "elementwise", "inputs": ["a"], "output": [128], "backward": 1.5}]}
-
-    All numbers of a layer are of one sample and its forward pass, as `Layer` says: ``flops`` (multiplication
-    and addition are two), ``parameters``, ``elements`` (of activations read and written), ``saved`` (elements
-    kept for the backward pass), ``split`` (``"none"``, ``"column"``, ``"row"``, ``"local"``), ``backward``
-    (over forward), ``experts``, ``used`` (share of the parameters a sample reads), ``block``, ``tensors``
-    (elements of each), ``whole`` (tables that no two GPUs divide), ``again`` (of ``saved``, computed
-    again by selective recomputation). ``tensor_calls`` of the model: gradients
-    are reduced by a call a tensor. A layer's ``inputs`` come before it; none: it reads the model's input.
     """
     keys = ("name", "sample", "batch", "optimizer", "description", "source")
     head = {"format": FORMAT, "version": VERSION} | {key: getattr(graph, key) for key in keys}
