@@ -24,24 +24,13 @@ from wavefabric.fabric.candidates import candidates_on
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
+_WORDS = (
+    "ring", "bidirectional-ring", "recursive:2", "recursive:4", "tree", "double-tree", "bruck", "direct",
+    "hierarchical", "nvls",
+)  # fmt: skip
 #: What a user may ask for; behind a colon ``recursive`` takes a radix, ``tree``, ``double-tree`` and ``nvls``
 #: a number of pieces, ``hierarchical`` nodes and GPUs of each.
-CHOICES = {
-    word: ALGORITHMS[word.partition(":")[0]].summary
-    for word in (
-        *(
-            "ring",
-            "bidirectional-ring",
-            "recursive:2",
-            "recursive:4",
-            "tree",
-            "double-tree",
-            "bruck",
-            "direct",
-        ),
-        *("hierarchical", "nvls"),
-    )
-} | {
+CHOICES = {word: ALGORITHMS[word.partition(":")[0]].summary for word in _WORDS} | {
     "auto": "for each call whatever takes the least time, of all algorithms that the fabric can run",
     "zero": "communication is free",
 }
