@@ -165,51 +165,41 @@ class _Writer:
         messages.tell(node, is_cpu_op=False)
         return node
 
-    def _node(self, task: int, kind: NodeType, data: tuple[int, ...], position: int = 0) -> Any:
-        node = messages.schema().node(
-            id=self._number(task, position), name=self.graph.name[task], type=int(kind)
-        )
-        node.data_deps.extend(data)
-        if self.begin is not None:
-            node.start_time_micros = round(self.begin[task] * 1e6)
-        messages.tell(node, is_cpu_op=False, task=task)
-        if self.graph.microbatch[task] >= 0:
-            messages.tell(node, microbatch=self.graph.microbatch[task])
-        return node
-
     def _compute(self, task: int, data: tuple[int, ...], control: tuple[int, ...]) -> bytes:
-        node, seconds = self._node(task, NodeType.COMP, data), self.graph.seconds[task]
-        node.ctrl_deps.extend(control)
-        node.duration_micros = round(seconds * 1e6)
         flops, nbytes = self.graph.operations[task]
-        if nbytes:
-            messages.tell(node, num_ops=round(flops), tensor_size=round(nbytes))
-        messages.tell(node, duration_seconds=float(seconds), kind=self.graph.kind[task])
-        return messages.with_length(node)
+        values: dict[str, Any] = {"num_ops": round(flops), "tensor_size": round(nbytes)} if nbytes else {}
+        values |= {"duration_seconds": float(self.graph.seconds[task]), "kind": self.graph.kind[task]}
+        return self._node(task, NodeType.COMP, data, 0, control, **values)
 
     def _collective(self, task: int, data: tuple[int, ...], group: str) -> bytes:
         call = self.graph.call_of(task)
-        node = self._node(task, NodeType.COMM_COLL, data)
-        size = call.bytes / (len(call.groups[0]) if call.collective == "all-gather" else 1)
-        messages.tell(
-            node,
-            comm_type=messages.COLLECTIVES.index(call.collective),
-            comm_size=_whole(size),
-            pg_name=group,
-        )
-        return self._of_call(node, call)
+        number = messages.COLLECTIVES.index(call.collective)
+        size = _whole(call.bytes / (len(call.groups[0]) if call.collective == "all-gather" else 1))
+        return self._node(task, NodeType.COMM_COLL, data, comm_type=number, comm_size=size, pg_name=group)
 
     def _message(self, task: int, data: tuple[int, ...], gpu: int, position: int, message: int) -> bytes:
         call = self.graph.call_of(task)
         source, target, size = call.messages[message]
         kind = NodeType.COMM_SEND if gpu == source else NodeType.COMM_RECV
-        node = self._node(task, kind, data, position)
-        messages.tell(node, comm_src=source, comm_dst=target, comm_tag=self.turn[task] % _MOST_TAG)
-        messages.tell(node, comm_size=_whole(size * call.bytes), message=message, message_size=float(size))
-        return self._of_call(node, call)
+        values = {"comm_src": source, "comm_dst": target, "comm_tag": self.turn[task] % _MOST_TAG}
+        values |= {"comm_size": _whole(size * call.bytes), "message": message, "message_size": float(size)}
+        return self._node(task, kind, data, position, **values)
 
-    def _of_call(self, node: Any, call: Call) -> bytes:
-        messages.tell(node, purpose=call.purpose, call_bytes=float(call.bytes))
+    def _node(
+        self, task: int, kind: NodeType, data: Sequence[int], position=0, control=(), /, **values: Any
+    ) -> bytes:
+        """A node with what all tasks have, these values, and what its call has."""
+        graph, call = self.graph, self.graph.call[task]
+        node = messages.schema().node(id=self._number(task, position), name=graph.name[task], type=int(kind))
+        node.data_deps.extend(data)
+        node.ctrl_deps.extend(control)
+        node.duration_micros = round(graph.seconds[task] * 1e6)
+        if self.begin is not None:
+            node.start_time_micros = round(self.begin[task] * 1e6)
+        part = {"microbatch": graph.microbatch[task]} if graph.microbatch[task] >= 0 else {}
+        messages.tell(node, is_cpu_op=False, task=task, **part, **values)
+        if call is not None:
+            messages.tell(node, purpose=call.purpose, call_bytes=float(call.bytes))
         return messages.with_length(node)
 
 
