@@ -188,16 +188,12 @@ class UltrasoundStep:
         flat = self.size[2] == 1
         shape = (round(self.points ** (1 / 3)),) * 3
         each = self.rates.step(self.precision, self.medium.form, self.stages, shape)
-        least = 0.0 if self.rates.name == "cpu" else _LEAST_KERNEL * self._launches
+        least = 0.0 if self.rates.name == "cpu" else _LEAST_KERNEL * 4 * self._lossless_transforms
         return max(least, each * self.points * (0.7 if flat else 1.0))
 
     @property
-    def _launches(self) -> int:
-        """Kernels of a step of whole-array transforms."""
-        return 4 * self._lossless_transforms
-
-    @property
     def _lossless_transforms(self) -> int:
+        """Transforms of whole arrays in a step, each in four kernels."""
         return _TRANSFORMS if self.size[2] > 1 else _FLAT_TRANSFORMS
 
     # --- Blocks with overlaps --------------------------------------------------------------------------
@@ -235,7 +231,7 @@ class UltrasoundStep:
         for fields in groups:
             self._send(t, "halo", fields)
             self._receive(t, "halo", fields)
-            t.work(self._whole_step() / len(groups), launches=self._launches // len(groups))
+            t.work(self._whole_step() / len(groups), launches=4 * self._lossless_transforms // len(groups))
 
     # --- One Fourier basis -----------------------------------------------------------------------------
 

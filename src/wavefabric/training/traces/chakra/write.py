@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,8 @@ class _Writer:
             if call is not None:
                 most = max(most, self._prepare(task, call))
         self.stride = most  # numbers of nodes of a task
-        self.known: dict[tuple, bytes] = {}
+        # What is the same in the files of several GPUs is made once.
+        self.computation, self.collective = cache(self._computation), cache(self._collective)
 
     def _prepare(self, task: int, call: Call) -> int:
         """Note what each GPU does in a call; the most nodes that one has."""
@@ -114,19 +116,12 @@ class _Writer:
             before = self.before.get(task)
             control = () if before is None or self._number(before) in data else (self._number(before),)
             if self.graph.call[task] is None:
-                yield self._once((task, data), self._compute, task, data, control)
+                yield self.computation(task, data, control)
             elif gpu in self.group_of[task]:
-                group = self.names[self.group_of[task][gpu]]
-                yield self._once((task, data, group), self._collective, task, data, group)
+                yield self.collective(task, data, self.names[self.group_of[task][gpu]])
             else:
                 for position, message in enumerate(self.sends[task][gpu]):
                     yield self._message(task, data, gpu, position, message)
-
-    def _once(self, key: tuple, make: Any, *arguments: Any) -> bytes:
-        """What is the same in the files of several GPUs is made once."""
-        if key not in self.known:
-            self.known[key] = make(*arguments)
-        return self.known[key]
 
     def _number(self, task: int, position: int = 0) -> int:
         """The number of a node; 0 is the groups'."""
@@ -165,7 +160,7 @@ class _Writer:
         messages.tell(node, is_cpu_op=False)
         return node
 
-    def _compute(self, task: int, data: tuple[int, ...], control: tuple[int, ...]) -> bytes:
+    def _computation(self, task: int, data: tuple[int, ...], control: tuple[int, ...]) -> bytes:
         flops, nbytes = self.graph.operations[task]
         values: dict[str, Any] = {"num_ops": round(flops), "tensor_size": round(nbytes)} if nbytes else {}
         values |= {"duration_seconds": float(self.graph.seconds[task]), "kind": self.graph.kind[task]}
