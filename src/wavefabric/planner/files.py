@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -69,30 +69,19 @@ def plan_ultrasound(
 
     `InputError` if the grid cannot be shared, or a device file lacks what it takes.
     """
-    where = _where(ranks, fabric, rates, options)
-    grid, left_out = _Grid(problem, where.options.precision, rates.name == "cpu"), []
-    job = partial(grid.job, recording or Recording(()), rates)
-    jobs = map(job, grid.cuts(ranks, where.options, left_out))
-    return _plan(grid.words, problem.steps, where, jobs, job(decompose(problem.shape, 1)), left_out)
-
-
-class _Where(NamedTuple):
-    """On what a problem runs, and what is compared."""
-
-    ranks: int
-    fabric: AnyFabric
-    rates: SolverRates
-    options: RunPlanOptions
-
-
-def _where(ranks: int, fabric: AnyFabric, rates: SolverRates, options: RunPlanOptions | None) -> _Where:
+    options = options or RunPlanOptions()
     check_ranks(ranks, fabric)
-    return _Where(ranks, fabric, rates, options or RunPlanOptions())
+    grid, left_out = _Grid(problem, options.precision, rates.name == "cpu"), []
+    job = partial(grid.job, recording or Recording(()), rates)
+    jobs = map(job, grid.cuts(ranks, options, left_out))
+    where, alone = (ranks, fabric, rates, options), job(decompose(problem.shape, 1))
+    return _plan(grid.words, problem.steps, where, jobs, alone, left_out)
 
 
 def _plan(
-    problem: str, steps: int, where: _Where, jobs: Iterable[Job], alone: Job, left_out: Sequence[str] = ()
+    problem: str, steps: int, where: tuple, jobs: Iterable[Job], alone: Job, left_out: Sequence[str] = ()
 ) -> RunPlan:
+    """``where``: ranks, fabric, rates and options."""
     ranks, fabric, rates, options = where
     names = carriers(fabric, rates, options.transports)
     candidates = candidates_of(jobs, fabric, names, options.progress) if ranks > 1 else []
@@ -199,7 +188,8 @@ def plan_fibre(
 
     `InputError` if there are too few modes.
     """
-    where, fibre = _where(ranks, fabric, rates, options), run.fibre
+    check_ranks(ranks, fabric)
+    where, fibre = (ranks, fabric, rates, options or RunPlanOptions()), run.fibre
     alone = _fibre_job(run, rates, RankModes((0, fibre.modes)), run.propagation.kerr)
     jobs: list[Job] = []
     if ranks > 1:
