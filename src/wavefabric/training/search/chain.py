@@ -243,11 +243,11 @@ def best_chain(
 
 def least_time(costs: ChainCosts, memory: float = inf) -> tuple[tuple[int, ...], float, float]:
     """The layout of each unit by number, s, and B, of the best that the memory allows; see `best_chain`."""
-    path = _relaxed(costs, 1.0, 0.0).path()
+    path = _Relaxed(costs, 1.0, 0.0).path()
     seconds, held = cost_of(costs, path)
     if held <= memory:
         return path, seconds, held
-    least = _relaxed(costs, 0.0, 1.0).least
+    least = _Relaxed(costs, 0.0, 1.0).least
     fits = least <= memory * (1 + _SLACK)
     label = _labels(costs, memory, *_lagrangian(costs, memory)) if fits else None
     if label is None:
@@ -267,13 +267,19 @@ def cost_of(costs: ChainCosts, path: Sequence[int]) -> tuple[float, float]:
     return seconds, held
 
 
-@dataclass(frozen=True)
 class _Relaxed:
-    """Least sum of weighted time and memory from each state to the end, shape (layouts,) for each unit."""
+    """Least sum of weighted time and kept memory from each state to the end, shape (layouts,) for each unit.
 
-    to_go: list[np.ndarray]  # without the state's own
-    node: list[np.ndarray]
-    edge: list[np.ndarray]
+    ``to_go`` is without the state's own. The other memory is left out, so that the sum bounds from below.
+    """
+
+    def __init__(self, costs: ChainCosts, time: float, memory: float):
+        kept = (np.array([own.kept for own in each]) for each in costs.memory)
+        self.node = [time * own + memory * held for own, held in zip(costs.own, kept, strict=True)]
+        self.edge = [time * between for between in costs.between]
+        self.to_go = [np.zeros(len(self.node[-1]))]
+        for edge, node in zip(self.edge[::-1], self.node[:0:-1], strict=True):
+            self.to_go.insert(0, (edge + node + self.to_go[0]).min(axis=1))
 
     @property
     def least(self) -> float:
@@ -289,24 +295,13 @@ class _Relaxed:
         return tuple(result)
 
 
-def _relaxed(costs: ChainCosts, time: float, memory: float) -> _Relaxed:
-    """Time and kept memory added with weights; the other memory is left out, so that it bounds from below."""
-    kept = (np.array([own.kept for own in each]) for each in costs.memory)
-    node = [time * own + memory * held for own, held in zip(costs.own, kept, strict=True)]
-    edge = [time * between for between in costs.between]
-    to_go = [np.zeros(len(node[-1]))]
-    for k in range(len(edge) - 1, -1, -1):
-        to_go.insert(0, (edge[k] + node[k + 1] + to_go[0]).min(axis=1))
-    return _Relaxed(to_go, node, edge)
-
-
 def _lagrangian(costs: ChainCosts, memory: float) -> tuple[float, float]:
     """s a byte at which the relaxed time is bounded best, and s of the best path found that fits."""
-    low, high = 0.0, _relaxed(costs, 1.0, 0.0).least / memory if memory > 0 else 1.0
+    low, high = 0.0, _Relaxed(costs, 1.0, 0.0).least / memory if memory > 0 else 1.0
     best, bound, multiplier, growing = inf, -inf, 0.0, True
     for _ in range(_STEPS):
         middle = high if growing else (low + high) / 2
-        relaxed = _relaxed(costs, 1.0, middle)
+        relaxed = _Relaxed(costs, 1.0, middle)
         seconds, held = cost_of(costs, relaxed.path())
         if relaxed.least - middle * memory > bound:
             bound, multiplier = relaxed.least - middle * memory, middle
@@ -344,8 +339,8 @@ class _Label(NamedTuple):
 def _labels(costs: ChainCosts, memory: float, multiplier: float, most: float) -> _Label | None:
     """The best label at the end whose memory fits; ``most``: s that some solution is known to take."""
     limit, latest = memory * (1 + _SLACK), most * (1 + _SLACK)
-    fast, light = _relaxed(costs, 1.0, 0.0), _relaxed(costs, 0.0, 1.0)
-    mixed = _relaxed(costs, 1.0, multiplier)
+    fast, light = _Relaxed(costs, 1.0, 0.0), _Relaxed(costs, 0.0, 1.0)
+    mixed = _Relaxed(costs, 1.0, multiplier)
     start = _Label(0.0, 0.0, 0.0, 0.0, 0.0, -1, None)
     fronts: list[list[_Label]] = [[start]]
     for k in range(len(costs.units)):
