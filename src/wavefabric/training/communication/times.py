@@ -205,7 +205,10 @@ class Communication:
             return _NOTHING
         if self._alike:
             # Nothing is shared and all GPUs are alike: groups do not notice each other.
-            call, shared = _first_group(call)
+            rank = {gpu: r for r, gpu in enumerate(call.groups[0])}
+            messages = tuple((rank[src], rank[dst], size) for src, dst, size in call.messages)
+            call = replace(call, groups=(tuple(range(len(rank))),), messages=messages)
+            shared = call.collective, call.groups, call.messages
             if shared not in self._shared:
                 self._shared[shared] = self._costed(call)
             return self._shared[shared]
@@ -349,14 +352,6 @@ def _bends(fabric: Fabric) -> bool:
     """Whether time may be other than a line of the bytes: a busiest GPU that changes, hosts that issue."""
     overheads = fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead
     return fabric.reduce_bandwidth is not None or bool(overheads)
-
-
-def _first_group(call: Call) -> tuple[Call, tuple]:
-    """A call of the first group alone on the first GPUs, and what of it matters to its time."""
-    rank = {gpu: r for r, gpu in enumerate(call.groups[0])}
-    messages = tuple((rank[src], rank[dst], size) for src, dst, size in call.messages)
-    alone = replace(call, groups=(tuple(range(len(rank))),), messages=messages)
-    return alone, (call.collective, len(rank), messages)
 
 
 def _check_gpus(call: Call, fabric: AnyFabric) -> None:
