@@ -133,7 +133,9 @@ class SolverRates:
         if key not in self._kernels:
             if name in self._timed(precision, medium):
                 seconds = self._kernel(name, precision, medium, shape)
-                seconds *= self._graph_over_kernels(precision, medium, points)
+                if pairs := self._ratios.get((precision, medium)):
+                    # Fewer points than were ever timed take as long as those: launches.
+                    seconds *= _between(pairs, points) * max(1.0, pairs[0][0] / points)
             else:
                 whole = sum(count * FIELDS[each] for each, count in _runs(medium).items())
                 seconds = self.step(precision, medium, "fused", shape) * FIELDS[name] / whole
@@ -154,16 +156,9 @@ class SolverRates:
         ratios = [(n, ps / _between(like, n)) for n, ps in times]
         return self.factor * 1e-12 * _between(like, length) * _between(ratios, length)
 
-    def _graph_over_kernels(self, precision: str, medium: str, points: int) -> float:
-        """What a step takes over its kernels, timed on large grids: small ones do not fill the device."""
-        pairs = self._ratios.get((precision, medium))
-        if not pairs:
-            return 1.0
-        # Fewer points than were ever timed take as long as those: launches.
-        return _between(pairs, points) * max(1.0, pairs[0][0] / points)
-
     @cached_property
     def _ratios(self) -> dict[tuple[str, str], Pairs]:
+        """What steps take over their kernels, timed on large grids: small ones do not fill the device."""
         ratios: dict[tuple[str, str], Pairs] = {}
         for row in self.tables.steps:
             if row.stages == "fused" and self._timed(row.precision, row.medium):

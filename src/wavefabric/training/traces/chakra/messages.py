@@ -178,15 +178,13 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
         if begin + length > len(content):
             raise _fault(file, position, f"ends within a message of {length} bytes")
         body = content[begin : begin + length]
-        if number and body in known:
-            yield known[body]
-        else:
-            if not number:
-                metadata = _metadata(body)
-                yield metadata, attributes(metadata)
-            if number or (
-                body and not metadata.version and not metadata.attr
-            ):  # early files begin with a node
+        early = False
+        if not number:
+            metadata = _metadata(body)
+            yield metadata, attributes(metadata)
+            early = bool(body) and not metadata.version and not metadata.attr
+        if number or early:  # early files begin with a node
+            if body not in known:
                 message = kinds.node()
                 try:
                     message.ParseFromString(body)
@@ -196,7 +194,7 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
                     actual = f"{file} is of Chakra's schema before 0.0.4"
                     raise InputError(f"trace: {actual}; allowed: traces of schema 0.0.4 or later")
                 known[body] = message, attributes(message)
-                yield known[body]
+            yield known[body]
         position, number = begin + length, number + 1
     if not number:
         raise InputError(f"trace: {file} is empty; allowed: a Chakra execution trace")
