@@ -25,7 +25,7 @@ from wavefabric.training.iteration.memory import strategy_needs
 from wavefabric.training.iteration.simulate import Iteration, simulate
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.search.chain_costs import serial_seconds
+from wavefabric.training.search.chain import serial_seconds
 from wavefabric.training.strategies.strategy_text import parse_strategy
 
 _A_NODE = 8

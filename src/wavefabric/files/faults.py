@@ -23,6 +23,7 @@ _ALLOWED = {
     "string_unicode": "text",
     "string_pattern_mismatch": "text of the form {pattern}",
     "list_type": "a list",
+    "tuple_type": "a list",
     "too_short": "a list with at least one entry",
     "too_long": "a list of at most {max_length} entries",
     "model_type": "a table",

@@ -168,7 +168,7 @@ def save_figure(figure: Any, path: str | Path, key: str = "output", **how: Any) 
 def json_rows(content: Mapping[str, Any], rows: Collection[str]) -> str:
     """JSON text: a key a line, and an entry a line of what is listed under the keys ``rows``, however deep.
 
-    What is listed may be any iterable of JSON values.
+    What is listed may be a mapping, or any iterable of JSON values.
 
     >>> print(json_rows({"ranks": 2, "pairs": [[0, 1], [1, 0]]}, ("pairs",)), end="")
     {
@@ -187,8 +187,13 @@ def _value(key: str, value: Any, rows: Collection[str], indent: int) -> str:
     if key not in rows:
         return _dump(value)
     space = "\n" + " " * indent
-    entries = f",{space}  ".join(_entry(each, rows, indent + 2) for each in value)
-    return f"[{space}  {entries}{space}]" if entries else "[]"
+    if mapped := isinstance(value, Mapping):
+        lines = [f"{_dump(name)}: {_entry(each, rows, indent + 2)}" for name, each in value.items()]
+    else:
+        lines = [_entry(each, rows, indent + 2) for each in value]
+    first, last = "{}" if mapped else "[]"
+    entries = f",{space}  ".join(lines)
+    return f"{first}{space}  {entries}{space}{last}" if entries else first + last
 
 
 def _entry(value: Any, rows: Collection[str], indent: int) -> str:

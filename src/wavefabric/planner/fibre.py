@@ -3,7 +3,7 @@
 The order is that of `wavefabric.optics.propagation.integrators` and of the pipeline of `RankOperators`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from wavefabric.collectives import Schedule, direct_all_gather
@@ -67,6 +67,10 @@ class FibreStep:
     def times(self) -> StepTimes:
         """Where the time of a step goes."""
         return steady_step(self._step, host_launch(self.exchange, self.rates))
+
+    def by(self, exchange: ExchangeTimes | None) -> "FibreStep":
+        """The same step with another exchange."""
+        return replace(self, exchange=exchange)
 
     @property
     def rows(self) -> int:

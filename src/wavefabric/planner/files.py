@@ -1,6 +1,6 @@
 """Plans of run files and k-Wave input files, and of the problems in them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,9 @@ from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
 from wavefabric.optics.propagation.step_size import step_count
-from wavefabric.planner.exchange_times import ExchangeTimes
 from wavefabric.planner.fibre import FibreStep
 from wavefabric.planner.overlap_error import overlap_error
-from wavefabric.planner.plan import Candidate, Job, RunPlan, candidates_of, carriers, check_ranks
+from wavefabric.planner.plan import Job, RunPlan, candidates_of, carriers, check_ranks
 from wavefabric.planner.rates import SolverRates, load_rates
 from wavefabric.planner.ultrasound import StepMedium, UltrasoundStep
 
@@ -72,27 +71,25 @@ def plan_ultrasound(
     """
     options = options or RunPlanOptions()
     check_ranks(ranks, fabric)
-    job = _Ultrasound(problem, recording or Recording(()), rates, options)
-    left_out: list[str] = []
-    cuts = job.cuts(ranks, left_out) if ranks > 1 else ()
-    names = carriers(fabric, rates, options.transports)
-    candidates = candidates_of([job.of(cut) for cut in cuts], fabric, names, options.progress)
-    facts = _facts(job.words, rates, fabric, ranks, problem.steps)
-    return _plan(facts, candidates, job.alone(), options, left_out)
-
-
-def _facts(problem: str, rates: SolverRates, fabric: AnyFabric, ranks: int, steps: int) -> dict[str, Any]:
-    facts = {"problem": problem, "device": rates.label, "fabric": fabric.name, "memory": rates.memory_bytes}
-    return facts | {"ranks": ranks, "steps": steps, "cpu": rates.name == "cpu"}
+    grid, left_out = _Grid(problem, options.precision), []
+    job = partial(grid.job, recording or Recording(()), rates)
+    jobs = map(job, grid.cuts(ranks, options, left_out))
+    where, alone = (ranks, fabric, rates, options), job(decompose(problem.shape, 1))
+    return _plan(grid.words, problem.steps, where, jobs, alone, left_out)
 
 
 def _plan(
-    facts: dict[str, Any], candidates: list[Candidate], alone: Candidate, options: RunPlanOptions, left_out
+    problem: str, steps: int, where: tuple, jobs: Iterable[Job], alone: Job, left_out: Sequence[str] = ()
 ) -> RunPlan:
-    if facts["ranks"] > 1 and not candidates:
+    """``where``: ranks, fabric, rates and options."""
+    ranks, fabric, rates, options = where
+    names = carriers(fabric, rates, options.transports)
+    candidates = candidates_of(jobs, fabric, names, options.progress) if ranks > 1 else []
+    if ranks > 1 and not candidates:
         raise InputError(left_out[0])
-    ordered = tuple(sorted([alone, *candidates], key=lambda c: c.seconds.step))
-    return RunPlan(candidates=ordered, **facts, max_error=options.max_error, left_out=tuple(left_out))
+    ordered = tuple(sorted([alone.candidate(None), *candidates], key=lambda c: c.seconds.step))
+    facts = problem, rates.label, fabric.name, ranks, steps, rates.memory_bytes
+    return RunPlan(*facts, ordered, options.max_error, tuple(left_out), rates.name == "cpu")
 
 
 class _Grid:
@@ -109,17 +106,12 @@ class _Grid:
         shape = " x ".join(map(str, self.problem.shape))
         return f"{shape} points, {self.medium.form}, {self.precision} precision"
 
-
-class _Ultrasound(_Grid):
-    def __init__(self, problem: Problem, recording: Recording, rates: SolverRates, options: RunPlanOptions):
-        super().__init__(problem, options.precision)
-        self.recording, self.rates, self.options = recording, rates, options
-
-    def cuts(self, ranks: int, left_out: list[str]) -> Iterator[Partition]:
+    def cuts(self, ranks: int, options: RunPlanOptions, left_out: list[str]) -> Iterator[Partition]:
+        """Ways to share the grid; why others cannot be goes into ``left_out``."""
         kinds = [Decomposition("global", grid) for grid in block_grids(ranks) if grid[0] == 1]
         kinds += [
-            Decomposition("local", grid, overlap, self.options.bell)
-            for overlap in self.options.overlaps
+            Decomposition("local", grid, overlap, options.bell)
+            for overlap in options.overlaps
             for grid in block_grids(ranks)
         ]
         for each in kinds:
@@ -130,42 +122,24 @@ class _Ultrasound(_Grid):
             except InputError as error:
                 left_out.append(str(error))
 
-    def of(self, cut: Partition) -> Job:
-        step = self._step(cut)
-        return Job(cut.describe(), partial(self.candidate, step), step.schedule, step.item)
+    def job(self, recording: Recording, rates: SolverRates, cut: Partition) -> Job:
+        """A way to share the grid, or that of one GPU."""
+        stages, _ = stages_form(rates, self.problem, self.dtype, cut)
+        plain = issubclass(stages, PlainStages) or self.problem.dimensions < 3 or self.problem.axisymmetric
+        fields = sum(each.endswith("_all") for each in recording.quantities)
+        how = self.precision, "plain" if plain else "fused", rates
+        recorded = fields, len(recording.quantities) > fields
+        step = UltrasoundStep(cut, self.medium, *how, recorded=recorded)
+        options: dict[str, Any] = {"decomposition": cut.options.kind, "grid": "x".join(map(str, cut.grid))}
+        if cut.options.kind == "local":
+            options |= {"overlap": cut.options.overlap, "bell": cut.options.bell}
+        setting = self.problem, recording, self.dtype, rates, cut
+        runtime = 0 if rates.name == "cpu" else _RUNTIME
 
-    def _step(self, cut: Partition) -> UltrasoundStep:
-        stages, _ = stages_form(self.rates, self.problem, self.dtype, cut)
-        name = "plain" if issubclass(stages, PlainStages) else "fused"
-        if self.problem.dimensions < 3 or self.problem.axisymmetric:
-            name = "plain"
-        quantities = self.recording.quantities
-        fields = sum(each.endswith("_all") for each in quantities)
-        recorded = fields, len(quantities) > fields
-        how = self.precision, name, self.rates, None, recorded
-        return UltrasoundStep(cut, self.medium, *how)
+        def needed(one_sided: bool) -> int:
+            return runtime + needed_bytes(*setting, one_sided, materials=self.materials)
 
-    def alone(self) -> Candidate:
-        return self.candidate(self._step(decompose(self.problem.shape, 1)), None)
-
-    def candidate(self, base: UltrasoundStep, exchange: ExchangeTimes | None) -> Candidate:
-        step, cut = base.by(exchange), base.partition
-        one_sided = exchange is not None and exchange.one_sided
-        setting = self.problem, self.recording, self.dtype, self.rates, cut, one_sided, True, self.materials
-        options: dict[str, Any] = {}
-        if exchange is not None:
-            options = {"decomposition": cut.options.kind, "grid": "x".join(map(str, cut.grid))}
-            if cut.options.kind == "local":
-                options |= {"overlap": cut.options.overlap, "bell": cut.options.bell}
-        return Candidate(
-            options,
-            exchange.carrier if exchange else "",
-            step.times(),
-            needed_bytes(*setting) + (0 if self.rates.name == "cpu" else _RUNTIME),
-            step.bytes_sent if exchange else 0.0,
-            overlap_error(cut.options, self.problem) if exchange else 0.0,
-            exchange.order if exchange else (),
-        )
+        return Job(cut.describe(), step, options, needed, overlap_error(cut.options, self.problem))
 
 
 def medium_of(problem: Problem, materials: Materials) -> StepMedium:
@@ -213,49 +187,25 @@ def plan_fibre(
 
     `InputError` if there are too few modes.
     """
-    options = options or RunPlanOptions()
     check_ranks(ranks, fabric)
-    job, fibre = _FibreJob(run, rates), run.fibre
+    where, fibre = (ranks, fabric, rates, options or RunPlanOptions()), run.fibre
+    alone = _fibre_job(run, rates, RankModes((0, fibre.modes)), run.propagation.kerr)
     jobs: list[Job] = []
     if ranks > 1:
         modes = RankModes(split_modes(fibre.modes, ranks, run.boundaries))
-        jobs = [job.of(modes, form) for form in EXCHANGE_FORMS[1:]]
-    candidates = candidates_of(jobs, fabric, carriers(fabric, rates, options.transports), options.progress)
-    alone = job.candidate(RankModes((0, fibre.modes)), run.propagation.kerr, None)
-    return _plan(_facts(run.words, rates, fabric, ranks, run.steps), candidates, alone, options, [])
+        jobs = [_fibre_job(run, rates, modes, form) for form in EXCHANGE_FORMS[1:]]
+    return _plan(run.words, run.steps, where, jobs, alone)
 
 
-@dataclass(frozen=True)
-class _FibreJob:
-    run: FibreRun
-    rates: SolverRates
-
-    @property
-    def precision(self) -> str:
-        return self.run.propagation.precision
-
-    def step(self, modes: RankModes, form: str, exchange: ExchangeTimes | None) -> FibreStep:
-        run, integrator = self.run, self.run.propagation.integrator
-        setting = run.fibre, run.samples, integrator, self.precision, self.rates
-        return FibreStep(*setting, modes, form, exchange, run.propagation.chunks)
-
-    def of(self, modes: RankModes, form: str) -> Job:
-        step = self.step(modes, form, None)
-        return Job(form, partial(self.candidate, modes, form), step.schedule, step.item)
-
-    def candidate(self, modes: RankModes, form: str, exchange: ExchangeTimes | None) -> Candidate:
-        step, one_sided = self.step(modes, form, exchange), exchange is not None and exchange.one_sided
-        run, device = self.run, cast(Any, self.rates)
-        propagation = replace(run.propagation, exchange=form) if exchange else run.propagation
-        needed = memory_needed(run.fibre, run.samples, propagation, device, modes, one_sided)
-        return Candidate(
-            {"exchange": form} if exchange else {},
-            exchange.carrier if exchange else "",
-            step.times(),
-            needed,
-            step.bytes_sent if exchange else 0.0,
-            order=exchange.order if exchange else (),
-        )
+def _fibre_job(run: FibreRun, rates: SolverRates, modes: RankModes, form: str) -> Job:
+    """A form in which powers travel, or that of the Kerr effect on one GPU."""
+    propagation, setting = run.propagation, (run.fibre, run.samples)
+    how = propagation.integrator, propagation.precision, rates
+    step = FibreStep(*setting, *how, modes, form, None, propagation.chunks)
+    if modes.ranks > 1:
+        propagation = replace(propagation, exchange=form)
+    needed = partial(memory_needed, *setting, propagation, cast(Any, rates), modes)
+    return Job(form, step, {"exchange": form}, needed)
 
 
 # --- Files -------------------------------------------------------------------------------------------------

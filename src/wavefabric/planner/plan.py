@@ -2,20 +2,22 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError, choice
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.fabric.io.tables import make_table
 from wavefabric.files.faults import checked
 from wavefabric.planner.exchange_times import CARRIERS, SIGNALS, ExchangeTimes
+from wavefabric.planner.fibre import FibreStep
 from wavefabric.planner.rates import SolverRates
 from wavefabric.planner.timeline import StepTimes
+from wavefabric.planner.ultrasound import UltrasoundStep
 
 #: What a plan may say of a run, and the form of it.
 _OPTIONS = {
@@ -169,17 +171,15 @@ class RunPlan:
         return json.dumps(self.shared.facts() | common | reason)
 
 
-class PlanFile(BaseModel):
-    """The part of a plan's file that is read."""
-
-    plan: RunPlan
+#: The part of a plan's file that is read.
+_PlanFile = make_table("PlanFile", BaseModel, plan=(RunPlan, ...))
 
 
 def read_plan(facts: Any) -> RunPlan:
     """The plan of `RunPlan.facts`; `InputError` for anything else, and for candidates that cannot be."""
     if isinstance(facts, dict) and "chosen" in facts:
         raise InputError("chosen: given beside plan; allowed: in it")
-    plan = checked(PlanFile, facts).plan
+    plan = checked(_PlanFile, facts).plan
     if plan.chosen is not None and not 0 <= plan.chosen < len(plan.candidates):
         actual = f"chosen: {plan.chosen} given; allowed: an index of {len(plan.candidates)} candidates"
         raise InputError(actual)
@@ -215,29 +215,39 @@ def carriers(fabric: AnyFabric, rates: SolverRates, listed: Sequence[str] | None
 
 
 class Job(NamedTuple):
-    """One way to share the work: what makes a candidate of it, and the schedule that moves most."""
+    """One way to share the work: a step of it, options of its run, B of a GPU, and its class of error."""
 
     words: str
-    candidate: Callable[[ExchangeTimes], Candidate]
-    schedule: Schedule
-    item: int
+    step: UltrasoundStep | FibreStep
+    options: dict[str, Any]
+    #: By whether kernels store in other GPUs' memory.
+    needed: Callable[[bool], int]
+    error: float = 0.0
+
+    def candidate(self, exchange: ExchangeTimes | None) -> Candidate:
+        """The job with such exchanges; None: on one GPU."""
+        step = self.step.by(exchange)
+        if exchange is None:
+            return Candidate({}, "", step.times(), self.needed(False), 0.0)
+        how = step.times(), self.needed(exchange.one_sided), step.bytes_sent, self.error
+        return Candidate(self.options, exchange.carrier, *how, exchange.order)
 
 
 def candidates_of(
-    jobs: Sequence[Job], fabric: AnyFabric, names: Sequence[str], progress: Callable[[str], object]
+    jobs: Iterable[Job], fabric: AnyFabric, names: Sequence[str], progress: Callable[[str], object]
 ) -> list[Candidate]:
     """Each job by each carrier; where GPUs differ, the fastest jobs also with GPUs in their best order."""
     made: list[tuple[Candidate, Job]] = []
+    exchanges = [ExchangeTimes(fabric, name) for name in names]
     for job in jobs:
         progress(job.words)
-        made += [(job.candidate(ExchangeTimes(fabric, name)), job) for name in names]
+        made += [(job.candidate(exchange), job) for exchange in exchanges]
     made.sort(key=lambda pair: pair[0].seconds.step)
-    exchanges = [ExchangeTimes(fabric, name) for name in names]
     direct = [each for each in exchanges if each.own.host_bandwidth is None]
     best = {job.words: job for _, job in made} if direct else {}
     for job in list(best.values())[:_PLACED]:
         progress(f"{job.words}: order of the GPUs")
-        if order := direct[0].placed(job.schedule, job.item).order:
+        if order := direct[0].placed(job.step.schedule, job.step.item).order:
             made += [(job.candidate(replace(each, order=order)), job) for each in direct]
     return [candidate for candidate, _ in made]
 

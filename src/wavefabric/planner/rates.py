@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from wavefabric.errors import InputError, not_one_of, show
-from wavefabric.fabric.io.tables import Seconds, converted
+from wavefabric.fabric.io.tables import Bytes, Seconds
 from wavefabric.files.faults import checked
 from wavefabric.files.input import naming, parse_json, parse_toml, read_text
 
@@ -83,7 +83,7 @@ class ScaledTable(BaseModel):
     source: str = ""
     based_on: str
     times: float = Field(gt=0, le=1e6)
-    memory: Any
+    memory: Bytes
     launch: Seconds | None = None
 
 
@@ -133,7 +133,9 @@ class SolverRates:
         if key not in self._kernels:
             if name in self._timed(precision, medium):
                 seconds = self._kernel(name, precision, medium, shape)
-                seconds *= self._graph_over_kernels(precision, medium, points)
+                if pairs := self._ratios.get((precision, medium)):
+                    # Fewer points than were ever timed take as long as those: launches.
+                    seconds *= _between(pairs, points) * max(1.0, pairs[0][0] / points)
             else:
                 whole = sum(count * FIELDS[each] for each, count in _runs(medium).items())
                 seconds = self.step(precision, medium, "fused", shape) * FIELDS[name] / whole
@@ -154,16 +156,9 @@ class SolverRates:
         ratios = [(n, ps / _between(like, n)) for n, ps in times]
         return self.factor * 1e-12 * _between(like, length) * _between(ratios, length)
 
-    def _graph_over_kernels(self, precision: str, medium: str, points: int) -> float:
-        """What a step takes over its kernels, timed on large grids: small ones do not fill the device."""
-        pairs = self._ratios.get((precision, medium))
-        if not pairs:
-            return 1.0
-        # Fewer points than were ever timed take as long as those: launches.
-        return _between(pairs, points) * max(1.0, pairs[0][0] / points)
-
     @cached_property
     def _ratios(self) -> dict[tuple[str, str], Pairs]:
+        """What steps take over their kernels, timed on large grids: small ones do not fill the device."""
         ratios: dict[tuple[str, str], Pairs] = {}
         for row in self.tables.steps:
             if row.stages == "fused" and self._timed(row.precision, row.medium):
@@ -282,10 +277,6 @@ def load_rates(text: str | Path) -> SolverRates:
 
 
 def _scaled(table: ScaledTable) -> SolverRates:
-    try:
-        memory = converted(table.memory, unit="B", most=1e18, least=1.0)
-    except ValueError as error:
-        raise InputError(f"memory: {error}") from None
     if table.based_on.endswith(".toml"):
         allowed = f"a JSON file, {', '.join(DEVICE_NAMES)}"
         raise InputError(f"based_on: {show(table.based_on)} given; allowed: {allowed}")
@@ -294,5 +285,5 @@ def _scaled(table: ScaledTable) -> SolverRates:
     if table.launch is not None:
         tables = tables.model_copy(update={"launch_seconds": table.launch})
     factor = base.factor * table.times
-    changed = {"label": table.name, "tables": tables, "factor": factor, "memory_bytes": int(memory)}
+    changed = {"label": table.name, "tables": tables, "factor": factor, "memory_bytes": int(table.memory)}
     return replace(base, **changed, source=table.source)

@@ -31,6 +31,18 @@ _LEAST_KERNEL, _SENSOR = 3e-6, 35e-6
 _TRANSFORMS, _FLAT_TRANSFORMS = 10, 7
 
 
+def busiest_exchange(partition: Partition) -> Schedule:
+    """What ranks that share a grid exchange most often.
+
+    Local: one filling of all overlaps of a field. Global: the transposes of one transform.
+    """
+    if partition.options.kind == "local":
+        return message_schedule(partition.ranks, halo_messages(partition))
+    _, *layouts = boxes(partition.shape, partition.grid)
+    messages = [m for a, b in pairwise(layouts) if a != b for m in transpose_messages(a, b)]
+    return message_schedule(partition.ranks, messages)
+
+
 @dataclass(frozen=True)
 class StepMedium:
     """What of a medium sets the time of a step."""
@@ -113,12 +125,8 @@ class UltrasoundStep:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """What moves most often: overlaps of one field, or the transposes of one spectrum there."""
-        if self.partition.options.kind == "local":
-            return message_schedule(self.partition.ranks, halo_messages(self.partition))
-        _, *layouts = boxes(self.partition.shape, self.partition.grid)
-        messages = [m for a, b in pairwise(layouts) if a != b for m in transpose_messages(a, b)]
-        return message_schedule(self.partition.ranks, messages)
+        """What moves most often."""
+        return busiest_exchange(self.partition)
 
     @cached_property
     def _sent(self) -> float:
@@ -180,16 +188,12 @@ class UltrasoundStep:
         flat = self.size[2] == 1
         shape = (round(self.points ** (1 / 3)),) * 3
         each = self.rates.step(self.precision, self.medium.form, self.stages, shape)
-        least = 0.0 if self.rates.name == "cpu" else _LEAST_KERNEL * self._launches
+        least = 0.0 if self.rates.name == "cpu" else _LEAST_KERNEL * 4 * self._lossless_transforms
         return max(least, each * self.points * (0.7 if flat else 1.0))
 
     @property
-    def _launches(self) -> int:
-        """Kernels of a step of whole-array transforms."""
-        return 4 * self._lossless_transforms
-
-    @property
     def _lossless_transforms(self) -> int:
+        """Transforms of whole arrays in a step, each in four kernels."""
         return _TRANSFORMS if self.size[2] > 1 else _FLAT_TRANSFORMS
 
     # --- Blocks with overlaps --------------------------------------------------------------------------
@@ -227,7 +231,7 @@ class UltrasoundStep:
         for fields in groups:
             self._send(t, "halo", fields)
             self._receive(t, "halo", fields)
-            t.work(self._whole_step() / len(groups), launches=self._launches // len(groups))
+            t.work(self._whole_step() / len(groups), launches=4 * self._lossless_transforms // len(groups))
 
     # --- One Fourier basis -----------------------------------------------------------------------------
 

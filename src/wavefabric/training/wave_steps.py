@@ -14,11 +14,12 @@ from typing import Literal
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose, halo_messages
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
+from wavefabric.collectives.structure import transfer_elements
 from wavefabric.errors import InputError, show
-from wavefabric.exchange.halos_transposes import Message
 from wavefabric.optics.propagation.operators_ranks import chunks_for
 from wavefabric.optics.propagation.rank_modes import split_modes
+from wavefabric.planner.ultrasound import busiest_exchange
 from wavefabric.spectral.distributed import Box, boxes
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.iteration.calls import Call
@@ -35,6 +36,10 @@ _MOVED = {False: (58.6, 10), True: (90.0, 14)}
 _HELD_FIBRE, _HELD = 2.0, {False: 8.4, True: 16.7}
 #: B of a complex number of light, and of a real one of ultrasound.
 _COMPLEX, _REAL = 16, 4
+#: Sizes of steps by name.
+_NUMBER = "([1-9][0-9]{0,9})"
+_FIBRE = re.compile(f"{_NUMBER}x{_NUMBER}(?::{_NUMBER})?")
+_GRID = re.compile(f"{_NUMBER}x{_NUMBER}x{_NUMBER}(?::(local|global))?")
 #: Messages of a call at most: a bound on memory.
 _MOST_MESSAGES = 2**20
 
@@ -103,9 +108,10 @@ def ultrasound_step(
         layouts = [rows] + [planes] * (cut.grid[1] > 1) + [columns] * (cut.grid[2] > 1)
         calls = [_transpose(a, b, 2 * _REAL) for a, b in pairwise(layouts)] * transforms
     else:
-        messages = halo_messages(cut)
+        halos = busiest_exchange(cut)
+        ends = halos.transfers["src"], halos.transfers["dst"], transfer_elements(halos)
         counts = (1, 3, 2) if heterogeneous else (1, 3)  # p; u; what absorption transforms
-        calls = [_halos(messages, gpus, count * _REAL) for count in counts]
+        calls = [_exchange(*ends, gpus, count * _REAL) for count in counts]
     step = _Step(gpus, device)
     ready: list[int] = []
     for number, call in enumerate(calls):
@@ -150,14 +156,6 @@ def _transpose(before: list[Box], after: list[Box], itemsize: int) -> Call:
     np.fill_diagonal(sizes, 0)
     src, dst = np.nonzero(sizes)
     return _exchange(src, dst, sizes[src, dst], len(a), itemsize)
-
-
-def _halos(messages: list[Message], gpus: int, itemsize: int) -> Call:
-    """The call of messages between boxes."""
-    away = (m for m in messages if m.src != m.dst)
-    sent = [(m.src, m.dst, math.prod(s.stop - s.start for s in m.src_box)) for m in away]
-    src, dst, sizes = np.array(sent, np.int64).reshape(-1, 3).T
-    return _exchange(src, dst, sizes, gpus, itemsize)
 
 
 def _exchange(src: np.ndarray, dst: np.ndarray, sizes: np.ndarray, gpus: int, itemsize: int) -> Call:
@@ -206,21 +204,13 @@ def parse_wave_step(text: str) -> Callable[[int, DeviceModel], TaskGraph]:
     >>> len(step(8, load_device("h200")).call)
     42
     """
-    kind, colon, rest = text.partition(":")
-    if not colon or kind not in ("fibre", "ultrasound"):
-        raise InputError(f"model: {show(text)} given; allowed: fibre: or ultrasound: and sizes")
-    sizes, colon, last = rest.partition(":")
-    words = sizes.split("x")
-    example = "fibre:120x1048576" if kind == "fibre" else "ultrasound:512x512x512"
-    number = re.compile(r"[1-9][0-9]{0,9}")
-    if len(words) != example.count("x") + 1 or not all(map(number.fullmatch, words)):
-        raise InputError(f"model: {show(text)} given; allowed: numbers as in {example}")
-    first, second, *third = map(int, words)
-    if kind == "fibre":
-        if colon and not number.fullmatch(last):
-            raise InputError(f"model: {show(text)} given; allowed: a number of phase groups behind the colon")
-        return partial(fibre_step, first, second, groups=int(last) if colon else None)
-    if colon and last not in ("local", "global"):
-        raise InputError(f"model: {show(text)} given; allowed: local or global behind the colon")
-    cut = "local" if last == "local" else "global"
-    return partial(ultrasound_step, (first, second, third[0]), decomposition=cut)
+    kind, _, sizes = text.partition(":")
+    if kind == "fibre" and (match := _FIBRE.fullmatch(sizes)):
+        modes, samples, groups = match.groups()
+        return partial(fibre_step, int(modes), int(samples), groups=int(groups) if groups else None)
+    if kind == "ultrasound" and (match := _GRID.fullmatch(sizes)):
+        x, y, z, cut = match.groups()
+        kind = "local" if cut == "local" else "global"
+        return partial(ultrasound_step, (int(x), int(y), int(z)), decomposition=kind)
+    allowed = "sizes such as fibre:120x1048576, fibre:120x1048576:34 (phase groups), ultrasound:512x512x512"
+    raise InputError(f"model: {show(text)} given; allowed: {allowed}, ultrasound:512x512x512:local")

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.training.gpu.precision import PRECISIONS
-from wavefabric.training.iteration.calls import CallTable
 from wavefabric.training.iteration.layer_calls import (
     BlockPlacement,
     ModelCalls,
@@ -154,13 +153,3 @@ def test_features_on_one_gpu_are_not_shared():
     assert calls.layers[0].transfers[0].forward == ()
     whole = BlockPlacement(0, 12, 1, False)
     assert _collective(whole, whole) is None
-
-
-def test_a_table_makes_equal_calls_one_object():
-    table = CallTable()
-    groups = tuple((g, g + 1) for g in range(0, 4, 2))
-    one = table.make("all-reduce", groups, 8.0, "gradients")
-    assert table.make("all-reduce", tuple([(0, 1), (2, 3)]), 8.0, "gradients") is one
-    assert table.make("all-reduce", groups, 9.0, "gradients") is not one
-    assert table.make("all-reduce", groups, 8.0, "tensor") is not one
-    assert table.make("all-reduce", ((0, 1),), 8.0, "gradients") is not one

@@ -17,7 +17,7 @@ from wavefabric.training.iteration.memory import strategy_memory
 from wavefabric.training.iteration.simulate import simulate
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.search import markov
-from wavefabric.training.search.chain_costs import SearchSetting
+from wavefabric.training.search.chain import SearchSetting
 from wavefabric.training.search.markov import (
     BUCKETS,
     SearchTrail,

@@ -16,18 +16,18 @@ from wavefabric.training.iteration.engine import POLICIES, FreeCommunication, ru
 from wavefabric.training.iteration.memory import strategy_memory
 from wavefabric.training.iteration.tasks import Workload, build_tasks
 from wavefabric.training.models.graph import Layer, ModelGraph
-from wavefabric.training.search.chain import best_chain, cost_of
-from wavefabric.training.search.chain_costs import (
+from wavefabric.training.search.chain import (
     SearchSetting,
     SerialOptions,
+    best_chain,
     chain_costs,
     chain_strategy,
     chain_units,
+    cost_of,
     is_chain_of_layers,
-    layouts_of,
     serial_seconds,
 )
-from wavefabric.training.strategies.strategy import check_strategy, uniform
+from wavefabric.training.strategies.strategy import check_strategy, layouts_of, uniform
 
 DEVICE, BF16 = next(iter(DEVICES.values())), PRECISIONS["bf16"]
 FABRIC = AffineTimes(2e-5, 4e-11)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,19 +67,8 @@ def file_traffic(file: Path, ranks: int, options: Decomposition | None) -> Sched
 
 
 def traffic(shape: tuple[int, int, int], ranks: int, options: Decomposition | None) -> Schedule:
-    """What ranks that share a grid exchange most often.
+    """What ranks that share a grid exchange most often."""
+    from wavefabric.acoustics.decomposition.decompose import decompose
+    from wavefabric.planner.ultrasound import busiest_exchange
 
-    Local: one filling of all overlaps. Global: the transposes of one transform.
-    """
-    from wavefabric.acoustics.decomposition.decompose import decompose, halo_messages
-    from wavefabric.collectives import point_to_point
-    from wavefabric.spectral.distributed import boxes, transpose_messages
-
-    shared = decompose(shape, ranks, options)
-    if shared.options.kind == "local":
-        messages = halo_messages(shared)
-    else:
-        _, *layouts = boxes(shared.shape, shared.grid)
-        messages = [m for a, b in pairwise(layouts) for m in transpose_messages(a, b)]
-    sizes = [(m.src, m.dst, m.points) for m in messages if m.src != m.dst]
-    return point_to_point(shared.options.kind, ranks, sizes)
+    return busiest_exchange(decompose(shape, ranks, options))

@@ -1,9 +1,11 @@
 """What a fabric's TOML file may hold, with the unit of each key."""
 
 import re
+from dataclasses import MISSING, fields
 from functools import partial
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
+import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from wavefabric.errors import InputError
@@ -71,6 +73,7 @@ def _ends(value: Any) -> list[str]:
 # Numbers with their unit, which `unit_of` finds; "" is that of plain ones.
 Bandwidth = Annotated[float, "B/s", BeforeValidator(partial(converted, unit="B/s", most=1e18, least=1.0))]
 Seconds = Annotated[float, "s", BeforeValidator(partial(converted, unit="s", most=1e6))]
+Bytes = Annotated[float, "B", BeforeValidator(partial(converted, unit="B", most=1e18, least=1.0))]
 Metres = Annotated[float, "m", BeforeValidator(partial(converted, unit="m", most=1e6, above=0))]
 Decibels = Annotated[float, "dB", BeforeValidator(partial(_as_written, example="0.3 dB"))]
 DBm = Annotated[float, "dBm", BeforeValidator(partial(_as_written, example="10 dBm"))]
@@ -216,6 +219,18 @@ class PhotonicTable(FabricFileTable):
     synchronisation: Seconds = 0.0
     tile_pitch: Metres = 0.025
     budget: BudgetTable | None = None
+
+
+def make_table(name: str, base: Any = FabricFileTable, /, **keys: Any) -> Any:
+    """A table made of keys, each with its type and its default (``...``: it must be given)."""
+    return pydantic.create_model(name, __base__=base, **keys)
+
+
+def fields_of(kind: type, *left_out: str) -> dict[str, Any]:
+    """Fields of a dataclass as keys of `make_table`, but for some."""
+    types = get_type_hints(kind, include_extras=True)
+    own = (each for each in fields(kind) if each.init and each.name not in left_out)
+    return {each.name: (types[each.name], ... if each.default is MISSING else each.default) for each in own}
 
 
 def unit_of(table: type[FabricFileTable], key: str) -> str | None:

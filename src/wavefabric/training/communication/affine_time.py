@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import isclose
 
 import numpy as np
 
@@ -10,8 +12,8 @@ from wavefabric.fabric.cost_models.cost import Cost
 
 #: Sizes between which a function is followed, B.
 LEAST, MOST = 1.0, 1e15
-#: Relative difference below which two times are one.
-_EQUAL = 1e-9
+#: Whether two times are one.
+_close = partial(isclose, rel_tol=1e-9)
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,6 @@ def _between(
     if _close(middle(meeting), last(meeting)):
         return [last]
     return [*_between(tangent, low, first, meeting, middle), *_between(tangent, meeting, middle, high, last)]
-
-
-def _close(a: float, b: float) -> bool:
-    return abs(a - b) <= _EQUAL * max(abs(a), abs(b))
 
 
 #: Bytes an element of the costing: so many that what latencies add to times is lost beside them.

@@ -24,24 +24,13 @@ from wavefabric.fabric.candidates import candidates_on
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
+_WORDS = (
+    "ring", "bidirectional-ring", "recursive:2", "recursive:4", "tree", "double-tree", "bruck", "direct",
+    "hierarchical", "nvls",
+)  # fmt: skip
 #: What a user may ask for; behind a colon ``recursive`` takes a radix, ``tree``, ``double-tree`` and ``nvls``
 #: a number of pieces, ``hierarchical`` nodes and GPUs of each.
-CHOICES = {
-    word: ALGORITHMS[word.partition(":")[0]].summary
-    for word in (
-        *(
-            "ring",
-            "bidirectional-ring",
-            "recursive:2",
-            "recursive:4",
-            "tree",
-            "double-tree",
-            "bruck",
-            "direct",
-        ),
-        *("hierarchical", "nvls"),
-    )
-} | {
+CHOICES = {word: ALGORITHMS[word.partition(":")[0]].summary for word in _WORDS} | {
     "auto": "for each call whatever takes the least time, of all algorithms that the fabric can run",
     "zero": "communication is free",
 }
@@ -120,9 +109,9 @@ def recipes(
     ``whole``: all rounds are needed, also those of a ring, which are alike. `InputError` if no algorithm can
     serve so many.
     """
-    ranks, photonic = len(gpus), isinstance(fabric, PhotonicFabric)
+    ranks = len(gpus)
     if collective == "messages":
-        return Candidates((Choice("greedy" if photonic else "point-to-point"),), {})
+        return Candidates((Choice("greedy" if isinstance(fabric, PhotonicFabric) else "point-to-point"),), {})
 
     def why_not(choice: Choice) -> str | None:
         if not whole and choice == Choice("ring") and collective != "all-to-all" and ranks <= MOST_RANKS:
@@ -138,9 +127,7 @@ def recipes(
         if not wanted.choices:
             raise InputError(next(iter(wanted.left_out.values())))
         return wanted
-    forms = (
-        _all_to_all(text, photonic) if collective == "all-to-all" else _sums(text, collective, gpus, fabric)
-    )
+    forms = _forms(text, collective, gpus, fabric)
     fitting = [choice for choice in forms if why_not(choice) is None]
     if not fitting:
         others = map(Choice, ("ring", "double-tree", "bruck", "pairwise"))
@@ -158,13 +145,18 @@ def check_circuits(schedule: Schedule) -> None:
         raise InputError(f"circuits: {circuits} of {schedule.name}; compared are algorithms of up to {most}")
 
 
-def _sums(text: str, collective: str, gpus: Sequence[int], fabric: AnyFabric) -> list[Choice]:
-    """Algorithms for an all-reduce, reduce-scatter or all-gather, by what a user asked for."""
+def _forms(text: str, collective: str, gpus: Sequence[int], fabric: AnyFabric) -> list[Choice]:
+    """Algorithms for a call, by what a user asked for."""
     family, _, parameter = text.partition(":")
+    if collective == "all-to-all":
+        every = ("bruck",) if isinstance(fabric, PhotonicFabric) else ("bruck", "pairwise", "direct")
+        return list(map(Choice, (text,) if text in ("bruck", "direct") else every))
     if family == "bruck" and collective != "all-gather":
         family, parameter = "recursive", "2"
     if family == "recursive":
-        return [_recursive(int(parameter), len(gpus))]
+        radices = range(int(parameter), MOST_RADIX + 1)
+        fitting = (Choice(family, radix) for radix in radices if factors(len(gpus), radix) is not None)
+        return [next(fitting, Choice("ring"))]
     if family in ("bruck", "ring"):
         return [Choice(family)]
     if family == "hierarchical" and parameter:
@@ -173,20 +165,6 @@ def _sums(text: str, collective: str, gpus: Sequence[int], fabric: AnyFabric) ->
         return [Choice(family, pieces=int(parameter))]
     every = candidates_on(fabric, collective, gpus, pieces=PIECES).choices
     return [choice for choice in every if choice.algorithm == family] or [Choice(family)]
-
-
-def _all_to_all(text: str, photonic: bool) -> list[Choice]:
-    every = [Choice(name) for name in ("bruck", "pairwise", "direct")]
-    if text in ("bruck", "direct"):
-        return [Choice(text)]
-    return every[:1] if photonic else every
-
-
-def _recursive(radix: int, ranks: int) -> Choice:
-    for fitting in range(radix, MOST_RADIX + 1):
-        if factors(ranks, fitting) is not None:
-            return Choice("recursive", fitting)
-    return Choice("ring")
 
 
 @lru_cache(maxsize=32)

@@ -20,7 +20,7 @@ from wavefabric.training.communication.affine_time import LARGE, AffineTime, Bat
 from wavefabric.training.communication.algorithms import Built
 from wavefabric.training.communication.placed import Part, combined, common_unit
 from wavefabric.training.fabrics import check_size, is_ideal_switch
-from wavefabric.training.iteration.calls import Call, Numbers
+from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.engine import FreeCommunication
 
 #: What of a call its time depends on, whatever the bytes: the collective, numbers of groups and messages.
@@ -116,7 +116,7 @@ class Communication:
         if isinstance(fabric, PhotonicFabric):
             self.latency += fabric.reconfiguration + fabric.synchronisation
         self._alike = isinstance(fabric, Fabric) and is_ideal_switch(fabric)
-        self._numbers = Numbers()
+        self._numbers: dict[tuple, int] = {}  # of groups and messages
         self._times: dict[_Pattern, _CallTime] = {}
         self._shared: dict[tuple, _CallTime] = {}
         self._batches: dict[tuple, BatchTime] = {}  # photonic
@@ -184,7 +184,10 @@ class Communication:
         return plan
 
     def _pattern(self, call: Call) -> _Pattern:
-        return call.collective, self._numbers.of(call.groups), self._numbers.of(call.messages)
+        return call.collective, self._number(call.groups), self._number(call.messages)
+
+    def _number(self, key: tuple) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
 
     def _time(self, call: Call) -> _CallTime:
         if call.bytes <= 0:
@@ -202,7 +205,10 @@ class Communication:
             return _NOTHING
         if self._alike:
             # Nothing is shared and all GPUs are alike: groups do not notice each other.
-            call, shared = _first_group(call)
+            rank = {gpu: r for r, gpu in enumerate(call.groups[0])}
+            messages = tuple((rank[src], rank[dst], size) for src, dst, size in call.messages)
+            call = replace(call, groups=(tuple(range(len(rank))),), messages=messages)
+            shared = call.collective, call.groups, call.messages
             if shared not in self._shared:
                 self._shared[shared] = self._costed(call)
             return self._shared[shared]
@@ -346,14 +352,6 @@ def _bends(fabric: Fabric) -> bool:
     """Whether time may be other than a line of the bytes: a busiest GPU that changes, hosts that issue."""
     overheads = fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead
     return fabric.reduce_bandwidth is not None or bool(overheads)
-
-
-def _first_group(call: Call) -> tuple[Call, tuple]:
-    """A call of the first group alone on the first GPUs, and what of it matters to its time."""
-    rank = {gpu: r for r, gpu in enumerate(call.groups[0])}
-    messages = tuple((rank[src], rank[dst], size) for src, dst, size in call.messages)
-    alone = replace(call, groups=(tuple(range(len(rank))),), messages=messages)
-    return alone, (call.collective, len(rank), messages)
 
 
 def _check_gpus(call: Call, fabric: AnyFabric) -> None:

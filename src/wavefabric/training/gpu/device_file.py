@@ -3,74 +3,42 @@
 import os
 from functools import partial
 from pathlib import Path
+from types import GenericAlias
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, StrictStr
+from pydantic import BeforeValidator, Field
 
 from wavefabric.errors import InputError, not_one_of
-from wavefabric.fabric.io.tables import Bandwidth, FabricFileTable, Name, Seconds, converted
+from wavefabric.fabric.io.tables import Seconds, converted, fields_of, make_table
 from wavefabric.fabric.io.writing import entries
 from wavefabric.files.faults import checked
 from wavefabric.files.input import parse_toml, parsed
 from wavefabric.files.output import write_text
-from wavefabric.training.gpu.device_model import DEVICES, EFFICIENCY, DeviceModel, MeasuredTime
+from wavefabric.training.gpu.device_model import ARITHMETIC, DEVICES, EFFICIENCY, DeviceModel, MeasuredTime
+from wavefabric.training.models.graph import OPERATORS
 
 #: Most rows of a table of measured times: a bound on absurd input.
 MOST_ROWS = 10**5
 
 _RATE = BeforeValidator(partial(converted, unit="FLOP/s", least=1.0, most=1e24))
-_SIZE = BeforeValidator(partial(converted, unit="B", least=1.0, most=1e18))
 Rate = Annotated[float, "FLOP/s", _RATE]
-Size = Annotated[float, "B", _SIZE]
-Amount = Annotated[float, "", Field(strict=True, ge=0, lt=1e30)]
 Fraction = Annotated[float, Field(strict=True, gt=0, le=1)]
 Fractions = tuple[Fraction, Fraction]
 
-
-class PeakTable(FabricFileTable):
-    """FLOP/s of each arithmetic."""
-
-    fp32: Rate
-    tf32: Rate
-    bf16: Rate
-
-
-class MeasuredTable(FabricFileTable):
-    """One measured time."""
-
-    operator: Name
-    arithmetic: Name
-    flops: Amount
-    bytes: Amount
-    time: Seconds
-
-
-class EfficiencyTable(FabricFileTable):
-    """Shares of peak and bandwidth of each operator; those left out are the presets' own."""
-
-    matmul: Fractions | None = None
-    convolution: Fractions | None = None
-    attention: Fractions | None = None
-    embedding: Fractions | None = None
-    normalisation: Fractions | None = None
-    elementwise: Fractions | None = None
-    pooling: Fractions | None = None
-    softmax: Fractions | None = None
-
-
-class DeviceTable(FabricFileTable):
-    """A device; see `wavefabric.training.gpu.device_model.DeviceModel`."""
-
-    name: Name
-    source: StrictStr = ""
-    memory: Size
-    bandwidth: Bandwidth
-    launch: Seconds
-    half_flops: Amount = 0.0
-    overlap_slowdown: Annotated[float, Field(strict=True, ge=1, le=100)] = 1.0
-    peak: PeakTable
-    efficiency: EfficiencyTable = Field(default_factory=EfficiencyTable)
-    measured: Annotated[list[MeasuredTable], Field(max_length=MOST_ROWS)] = Field(default_factory=list)
+#: FLOP/s of each arithmetic.
+PeakTable = make_table("PeakTable", **dict.fromkeys(ARITHMETIC, (Rate, ...)))
+#: One measured time.
+MeasuredTable = make_table("MeasuredTable", **fields_of(MeasuredTime, "seconds"), time=(Seconds, ...))
+#: Shares of peak and bandwidth of each operator; those left out are the presets' own.
+EfficiencyTable = make_table("EfficiencyTable", **dict.fromkeys(OPERATORS, (Fractions | None, None)))
+#: A device; see `wavefabric.training.gpu.device_model.DeviceModel`.
+DeviceTable = make_table(
+    "DeviceTable",
+    **fields_of(DeviceModel, "peak", "efficiency", "measured"),
+    peak=(PeakTable, ...),
+    efficiency=(EfficiencyTable, EfficiencyTable()),
+    measured=(Annotated[GenericAlias(list, MeasuredTable), Field(max_length=MOST_ROWS)], []),
+)
 
 
 def load_device(text: str | Path) -> DeviceModel:
@@ -123,10 +91,10 @@ def load_device(text: str | Path) -> DeviceModel:
 
 def device_from_toml(text: str) -> DeviceModel:
     """The device that TOML text describes, as `load_device` reads it."""
-    table = checked(DeviceTable, parse_toml(text, "device"))
-    values = table.model_dump(exclude={"efficiency", "measured"})
-    rows = (MeasuredTime(r.operator, r.arithmetic, r.flops, r.bytes, r.time) for r in table.measured)
-    efficiency = EFFICIENCY | table.efficiency.model_dump(exclude_none=True)
+    read = checked(DeviceTable, parse_toml(text, "device"))
+    values = read.model_dump(exclude={"efficiency", "measured"})
+    rows = (MeasuredTime(r.operator, r.arithmetic, r.flops, r.bytes, r.time) for r in read.measured)
+    efficiency = EFFICIENCY | read.efficiency.model_dump(exclude_none=True)
     return DeviceModel(**values, efficiency=efficiency, measured=tuple(rows))
 
 

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import exp, inf, log, sqrt
+from typing import Annotated
+
+from pydantic import Field, StrictStr
 
 from wavefabric.errors import InputError, choice, show
+from wavefabric.fabric.io.tables import Bandwidth, Bytes, Name, Seconds
 from wavefabric.training.models.graph import MATRIX_OPERATORS, OPERATORS
 
 #: Arithmetic that a device has a peak for.
@@ -35,15 +39,18 @@ EFFICIENCY = {
 #: Attention: 35 to 40 % (FlashAttention-2).
 HOPPER = {"matmul": (0.69, 0.80), "attention": (0.375, 0.70)}
 
+# What files may hold, numbers with their units.
+Amount = Annotated[float, "", Field(strict=True, ge=0, lt=1e30)]
+
 
 @dataclass(frozen=True)
 class MeasuredTime:
     """One operator that was timed: its FLOPs, bytes read and written, and seconds."""
 
-    operator: str
-    arithmetic: str
-    flops: float
-    bytes: float
+    operator: Name
+    arithmetic: Name
+    flops: Amount
+    bytes: Amount
     seconds: float
 
 
@@ -81,16 +88,16 @@ class DeviceModel:
         For numbers out of range, and for an operator without efficiency.
     """
 
-    name: str
+    name: Name
     peak: Mapping[str, float] = field(hash=False)
-    bandwidth: float
-    memory: float
-    launch: float
+    bandwidth: Bandwidth
+    memory: Bytes
+    launch: Seconds
     efficiency: Mapping[str, tuple[float, float]] = field(default_factory=EFFICIENCY.copy, hash=False)
-    half_flops: float = 0.0
+    half_flops: Amount = 0.0
     measured: tuple[MeasuredTime, ...] = field(default=(), hash=False)
-    source: str = ""
-    overlap_slowdown: float = 1.0
+    source: StrictStr = ""
+    overlap_slowdown: Annotated[float, Field(strict=True, ge=1, le=100)] = 1.0
 
     def __post_init__(self):
         for key in ARITHMETIC:

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+
+from wavefabric.training.strategies.strategy import LongTuple
 
 #: What a call may be. ``messages`` are arbitrary transfers, listed one by one.
 COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "messages")
-#: Groups and lists of messages that are recognised by identity before they are looked up by value.
-_MOST_KNOWN = 100_000
 #: Why there is communication. Layers wait for all but the first.
 PURPOSES = ("gradients", "parameters", "layer-to-layer", "tensor", "experts")
 
@@ -37,10 +36,19 @@ class Call:
     purpose: str
     messages: tuple[tuple[int, int, float], ...] = ()
 
+    def __post_init__(self):
+        for key in ("groups", "messages"):
+            object.__setattr__(self, key, LongTuple.of(getattr(self, key)))
+
     @cached_property
     def gpus(self) -> frozenset[int]:
         """All GPUs that take part."""
         return frozenset(gpu for group in self.groups for gpu in group)
+
+    @cached_property
+    def moved(self) -> float:
+        """B: `bytes`, of messages those of all together."""
+        return self.bytes * (sum(size for *_, size in self.messages) if self.messages else 1)
 
     @property
     def moves_nothing(self) -> bool:
@@ -53,38 +61,3 @@ class Call:
     def blocking(self) -> bool:
         """Whether a later layer waits for it; such calls go before gradients (LUMORPH, appendix C)."""
         return self.purpose != "gradients"
-
-
-class Numbers:
-    """Numbers of tuples, equal ones the same; only what was not seen before is hashed, for it may be long."""
-
-    def __init__(self):
-        self._numbers: dict[tuple, int] = {}
-        #: By identity; the object is kept, so that no other takes its identity.
-        self._known: dict[int, tuple[tuple, int]] = {}
-
-    def of(self, value: tuple) -> int:
-        """The number of a tuple."""
-        known = self._known.get(id(value))
-        if known is None:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            known = self._known[id(value)] = value, self._numbers.setdefault(value, len(self._numbers))
-        return known[1]
-
-
-class CallTable:
-    """Makes calls, the same object for equal ones: a fabric recognises what it has costed by identity."""
-
-    def __init__(self):
-        self._calls: dict[tuple, Call] = {}
-        self._numbers = Numbers()
-
-    def make(self, *arguments: Any) -> Call:
-        """The call of these arguments, those of `Call`."""
-        return self.same(Call(*arguments))
-
-    def same(self, call: Call) -> Call:
-        """The object for calls equal to this one."""
-        groups, messages = self._numbers.of(call.groups), self._numbers.of(call.messages)
-        return self._calls.setdefault((call.collective, groups, call.bytes, call.purpose, messages), call)

@@ -10,6 +10,7 @@ in another call; on a photonic one the controller of all circuits executes one b
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -100,7 +101,7 @@ class _Engine:
         self.held: list[int] = []
         self.held_until: dict[int, int] = {}  # calls that were held, and the task whose end freed them
         self.changed = True  # whether more calls can begin than when the queues were looked at last
-        self.known: dict[int, float] = {}  # s of a call alone, by its identity
+        self.alone = cache(lambda call: fabric.seconds([call]))
         self.layers_left = sum(kind in ("forward", "backward") for kind in graph.kind)
         self.busy, self.busy_from = 0.0, 0.0
         self.over = [False] * count
@@ -228,13 +229,14 @@ class _Engine:
                 calling = {worker for worker, busy in enumerate(self.calling) if busy}
                 for task in self._disjoint(queue, calling):
                     earlier = (self.last_call[worker] for worker in self.graph.ports[task])
-                    self._begin_call(task, now, self._seconds(task), max(earlier, key=self._ended))
+                    seconds = self.alone(self.graph.call_of(task))
+                    self._begin_call(task, now, seconds, max(earlier, key=self._ended))
         elif not self.in_flight and (self.blocking or self.gradients):
             # The next calls of disjoint workers are one batch, which ends together.
             queue = self.blocking or self.gradients
             batch = [queue.pop(0)] if self.ordered else self._disjoint(queue, set())
             calls = list(map(self.graph.call_of, batch))
-            seconds = self._seconds(batch[0]) if len(batch) == 1 else self.fabric.seconds(calls)
+            seconds = self.alone(calls[0]) if len(batch) == 1 else self.fabric.seconds(calls)
             before = self.last_batch
             for task in batch:
                 self._begin_call(task, now, seconds, before)
@@ -262,10 +264,3 @@ class _Engine:
         for worker in self.graph.ports[task]:
             self._set_calling(worker, True, now)
         self._start(task, now, seconds, before)
-
-    def _seconds(self, task: int) -> float:
-        """Of a call alone."""
-        call = self.graph.call_of(task)
-        if id(call) not in self.known:
-            self.known[id(call)] = self.fabric.seconds([call])
-        return self.known[id(call)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from wavefabric.errors import InputError, show
 from wavefabric.fabric import AnyFabric, Fabric
-from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.task_graph import NO_OPERATIONS, TaskGraph
 
 
 def parse_stragglers(text: str) -> dict[int, float]:
@@ -57,9 +57,13 @@ def with_stragglers(
             raise InputError(f"straggler: GPU {gpu} given; allowed: 0 to {max(everyone)}, those that work")
     factor = [max((stragglers.get(gpu, 1.0) for gpu in members), default=1.0) for members in gpus]
     factor += [1.0] * (graph.workers - len(factor))
-    tasks = zip(graph.seconds, graph.worker, strict=True)
-    slower = [seconds * (factor[worker] if worker >= 0 else 1.0) for seconds, worker in tasks]
-    return replace(graph, seconds=slower)
+    factors = [factor[worker] if worker >= 0 else 1.0 for worker in graph.worker]
+    slower = [seconds * times for seconds, times in zip(graph.seconds, factors, strict=True)]
+    tasks = zip(graph.operations, factors, strict=True)
+    known = [
+        own if times == 1 else NO_OPERATIONS for own, times in tasks
+    ]  # what is slow takes longer than its work
+    return replace(graph, seconds=slower, operations=known)
 
 
 def with_slow_links(fabric: AnyFabric, slow: Mapping[str, float]) -> Fabric:

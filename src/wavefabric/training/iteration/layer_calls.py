@@ -6,9 +6,9 @@ from typing import Literal
 
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import parameters_held
-from wavefabric.training.iteration.calls import Call, CallTable
+from wavefabric.training.iteration.calls import Call
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.strategies.strategy import Groups, LayerLayout, Strategy
+from wavefabric.training.strategies.strategy import Groups, LayerLayout, LongTuple, Strategy
 
 Messages = tuple[tuple[int, int, float], ...]
 
@@ -87,7 +87,6 @@ class ModelCalls:
 
     def __init__(self, model: ModelGraph, strategy: Strategy, precision: Precision):
         self._model, self._strategy, self._precision = model, strategy, precision
-        self._calls = CallTable()
         self._samples = strategy.batch / strategy.microbatches
         self.layers = [self._layer(number) for number in range(len(model.layers))]
         self.buckets = [self._buckets(stage) for stage in range(strategy.chunks)]
@@ -130,7 +129,7 @@ class ModelCalls:
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         copies = max(1.0, layer.used * layer.experts)
         groups = self._groups(number, "expert")
-        return self._calls.make("all-to-all", groups, copies * nbytes / layout.data, "experts")
+        return Call("all-to-all", groups, copies * nbytes / layout.data, "experts")
 
     def _total(self, number: int) -> Call | None:
         layout = self._strategy.layouts[number]
@@ -145,10 +144,10 @@ class ModelCalls:
         if not self._strategy.overlap or not (layers or call.purpose == "tensor"):
             return [call]
         first = call.bytes / len(call.groups[0])
-        return [self._calls.same(replace(call, bytes=size)) for size in (first, call.bytes - first)]
+        return [replace(call, bytes=size) for size in (first, call.bytes - first)]
 
     def _tensor(self, kind: str, number: int, nbytes: float) -> Call:
-        return self._calls.make(kind, self._groups(number, "tensor"), nbytes, "tensor")
+        return Call(kind, self._groups(number, "tensor"), nbytes, "tensor")
 
     def _regather(self, number: int) -> Call | None:
         """Of a column layer that keeps its part of the positions of its input, if nobody keeps the rest."""
@@ -188,21 +187,19 @@ class ModelCalls:
         total = None
         if target.tensor > 1 and any(self._model.layers[c].split == "column" for c in consumers):
             # Each GPU has the gradient that its columns give: the sum is needed.
-            total = self._calls.make("all-reduce", target.groups, nbytes / target.data, "tensor")
+            total = Call("all-reduce", target.groups, nbytes / target.data, "tensor")
             if there is not None and there.collective == "all-gather":
                 # Each needs the sum of its own block alone.
-                total = self._calls.make("reduce-scatter", target.groups, total.bytes, "tensor")
+                total = Call("reduce-scatter", target.groups, total.bytes, "tensor")
         whole = None
         if source.along and self._model.layers[number].split == "row":
             # Its backward pass takes the gradients of all positions.
             whole = self._tensor("all-gather", number, nbytes / source.data)
-        return Transfer(
-            consumers, routed, self._same(combine, there), self._same(total, back, combine, whole)
+        forward, backward = (
+            tuple(call for call in calls if call is not None)
+            for calls in ((combine, there), (total, back, combine, whole))
         )
-
-    def _same(self, *calls: Call | None) -> tuple[Call, ...]:
-        """Those that there are, equal ones the same."""
-        return tuple(self._calls.same(call) for call in calls if call is not None)
+        return Transfer(consumers, routed, forward, backward)
 
     def _own_parameters(self, number: int) -> float:
         """Parameters of a layer's share on one GPU, before they are sharded."""
@@ -216,7 +213,7 @@ class ModelCalls:
         if len(groups[0]) == 1:
             return None
         nbytes = self._own_parameters(number) * self._precision.parameter
-        return self._calls.make("all-gather", groups, nbytes, "parameters")
+        return Call("all-gather", groups, nbytes, "parameters")
 
     def _buckets(self, stage: int) -> list[Bucket]:
         """Buckets in the order of the backward pass; one is closed when it is full, or other GPUs follow."""
@@ -244,10 +241,10 @@ class ModelCalls:
         layer, parts = self._model.layers[numbers[0]], [1.0]
         if self._model.tensor_calls and not self._strategy.bucket and layer.tensors:
             parts = [size / layer.parameters for size in layer.tensors]
-        calls = (self._calls.make(collective, groups, nbytes * part, "gradients") for part in parts)
+        calls = (Call(collective, groups, nbytes * part, "gradients") for part in parts)
         gather = None
         if zero in (1, 2):
-            gather = self._calls.make("all-gather", groups, own * self._precision.parameter, "parameters")
+            gather = Call("all-gather", groups, own * self._precision.parameter, "parameters")
         return Bucket(numbers, tuple(calls), own / len(groups[0]) if zero else own, gather)
 
 
@@ -304,12 +301,12 @@ def _messages(source: BlockPlacement, target: BlockPlacement) -> Messages:
                 giver = source.first + row * source.tensor + column
                 if giver != target.first + taker:
                     messages.append((giver, target.first + taker, samples * features))
-    return tuple(messages)
+    return LongTuple(messages)
 
 
 @lru_cache(maxsize=256)
 def _ends(messages: Messages) -> Groups:
-    return (tuple(sorted({end for message in messages for end in message[:2]})),)
+    return LongTuple([tuple(sorted({end for message in messages for end in message[:2]}))])
 
 
 def _overlaps(part: int, parts: int, others: int) -> list[tuple[int, float]]:

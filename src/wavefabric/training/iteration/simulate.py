@@ -146,13 +146,9 @@ class Iteration:
     def call_bytes(self) -> dict[str, list[float]]:
         """For each purpose of calls the B of each: `Call.bytes`, of messages all together."""
         sizes: dict[str, list[float]] = {}
-        moved: dict[int, float] = {}  # many calls have the same messages
         for call in self.graph.call:
             if call is not None:
-                key = id(call.messages)
-                if key not in moved:
-                    moved[key] = sum(size for *_, size in call.messages) if call.messages else 1
-                sizes.setdefault(call.purpose, []).append(moved[key] * call.bytes)
+                sizes.setdefault(call.purpose, []).append(call.moved)
         return sizes
 
     def communication(self) -> dict[str, tuple[int, float]]:

@@ -7,6 +7,8 @@ from wavefabric.training.iteration.calls import Call
 
 #: Kinds of tasks.
 KINDS = ("forward", "backward", "update", "call")
+#: Operations of a task of which they are not known.
+NO_OPERATIONS = (0.0, 0.0)
 
 
 @dataclass
@@ -27,6 +29,8 @@ class TaskGraph:
     ports: list[tuple[int, ...]] = field(default_factory=list)  # workers whose GPUs take part in a call
     microbatch: list[int] = field(default_factory=list)  # -1: of all
     waits: list[list[int]] = field(default_factory=list)  # earlier tasks that must have ended
+    #: FLOPs, and B read and written, of each task on one GPU; zeros where they are not known.
+    operations: list[tuple[float, float]] = field(default_factory=list, compare=False)
     #: Compute tasks of each worker, in the order in which it runs them.
     program: list[list[int]] = field(default_factory=list)
     #: GPUs of each worker, where they are known (of a trace; none of a CPU); empty: equal shares in order.
@@ -47,7 +51,7 @@ class TaskGraph:
     def append(self, other: "TaskGraph", microbatch: int) -> int:
         """Add a copy of all tasks of another graph, of this microbatch; what to add to their numbers."""
         offset = len(self)
-        for key in ("kind", "name", "seconds", "worker", "call", "ports"):
+        for key in ("kind", "name", "seconds", "worker", "call", "ports", "operations"):
             getattr(self, key).extend(getattr(other, key))
         self.microbatch += [microbatch] * len(other)
         self.waits += [[offset + task for task in waits] for waits in other.waits]
@@ -62,6 +66,7 @@ class TaskGraph:
         self.ports.append(ports)
         self.microbatch.append(microbatch)
         self.waits.append(list(dict.fromkeys(waits)))
+        self.operations.append(NO_OPERATIONS)
         return len(self.kind) - 1
 
     def call_of(self, task: int) -> Call:

@@ -7,6 +7,7 @@ With v chunks of layers on each stage it is interleaved (Megatron-LM, arXiv:2104
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_model import DeviceModel
@@ -82,8 +83,9 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
         for chunk in reversed(workload.strategy.chunks_of(stage)):
             for number, bucket in enumerate(common.calls.buckets[chunk]):
                 waits = [offsets[p] + task for p in reducing for task in copies[p].reductions[chunk, number]]
-                seconds, name = common.update_seconds(bucket.parameters), common.names(bucket.layers)
-                program.append(graph.compute("update", name, stage, seconds, waits))
+                name, update = common.names(bucket.layers), common.update(bucket.parameters)
+                program.append(graph.compute("update", name, stage, update.seconds, waits))
+                graph.operations[-1] = update.flops, update.nbytes
                 if bucket.gather is not None:
                     ports = workload.strategy.stages_of(bucket.gather.gpus)
                     graph.communicate(f"gather {name}", bucket.gather, ports, program[-1:])
@@ -129,18 +131,29 @@ def _program(graph: TaskGraph, passes: "Sequence[tuple[int, _Phase]]") -> list[i
     return program
 
 
+class LayerPass(NamedTuple):
+    """A layer's pass over a microbatch on one GPU: s, FLOPs, and B read and written."""
+
+    seconds: float
+    flops: float
+    nbytes: float
+
+
 class _Common:
     """What all microbatches have in common: times of layers, calls, and which layers are where."""
 
     def __init__(self, workload: Workload):
         self.model, self.strategy, self._workload = workload.model, workload.strategy, workload
         self.calls = ModelCalls(self.model, self.strategy, workload.precision)
-        self.forward_seconds = self._seconds(forward_work)
-        self.backward_seconds = self._seconds(backward_work)
-        if self.strategy.selective:
-            for number, layer in enumerate(self.model.layers):
-                again = layer.again is not None
-                self.backward_seconds[number] += self.forward_seconds[number] if again else 0.0
+        arithmetic = workload.precision.arithmetic
+        self.forward, self.backward = (
+            [self._pass(workload.work(of, number), arithmetic) for number in range(len(self.model.layers))]
+            for of in (forward_work, backward_work)
+        )
+        for number, layer in enumerate(self.model.layers):
+            if self.strategy.selective and layer.again is not None:
+                both = zip(self.backward[number], self.forward[number], strict=True)
+                self.backward[number] = LayerPass(*map(sum, both))
         #: Of each chunk the layers, in blocks.
         self.blocks = [
             blocks_of(self.model.layers, self.strategy.layers_of(c)) for c in range(self.strategy.chunks)
@@ -165,16 +178,12 @@ class _Common:
         here = (p for p in self.calls.layers[number].dispatched if stage[p] == stage[number])
         return max(here, default=-1)
 
-    def _seconds(self, of: Callable[..., Work]) -> list[float]:
-        """Time of each layer on one GPU, for its samples of a microbatch."""
-        device, arithmetic = self._workload.device, self._workload.precision.arithmetic
-        works = (self._workload.work(of, number) for number in range(len(self.model.layers)))
-        return [device.seconds(*work, arithmetic) for work in works]
+    def _pass(self, work: Work, arithmetic: str) -> LayerPass:
+        return LayerPass(self._workload.device.seconds(*work, arithmetic), work.flops, work.nbytes)
 
-    def update_seconds(self, parameters: float) -> float:
-        """Time of the optimizer's update of so many parameters on one GPU."""
-        work = update_work(parameters, self.model.optimizer, self._workload.precision)
-        return self._workload.device.seconds(*work, "fp32")
+    def update(self, parameters: float) -> LayerPass:
+        """The optimizer's update of so many parameters on one GPU."""
+        return self._pass(update_work(parameters, self.model.optimizer, self._workload.precision), "fp32")
 
     def names(self, layers: Sequence[int]) -> str:
         """The first and the last."""
@@ -192,15 +201,18 @@ class _Phase:
         self.gathers: list[tuple[int, int]] = []
         self._open = False
 
-    def layer(self, name: str, seconds: float, waits: Sequence[int]) -> int:
+    def layer(self, name: str, own: LayerPass, waits: Sequence[int]) -> int:
         """Run a layer when `waits` have ended; the number of the task that it is part of."""
         if self._merge and self._open and not waits:
             task = self.tasks[-1]
-            self._graph.seconds[task] += seconds
+            self._graph.seconds[task] += own.seconds
+            flops, nbytes = self._graph.operations[task]
+            self._graph.operations[task] = flops + own.flops, nbytes + own.nbytes
             first = self._graph.name[task].split(" … ")[0]
             self._graph.name[task] = f"{first} … {name}"
             return task
-        task = self._graph.compute(self._kind, name, self._worker, seconds, waits)
+        task = self._graph.compute(self._kind, name, self._worker, own.seconds, waits)
+        self._graph.operations[task] = own.flops, own.nbytes
         self.tasks.append(task)
         self._open = True
         return task
@@ -255,7 +267,7 @@ class _Microbatch:
             ready = waits + [self._arrived[producer, number] for producer in calls.dispatched]
             waits = [self._call(f"dispatch {name}", calls.dispatch, ready)]
         waits = waits + self._inputs(number)
-        task = self._run(phase, number, common.forward_seconds[number], waits, True)
+        task = self._run(phase, number, common.forward[number], waits, True)
         transfers = [t for t in calls.transfers if takers is None or not takers.isdisjoint(t.consumers)]
         if calls.total is not None and (takers is None or transfers):
             phase.close()
@@ -302,7 +314,7 @@ class _Microbatch:
             # Behind the product that gives the gradient of the inputs: nothing here waits for it.
             phase.close()
             self._call(f"gather inputs of {name}", calls.regather, waits or phase.tasks[-1:])
-        task = done = self._run(phase, number, common.backward_seconds[number], waits, gathers)
+        task = done = self._run(phase, number, common.backward[number], waits, gathers)
         if calls.dispatch is not None:
             phase.close()
             done = self._call(f"dispatch {name} backward", calls.dispatch, [task])
@@ -325,14 +337,14 @@ class _Microbatch:
         done = self._chain(phase, name, transfer.backward, ready)
         self._returned[producer] += [t for t in ready if self._is_call(t)] if done is None else [done]
 
-    def _run(self, phase: _Phase, number: int, seconds: float, waits: list[int], gathers: bool) -> int:
+    def _run(self, phase: _Phase, number: int, own: LayerPass, waits: list[int], gathers: bool) -> int:
         """A layer's compute task, with the gather of its parameters if they are sharded."""
         gather = self._common.calls.layers[number].gather if gathers else None
         name = self._common.model.layers[number].name
         if gather is None:
-            return phase.layer(name, seconds, waits)
+            return phase.layer(name, own, waits)
         gathered = self._call(f"gather {name}", gather, [])
-        task = phase.layer(name, seconds, [*waits, gathered])
+        task = phase.layer(name, own, [*waits, gathered])
         phase.gathers.append((gathered, len(phase.tasks) - 1))
         return task
 

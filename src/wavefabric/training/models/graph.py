@@ -1,10 +1,13 @@
 """A model as a graph of layers: shapes, parameters, FLOPs and bytes of each, for one sample."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import groupby
 from math import isfinite, prod
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
 from wavefabric.errors import InputError, choice, show
 
@@ -28,6 +31,21 @@ OPTIMIZERS = {"sgd": 0, "momentum": 1, "rmsprop": 2, "adam": 2}
 #: parameters and of the input features; outputs are partial sums (Megatron-LM, arXiv:1909.08053). ``local``:
 #: no exchange, 1/t of the features in and out (attention heads, activations between column and row).
 SPLITS = ("none", "column", "row", "local")
+
+
+def _one_of(value: Any, names: Iterable[str]) -> str:
+    if not isinstance(value, str) or value not in names:
+        raise ValueError(f"{show(value)} given; allowed: {', '.join(names)}")
+    return value
+
+
+# What files may hold; whoever makes a layer in Python is checked by `ModelGraph`.
+_Operator = Annotated[str, BeforeValidator(partial(_one_of, names=OPERATORS))]
+_Split = Annotated[str, BeforeValidator(partial(_one_of, names=SPLITS))]
+_Optimizer = Annotated[str, BeforeValidator(partial(_one_of, names=tuple(OPTIMIZERS)))]
+_Number = Annotated[float, Field(ge=0, lt=1e30, strict=True)]
+_Whole = Annotated[StrictInt, Field(ge=0, lt=2**63)]
+_Side = Annotated[StrictInt, Field(ge=1, lt=2**63)]
 
 
 @dataclass(frozen=True)
@@ -72,22 +90,22 @@ class Layer:
         of the group have none of its work. 0: it may be divided at will.
     """
 
-    name: str
-    operator: str
-    inputs: tuple[str, ...] = ()
-    output: tuple[int, ...] = (1,)
-    flops: float = 0.0
-    parameters: int = 0
-    elements: float = 0.0
-    saved: float = 0.0
-    split: str = "none"
-    backward: float = 2.0
-    experts: int = 0
-    used: float = 1.0
-    block: str = ""
-    tensors: tuple[int, ...] = ()
-    whole: int = 0
-    again: float | None = None
+    name: StrictStr
+    operator: _Operator
+    inputs: tuple[StrictStr, ...] = ()
+    output: Annotated[tuple[_Side, ...], Field(min_length=1, max_length=8)] = (1,)
+    flops: _Number = 0.0
+    parameters: _Whole = 0
+    elements: _Number = 0.0
+    saved: _Number = 0.0
+    split: _Split = "none"
+    backward: _Number = 2.0
+    experts: Annotated[StrictInt, Field(ge=0, le=10**6)] = 0
+    used: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0
+    block: StrictStr = ""
+    tensors: Annotated[tuple[_Side, ...], Field(max_length=10**4)] = ()
+    whole: _Whole = 0
+    again: _Number | None = None
 
     def divided(self, tensor: int) -> int:
         """GPUs that really divide it where ``tensor`` of them could."""
@@ -130,14 +148,14 @@ class ModelGraph:
         For no layers, a name given twice, an input that is no earlier layer, numbers out of range.
     """
 
-    name: str
+    name: StrictStr
     layers: tuple[Layer, ...]
-    sample: str = "sample"
-    batch: int = 1
-    optimizer: str = "adam"
-    description: str = ""
-    source: str = ""
-    tensor_calls: bool = False
+    sample: StrictStr = "sample"
+    batch: Annotated[StrictInt, Field(ge=1, le=10**9)] = 1
+    optimizer: _Optimizer = "adam"
+    description: StrictStr = ""
+    source: StrictStr = ""
+    tensor_calls: StrictBool = False
     index: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -187,6 +205,24 @@ def blocks_of(layers: Sequence[Layer], numbers: Iterable[int]) -> list[list[int]
     """Of some layers, by number, those that follow one another in one block; one without a block is alone."""
     groups = groupby(numbers, key=lambda number: layers[number].block or number)
     return [list(group) for _, group in groups]
+
+
+def part_of(model: ModelGraph, numbers: Sequence[int]) -> ModelGraph:
+    """Some layers as a model of their own, with plain names: equal parts of a model are equal.
+
+    What they take from other layers is given to them like the model's input.
+    """
+    names = {model.layers[n].name: str(position) for position, n in enumerate(numbers)}
+    # Blocks of one name that are apart stay two when what is between them is left out.
+    block_of = {n: number for number, block in enumerate(model.blocks) for n in block}
+    blocks: dict[int, str] = {}
+    layers = []
+    for n in numbers:
+        layer = model.layers[n]
+        inputs = tuple(names[name] for name in layer.inputs if name in names)
+        block = blocks.setdefault(block_of[n], str(len(blocks))) if layer.block else ""
+        layers.append(replace(layer, name=names[layer.name], inputs=inputs, block=block))
+    return ModelGraph("part", tuple(layers), optimizer=model.optimizer)
 
 
 def _check(layer: Layer, earlier: Iterable[str]) -> None:

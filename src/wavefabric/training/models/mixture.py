@@ -32,7 +32,7 @@ def switch_base(tokens: int = 512) -> ModelGraph:
     encoded = graph.embedding("word", (tokens,), SWITCH_VOCABULARY, width)
     for number in range(12):
         graph.block = f"encoder {number}"
-        encoded = _switch_block(graph, encoded, None, mixture=number % 2 == 1)
+        encoded = _switch_block(graph, encoded, "", mixture=number % 2 == 1)
     encoded = graph.normalisation("norm", encoded, scales=1)
     graph.block = "decoder embedding"
     hidden = graph.embedding("word", (targets,), SWITCH_VOCABULARY, width, trained=False)
@@ -51,11 +51,11 @@ def switch_base(tokens: int = 512) -> ModelGraph:
     )
 
 
-def _switch_block(graph: GraphBuilder, hidden: str, encoded: str | None, *, mixture: bool) -> str:
+def _switch_block(graph: GraphBuilder, hidden: str, encoded: str, *, mixture: bool) -> str:
     """Attention, attention to the encoder's output if there is one, feed-forward network; sums after each."""
     hidden = transformers.attend(graph, hidden, 12, 12)
-    if encoded is not None:
-        hidden = graph.sum("cross sum", [hidden, _cross_attention(graph, hidden, encoded, 12)])
+    if encoded:
+        hidden = transformers.attend(graph, hidden, 12, 12, encoded=encoded)
 
     def product(gate: str, up: str) -> str:
         active = graph.function("gelu", gate, "gelu", split="local")
@@ -67,17 +67,6 @@ def _switch_block(graph: GraphBuilder, hidden: str, encoded: str | None, *, mixt
         return transformers.gated(graph, source, 2048, product)
 
     return transformers.feed(graph, hidden, network)
-
-
-def _cross_attention(graph: GraphBuilder, hidden: str, encoded: str, heads: int) -> str:
-    width = graph.shape(hidden)[-1]
-    normed = graph.normalisation("cross norm", hidden, scales=1)
-    query = graph.linear("cross query", normed, width, bias=False, split="column")
-    key, value = (
-        graph.linear(f"cross {kind}", encoded, width, bias=False, split="column") for kind in ("key", "value")
-    )
-    attended = graph.attention("cross attention", query, key, value, heads, fused=True)
-    return graph.linear("cross output", attended, width, bias=False, split="row")
 
 
 def experts(graph: GraphBuilder, source: str, inner: int, *, count: int, each: int) -> str:

@@ -44,25 +44,30 @@ def gpt3_175b(tokens: int = GPT_POSITIONS) -> ModelGraph:
 
 
 def attention(
-    graph: GraphBuilder, hidden: str, heads: int, groups: int, *, bias: bool = False, fused: bool = True
+    graph: GraphBuilder, hidden: str, heads: int, groups: int, *, bias=False, fused=True, encoded: str = ""
 ) -> str:
     """Projections, attention and projection of what it gives; all of it without the sum.
 
-    ``groups`` heads of keys and values. Rotary positions are not counted: 6 FLOPs an element of two tensors.
+    ``groups`` heads of keys and values, of ``encoded`` outputs of another layer if it is named. Rotary
+    positions are not counted: 6 FLOPs an element of two tensors.
     """
-    width = graph.shape(hidden)[-1]
-    narrow = width // heads * groups
-    query = graph.linear("query", hidden, width, bias=bias, split="column")
-    key = graph.linear("key", hidden, narrow, bias=bias, split="column")
-    value = graph.linear("value", hidden, narrow, bias=bias, split="column")
-    attended = graph.attention("attention", query, key, value, heads, fused=fused)
-    return graph.linear("output", attended, width, bias=bias, split="row")
+    width, cross = graph.shape(hidden)[-1], "cross " if encoded else ""
+    narrow, source = width // heads * groups, encoded or hidden
+    query = graph.linear(f"{cross}query", hidden, width, bias=bias, split="column")
+    key = graph.linear(f"{cross}key", source, narrow, bias=bias, split="column")
+    value = graph.linear(f"{cross}value", source, narrow, bias=bias, split="column")
+    attended = graph.attention(f"{cross}attention", query, key, value, heads, fused=fused)
+    return graph.linear(f"{cross}output", attended, width, bias=bias, split="row")
 
 
-def attend(graph: GraphBuilder, hidden: str, heads: int, groups: int, *, scales: int = 1) -> str:
+def attend(
+    graph: GraphBuilder, hidden: str, heads: int, groups: int, *, scales: int = 1, encoded: str = ""
+) -> str:
     """Normalisation, attention, and the sum with what was given; ``scales`` 2: all have biases."""
-    normed = graph.normalisation("attention norm", hidden, scales=scales)
-    return graph.sum("attention sum", [hidden, attention(graph, normed, heads, groups, bias=scales > 1)])
+    kind = "cross" if encoded else "attention"
+    normed = graph.normalisation(f"{kind} norm", hidden, scales=scales)
+    attended = attention(graph, normed, heads, groups, bias=scales > 1, encoded=encoded)
+    return graph.sum(f"{kind} sum", [hidden, attended])
 
 
 def feed(graph: GraphBuilder, hidden: str, network: Callable[[str], str], *, scales: int = 1) -> str:

@@ -19,9 +19,16 @@ from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.engine import CallTimes, FreeCommunication, run
 from wavefabric.training.iteration.memory import strategy_memory
 from wavefabric.training.iteration.tasks import build_tasks
-from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.search.chain_costs import SearchSetting, divisors, layouts_of, part_of
-from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy, cut_stages
+from wavefabric.training.models.graph import ModelGraph, part_of
+from wavefabric.training.search.chain import SearchSetting
+from wavefabric.training.strategies.strategy import (
+    LayerLayout,
+    Strategy,
+    check_strategy,
+    cut_stages,
+    divisors,
+    layouts_of,
+)
 
 #: Microbatches that are tried for each stage of the pipeline.
 MOST_MICROBATCHES = 8

@@ -19,8 +19,7 @@ from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.iteration.engine import POLICIES, CallTimes
 from wavefabric.training.iteration.simulate import Iteration, simulate
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.search.chain import best_chain
-from wavefabric.training.search.chain_costs import SearchSetting, SerialOptions
+from wavefabric.training.search.chain import SearchSetting, SerialOptions, best_chain
 from wavefabric.training.search.markov import (
     SearchTrail,
     StrategyCost,

@@ -4,18 +4,38 @@ GPUs are numbered stage by stage. Within a stage GPU ``i · tensor + j`` works o
 share j of the layer, so that GPUs that split a layer are neighbours.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, Literal
+from functools import cached_property, lru_cache
+from math import gcd
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field, StrictBool, StrictInt
 
 from wavefabric.errors import InputError, show
 from wavefabric.quantities import whole
 from wavefabric.training.models.graph import Layer, ModelGraph
 
 Groups = tuple[tuple[int, ...], ...]
+# What files may hold.
+Whole = Annotated[StrictInt, Field(ge=1, lt=2**53)]
+
+
+class LongTuple(tuple):
+    """Groups or messages, of which there may be many: what is looked up by them is hashed once."""
+
+    @classmethod
+    def of(cls, items: Iterable[Any]) -> "LongTuple":
+        """The items; one that is given is taken as it is."""
+        return items if isinstance(items, cls) else cls(items)
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True)
@@ -26,9 +46,9 @@ class LayerLayout:
     GPUs of those with different samples divide the experts of a layer that has some; it divides ``data``.
     """
 
-    data: int
-    tensor: int = 1
-    expert: int = 1
+    data: Whole
+    tensor: Whole = 1
+    expert: Whole = 1
 
     @property
     def gpus(self) -> int:
@@ -58,7 +78,23 @@ def _groups(layout: LayerLayout, first: int, kind: str) -> Groups:
         grid = grid.reshape(grid.shape[0], -1).T
     else:
         grid = grid.transpose(0, 2, 1).reshape(-1, layout.expert)
-    return tuple(map(tuple, grid.tolist()))
+    return LongTuple(map(tuple, grid.tolist()))
+
+
+def layouts_of(layers: Sequence[Layer], gpus: int) -> list[LayerLayout]:
+    """Layouts of so many GPUs that some layers may have together: data, tensor and expert degrees."""
+    experts = gcd(*(layer.experts for layer in layers))
+    return [
+        LayerLayout(gpus // tensor, tensor, expert)
+        for tensor in divisors(gpus)
+        for expert in (divisors(gcd(experts, gpus // tensor)) if experts else (1,))
+    ]
+
+
+def divisors(number: int) -> list[int]:
+    """All of them, the least first."""
+    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return sorted({*small, *(number // n for n in small)})
 
 
 @dataclass(frozen=True)
@@ -95,18 +131,18 @@ class Strategy:
         Layers with `Layer.again`, attention's, alone are computed again (the same, section 5).
     """
 
-    gpus: int
-    batch: int
-    microbatches: int
+    gpus: Whole
+    batch: Whole
+    microbatches: Whole
     stage: tuple[int, ...]
     layouts: tuple[LayerLayout, ...]
-    zero: int = 0
-    bucket: float = 0.0
-    recompute: bool = False
-    interleave: int = 1
-    sequence: bool = False
-    selective: bool = False
-    overlap: bool = False
+    zero: Annotated[StrictInt, Field(ge=0, le=3)] = 0
+    bucket: Annotated[float, Field(ge=0, lt=1e15, strict=True)] = 0.0
+    recompute: StrictBool = False
+    interleave: Whole = 1
+    sequence: StrictBool = False
+    selective: StrictBool = False
+    overlap: StrictBool = False
 
     @property
     def sharded(self) -> bool:

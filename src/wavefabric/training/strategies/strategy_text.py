@@ -3,25 +3,26 @@
 A file has degrees, layers that differ, and where stages begin.
 """
 
-import json
 import os
 import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import GenericAlias
+from typing import Any, Literal
 
-from pydantic import Field, StrictBool, StrictInt, StrictStr
+from pydantic import StrictStr
 
 from wavefabric.errors import InputError, show
-from wavefabric.fabric.io.tables import FabricFileTable
+from wavefabric.fabric.io.tables import fields_of, make_table
 from wavefabric.files.faults import checked
 from wavefabric.files.input import naming, parse_json, read_text
-from wavefabric.files.output import write_text
+from wavefabric.files.output import json_rows, write_text
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import (
     LayerLayout,
     Strategy,
+    Whole,
     check_strategy,
     mixed_layouts,
     uniform,
@@ -131,38 +132,21 @@ _OPTIONS = ("zero", "bucket", "recompute", "selective", "sequence", "overlap", "
 FORMAT: Literal["wavefabric strategy"] = "wavefabric strategy"
 VERSION: Literal[1] = 1
 
-_Whole = Annotated[StrictInt, Field(ge=1, lt=2**53)]
-
-
-class LayoutTable(FabricFileTable):
-    """A layer's layout, with the keys of `wavefabric.training.strategies.strategy.LayerLayout`."""
-
-    data: _Whole
-    tensor: _Whole = 1
-    expert: _Whole = 1
-
-
-class StrategyTable(LayoutTable):
-    """A strategy, with the keys of `Strategy`; ``data``, ``tensor``, ``expert`` of all layers but ``layers``.
-
-    ``stages`` names the layers at which pipeline stages (with ``interleave``, chunks) begin, from the second.
-    """
-
-    format: Literal["wavefabric strategy"] = FORMAT
-    version: Literal[1] = VERSION
-    model: StrictStr = ""
-    gpus: _Whole
-    batch: _Whole
-    microbatches: _Whole = 1
-    stages: list[StrictStr] = Field(default_factory=list)
-    zero: Annotated[StrictInt, Field(ge=0, le=3)] = 0
-    bucket: Annotated[float, Field(ge=0, lt=1e15, strict=True)] = 0.0
-    recompute: StrictBool = False
-    selective: StrictBool = False
-    sequence: StrictBool = False
-    overlap: StrictBool = False
-    interleave: _Whole = 1
-    layers: dict[StrictStr, LayoutTable] = Field(default_factory=dict)
+#: A layer's layout, with the keys of `wavefabric.training.strategies.strategy.LayerLayout`.
+LayoutTable = make_table("LayoutTable", **fields_of(LayerLayout))
+#: A strategy, with the keys of `Strategy`; ``data``, ``tensor``, ``expert`` of all layers but ``layers``.
+#: ``stages`` names the layers at which pipeline stages (with ``interleave``, chunks) begin, from the second.
+StrategyTable = make_table(
+    "StrategyTable",
+    LayoutTable,
+    format=(Literal["wavefabric strategy"], FORMAT),
+    version=(Literal[1], VERSION),
+    model=(StrictStr, ""),
+    **fields_of(Strategy, "stage", "layouts", "microbatches"),
+    microbatches=(Whole, 1),
+    stages=(list[StrictStr], []),
+    layers=(GenericAlias(dict, (StrictStr, LayoutTable)), {}),
+)
 
 
 def to_json(model: ModelGraph, strategy: Strategy) -> str:
@@ -187,18 +171,9 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
     begins = [model.layers[n].name for n in range(1, len(stage)) if stage[n] != stage[n - 1]]
     values |= {"microbatches": strategy.microbatches, "stages": begins}
     values |= {key: getattr(strategy, key) for key in _OPTIONS} | {"bucket": float(strategy.bucket)}
-    lines = [f"  {_dump(key)}: {_dump(value)}," for key, value in values.items()]
-    others = ",\n".join(
-        f"    {_dump(layer.name)}: {_dump(vars(layout))}"
-        for layer, layout in zip(model.layers, strategy.layouts, strict=True)
-        if layout != common.of(layer)
-    )
-    closing = ['  "layers": {', others, "  }", "}"] if others else ['  "layers": {}', "}"]
-    return "\n".join(["{", *lines, *closing]) + "\n"
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    pairs = zip(model.layers, strategy.layouts, strict=True)
+    others = {layer.name: vars(layout) for layer, layout in pairs if layout != common.of(layer)}
+    return json_rows(values | {"layers": others}, ("layers",))
 
 
 def _common(model: ModelGraph, strategy: Strategy) -> LayerLayout:

@@ -100,8 +100,13 @@ def timeline_figure(iteration: Iteration, title: str | None = None) -> Figure:
         _bars(axes, iteration, track, scale)
     exposed = _exposed(axes, iteration, tracks, scale)
     _rows(axes, iteration, tracks, exposed)
-    words = title or _title(iteration), _subtitle(iteration)
-    style.header(figure, 0.02, (1 - 0.27 / high, 1 - 0.55 / high), words)
+    if work := iteration.workload:
+        title = title or f"{work.model.name} on {work.strategy.gpus} GPUs, batch {work.strategy.batch:,}"
+    fraction, added = iteration.exposed_seconds / iteration.seconds, time_words(iteration.exposed_seconds)
+    hidden = fraction < 5e-4
+    words = "communication hidden" if hidden else f"{added} of it ({fraction:.1%}) are exposed communication"
+    words = f"{time_words(iteration.seconds)} an iteration; {words}; bound by {iteration.bound_by}"
+    style.header(figure, 0.02, (1 - 0.27 / high, 1 - 0.55 / high), (title or "An iteration", words))
     _legend(figure, iteration, (left, 0.10 / high, right - left, 0.26 / high), bool(exposed.any()))
     return figure
 
@@ -258,21 +263,6 @@ def _beside(axes: Axes, side: int, y: float, words: str, size: float, colour: st
     """Text left (-1) or right (1) of the axes; y as a share of their height."""
     x, ha = (-0.008, "right") if side < 0 else (1.008, "left")
     axes.text(x, y, words, color=colour, fontsize=size, ha=ha, va="center", transform=axes.transAxes)
-
-
-def _title(iteration: Iteration) -> str:
-    if (work := iteration.workload) is None:
-        return "An iteration"
-    return f"{work.model.name} on {work.strategy.gpus} GPUs, batch {work.strategy.batch:,}"
-
-
-def _subtitle(iteration: Iteration) -> str:
-    words = f"{time_words(iteration.seconds)} an iteration"
-    fraction, added = iteration.exposed_seconds / iteration.seconds, time_words(iteration.exposed_seconds)
-    exposed = f"{added} of it ({fraction:.1%}) are exposed communication"
-    return (
-        f"{words}; {exposed if fraction >= 5e-4 else 'communication hidden'}; bound by {iteration.bound_by}"
-    )
 
 
 def _legend(

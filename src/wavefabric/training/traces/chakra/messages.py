@@ -4,6 +4,7 @@ Numbers of fields: MLCommons Chakra, schema/protobuf/et_def.proto. Those left ou
 A file is a sequence of messages, each after its length as a varint: one GlobalMetadata, then Nodes.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from enum import IntEnum
@@ -31,8 +32,6 @@ class NodeType(IntEnum):
     COMM_COLL = 7
 
 
-#: Collectives by the schema's number that are understood.
-COLLECTIVE_NUMBERS = {"all-reduce": 0, "all-gather": 2, "all-to-all": 6, "reduce-scatter": 7}
 #: Collectives of the schema that stand as others, which load the busiest GPU's links as they do.
 STAND_FOR = {
     "reduce": "reduce-scatter", "gather": "all-gather", "scatter": "reduce-scatter",
@@ -43,6 +42,8 @@ COMM_TYPES = (
     "ALL_REDUCE", "REDUCE", "ALL_GATHER", "GATHER", "SCATTER", "BROADCAST", "ALL_TO_ALL", "REDUCE_SCATTER",
     "REDUCE_SCATTER_BLOCK", "BARRIER",
 )  # fmt: skip
+#: Collectives by the schema's number; blocks that are scattered are as all of it.
+COLLECTIVES = tuple(name.lower().replace("_", "-").removesuffix("-block") for name in COMM_TYPES)
 
 #: Values of an attribute that are no lists, by their types: fields 3, 5, … of its message.
 _VALUES = (
@@ -152,6 +153,10 @@ def trace_paths(prefix: str | Path) -> list[Path]:
     return sorted(file for file in files if name.fullmatch(file.name))
 
 
+#: A file that begins so is JSON; binary ones may begin with ``{`` and a line feed too.
+_BEGINS = re.compile(rb"\s*[\[{]\s*[\"{}\]]")
+_FEEDER = {"Id": "id", "Name": "name", "NodeType": "type", "runtime": "duration_micros",
+           "data_deps": "data_deps", "ctrl_deps": "ctrl_deps", "ctrlDeps": "ctrl_deps"}  # fmt: skip
 #: Messages and their attributes, by their bytes: most are the same in the files of many GPUs.
 Known = dict[bytes, tuple[Any, dict[str, Any]]]
 
@@ -161,6 +166,9 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
 
     `InputError` if it ends within a message, or has something else in it.
     """
+    if _BEGINS.match(content[:4096]):
+        yield from _decoded_json(content, file)
+        return
     kinds, position, number = schema(), 0, 0
     known = {} if known is None else known
     while position < len(content):
@@ -170,15 +178,13 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
         if begin + length > len(content):
             raise _fault(file, position, f"ends within a message of {length} bytes")
         body = content[begin : begin + length]
-        if number and body in known:
-            yield known[body]
-        else:
-            if not number:
-                metadata = _metadata(body)
-                yield metadata, attributes(metadata)
-            if number or (
-                body and not metadata.version and not metadata.attr
-            ):  # early files begin with a node
+        early = False
+        if not number:
+            metadata = _metadata(body)
+            yield metadata, attributes(metadata)
+            early = bool(body) and not metadata.version and not metadata.attr
+        if number or early:  # early files begin with a node
+            if body not in known:
                 message = kinds.node()
                 try:
                     message.ParseFromString(body)
@@ -188,7 +194,7 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
                     actual = f"{file} is of Chakra's schema before 0.0.4"
                     raise InputError(f"trace: {actual}; allowed: traces of schema 0.0.4 or later")
                 known[body] = message, attributes(message)
-                yield known[body]
+            yield known[body]
         position, number = begin + length, number + 1
     if not number:
         raise InputError(f"trace: {file} is empty; allowed: a Chakra execution trace")
@@ -217,3 +223,57 @@ def _varint(content: bytes, position: int, file: str) -> tuple[int, int]:
 
 def _fault(file: str, position: int, what: str) -> InputError:
     return InputError(f"trace: {file} {what} at byte {position}; allowed: a Chakra execution trace")
+
+
+def _decoded_json(content: bytes, file: str) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The same of JSON: what `chakra_jsonizer` writes, and the files of Chakra's feeder of JSON."""
+    objects = _objects(content, file)
+    first = objects[0]
+    if isinstance(first, dict) and isinstance(first.get("workload_graph"), list):
+        yield None, {}
+        for node in first["workload_graph"]:
+            yield _message(node, file, names=_FEEDER), {k: node[k] for k in node if k not in _FEEDER}
+        return
+    if isinstance(first, dict) and "nodes" in first:
+        actual = "is an execution trace of PyTorch, without times of its GPU"
+        allowed = "what chakra_trace_link and chakra_converter make of it and a Kineto trace"
+        raise InputError(f"trace: {file} {actual}; allowed: {allowed}")
+    has_metadata = isinstance(first, dict) and "type" not in first
+    if has_metadata and first and not first.keys() & {"version", "attr"}:
+        raise InputError(f"trace: {file} is JSON of something else; allowed: a Chakra execution trace")
+    yield None, attributes(_message(first, file, metadata=True)) if has_metadata else {}
+    for node in objects[has_metadata:]:
+        message = _message(node, file)
+        yield message, attributes(message)
+
+
+def _objects(content: bytes, file: str) -> list[Any]:
+    """Values of JSON that follow one another."""
+    decoder, result, position = json.JSONDecoder(), [], 0
+    try:
+        text = content.decode("utf-8").strip()
+        while position < len(text):
+            value, position = decoder.raw_decode(text, position)
+            result += value if isinstance(value, list) else [value]
+            while text[position : position + 1].isspace():
+                position += 1
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"trace: {file} is not JSON ({error}); allowed: a Chakra trace") from None
+    if not result:
+        raise InputError(f"trace: {file} is empty; allowed: a Chakra execution trace")
+    return result
+
+
+def _message(value: Any, file: str, metadata: bool = False, names: dict[str, str] | None = None) -> Any:
+    from google.protobuf import json_format
+
+    kinds = schema()
+    try:
+        value = {(names or {}).get(key, key): entry for key, entry in value.items()}
+        if isinstance(named := value.get("type"), str):
+            value["type"] = int(NodeType[named.removesuffix("_NODE")])
+        made = kinds.metadata() if metadata else kinds.node()
+        return json_format.ParseDict(value, made, ignore_unknown_fields=True)
+    except (json_format.ParseError, AttributeError, KeyError, TypeError) as error:
+        words = " ".join(str(error).split())
+        raise InputError(f"trace: {file}: node with {words}; allowed: nodes of Chakra's schema") from None

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,14 +13,10 @@ from wavefabric.errors import InputError, quoted, show
 from wavefabric.files.input import read_bytes
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.traces.chakra import messages
-from wavefabric.training.traces.chakra.as_json import decoded_json, is_json
 from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.chakra.sources import TraceSource
 from wavefabric.training.traces.order import in_order
 
-_BY_NUMBER = {number: name for number, name in enumerate(messages.COMM_TYPES)}
-_BY_NUMBER = {number: name.lower().replace("_", "-") for number, name in _BY_NUMBER.items()}
-_BY_NUMBER[8] = "reduce-scatter"
 _COMPUTE = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMP)
 
 
@@ -64,10 +61,9 @@ def read_file(
 
     ``device`` and ``arithmetic``: for nodes with operations and no duration.
     """
-    content, file = source.content(), source.file
-    nodes = decoded_json(content, file) if is_json(content) else messages.decoded(content, file, known)
+    nodes = messages.decoded(source.content(), source.file, known)
     _, metadata = next(nodes, (None, {}))
-    return _Reader(file, source.rank, device, arithmetic).read(metadata, nodes)
+    return _Reader(source.file, source.rank, device, arithmetic).read(metadata, nodes)
 
 
 @dataclass(frozen=True)
@@ -92,38 +88,33 @@ class _Reader:
                 position[message.id] = len(position)
         real = [(message, values) for message, values in result if message.type != NodeType.METADATA]
         absent: list[str] = []
-        waits = [self._waits(message, position, passed, absent) for message, _ in real]
+
+        def waited_for(message: Any, control: bool) -> tuple[int, ...]:
+            waits, seen, left = set(), set(), [*message.data_deps, *(message.ctrl_deps if control else ())]
+            while left:
+                other = left.pop()
+                if other in position:
+                    waits.add(position[other])
+                elif other not in passed:
+                    absent.append(f"{message.id} for {other}")
+                elif other not in seen:
+                    seen.add(other)
+                    left += passed[other]
+            return tuple(sorted(waits))
+
+        waits = [waited_for(message, True) for message, _ in real]
+        lost = tuple(absent)
         if _circular(waits):
             # Callers, which PyTorch's traces have among control dependencies, may end after what they call.
-            data = [self._waits(message, position, passed, [], control=False) for message, _ in real]
+            data = [waited_for(message, False) for message, _ in real]
             if not _circular(data):
                 self._warn("nodes wait in a circle; without their control dependencies")
                 waits = data
-        if absent:
-            words = f"{len(absent)} times, such as node {absent[0]}"
+        if lost:
+            words = f"{len(lost)} times, such as node {lost[0]}"
             self._warn(f"nodes wait for others that are not there ({words}); as if they did not")
         checked = [self._node(*pair, own) for pair, own in zip(real, waits, strict=True)]
         return TraceFile(self.file, self.rank, metadata, checked, groups)
-
-    def _waits(
-        self,
-        message: Any,
-        position: dict[int, int],
-        passed: dict[int, list[int]],
-        absent: list[str],
-        control: bool = True,
-    ) -> tuple[int, ...]:
-        waits, seen, left = set(), set(), [*message.data_deps, *(message.ctrl_deps if control else ())]
-        while left:
-            other = left.pop()
-            if other in position:
-                waits.add(position[other])
-            elif other not in passed:
-                absent.append(f"{message.id} for {other}")
-            elif other not in seen:
-                seen.add(other)
-                left += passed[other]
-        return tuple(sorted(waits))
 
     def _node(self, message: Any, values: dict[str, Any], waits: tuple[int, ...]) -> TraceNode:
         try:
@@ -166,13 +157,12 @@ class _Reader:
 
     def _collective(self, message: Any, values: dict[str, Any]) -> str:
         if isinstance(named := values.get("comm_type"), str):
-            words = named.lower().replace("_", "").replace("-", "")
-            numbers = {name.replace("-", ""): number for number, name in _BY_NUMBER.items() if number != 8}
-            values = values | {"comm_type": numbers.get(words)}
+            numbers = {name.replace("_", ""): number for number, name in enumerate(messages.COMM_TYPES)}
+            values = values | {"comm_type": numbers.get(re.sub("[_-]", "", named.upper()))}
         number = int(self._number(message, values, "comm_type"))
-        if number not in _BY_NUMBER:
+        if number >= len(messages.COLLECTIVES):
             raise self._fault(message, f"has comm_type {number}", ", ".join(messages.COMM_TYPES))
-        return _BY_NUMBER[number]
+        return messages.COLLECTIVES[number]
 
     def _end(self, message: Any, values: dict[str, Any], key: str, mine: bool) -> int:
         """The GPU at one end of a message; its own end may be left out."""

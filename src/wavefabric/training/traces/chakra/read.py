@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 
 from wavefabric.errors import InputError, choice
@@ -9,8 +10,11 @@ from wavefabric.training.gpu.device_model import ARITHMETIC, DeviceModel
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.traces.chakra.assemble import Assembly, matched_collectives, matched_messages
 from wavefabric.training.traces.chakra.messages import Known, trace_paths
-from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, read_file, read_groups, whole
+from wavefabric.training.traces.chakra.parse import TraceFile, read_file, read_groups, whole
 from wavefabric.training.traces.chakra.sources import ARCHIVES, sources_of
+
+#: What of a node is the same for GPUs that do the same.
+_SIGNATURE = attrgetter("name", "kind", "waits", "seconds", "cpu", "collective", "size", "tag")
 
 
 def read_chakra(
@@ -48,9 +52,11 @@ def read_chakra(
     workers = [whole(file.metadata.get("worker")) for file in read]
     if min(workers) >= 0:
         return Assembly(read, instances, workers, own=True).graph()
-    # GPUs that do the same are one worker, unless one of them then waited for itself.
+    # GPUs whose files differ in groups and partners alone are one worker, unless one then waited for itself.
     try:
-        return Assembly(read, instances, _alike(read), own=False).graph()
+        seen: dict[tuple, int] = {}
+        alike = [seen.setdefault(tuple(map(_SIGNATURE, file.nodes)), len(seen)) for file in read]
+        return Assembly(read, instances, alike, own=False).graph()
     except InputError:
         return Assembly(read, instances, range(len(read)), own=False).graph()
 
@@ -79,13 +85,3 @@ def trace_files(files: str | Path | Sequence[str | Path]) -> list[Path]:
     if not files:
         raise InputError("trace: no files given; allowed: one or more")
     return [Path(file) for file in files]
-
-
-def _alike(files: Sequence[TraceFile]) -> list[int]:
-    """The worker of each GPU: one for those whose files differ in groups and partners alone."""
-    known: dict[tuple, int] = {}
-    return [known.setdefault(tuple(map(_signature, file.nodes)), len(known)) for file in files]
-
-
-def _signature(node: TraceNode) -> tuple:
-    return node.name, node.kind, node.waits, node.seconds, node.cpu, node.collective, node.size, node.tag

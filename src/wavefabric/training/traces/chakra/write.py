@@ -4,20 +4,16 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
-from math import isclose
 from pathlib import Path
 from typing import Any
 
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, replacing
-from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
 from wavefabric.training.iteration.calls import Call
-from wavefabric.training.iteration.memory import layer_memory
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.traces.chakra import messages
 from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.order import execution_order, gpus_of_workers
@@ -25,8 +21,6 @@ from wavefabric.training.traces.order import execution_order, gpus_of_workers
 #: The group of all GPUs in ASTRA-sim.
 _ALL = "0"
 _MOST_TAG = 2**31
-#: Operations of a task of which they are not known.
-_NOTHING = (0.0, 0.0)
 
 
 def write_chakra(
@@ -74,7 +68,6 @@ class _Writer:
         gpus = gpus_of_workers(graph, workload, gpus)
         if not all(gpus):
             raise InputError("tasks: some of a CPU given; allowed: those of GPUs")
-        self.operations = operations(graph, workload)
         self.turn = {task: turn for turn, task in enumerate(execution_order(graph))}
         self.worker_of = {gpu: worker for worker, members in enumerate(gpus) for gpu in members}
         self.everyone = tuple(sorted(self.worker_of))
@@ -89,7 +82,8 @@ class _Writer:
             if call is not None:
                 most = max(most, self._prepare(task, call))
         self.stride = most  # numbers of nodes of a task
-        self.known: dict[tuple, bytes] = {}
+        # What is the same in the files of several GPUs is made once.
+        self.computation, self.collective = cache(self._computation), cache(self._collective)
 
     def _prepare(self, task: int, call: Call) -> int:
         """Note what each GPU does in a call; the most nodes that one has."""
@@ -122,19 +116,12 @@ class _Writer:
             before = self.before.get(task)
             control = () if before is None or self._number(before) in data else (self._number(before),)
             if self.graph.call[task] is None:
-                yield self._once((task, data), self._compute, task, data, control)
+                yield self.computation(task, data, control)
             elif gpu in self.group_of[task]:
-                group = self.names[self.group_of[task][gpu]]
-                yield self._once((task, data, group), self._collective, task, data, group)
+                yield self.collective(task, data, self.names[self.group_of[task][gpu]])
             else:
                 for position, message in enumerate(self.sends[task][gpu]):
                     yield self._message(task, data, gpu, position, message)
-
-    def _once(self, key: tuple, make: Any, *arguments: Any) -> bytes:
-        """What is the same in the files of several GPUs is made once."""
-        if key not in self.known:
-            self.known[key] = make(*arguments)
-        return self.known[key]
 
     def _number(self, task: int, position: int = 0) -> int:
         """The number of a node; 0 is the groups'."""
@@ -173,96 +160,44 @@ class _Writer:
         messages.tell(node, is_cpu_op=False)
         return node
 
-    def _node(self, task: int, kind: NodeType, data: tuple[int, ...], position: int = 0) -> Any:
-        node = messages.schema().node(
-            id=self._number(task, position), name=self.graph.name[task], type=int(kind)
-        )
-        node.data_deps.extend(data)
-        if self.begin is not None:
-            node.start_time_micros = round(self.begin[task] * 1e6)
-        messages.tell(node, is_cpu_op=False, task=task)
-        if self.graph.microbatch[task] >= 0:
-            messages.tell(node, microbatch=self.graph.microbatch[task])
-        return node
-
-    def _compute(self, task: int, data: tuple[int, ...], control: tuple[int, ...]) -> bytes:
-        node, seconds = self._node(task, NodeType.COMP, data), self.graph.seconds[task]
-        node.ctrl_deps.extend(control)
-        node.duration_micros = round(seconds * 1e6)
-        flops, nbytes = self.operations[task]
-        if nbytes:
-            messages.tell(node, num_ops=round(flops), tensor_size=round(nbytes))
-        messages.tell(node, duration_seconds=float(seconds), kind=self.graph.kind[task])
-        return messages.with_length(node)
+    def _computation(self, task: int, data: tuple[int, ...], control: tuple[int, ...]) -> bytes:
+        flops, nbytes = self.graph.operations[task]
+        values: dict[str, Any] = {"num_ops": round(flops), "tensor_size": round(nbytes)} if nbytes else {}
+        values |= {"duration_seconds": float(self.graph.seconds[task]), "kind": self.graph.kind[task]}
+        return self._node(task, NodeType.COMP, data, 0, control, **values)
 
     def _collective(self, task: int, data: tuple[int, ...], group: str) -> bytes:
         call = self.graph.call_of(task)
-        node = self._node(task, NodeType.COMM_COLL, data)
-        size = call.bytes / (len(call.groups[0]) if call.collective == "all-gather" else 1)
-        messages.tell(
-            node,
-            comm_type=messages.COLLECTIVE_NUMBERS[call.collective],
-            comm_size=_whole(size),
-            pg_name=group,
-        )
-        return self._of_call(node, call)
+        number = messages.COLLECTIVES.index(call.collective)
+        size = _whole(call.bytes / (len(call.groups[0]) if call.collective == "all-gather" else 1))
+        return self._node(task, NodeType.COMM_COLL, data, comm_type=number, comm_size=size, pg_name=group)
 
     def _message(self, task: int, data: tuple[int, ...], gpu: int, position: int, message: int) -> bytes:
         call = self.graph.call_of(task)
         source, target, size = call.messages[message]
         kind = NodeType.COMM_SEND if gpu == source else NodeType.COMM_RECV
-        node = self._node(task, kind, data, position)
-        messages.tell(node, comm_src=source, comm_dst=target, comm_tag=self.turn[task] % _MOST_TAG)
-        messages.tell(node, comm_size=_whole(size * call.bytes), message=message, message_size=float(size))
-        return self._of_call(node, call)
+        values = {"comm_src": source, "comm_dst": target, "comm_tag": self.turn[task] % _MOST_TAG}
+        values |= {"comm_size": _whole(size * call.bytes), "message": message, "message_size": float(size)}
+        return self._node(task, kind, data, position, **values)
 
-    def _of_call(self, node: Any, call: Call) -> bytes:
-        messages.tell(node, purpose=call.purpose, call_bytes=float(call.bytes))
+    def _node(
+        self, task: int, kind: NodeType, data: Sequence[int], position=0, control=(), /, **values: Any
+    ) -> bytes:
+        """A node with what all tasks have, these values, and what its call has."""
+        graph, call = self.graph, self.graph.call[task]
+        node = messages.schema().node(id=self._number(task, position), name=graph.name[task], type=int(kind))
+        node.data_deps.extend(data)
+        node.ctrl_deps.extend(control)
+        node.duration_micros = round(graph.seconds[task] * 1e6)
+        if self.begin is not None:
+            node.start_time_micros = round(self.begin[task] * 1e6)
+        part = {"microbatch": graph.microbatch[task]} if graph.microbatch[task] >= 0 else {}
+        messages.tell(node, is_cpu_op=False, task=task, **part, **values)
+        if call is not None:
+            messages.tell(node, purpose=call.purpose, call_bytes=float(call.bytes))
         return messages.with_length(node)
 
 
 def _whole(nbytes: float) -> int:
     """Whole bytes, at least one of what is more than nothing."""
     return max(round(nbytes), 1 if nbytes > 0 else 0)
-
-
-def operations(graph: TaskGraph, workload: Workload | None) -> list[tuple[float, float]]:
-    """FLOPs, and bytes read and written, of each task on one GPU; zeros where they are not known.
-
-    They are known where the layers that a task is named after take the time that the task does. Those of
-    activations that are computed again are not, where one task does that and the backward pass.
-    """
-    if workload is None:
-        return [_NOTHING] * len(graph)
-    of_task = cache(partial(_of_task, workload))
-    tasks = zip(graph.call, graph.kind, graph.name, graph.worker, graph.seconds, strict=True)
-    return [of_task(*task) if call is None else _NOTHING for call, *task in tasks]
-
-
-def _of_task(workload: Workload, kind: str, name: str, stage: int, seconds: float) -> tuple[float, float]:
-    for works in _candidates(workload, kind, _layers(name, workload, stage)):
-        arithmetic = "fp32" if kind == "update" else workload.precision.arithmetic
-        if isclose(sum(workload.device.seconds(*work, arithmetic) for work in works), seconds, rel_tol=1e-9):
-            return sum(work.flops for work in works), sum(work.nbytes for work in works)
-    return _NOTHING
-
-
-def _layers(name: str, workload: Workload, stage: int) -> list[int]:
-    """Layers of a task: the one it is called, or from the first to the last in its name."""
-    index = workload.model.index
-    ends = [index[part] for part in name.split(" … ") if part in index]
-    between = range(min(ends), max(ends) + 1) if ends else ()
-    strategy = workload.strategy
-    return [number for number in between if strategy.stage[number] % strategy.stages == stage]
-
-
-def _candidates(workload: Workload, kind: str, numbers: list[int]) -> Iterator[list[Work]]:
-    """What a task with these layers may do."""
-    if kind == "update":
-        held = ((number, layer_memory(workload, number)) for number in numbers)
-        own = sum((each.parameters + each.whole) / workload.sharing(number, 1) for number, each in held)
-        yield [update_work(own, workload.model.optimizer, workload.precision)]
-        return
-    if kind == "backward":
-        yield [workload.work(backward_work, number) for number in numbers]
-    yield [workload.work(forward_work, number) for number in numbers]
