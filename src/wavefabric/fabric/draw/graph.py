@@ -125,10 +125,9 @@ def load_legend(figure: style.Figure, box: style.Box) -> None:
 
 def kind_legend(figure: style.Figure, box: style.Box, fabric: Fabric) -> None:
     """Kinds of links and their colours."""
-    axes = style.legend_axes(figure, box)
-    for k, (kind, colour) in enumerate(_kind_colours(fabric).items()):
-        axes.plot([k * 22, k * 22 + 4], [5, 5], color=colour, lw=3, solid_capstyle="round")
-        style.legend_text(axes, k * 22 + 5.5, kind)
+    look = {"lw": 3, "solid_capstyle": "round"}
+    kinds = _kind_colours(fabric).items()
+    style.legend(figure, box, [(kind, [look | {"color": colour}]) for kind, colour in kinds])
 
 
 #: Where the bits of a cube's rank lead.

@@ -108,17 +108,16 @@ def draw_flow(
     _check_sends(schedule, "transfers")
     cost = cost or flow(schedule, fabric, element_bytes)
     assert cost.times is not None
-    figure = style.dark_figure(12.6, 6.3)
     loads = link_loads(schedule, fabric, element_bytes, cost.seconds)
-    graph.graph(figure.add_axes((0.015, 0.07, 0.45, 0.80)), fabric, loads)
-    timeline.gantt(figure.add_axes((0.525, 0.115, 0.455, 0.715)), schedule, cost.times)
-    graph.load_legend(figure, (0.02, 0.015, 0.42, 0.05))
     rounds, order = counted(schedule.communication_rounds, "round"), _order_words(fabric, schedule.ranks)
     words = f"{fabric.name}{order}, {rounds}, {time_words(cost.seconds)}"
     if cost.bound.seconds:
         words += f" ({cost.seconds / cost.bound.seconds:.2f} times the bound)"
     words += f"; busiest: {cost.busiest}" if cost.busiest else ""
-    style.header(figure, 0.02, (0.955, 0.912), (schedule.name, words))
+    figure = style.dark_figure(12.6, 6.3, (schedule.name, words))
+    graph.graph(figure.add_axes((0.015, 0.07, 0.45, 0.80)), fabric, loads)
+    timeline.gantt(figure.add_axes((0.525, 0.115, 0.455, 0.715)), schedule, cost.times)
+    graph.load_legend(figure, (0.02, 0.015, 0.42, 0.05))
     return save_figure(path, figure)
 
 
@@ -156,15 +155,12 @@ def draw_timeline(
     if not events:
         raise InputError(f"schedule: {name} moves nothing; allowed in a picture: one that does")
     title = name if len(name) <= _TITLE else f"{name[: _TITLE - 1]}…"
-    high = 1.75 + 0.52 * ranks
-    figure = style.dark_figure(11.0, high)
-    axes = figure.add_axes((0.065, 0.57 / high, 0.915, (high - 1.6) / high))
-    last = max(event.end for event in events)
-    timeline.kernels(axes, events, ranks, last)
+    high, last = 1.75 + 0.52 * ranks, max(event.end for event in events)
+    words = f"{fabric.name}, {plan.protocol}, {time_words(last)} in the kernel"
+    figure = style.dark_figure(11.0, high, (title, words))
+    timeline.kernels(figure.add_axes((0.065, 0.57 / high, 0.915, (high - 1.6) / high)), events, ranks, last)
     box = (0.065, (high - 0.95) / high, 0.915, 0.25 / high)
     timeline.kernels_legend(figure, box, {event.kind for event in events})
-    words = f"{fabric.name}, {plan.protocol}, {time_words(last)} in the kernel"
-    style.header(figure, 0.02, ((high - 0.3) / high, (high - 0.6) / high), (title, words))
     return save_figure(path, figure)
 
 
@@ -180,10 +176,9 @@ def draw_fabric(fabric: AnyFabric, path: str | Path, *, force: bool = False) -> 
     check_output(path, force)
     if isinstance(fabric, PhotonicFabric):
         return save_figure(path, wafers.fabric_figure(fabric))
-    figure = style.dark_figure(7.4, 7.6)
+    figure = style.dark_figure(7.4, 7.6, (fabric.name, fabric.description[:110]), sizes=(15.0, 9.0))
     graph.graph(figure.add_axes((0.02, 0.06, 0.96, 0.83)), fabric)
     graph.kind_legend(figure, (0.03, 0.015, 0.9, 0.04), fabric)
-    style.header(figure, 0.03, (0.957, 0.917), (fabric.name, fabric.description[:110]), sizes=(15.0, 9.0))
     return save_figure(path, figure)
 
 

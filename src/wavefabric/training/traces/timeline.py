@@ -13,11 +13,11 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.fabric.draw import style
 from wavefabric.fabric.draw.pictures import STILL, save_figure
-from wavefabric.fabric.draw.timeline import time_unit
+from wavefabric.fabric.draw.timeline import lanes, time_axis
 from wavefabric.files.output import check_output
 from wavefabric.training.iteration.calls import PURPOSES
 from wavefabric.training.iteration.simulate import Iteration
-from wavefabric.training.traces.order import lanes, worker_names
+from wavefabric.training.traces.order import worker_names
 from wavefabric.units import time_words
 
 if TYPE_CHECKING:
@@ -82,26 +82,20 @@ def draw_timeline(
 
 def timeline_figure(iteration: Iteration, title: str | None = None) -> Figure:
     """The figure of `draw_timeline`."""
-    from matplotlib.figure import Figure
-
     tracks, several = _tracks(iteration), iteration.graph.workers > 1
     rows = iteration.graph.workers if several else tracks[-1].top + tracks[-1].height + 0.12
     # Inches: above the axes for the titles, below for the axis and the legend.
     above, below, inches = 0.78, 0.92, max(1.0, min(0.62 * rows, 16.0))
     high = above + inches + below
-    figure = Figure(figsize=(13.0, high), facecolor=style.NIGHT)
+    figure = style.dark_figure(13.0, high, (title or _title(iteration), _subtitle(iteration)))
     left, right = 0.105, 0.905 if several else 0.985
     axes = figure.add_axes((left, below / high, right - left, inches / high))
-    scale, unit = time_unit(iteration.seconds)
-    axes.set(xlim=(0, iteration.seconds * scale), ylim=(rows, 0.0))
-    style.time_axis(axes, unit, 8)
+    scale = time_axis(axes, iteration.seconds, (rows, 0.0))
     axes.set_yticks([])
     for track in tracks:
         _bars(axes, iteration, track, scale)
     exposed = _exposed(axes, iteration, tracks, scale)
     _rows(axes, iteration, tracks, exposed)
-    words = title or _title(iteration), _subtitle(iteration)
-    style.header(figure, 0.02, (1 - 0.27 / high, 1 - 0.55 / high), words)
     _legend(figure, iteration, (left, 0.10 / high, right - left, 0.26 / high), bool(exposed.any()))
     return figure
 
@@ -282,20 +276,26 @@ def _legend(
     graph = iteration.graph
     parts = _has_parts(iteration)
     kinds, purposes = set(graph.kind), {call.purpose for call in graph.call if call is not None}
-    entries: list[tuple[str, tuple[str, ...]]] = [
+    entries: list[tuple[str, Sequence[str]]] = [
         (kind, colours if parts else colours[:1]) for kind, colours in COMPUTE.items() if kind in kinds
     ]
     entries += [(purpose, (colour,)) for purpose, colour in CALLS.items() if purpose in purposes]
     if exposed:
         entries.append(("exposed: waits for a call", (EXPOSED,)))
-    axes = style.legend_axes(figure, box, width=box[2] * figure.get_size_inches()[0] * 72)
-    x = 0.0
-    for words, colours in entries:
-        for number, colour in enumerate(dict.fromkeys(colours)):
-            look = _HATCHED if colour == EXPOSED else {"facecolor": colour, "linewidth": 0.0}
-            style.bars(axes, [(x + 11 * number, 2.2, 11, 5.6)], **look)
-        x += 11 * len(set(colours)) + 5
-        style.legend_text(axes, x, words)
-        x += 4.9 * len(words) + 18
     if parts:
-        style.legend_text(axes, x, "numbers: microbatches")
+        entries.append(("numbers: microbatches", ()))
+    look = {EXPOSED: _HATCHED}
+    style.legend(
+        figure,
+        box,
+        [
+            (
+                words,
+                [
+                    look.get(colour) or {"facecolor": colour, "linewidth": 0.0}
+                    for colour in dict.fromkeys(colours)
+                ],
+            )
+            for words, colours in entries
+        ],
+    )
