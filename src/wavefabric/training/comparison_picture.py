@@ -109,6 +109,7 @@ def _dress(above: Axes, below: Axes, cases: Sequence[Case], title: str) -> None:
         axes.minorticks_off()
     above.set_yscale("log")
     above.yaxis.set_major_formatter(lambda value, _: amount(value))
+    above.yaxis.set_minor_formatter(lambda value, _: amount(value) if f"{value:e}"[0] in "25" else "")
     above.tick_params(labelbottom=False)
     labels = list(dict.fromkeys(case.label for case in cases))
     above.set_title(title if len(labels) > 1 else f"{title}; {labels[0]}")
