@@ -93,7 +93,9 @@ def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
     ensure(np.isfinite(values).all(), "field", "has values that are not finite", "finite numbers")
     top = float(values.max()) if how.peak is None else how.peak * how.scale
     ensure(top > 0, "field", "has no value above 0", "a positive field, such as p_max_all")
-    millimetres = _millimetres(grid, how.origin)
+    zero = np.zeros(grid.dimensions) if how.origin is None else np.asarray(how.origin, float)
+    require(zero.shape == (grid.dimensions,), "origin", how.origin, f"{grid.dimensions} numbers, m")
+    millimetres = {a: (x - x0) * 1e3 for a, x, x0 in zip("xyz", grid.coordinates, zero, strict=False)}
     right = max(names, key=lambda name: np.ptp(millimetres[name]))
     up = names.replace(right, "")
     x, y = millimetres[right], millimetres[up]
@@ -182,13 +184,6 @@ def save(figure: Any, path: str | Path | None, key: str) -> Figure:
     if path is not None:
         save_figure(figure, path, key, dpi=160)
     return figure
-
-
-def _millimetres(grid: Grid, origin: Sequence[float] | None) -> dict[str, np.ndarray]:
-    """Coordinates from an origin (m), mm, by the name of the axis."""
-    zero = np.zeros(grid.dimensions) if origin is None else np.asarray(origin, float)
-    require(zero.shape == (grid.dimensions,), "origin", origin, f"{grid.dimensions} numbers, m")
-    return {name: (x - x0) * 1e3 for name, x, x0 in zip("xyz", grid.coordinates, zero, strict=False)}
 
 
 def _outline(axes: Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:

@@ -150,21 +150,14 @@ def positions(fabric: Fabric) -> dict[str, np.ndarray]:
         return _around(fabric, neighbours)
     number = {name: rank for rank, name in enumerate(fabric.gpus)}
     pairs = {(number[a], number[b]) for a, near in neighbours.items() for b in near}
-    columns = _grid_columns(fabric.ranks, pairs)
-    if columns:
-        return {g: np.array([r % columns, r // columns], float) for r, g in enumerate(fabric.gpus)}
+    for columns in range(2, fabric.ranks // 2 + 1 if fabric.ranks > 4 else 0):
+        grid = fabric.ranks // columns, columns  # numbered row by row
+        if fabric.ranks % columns == 0 and any(pairs == neighbour_pairs(k, grid) for k in ("mesh", "torus")):
+            return {g: np.array([r % columns, r // columns], float) for r, g in enumerate(fabric.gpus)}
     bits = {8: 3, 16: 4}.get(fabric.ranks)
     if bits and pairs == neighbour_pairs("hypercube", (bits,)):
         return {g: _corner(r, fabric.ranks) for r, g in enumerate(fabric.gpus)}
     return _circle(fabric, _radius(fabric.ranks))
-
-
-def _grid_columns(ranks: int, pairs: set[tuple[int, int]]) -> int | None:
-    """Columns of a mesh or torus numbered row by row."""
-    for columns in (c for c in range(2, ranks // 2 + 1 if ranks > 4 else 0) if ranks % c == 0):
-        if any(pairs == neighbour_pairs(kind, (ranks // columns, columns)) for kind in ("mesh", "torus")):
-            return columns
-    return None
 
 
 def _corner(rank: int, ranks: int) -> np.ndarray:
