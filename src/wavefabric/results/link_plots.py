@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,6 @@ from wavefabric.files.output import made_folder, save_figure
 from wavefabric.results import plots
 from wavefabric.results.file import Result, read_result
 from wavefabric.results.plots import COLOURS, GREY, distance, mode_groups, received
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 #: Spectra in one picture: the first and the last, and so many between.
 _MOST = 6
@@ -38,7 +34,7 @@ def plot_result(
         if not received(result):
             raise InputError(f"{path}: holds no received signals (/received), so there is nothing to draw")
     folder = result.path.parent if out_dir is None else Path(out_dir)
-    drawn: dict[str, Callable[[Result], Figure | None]] = {
+    drawn: dict[str, Callable[[Result], plots.Figure | None]] = {
         "q2": plots.q_squared_figure,
         "penalty": plots.penalty_figure,
         "constellation": plots.constellation_figure,
@@ -56,7 +52,7 @@ def plot_result(
     return written
 
 
-def spectrum_figure(result: Result) -> Figure | None:
+def spectrum_figure(result: Result) -> plots.Figure | None:
     """Power spectral density, mean over the modes, at each receiver position; None if the file has none."""
     names = [name for name in received(result) if f"received/{name}/spectrum" in result]
     if not names or "signal/spectrum_frequencies" not in result:
@@ -89,7 +85,7 @@ def spectrum_figure(result: Result) -> Figure | None:
     return axes.figure
 
 
-def power_figure(result: Result) -> Figure | None:
+def power_figure(result: Result) -> plots.Figure | None:
     """Mean power of a mode along the link for each mode group; None without two positions in the file."""
     import matplotlib as mpl
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wavefabric.execution import report
+from wavefabric.results import plots
 from wavefabric.results.plots import COLOURS, GREY, INK, MARKERS
 from wavefabric.training.compare import Case
 from wavefabric.units import amount
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Of lines of the first fabric, the second, …
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 1.6, 1.2, 1.6)))
@@ -43,7 +41,7 @@ def draw_comparison(path: str | Path, cases: Sequence[Case], title: str) -> Path
     return Path(path)
 
 
-def _bars(axes: Axes, cases: Sequence[Case], title: str) -> None:
+def _bars(axes: plots.Axes, cases: Sequence[Case], title: str) -> None:
     """Throughput of each fabric and collective, with its ratio to rings behind the bar."""
     colours = _colours(case.collective for case in cases)
     rates = [case.iteration.samples_per_second for case in cases]
@@ -68,7 +66,7 @@ def _colours(collectives: Iterable[str]) -> dict[str, str]:
     return dict(zip(names, cycle(COLOURS), strict=False)) | {"zero": GREY}
 
 
-def _free(above: Axes, below: Axes, cases: Sequence[Case]) -> None:
+def _free(above: plots.Axes, below: plots.Axes, cases: Sequence[Case]) -> None:
     """Free communication, in grey."""
     first = {case.gpus: case for case in reversed(cases) if case.label == cases[0].label}
     counts = sorted(first)
@@ -79,7 +77,7 @@ def _free(above: Axes, below: Axes, cases: Sequence[Case]) -> None:
     below.plot(counts, [first[n].ring.seconds / iterations[n].free_seconds for n in counts], **look)
 
 
-def _lines(above: Axes, below: Axes, series: dict[tuple[str, str], list[Case]]) -> None:
+def _lines(above: plots.Axes, below: plots.Axes, series: dict[tuple[str, str], list[Case]]) -> None:
     labels = list(dict.fromkeys(label for label, _ in series))
     colours = _colours(name for _, name in series)
     for (label, collective), some in series.items():
@@ -100,7 +98,7 @@ def _lines(above: Axes, below: Axes, series: dict[tuple[str, str], list[Case]]) 
         below.plot(counts, [case.ratio_to_ring for case in points], **look)
 
 
-def _dress(above: Axes, below: Axes, cases: Sequence[Case], title: str) -> None:
+def _dress(above: plots.Axes, below: plots.Axes, cases: Sequence[Case], title: str) -> None:
     """Scales, ticks, titles and the legend."""
     counts = sorted({case.gpus for case in cases})
     for axes in (above, below):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +19,6 @@ from wavefabric.training.iteration.calls import PURPOSES
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.traces.order import worker_names
 from wavefabric.units import time_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 #: Colours of computation, each for even and odd microbatches, and of calls.
 COMPUTE = {
@@ -80,7 +76,7 @@ def draw_timeline(
     return save_figure(path, timeline_figure(iteration, title))
 
 
-def timeline_figure(iteration: Iteration, title: str | None = None) -> Figure:
+def timeline_figure(iteration: Iteration, title: str | None = None) -> style.Figure:
     """The figure of `draw_timeline`."""
     tracks, several = _tracks(iteration), iteration.graph.workers > 1
     rows = iteration.graph.workers if several else tracks[-1].top + tracks[-1].height + 0.12
@@ -127,7 +123,7 @@ def _tracks(iteration: Iteration) -> list[_Track]:
     return result
 
 
-def _bars(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None:
+def _bars(axes: style.Axes, iteration: Iteration, track: _Track, scale: float) -> None:
     """A track's bars: wide ones apart, narrow ones joined with their neighbours of the same colour."""
     points = _points(axes)
     begin, end = iteration.timeline.begin * scale, iteration.timeline.end * scale
@@ -154,12 +150,12 @@ def _bars(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None
         _labels(axes, iteration, track, scale)
 
 
-def _points(axes: Axes) -> float:
+def _points(axes: style.Axes) -> float:
     """Points of a unit of time."""
     return style.axes_points(axes)[0] / axes.get_xlim()[1]
 
 
-def _labels(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None:
+def _labels(axes: style.Axes, iteration: Iteration, track: _Track, scale: float) -> None:
     """Numbers of microbatches over the tasks of a pass, or names of tasks, where they fit."""
     graph, times = iteration.graph, iteration.timeline
     parts = _has_parts(iteration)
@@ -207,7 +203,7 @@ def _covered(moments: np.ndarray, times: Any, tasks: Sequence[int]) -> np.ndarra
     return begun > ended
 
 
-def _exposed(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], scale: float) -> np.ndarray:
+def _exposed(axes: style.Axes, iteration: Iteration, tracks: Sequence[_Track], scale: float) -> np.ndarray:
     """Hatch what is exposed; s of each worker."""
     total, points = np.zeros(iteration.graph.workers), _points(axes)
     corners: dict[bool, list[tuple[float, float, float, float]]] = {True: [], False: []}
@@ -224,7 +220,7 @@ def _exposed(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], scale: 
     return total
 
 
-def _rows(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], exposed: np.ndarray) -> None:
+def _rows(axes: style.Axes, iteration: Iteration, tracks: Sequence[_Track], exposed: np.ndarray) -> None:
     """What rows are, on the left, and how their workers spend the time, on the right."""
     names, span = worker_names(iteration), axes.get_ylim()[0]
     if iteration.graph.workers == 1:
@@ -248,7 +244,7 @@ def _rows(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], exposed: n
             axes.axhline(worker, color=style.RIM, lw=0.6, zorder=1)
 
 
-def _beside(axes: Axes, side: int, y: float, words: str, size: float, colour: str) -> None:
+def _beside(axes: style.Axes, side: int, y: float, words: str, size: float, colour: str) -> None:
     """Text left (-1) or right (1) of the axes; y as a share of their height."""
     x, ha = (-0.008, "right") if side < 0 else (1.008, "left")
     axes.text(x, y, words, color=colour, fontsize=size, ha=ha, va="center", transform=axes.transAxes)
@@ -270,7 +266,7 @@ def _subtitle(iteration: Iteration) -> str:
 
 
 def _legend(
-    figure: Figure, iteration: Iteration, box: tuple[float, float, float, float], exposed: bool
+    figure: style.Figure, iteration: Iteration, box: tuple[float, float, float, float], exposed: bool
 ) -> None:
     """Colours and what they mean."""
     graph = iteration.graph
