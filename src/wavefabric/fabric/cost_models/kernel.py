@@ -11,9 +11,8 @@ from wavefabric.collectives.plans.moves import STAGING, Move, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan, protocols_for
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError
 from wavefabric.fabric.bounds.bound import bounds
-from wavefabric.fabric.cost_models.cost import Cost, check_sizes
+from wavefabric.fabric.cost_models.cost import Cost, check_sizes, kernel_times
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes
 from wavefabric.fabric.electrical.flows import Tree, with_trees
 from wavefabric.fabric.electrical.static_routes import resource_use
@@ -52,7 +51,7 @@ def kernel(
     follows each call, and it takes no less than a host needs to launch it. ``busiest`` names the protocol.
     `InputError` if the fabric says nothing of kernels, and as `compile_plan`.
     """
-    times = _times_of(fabric)
+    times = kernel_times(fabric)
     check_sizes(schedule, fabric, element_bytes)
     result = []
     for name in protocols_for(schedule) if protocol == "auto" else (protocol,):
@@ -86,16 +85,9 @@ class PlanEvent(NamedTuple):
 
 def plan_events(plan: ExecutionPlan, fabric: Fabric, element_bytes: float) -> list[PlanEvent]:
     """A call of a plan through time, as `kernel` follows it, level by level; errors as there."""
-    replay = _Replay(plan, fabric, _times_of(fabric), element_bytes)
+    replay = _Replay(plan, fabric, kernel_times(fabric), element_bytes)
     replay.seconds()
     return replay.events
-
-
-def _times_of(fabric: Fabric) -> KernelTimes:
-    if fabric.kernels is None:
-        allowed = "one whose file has a table kernels, such as hgx-h200"
-        raise InputError(f"fabric: {fabric.name} says nothing of kernels; allowed: {allowed}")
-    return fabric.kernels
 
 
 def _trees(move: Move) -> list[tuple[Tree, bool]]:

@@ -16,6 +16,7 @@ from wavefabric.units import binary_bytes
 _TOUCH = 0.05
 #: Colours of what a kernel does.
 _COLOURS = {"put": "#4f9cff", "add and put": "#2fd6c0", "add": "#6cf08c", "copy": "#8fa3c4"}
+_COLOURS["wait"] = style.STREETS
 #: Colours of what is on the way.
 _TRANSFERS = {"signal": "#f4e45a", "packets": "#ffa24a"}
 _HALF = 0.3
@@ -103,24 +104,18 @@ def kernels(axes: style.Axes, events: Sequence[PlanEvent], ranks: int, last: flo
     scale = time_axis(axes, last, (ranks - 0.45, -0.55), spare=1.01)
     width, height = style.axes_points(axes)
     for kind, colour in _COLOURS.items():
+        waits = kind == "wait"
+        half, edge = (_HALF / 3, style.RIM) if waits else (_HALF, style.WAFER)
         mine = [event for event in events if event.kind == kind]
-        corners = [
-            (e.begin * scale, e.rank - _HALF, max((e.end - e.begin) * scale, last * scale * 1e-3), 2 * _HALF)
-            for e in mine
-        ]
-        style.bars(axes, corners, facecolor=colour, edgecolor=style.WAFER, linewidth=0.5, zorder=3)
-        for event in mine:
+        wide = [max((e.end - e.begin) * scale, last * scale * 1e-3) for e in mine]
+        corners = [(e.begin * scale, e.rank - half, w, 2 * half) for e, w in zip(mine, wide, strict=True)]
+        style.bars(axes, corners, facecolor=colour, edgecolor=edge, linewidth=0.5, zorder=3 - waits)
+        for event in () if waits else mine:
             wide = (event.end - event.begin) / max(last, 1e-300) * width
             text = f"{kind} {binary_bytes(event.nbytes)}"
             if wide > 5.0 * len(text) and height / ranks > 16:
                 middle = (event.begin + event.end) / 2 * scale
                 style.label(axes, middle, event.rank, text, 8, style.NIGHT, zorder=4)
-    waits = [
-        (e.begin * scale, e.rank - _HALF / 3, (e.end - e.begin) * scale, _HALF / 1.5)
-        for e in events
-        if e.kind == "wait"
-    ]
-    style.bars(axes, waits, facecolor=style.STREETS, edgecolor=style.RIM, linewidth=0.5, zorder=2)
     for kind, colour in _TRANSFERS.items():
         routes = [event for event in events if event.kind == kind]
         points = [((e.begin * scale, e.rank), (e.end * scale, e.peer)) for e in routes]
@@ -133,12 +128,7 @@ def kernels(axes: style.Axes, events: Sequence[PlanEvent], ranks: int, last: flo
 
 def kernels_legend(figure: style.Figure, box: style.Box, kinds: set[str]) -> None:
     """Colours of those kinds of events that there are."""
-    bars = {**_COLOURS, "wait": style.STREETS}
-    looks = {
-        kind: {"facecolor": colour, "edgecolor": style.RIM, "linewidth": 0.5} for kind, colour in bars.items()
-    }
-    looks |= {
-        kind: {"color": colour, "marker": "o", "markevery": [1], "markersize": 3, "lw": 1.4}
-        for kind, colour in _TRANSFERS.items()
-    }
-    style.legend(figure, box, [(kind, [look]) for kind, look in looks.items() if kind in kinds])
+    bar, line = {"edgecolor": style.RIM, "linewidth": 0.5}, {"marker": "o", "markevery": [1], "markersize": 3}
+    looks = [(kind, bar | {"facecolor": colour}) for kind, colour in _COLOURS.items()]
+    looks += [(kind, line | {"color": colour, "lw": 1.4}) for kind, colour in _TRANSFERS.items()]
+    style.legend(figure, box, [(kind, [look]) for kind, look in looks if kind in kinds])
