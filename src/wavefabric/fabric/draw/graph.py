@@ -18,14 +18,12 @@ _KINDS = {"nvlink": "#6cf08c", "pcie": "#4f9cff", "qpi": "#ffa24a", "network": "
 _OTHERS = ("#f4e45a", "#ff5d6c", "#cfd8ea")
 
 
-def _kind_colours(fabric: Fabric) -> dict[str, str]:
-    """A colour for each kind of link, in order of appearance."""
-    spare = itertools.cycle(_OTHERS)
-    return {kind: _KINDS.get(kind) or next(spare) for kind in dict.fromkeys(x.kind for x in fabric.links)}
+def graph(figure: style.Figure, box: style.Box, fabric: Fabric, loads: np.ndarray | None = None) -> None:
+    """Draw a fabric and what colours of its links mean, below.
 
-
-def graph(axes: style.Axes, fabric: Fabric, loads: np.ndarray | None = None) -> None:
-    """Draw a fabric; `loads`: share of the time that each of `routing.wires` is busy, else kinds of links."""
+    `loads`: share of the time that each of `routing.wires` is busy, from blue to red; else kinds of links.
+    """
+    axes = figure.add_axes(box)
     placed, w = positions(fabric), wires(fabric)
     names = (*fabric.gpus, *fabric.switches)
     at = np.array([placed[name] for name in names])
@@ -41,13 +39,21 @@ def graph(axes: style.Axes, fabric: Fabric, loads: np.ndarray | None = None) -> 
     apart = [0.5 * wide + 0.012 if e in both else 0.0 for e, wide in zip(ends, width / unit, strict=True)]
     lines = [_line(at, a, b, each, fabric.ranks) for (a, b), each in zip(ends, apart, strict=True)]
     order = np.arange(len(ends))
+    below = 0.25 / figure.get_size_inches()[0], 0.015, box[2] - 0.03, 0.045
     if loads is None:
         kind = {(link.source, link.target): link.kind for link in fabric.links}
-        of_kind = _kind_colours(fabric)
+        spare, kinds = itertools.cycle(_OTHERS), dict.fromkeys(link.kind for link in fabric.links)
+        of_kind = {each: _KINDS.get(each) or next(spare) for each in kinds}
         colours = [of_kind[kind[names[a], names[b]]] for a, b in ends]
+        look = {"lw": 3, "solid_capstyle": "round"}
+        style.legend(figure, below, [(k, [look | {"color": colour}]) for k, colour in of_kind.items()])
     else:
         order = np.argsort(loads, kind="stable")  # busy links on top
         colours = [style.load_colour(float(loads[i])) for i in order]
+        strip = style.legend_axes(figure, below)
+        style.legend_text(strip, 0, "a link carries data: never")
+        style.colour_strip(strip, [style.load_colour(k / 49) for k in range(50)], 37, 0.6, 0.65, height=0.4)
+        style.legend_text(strip, 69, "all the time")
     lines, width = [lines[i] for i in order], np.maximum(0.5, width[order])
     style.lines(axes, lines, colours, width * 2.6, alpha=0.10, zorder=1)
     style.lines(axes, lines, colours, width, alpha=0.92, zorder=2, capstyle="round")
@@ -113,21 +119,6 @@ def _nodes(axes: style.Axes, fabric: Fabric, at: np.ndarray, unit: float) -> Non
     for name, (x, y) in zip(fabric.switches, switches, strict=True):
         axes.add_patch(Circle((x, y), 0.27, facecolor=style.WAFER, zorder=4, **rim))
         style.label(axes, x, y + 0.01, name, max(unit * min(0.15, 0.62 / max(len(name), 1)), 2), style.DIM)
-
-
-def load_legend(figure: style.Figure, box: style.Box) -> None:
-    """What colours of links mean: from never to always busy."""
-    axes = style.legend_axes(figure, box)
-    style.legend_text(axes, 0, "a link carries data: never")
-    style.colour_strip(axes, [style.load_colour(k / 49) for k in range(50)], 37, 0.6, 0.65, height=0.4)
-    style.legend_text(axes, 69, "all the time")
-
-
-def kind_legend(figure: style.Figure, box: style.Box, fabric: Fabric) -> None:
-    """Kinds of links and their colours."""
-    look = {"lw": 3, "solid_capstyle": "round"}
-    kinds = _kind_colours(fabric).items()
-    style.legend(figure, box, [(kind, [look | {"color": colour}]) for kind, colour in kinds])
 
 
 #: Where the bits of a cube's rank lead.

@@ -47,6 +47,14 @@ def check_ending(path: Path, fabric: AnyFabric) -> str:
     return path.suffix.lower()
 
 
+def check_still(path: str | Path, force: bool) -> Path:
+    """The path of a still picture; `InputError` if it has another ending, or may not be written."""
+    path = Path(path)
+    if path.suffix.lower() not in STILL:
+        raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
+    return check_output(path, force)
+
+
 def _check(path: str | Path, fabric: AnyFabric, force: bool) -> Path:
     """A picture's path that may be written."""
     path = Path(path)
@@ -109,24 +117,19 @@ def draw_flow(
     cost = cost or flow(schedule, fabric, element_bytes)
     assert cost.times is not None
     loads = link_loads(schedule, fabric, element_bytes, cost.seconds)
-    rounds, order = counted(schedule.communication_rounds, "round"), _order_words(fabric, schedule.ranks)
-    words = f"{fabric.name}{order}, {rounds}, {time_words(cost.seconds)}"
+    numbers = [fabric.numbering.index(name) for name in fabric.gpus[: schedule.ranks] if fabric.numbering]
+    words = fabric.name
+    if numbers != list(range(len(numbers))):  # not in the order of the machine
+        order = f"the order {','.join(map(str, numbers))}" if len(numbers) <= 16 else "another order"
+        words += f" in {order}"
+    words += f", {counted(schedule.communication_rounds, 'round')}, {time_words(cost.seconds)}"
     if cost.bound.seconds:
         words += f" ({cost.seconds / cost.bound.seconds:.2f} times the bound)"
     words += f"; busiest: {cost.busiest}" if cost.busiest else ""
     figure = style.dark_figure(12.6, 6.3, (schedule.name, words))
-    graph.graph(figure.add_axes((0.015, 0.07, 0.45, 0.80)), fabric, loads)
+    graph.graph(figure, (0.015, 0.07, 0.45, 0.80), fabric, loads)
     timeline.gantt(figure.add_axes((0.525, 0.115, 0.455, 0.715)), schedule, cost.times)
-    graph.load_legend(figure, (0.02, 0.015, 0.42, 0.05))
     return save_figure(path, figure)
-
-
-def _order_words(fabric: Fabric, ranks: int) -> str:
-    """Which GPUs the ranks are, if they are in another order than in the machine."""
-    order = [fabric.numbering.index(name) for name in fabric.gpus[:ranks]] if fabric.numbering else []
-    if order == list(range(len(order))):
-        return ""
-    return f" in the order {','.join(map(str, order))}" if ranks <= 16 else " in another order"
 
 
 def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds: float) -> np.ndarray:
@@ -170,15 +173,11 @@ def draw_fabric(fabric: AnyFabric, path: str | Path, *, force: bool = False) -> 
 
     `InputError` if the file exists (without `force`), has another ending or cannot be written.
     """
-    path = Path(path)
-    if path.suffix.lower() not in STILL:
-        raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
-    check_output(path, force)
+    path = check_still(path, force)
     if isinstance(fabric, PhotonicFabric):
         return save_figure(path, wafers.fabric_figure(fabric))
     figure = style.dark_figure(7.4, 7.6, (fabric.name, fabric.description[:110]), sizes=(15.0, 9.0))
-    graph.graph(figure.add_axes((0.02, 0.06, 0.96, 0.83)), fabric)
-    graph.kind_legend(figure, (0.03, 0.015, 0.9, 0.04), fabric)
+    graph.graph(figure, (0.02, 0.06, 0.96, 0.83), fabric)
     return save_figure(path, figure)
 
 

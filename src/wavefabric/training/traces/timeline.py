@@ -12,9 +12,8 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.pictures import STILL, save_figure
+from wavefabric.fabric.draw.pictures import check_still, save_figure
 from wavefabric.fabric.draw.timeline import lanes, time_axis
-from wavefabric.files.output import check_output
 from wavefabric.training.iteration.calls import PURPOSES
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.traces.order import worker_names
@@ -64,10 +63,7 @@ def draw_timeline(
     `InputError` if there are no tasks, more than 64 workers, or the file exists and `force` is not given, has
     another ending than ``.png``, ``.svg`` or ``.pdf``, or cannot be written.
     """
-    path = Path(path)
-    if path.suffix.lower() not in STILL:
-        raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
-    check_output(path, force)
+    path = check_still(path, force)
     if not iteration.seconds > 0:
         raise InputError("tasks: none that take time; allowed: an iteration with something to draw")
     if iteration.graph.workers > MOST_ROWS:
