@@ -197,15 +197,10 @@ def draw_costs(
     with plots.style(**{"axes.titlepad": 8, "axes.grid.axis": "both"}):
         axes = plots.new_axes(8.4, 4.8)
         for k, (name, of_size) in enumerate(costs.items()):
-            axes.plot(
-                sizes,
-                [c.seconds * 1e6 for c in of_size],
-                color=COLOURS[k % len(COLOURS)],
-                marker=MARKERS[k % len(MARKERS)] if len(sizes) < 25 else None,
-                linestyle="-" if k < len(COLOURS) else "--",
-                markersize=4.5,
-                label=plain_text(name),
-            )
+            look = {"color": COLOURS[k % len(COLOURS)], "linestyle": "-" if k < len(COLOURS) else "--"}
+            if len(sizes) < 25:
+                look |= {"marker": MARKERS[k % len(MARKERS)], "markersize": 4.5}
+            axes.plot(sizes, [c.seconds * 1e6 for c in of_size], label=plain_text(name), **look)
         bound = np.min([[c.bound.seconds * 1e6 for c in of_size] for of_size in costs.values()], axis=0)
         if (bound > 0).all():
             axes.plot(sizes, bound, color=GREY, linewidth=1, linestyle=":", label="bound")
