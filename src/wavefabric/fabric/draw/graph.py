@@ -178,7 +178,12 @@ def _around(fabric: Fabric, neighbours: dict[str, set[str]]) -> dict[str, np.nda
     """GPUs around a circle; switches inside it, or outside if GPUs are linked to each other."""
     gpus = set(fabric.gpus)
     outside = any(h in gpus for g in fabric.gpus for h in neighbours[g])
-    tier = _tiers(fabric, neighbours)
+    tier, waiting = dict.fromkeys(fabric.gpus, 0), list(fabric.gpus)  # links from the nearest GPU
+    for name in waiting:
+        new = sorted(neighbours[name] - tier.keys())
+        tier |= dict.fromkeys(new, tier[name] + 1)
+        waiting += new
+    tier = dict.fromkeys(fabric.switches, 1) | tier
     high = max(tier.values())
     # Space for what is inside: links between GPUs, or tiers of switches.
     radius = max(_radius(fabric.ranks), 1.7 if outside else 0.55 + 0.72 * high)
@@ -204,14 +209,3 @@ def _around(fabric: Fabric, neighbours: dict[str, set[str]]) -> dict[str, np.nda
                 angle = math.atan2(y, x) if not centred else -math.pi / 2
                 placed[name] = _polar(reach, angle + 0.5 * offset / max(reach, 0.5))
     return placed
-
-
-def _tiers(fabric: Fabric, neighbours: dict[str, set[str]]) -> dict[str, int]:
-    """Links from the nearest GPU."""
-    tier = dict.fromkeys(fabric.gpus, 0)
-    waiting = list(fabric.gpus)
-    for name in waiting:
-        new = sorted(neighbours[name] - tier.keys())
-        tier |= dict.fromkeys(new, tier[name] + 1)
-        waiting += new
-    return dict.fromkeys(fabric.switches, 1) | tier

@@ -133,7 +133,10 @@ def ring_scene(schedule: Schedule, cost: Cost | None = None, most: int = MOST_FR
     sends: dict[int, list[DrawnCircuit]] = defaultdict(list)
     for (now, src, dst), part in fractions(schedule).items():
         if src != dst:
-            strand = DrawnWavelengths(_arrow(tiles[src], tiles[dst]), src / ranks, _ARROW)
+            # From rim to rim, left of the line between, so that both directions are seen.
+            along = (tiles[dst] - tiles[src]) / max(float(np.hypot(*(tiles[dst] - tiles[src]))), 1e-9)
+            rims = np.array([tiles[src] + along * (HALF + 0.04), tiles[dst] - along * (HALF + 0.07)])
+            strand = DrawnWavelengths(rims - 0.1 * right_of(along), src / ranks, _ARROW)
             words = f"{src} to {dst}, {100 * part:.3g} % of the array"
             sends[now].append(DrawnCircuit(src, dst, (strand,), words))
     order = sorted(sends)
@@ -144,13 +147,6 @@ def ring_scene(schedule: Schedule, cost: Cost | None = None, most: int = MOST_FR
     words += f", {time_words(cost.seconds)} on {cost.fabric}" if cost is not None else ""
     edge = radius + HALF + 0.12
     return RoundsScene(schedule.name, words, tiles, np.array([[-edge, -edge, edge, edge]]), frames)
-
-
-def _arrow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """From rim to rim, left of the line between, so that both directions are seen."""
-    along = (b - a) / max(float(np.hypot(*(b - a))), 1e-9)
-    across = -0.1 * right_of(along)
-    return np.array([a + along * (HALF + 0.04) + across, b - along * (HALF + 0.07) + across])
 
 
 def _frames(

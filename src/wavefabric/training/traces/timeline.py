@@ -79,7 +79,13 @@ def timeline_figure(iteration: Iteration, title: str | None = None) -> style.Fig
     # Inches: above the axes for the titles, below for the axis and the legend.
     above, below, inches = 0.78, 0.92, max(1.0, min(0.62 * rows, 16.0))
     high = above + inches + below
-    figure = style.dark_figure(13.0, high, (title or _title(iteration), _subtitle(iteration)))
+    if title is None and (work := iteration.workload) is not None:
+        title = f"{work.model.name} on {work.strategy.gpus} GPUs, batch {work.strategy.batch:,}"
+    fraction, hidden = iteration.exposed_seconds / iteration.seconds, "communication hidden"
+    waits = f"{time_words(iteration.exposed_seconds)} of it ({fraction:.1%}) are exposed communication"
+    words = f"{time_words(iteration.seconds)} an iteration; {waits if fraction >= 5e-4 else hidden}"
+    titles = title or "An iteration", f"{words}; bound by {iteration.bound_by}"
+    figure = style.dark_figure(13.0, high, titles)
     left, right = 0.105, 0.905 if several else 0.985
     axes = figure.add_axes((left, below / high, right - left, inches / high))
     scale = time_axis(axes, iteration.seconds, (rows, 0.0))
@@ -244,21 +250,6 @@ def _beside(axes: style.Axes, side: int, y: float, words: str, size: float, colo
     """Text left (-1) or right (1) of the axes; y as a share of their height."""
     x, ha = (-0.008, "right") if side < 0 else (1.008, "left")
     axes.text(x, y, words, color=colour, fontsize=size, ha=ha, va="center", transform=axes.transAxes)
-
-
-def _title(iteration: Iteration) -> str:
-    if (work := iteration.workload) is None:
-        return "An iteration"
-    return f"{work.model.name} on {work.strategy.gpus} GPUs, batch {work.strategy.batch:,}"
-
-
-def _subtitle(iteration: Iteration) -> str:
-    words = f"{time_words(iteration.seconds)} an iteration"
-    fraction, added = iteration.exposed_seconds / iteration.seconds, time_words(iteration.exposed_seconds)
-    exposed = f"{added} of it ({fraction:.1%}) are exposed communication"
-    return (
-        f"{words}; {exposed if fraction >= 5e-4 else 'communication hidden'}; bound by {iteration.bound_by}"
-    )
 
 
 def _legend(
