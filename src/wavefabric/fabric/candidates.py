@@ -2,13 +2,17 @@
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, TypeVar
+
+import numpy as np
 
 from wavefabric.collectives.candidates import Candidates, Choice, candidates
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.cost import AnyFabric
-from wavefabric.fabric.electrical.nodes import node_grid
+from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.fabric.electrical.static_routes import wires
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 #: Pieces that are tried on a photonic fabric: every round of a pipeline has to set up its circuits.
@@ -55,6 +59,27 @@ def grids_of(fabric: AnyFabric, gpus: Sequence[int]) -> list[tuple[int, ...]]:
     nodes = None if isinstance(fabric, PhotonicFabric) else node_grid(fabric, gpus)
     grid = nodes or (own_grid(fabric) if list(gpus) == list(range(fabric.ranks)) else ())
     return [grid] if grid else []
+
+
+def node_grid(fabric: Fabric, gpus: Sequence[int]) -> tuple[int, int] | None:
+    """Return (nodes, GPUs per node) if ``gpus`` lists nodes of equal size one after the other, else None.
+
+    A node is a set of GPUs that are connected without links of the kind ``"network"``. A single node, and
+    nodes of one GPU, give None too.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    w = wires(replace(fabric, links=tuple(link for link in fabric.links if link.kind != "network")))
+    size = fabric.ranks + len(fabric.switches)
+    graph = csr_array((w.bandwidth, (w.source, w.target)), shape=(size, size))
+    node = connected_components(graph)[1][list(gpus)]
+    each = int((node == node[0]).sum())
+    if node.size % each or not 1 < each < node.size:
+        return None
+    rows = node.reshape(-1, each)
+    alike = (rows == rows[:, :1]).all() and np.unique(rows[:, 0]).size == len(rows)
+    return rows.shape if alike else None
 
 
 def own_grid(fabric: AnyFabric) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +13,7 @@ from wavefabric.files.hdf5 import reading
 from wavefabric.files.output import made_folder, save_figure
 from wavefabric.results import plots
 from wavefabric.results.file import Result, read_result
-from wavefabric.results.plots import COLOURS, GREY, distance, mode_groups, received
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from wavefabric.results.plots import COLOURS, GREY, distance, mode_groups, numbers, received
 
 #: Spectra in one picture: the first and the last, and so many between.
 _MOST = 6
@@ -38,7 +34,7 @@ def plot_result(
         if not received(result):
             raise InputError(f"{path}: holds no received signals (/received), so there is nothing to draw")
     folder = result.path.parent if out_dir is None else Path(out_dir)
-    drawn: dict[str, Callable[[Result], Figure | None]] = {
+    drawn: dict[str, Callable[[Result], plots.Figure | None]] = {
         "q2": plots.q_squared_figure,
         "penalty": plots.penalty_figure,
         "constellation": plots.constellation_figure,
@@ -56,19 +52,19 @@ def plot_result(
     return written
 
 
-def spectrum_figure(result: Result) -> Figure | None:
+def spectrum_figure(result: Result) -> plots.Figure | None:
     """Power spectral density, mean over the modes, at each receiver position; None if the file has none."""
     names = [name for name in received(result) if f"received/{name}/spectrum" in result]
     if not names or "signal/spectrum_frequencies" not in result:
         return None
-    frequencies = _numbers(result, "signal/spectrum_frequencies", 1)
+    frequencies = numbers(result, "signal/spectrum_frequencies", 1)
     if len(names) > _MOST:
         names = [names[k] for k in np.unique(np.linspace(0, len(names) - 1, _MOST).round().astype(int))]
     with plots.style():
         axes = plots.new_axes(8.4, 4.2)
         highest = -np.inf
         for k, name in enumerate(names):
-            density = _numbers(result, f"received/{name}/spectrum", 2)
+            density = numbers(result, f"received/{name}/spectrum", 2)
             if density.shape[1] != len(frequencies):
                 actual = f"has {density.shape[1]} bins; allowed: {len(frequencies)}"
                 raise InputError(f"{result.path}: 'received/{name}/spectrum' {actual}")
@@ -89,38 +85,29 @@ def spectrum_figure(result: Result) -> Figure | None:
     return axes.figure
 
 
-def power_figure(result: Result) -> Figure | None:
+def power_figure(result: Result) -> plots.Figure | None:
     """Mean power of a mode along the link for each mode group; None without two positions in the file."""
     import matplotlib as mpl
 
     if "along_z/power" not in result or "along_z/distance" not in result:
         return None
-    z, power = _numbers(result, "along_z/distance", 1), _numbers(result, "along_z/power", 2)
+    z, power = numbers(result, "along_z/distance", 1), numbers(result, "along_z/power", 2)
     if len(z) != len(power):
         actual = f"has {len(power)} positions; allowed: {len(z)}, those of along_z/distance"
         raise InputError(f"{result.path}: 'along_z/power' {actual}")
     if len(z) < 2:
         return None
     groups = mode_groups(result, power.shape[1])
-    numbers = np.unique(groups)
+    different = np.unique(groups)
     with plots.style():
         axes = plots.new_axes(8.4, 4.2)
-        colours = mpl.colormaps["viridis"](np.linspace(0, 0.85, len(numbers)))
-        for number, colour in zip(numbers, colours, strict=True):
+        colours = mpl.colormaps["viridis"](np.linspace(0, 0.85, len(different)))
+        for number, colour in zip(different, colours, strict=True):
             with np.errstate(divide="ignore"):
                 level = 10 * np.log10(power[:, groups == number].mean(axis=1) / 1e-3)
             axes.plot(z / 1e3, level, ".-", color=colour, linewidth=1.2, markersize=4, label=f"{number}")
         axes.set(xlabel="distance (km)", ylabel="dBm, mean of a mode, all channels")
         axes.set_title("Power along the link", pad=8)
-        if len(numbers) > 1:
+        if len(different) > 1:
             axes.legend(title="mode group", ncols=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return axes.figure
-
-
-def _numbers(result: Result, key: str, dimensions: int) -> np.ndarray:
-    """A dataset of numbers; InputError if it is none of so many dimensions."""
-    values = np.asarray(result[key])
-    if values.dtype.kind not in "fiu" or values.ndim != dimensions or not values.size:
-        actual = f"has the shape {values.shape} and the type {values.dtype}"
-        raise InputError(f"{result.path}: '{key}' {actual}; allowed: numbers of {dimensions} dimensions")
-    return values

@@ -229,15 +229,19 @@ def new_axes(width: float, height: float) -> Any:
 
 
 def _q_squared_db(result: Result, name: str) -> np.ndarray:
-    key = f"received/{name}/q_squared_db"
-    q = np.atleast_2d(result[key])
-    if q.dtype.kind not in "fiu" or q.ndim != 2 or not q.size:
-        actual = f"has the shape {q.shape} and the type {q.dtype}; allowed: numbers, [mode, channel]"
-    elif not np.all((np.abs(q) < _MOST_DB) | ~np.isfinite(q)):  # -inf: a lost signal; NaN: none was sent
-        actual = f"has values that are no Q² in dB; allowed: below {_MOST_DB}"
-    else:
-        return q
-    raise InputError(f"{result.path}: '{key}' {actual}")
+    q = numbers(result, key := f"received/{name}/q_squared_db", 2)
+    if not np.all((np.abs(q) < _MOST_DB) | ~np.isfinite(q)):  # -inf: a lost signal; NaN: none was sent
+        raise InputError(f"{result.path}: '{key}' has values that are no Q² in dB; allowed: below {_MOST_DB}")
+    return q
+
+
+def numbers(result: Result, key: str, dimensions: int) -> np.ndarray:
+    """A dataset of numbers; InputError if it is none of so many dimensions."""
+    values = np.asarray(result[key])
+    if values.dtype.kind not in "fiu" or values.ndim != dimensions or not values.size:
+        actual = f"has the shape {values.shape} and the type {values.dtype}"
+        raise InputError(f"{result.path}: '{key}' {actual}; allowed: numbers of {dimensions} dimensions")
+    return values
 
 
 def _where(result: Result, name: str) -> str:

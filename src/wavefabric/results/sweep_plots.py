@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +13,6 @@ from wavefabric.files.hdf5 import reading
 from wavefabric.files.output import made_folder, save_figure
 from wavefabric.results import plots
 from wavefabric.results.sweeps import SweepResult, mean
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _Q, _PENALTY, _DISTANCE = "q_squared_db", "penalty_db", "distance"
 _LABELS = {_Q: "Q² (dB)", _PENALTY: "Q² − back-to-back (dB)", "evm": "EVM", "delay": "delay (symbols)"}
@@ -61,7 +57,7 @@ def plot_sweep(
     return written
 
 
-def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
+def draw_sweep(result: SweepResult, wanted: SweepFigure) -> plots.Figure:
     """The figure of one quantity; what theory the file has for it is a dashed line of the same colour."""
     over = wanted.over or next(iter(result.axes))
     if over not in (allowed := [*result.axes, _DISTANCE]):
@@ -155,7 +151,7 @@ def _reduced(result: SweepResult, wanted: SweepFigure, over: str, values: np.nda
     return [mean(values, axis, wanted.quantity == _Q), *ends]
 
 
-def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: Axes) -> np.ndarray:
+def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: plots.Axes) -> np.ndarray:
     """Abscissa of each line, with its label, scale and ticks."""
     if over == _DISTANCE:
         axes.set_xlabel("distance (km)")

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from wavefabric.fabric.draw.pictures import save_figure
-from wavefabric.results.plots import COLOURS, GREY, INK, MARKERS, STYLE
+from wavefabric.execution import report
+from wavefabric.results import plots
+from wavefabric.results.plots import COLOURS, GREY, INK, MARKERS
 from wavefabric.training.compare import Case
 from wavefabric.units import amount
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Of lines of the first fabric, the second, …
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 1.6, 1.2, 1.6)))
@@ -26,27 +24,24 @@ def draw_comparison(path: str | Path, cases: Sequence[Case], title: str) -> Path
     first fabric's work with free communication. Of one number of GPUs bars. Written whole or not at all;
     replaces a file that is there. `InputError` if it cannot be written.
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     series: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
         series.setdefault((case.label, case.collective), []).append(case)
-    with mpl.rc_context({**STYLE, "axes.grid.axis": "both", "axes.titlepad": 10, "text.parse_math": False}):
-        if len({case.gpus for case in cases}) == 1:
-            figure = Figure(figsize=(8.8, 1.5 + 0.36 * len(cases)), layout="constrained")
+    alone = len({case.gpus for case in cases}) == 1
+    size = 8.8, 1.5 + 0.36 * len(cases) if alone else 6.6
+    with report.figure(path, size, style={"axes.titlepad": 10, "text.parse_math": False}) as figure:
+        if alone:
             _bars(figure.subplots(), cases, title)
-            return save_figure(Path(path), figure)
-        figure = Figure(figsize=(8.8, 6.6), layout="constrained")
-        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-        _free(above, below, cases)
-        _lines(above, below, series)
-        _dress(above, below, cases, title)
-        figure.align_ylabels([above, below])
-        return save_figure(Path(path), figure)
+        else:
+            above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+            _free(above, below, cases)
+            _lines(above, below, series)
+            _dress(above, below, cases, title)
+            figure.align_ylabels([above, below])
+    return Path(path)
 
 
-def _bars(axes: Axes, cases: Sequence[Case], title: str) -> None:
+def _bars(axes: plots.Axes, cases: Sequence[Case], title: str) -> None:
     """Throughput of each fabric and collective, with its ratio to rings behind the bar."""
     colours = _colours(case.collective for case in cases)
     rates = [case.iteration.samples_per_second for case in cases]
@@ -56,8 +51,7 @@ def _bars(axes: Axes, cases: Sequence[Case], title: str) -> None:
     for position, (case, rate) in enumerate(zip(cases, rates, strict=True)):
         words = f" {amount(rate)}, {case.ratio_to_ring:.2f} x ring"
         axes.text(rate, position, words, va="center", fontsize=9)
-    axes.set_yticks(range(len(cases)), names)
-    axes.invert_yaxis()
+    report.name_bars(axes, names)
     axes.set_xlim(0, 1.22 * max(rates))
     axes.xaxis.set_major_formatter(lambda value, _: amount(value))
     axes.grid(False, axis="y")
@@ -72,7 +66,7 @@ def _colours(collectives: Iterable[str]) -> dict[str, str]:
     return dict(zip(names, cycle(COLOURS), strict=False)) | {"zero": GREY}
 
 
-def _free(above: Axes, below: Axes, cases: Sequence[Case]) -> None:
+def _free(above: plots.Axes, below: plots.Axes, cases: Sequence[Case]) -> None:
     """Free communication, in grey."""
     first = {case.gpus: case for case in reversed(cases) if case.label == cases[0].label}
     counts = sorted(first)
@@ -83,7 +77,7 @@ def _free(above: Axes, below: Axes, cases: Sequence[Case]) -> None:
     below.plot(counts, [first[n].ring.seconds / iterations[n].free_seconds for n in counts], **look)
 
 
-def _lines(above: Axes, below: Axes, series: dict[tuple[str, str], list[Case]]) -> None:
+def _lines(above: plots.Axes, below: plots.Axes, series: dict[tuple[str, str], list[Case]]) -> None:
     labels = list(dict.fromkeys(label for label, _ in series))
     colours = _colours(name for _, name in series)
     for (label, collective), some in series.items():
@@ -92,13 +86,11 @@ def _lines(above: Axes, below: Axes, series: dict[tuple[str, str], list[Case]]) 
         position = labels.index(label)
         look: Any = {
             "color": colours[collective],
-            "marker": MARKERS[position % len(MARKERS)],
-            "linestyle": _DASHES[position % len(_DASHES)],
             "linewidth": 1.6,
-            "markersize": 5.5,
-            "markeredgecolor": "white",
-            "markeredgewidth": 0.7,
+            "linestyle": _DASHES[position % len(_DASHES)],
         }
+        look |= {"marker": MARKERS[position % len(MARKERS)], "markersize": 5.5}
+        look |= {"markeredgecolor": "white", "markeredgewidth": 0.7}
         points = sorted(some, key=lambda case: case.gpus)
         counts = [case.gpus for case in points]
         words = collective if len(labels) == 1 else f"{collective}, {label}"
@@ -106,17 +98,16 @@ def _lines(above: Axes, below: Axes, series: dict[tuple[str, str], list[Case]]) 
         below.plot(counts, [case.ratio_to_ring for case in points], **look)
 
 
-def _dress(above: Axes, below: Axes, cases: Sequence[Case], title: str) -> None:
+def _dress(above: plots.Axes, below: plots.Axes, cases: Sequence[Case], title: str) -> None:
     """Scales, ticks, titles and the legend."""
-    from matplotlib.ticker import FuncFormatter
-
     counts = sorted({case.gpus for case in cases})
     for axes in (above, below):
         axes.set_xscale("log", base=2)
         axes.set_xticks(counts, [str(count) for count in counts])
         axes.minorticks_off()
     above.set_yscale("log")
-    above.yaxis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
+    above.yaxis.set_major_formatter(lambda value, _: amount(value))
+    above.yaxis.set_minor_formatter(lambda value, _: amount(value) if f"{value:e}"[0] in "25" else "")
     above.tick_params(labelbottom=False)
     labels = list(dict.fromkeys(case.label for case in cases))
     above.set_title(title if len(labels) > 1 else f"{title}; {labels[0]}")

@@ -7,7 +7,7 @@ from wavefabric.collectives import build, kind, verify
 from wavefabric.collectives.builders.ring import rail_rings
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric import cost, load
-from wavefabric.fabric.electrical.nodes import node_grid
+from wavefabric.fabric.candidates import node_grid
 from wavefabric.fabric.io.files import from_toml
 
 

@@ -22,8 +22,7 @@ from wavefabric.collectives.levels import dependencies
 from wavefabric.collectives.structure import moves
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
-from wavefabric.fabric.cost_models.flow import flow
-from wavefabric.fabric.cost_models.flow_kernel import SharedLinks, fair_shares
+from wavefabric.fabric.cost_models.flow import SharedLinks, fair_shares, flow
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.files import load
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,9 @@ from wavefabric.acoustics.arguments import ensure, in_unit, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.errors import choice
 from wavefabric.files.output import save_figure
+from wavefabric.results import plots
 from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED, new_axes, style
 from wavefabric.units import show
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _LINE_COLOURS = (BLUE, RED, ORANGE, INK)
 
@@ -42,7 +39,7 @@ class _Picture:
 
     title: str = ""
     scale: float = 1e-6
-    axes: Axes | None = None
+    axes: plots.Axes | None = None
     path: str | Path | None = None
 
 
@@ -70,7 +67,7 @@ class ProfilePicture(_Picture):
     ylabel: str = "peak pressure (MPa)"
 
 
-def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
+def plot_field(field: Any, grid: Grid, **options: Any) -> plots.Figure:
     """Draw a plane of a positive field (Pa, the grid's shape), such as ``p_max_all``; longer axis right.
 
     Options: ``normal`` and ``at``, the axis across the plane of a 3-D grid and where the plane is on it, m.
@@ -93,7 +90,9 @@ def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
     ensure(np.isfinite(values).all(), "field", "has values that are not finite", "finite numbers")
     top = float(values.max()) if how.peak is None else how.peak * how.scale
     ensure(top > 0, "field", "has no value above 0", "a positive field, such as p_max_all")
-    millimetres = _millimetres(grid, how.origin)
+    zero = np.zeros(grid.dimensions) if how.origin is None else np.asarray(how.origin, float)
+    require(zero.shape == (grid.dimensions,), "origin", how.origin, f"{grid.dimensions} numbers, m")
+    millimetres = {a: (x - x0) * 1e3 for a, x, x0 in zip("xyz", grid.coordinates, zero, strict=False)}
     right = max(names, key=lambda name: np.ptp(millimetres[name]))
     up = names.replace(right, "")
     x, y = millimetres[right], millimetres[up]
@@ -124,7 +123,7 @@ def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
     return save(axes.figure, how.path, "path")
 
 
-def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) -> Figure:
+def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) -> plots.Figure:
     """Draw values along a line.
 
     ``profiles`` maps labels to values (Pa; NaN: a gap) at each ``position``, m; both of shape (points,).
@@ -163,7 +162,7 @@ def cell_edges(middles: np.ndarray) -> np.ndarray:
     return np.append(middles - half, middles[-1] + half)
 
 
-def show_image(axes: Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray, **options: Any) -> Any:
+def show_image(axes: plots.Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray, **options: Any) -> Any:
     """``values`` [y, x] over the middles of their cells."""
     right, up = cell_edges(x), cell_edges(y)
     extent = (right[0], right[-1], up[0], up[-1])
@@ -177,21 +176,14 @@ def add_colour_bar(picture: Any, axes: Any, label: str, **options: Any) -> None:
     bar.outline.set_visible(False)
 
 
-def save(figure: Any, path: str | Path | None, key: str) -> Figure:
+def save(figure: Any, path: str | Path | None, key: str) -> plots.Figure:
     """Write a figure, 160 dots per inch, if there is a ``path``, which is called ``key`` in errors."""
     if path is not None:
         save_figure(figure, path, key, dpi=160)
     return figure
 
 
-def _millimetres(grid: Grid, origin: Sequence[float] | None) -> dict[str, np.ndarray]:
-    """Coordinates from an origin (m), mm, by the name of the axis."""
-    zero = np.zeros(grid.dimensions) if origin is None else np.asarray(origin, float)
-    require(zero.shape == (grid.dimensions,), "origin", origin, f"{grid.dimensions} numbers, m")
-    return {name: (x - x0) * 1e3 for name, x, x0 in zip("xyz", grid.coordinates, zero, strict=False)}
-
-
-def _outline(axes: Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
+def _outline(axes: plots.Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     """Lines between grid cells that differ."""
     from matplotlib.collections import LineCollection
 
@@ -205,7 +197,7 @@ def _outline(axes: Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray) -> No
 
 
 def _contours(
-    axes: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, top: float, decibels: Sequence[float]
+    axes: plots.Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, top: float, decibels: Sequence[float]
 ) -> None:
     decibels = sorted(set(decibels))
     ensure(decibels[-1] < 0, "contours_db", f"{decibels[-1]:g} dB", "below 0")

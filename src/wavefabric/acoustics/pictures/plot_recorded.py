@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,9 @@ from wavefabric.acoustics.pictures.fields import add_colour_bar, save, show_imag
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
 from wavefabric.acoustics.recording.quantities import describe, vector_of
 from wavefabric.errors import InputError
+from wavefabric.results import plots
 from wavefabric.results.plots import BLUE, GREY, new_axes, style
 from wavefabric.units import show
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 #: Up to so many points a time series is drawn as curves above one another, beyond as a picture.
 CURVES = 12
@@ -58,7 +55,7 @@ def plot_recorded(
     return drawn, faults
 
 
-def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | None = None) -> Figure:
+def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | None = None) -> plots.Figure:
     """The figure of one quantity.
 
     A field: a line in 1-D, one plane in 2-D, three orthogonal slices in 3-D; colours from zero upwards where
@@ -117,7 +114,7 @@ def colours_of(low: float, high: float) -> dict[str, Any]:
     return {"cmap": _DIVERGING, "vmin": -top, "vmax": top}
 
 
-def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float]) -> Figure:
+def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float]) -> plots.Figure:
     """One plane, or one across each axis; ``extended`` axes have more than one point."""
     low, high, peak = item.extremes()
     scale, label, unit = scale_of(item, max(-low, high))
@@ -153,7 +150,7 @@ def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float])
     return figure
 
 
-def _panels(lengths: list[tuple[float, ...]]) -> tuple[Figure, Any]:
+def _panels(lengths: list[tuple[float, ...]]) -> tuple[plots.Figure, Any]:
     """A figure and a row of axes for planes of these lengths."""
     from matplotlib.figure import Figure
 
@@ -192,7 +189,7 @@ def _label(item: RecordedArray, axis: int) -> str:
     return f"{'xyz'[axis]} (mm)" if item.kind == "field" else f"{'xyz'[axis]} in the box (mm)"
 
 
-def _series(item: RecordedArray) -> Figure:
+def _series(item: RecordedArray) -> plots.Figure:
     count, samples = item.size
     if not count or not samples:
         raise item.fault("is empty, so there is nothing to draw")
@@ -218,7 +215,7 @@ def _series(item: RecordedArray) -> Figure:
 
 
 def _curves(
-    axes: Axes, time: np.ndarray, values: np.ndarray, points: np.ndarray, label: str, unit: str
+    axes: plots.Axes, time: np.ndarray, values: np.ndarray, points: np.ndarray, label: str, unit: str
 ) -> None:
     """Curves above one another, all to the same scale."""
     if len(values) == 1:
@@ -234,7 +231,7 @@ def _curves(
     axes.set_xlim(time[0], time[-1] if len(time) > 1 else time[0] + 1)
 
 
-def _line(item: RecordedArray, x: np.ndarray, xlabel: str) -> Figure:
+def _line(item: RecordedArray, x: np.ndarray, xlabel: str) -> plots.Figure:
     from matplotlib.ticker import MaxNLocator
 
     values = item.values()

@@ -128,6 +128,24 @@ class RecordedFile(Reader):
                 yield RecordedArray(f"{name}/{box}", kind, self)
 
 
+class _Axes:
+    """A dataset in the order x, y(, z), or points, and time; k-Wave's axes are the other way round.
+
+    k-Wave's first axis of one point, before time and points or before a plane, is left out.
+    """
+
+    def __init__(self, data: h5py.Dataset, kwave: bool, flat: bool):
+        shape = data.shape or ()
+        self._before = (0,) if kwave and flat and len(shape) == 3 and shape[0] == 1 else ()
+        self.data, self._kwave, shape = data, kwave, shape[len(self._before) :]
+        self.shape: tuple[int, ...] = shape[::-1] if kwave else shape
+
+    def __getitem__(self, key: tuple[Any, ...]) -> np.ndarray:
+        return (
+            np.asarray(self.data[self._before + key[::-1]]).T if self._kwave else np.asarray(self.data[key])
+        )
+
+
 @dataclass(frozen=True)
 class RecordedArray:
     """One recorded array: whole domain, points over time, a value a point, or a value a point of a box."""
@@ -141,53 +159,41 @@ class RecordedArray:
         return InputError(f"{self.file.path}: '{self.name}' {actual}")
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[h5py.Dataset]:
+    def _reading(self) -> Iterator[_Axes]:
         path = self.file.prefix + self.name
         with self.file.reading(path):
             check_inside(self.file.file, path)
             data: Any = self.file.file[path]
-            self._check(data)
-            yield data
+            if not isinstance(data, h5py.Dataset) or data.dtype.kind != "f":
+                raise self.fault("is no dataset of floating-point numbers")
+            if 0 in (data.shape or ()):
+                raise self.fault("is empty, so there is nothing to draw")
+            self._check(
+                axes := _Axes(data, self.file.steps > 0, self.kind == "series" or len(self.file.shape) == 2)
+            )
+            yield axes
 
-    def _check(self, data: Any) -> None:
+    def _check(self, axes: _Axes) -> None:
         """Refuse a dataset that cannot be this array."""
-        if not isinstance(data, h5py.Dataset) or data.dtype.kind != "f":
-            raise self.fault("is no dataset of floating-point numbers")
-        shape, points = data.shape or (), self.file.shape
-        if 0 in shape:
-            raise self.fault("is empty, so there is nothing to draw")
-        if self.kind == "field" and self._flat(shape) != points:
+        shape, points = axes.data.shape or (), self.file.shape
+        if self.kind == "field" and axes.shape != points:
             raise self.fault(f"has the shape {shape}; allowed: that of the grid, {points} points")
         least = {"field": len(points), "box": len(points), "series": 2, "points": 1}[self.kind]
-        if len(shape) < least or (self.kind == "box" and len(self._flat(shape)) != least):
+        if len(shape) < least or (self.kind == "box" and len(axes.shape) != least):
             raise self.fault(f"has {len(shape)} dimensions; allowed: {least}")
         # In three dimensions a field is read by planes.
-        planes = self.kind in ("field", "box") and len(self._flat(shape)) == 3
-        check_stored(data, bytes_of(data) // min((n for n in shape if n > 1), default=1) if planes else None)
-
-    def _flat(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of a field or box along x, y(, z): k-Wave's have z in 2-D too."""
-        shape = self._xyz(shape)
-        return shape[:2] if shape[2:] == (1,) and len(self.file.shape) == 2 else shape
-
-    def _xyz(self, values: Any) -> Any:
-        """A tuple or array in the order x, y, z."""
-        if not self.file.steps:
-            return values
-        return values.T if isinstance(values, np.ndarray) else values[::-1]
+        planes = self.kind in ("field", "box") and len(axes.shape) == 3
+        largest = bytes_of(axes.data) // min((n for n in shape if n > 1), default=1) if planes else None
+        check_stored(axes.data, largest)
 
     @property
     def size(self) -> tuple[int, ...]:
         """Points along x, y(, z) of a field or box; of a series, points and samples."""
-        with self._reading() as data:
-            if self.kind == "points":
-                return (math.prod(data.shape),)
-            if self.kind != "series":
-                return self._flat(data.shape)
-            if not self.file.steps:
-                return math.prod(data.shape[:-1]), data.shape[-1]
-            samples, *points = data.shape[data.ndim == 3 :]
-            return math.prod(points), samples
+        with self._reading() as axes:
+            if self.kind in ("field", "box"):
+                return axes.shape
+            *points, samples = axes.shape if self.kind == "series" else (*axes.data.shape, 0)
+            return (math.prod(points), samples)[: 1 + (self.kind == "series")]
 
     def frequency(self) -> float | None:
         """Hz of an amplitude or phase, if the file says it."""
@@ -206,9 +212,9 @@ class RecordedArray:
     def extremes(self) -> tuple[float, float, tuple[int, ...]]:
         """Smallest and largest value of a field or box, and where the largest magnitude is, [x, y(, z)]."""
         low, high, top, at = math.inf, -math.inf, -1.0, ()
-        with self._reading() as data:
-            for i in range(data.shape[0]):
-                part = np.asarray(data[i])
+        with self._reading() as axes:
+            for i in range(axes.data.shape[0]):
+                part = np.asarray(axes.data[i])
                 lowest, highest = float(part.min()), float(part.max())
                 if not (math.isfinite(lowest) and math.isfinite(highest)):
                     raise self.fault("has values that are not finite")
@@ -217,17 +223,15 @@ class RecordedArray:
                     top = max(-lowest, highest)
                     inside = np.unravel_index(int(np.argmax(np.abs(part))), part.shape)
                     at = (i, *(int(n) for n in inside))
-        return low, high, self._xyz(at)[: len(self.size)]
+        return low, high, (at[::-1] if self.file.steps else at)[: len(self.size)]
 
     def plane(self, normal: int, index: int) -> np.ndarray:
         """The plane of a field or box across an axis, [first axis, second axis]; in 2-D all of it."""
-        size = self.size
-        with self._reading() as data:
-            if len(size) == 2:
-                return self._xyz(np.asarray(data[0] if data.ndim == 3 else data[()]))
-            cut: list[Any] = [slice(None)] * 3
-            cut[normal] = index
-            return self._xyz(np.asarray(data[tuple(self._xyz(cut))]))
+        with self._reading() as axes:
+            cut: list[Any] = [slice(None)] * len(axes.shape)
+            if len(cut) == 3:
+                cut[normal] = index
+            return axes[tuple(cut)]
 
     def box_of_series(self) -> tuple[tuple[int, ...], np.ndarray | None]:
         """Points along x, y(, z) of the box of a series, none if it has no box; its first point, if known.
@@ -237,9 +241,9 @@ class RecordedArray:
         kwave, number = self.file.steps > 0, self.name.rpartition("/")[2]
         box = self.file.sensor_box(int(number) - kwave if "/" in self.name else 0)
         first = None if box is None else box[0]
-        with self._reading() as data:
-            if data.ndim > (3 if kwave else 2):
-                return (data.shape[:0:-1] if kwave else data.shape[:-1]), first
+        with self._reading() as axes:
+            if len(axes.shape) > 2:
+                return axes.shape[:-1], first
         if box is None or np.prod(box[1] - box[0] + 1) != self.size[0]:
             return (), None
         return tuple(int(n) for n in box[1] - box[0] + 1), first
@@ -247,28 +251,22 @@ class RecordedArray:
     def samples_of_box(self, shape: tuple[int, ...], rows: np.ndarray) -> Iterator[np.ndarray]:
         """The box of `box_of_series`, axes of one point left out, at samples that are equally far apart."""
         part = slice(int(rows[0]), int(rows[-1]) + 1, int(rows[1] - rows[0]) if rows.size > 1 else 1)
-        with self._reading() as data:
-            if self.file.steps:
-                block = np.asarray(data[0, part] if data.ndim == 3 else data[part], float)
-                block = block.reshape(rows.size, *shape[::-1]).T
-            else:
-                block = np.asarray(data[..., part], float).reshape(*shape, rows.size, order="F")
+        with self._reading() as axes:
+            block = axes[..., part].astype(float).reshape(*shape, rows.size, order="F")
         # (…, samples), x first
         for i in range(rows.size):
             yield block[..., i].squeeze()
 
     def first_time(self) -> float:
         """Time of the first sample of a series, s."""
-        file = self.file
-        if file.steps:
-            return (file.steps - self.size[1]) * file.dt
-        return file.first_time()
+        steps, file = self.file.steps, self.file
+        return (steps - self.size[1]) * file.dt if steps else file.first_time()
 
     def values(self) -> np.ndarray:
         """One value a point."""
-        with self._reading() as data:
-            check_memory(data, host_memory()[0])
-            return np.asarray(data[()], float).reshape(-1)
+        with self._reading() as axes:
+            check_memory(axes.data, host_memory()[0])
+            return np.asarray(axes.data[()], float).reshape(-1)
 
     def series(self, most_points: int, most_samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A time series (points, samples), thinned out to so many; numbers of the points; times, s."""
@@ -276,16 +274,15 @@ class RecordedArray:
         points = np.arange(0, count, max(1, math.ceil(count / most_points)))
         rows = np.arange(0, samples, max(1, math.ceil(samples / most_samples)))
         values = np.empty((points.size, rows.size), np.float32)
-        with self._reading() as data:
+        with self._reading() as axes:
             if file.steps:
-                for i, row in enumerate(rows):
-                    line = data[0, row] if data.ndim == 3 else data[row]
-                    values[:, i] = np.asarray(line).reshape(-1)[points]
+                for i, row in enumerate(rows.tolist()):
+                    values[:, i] = axes[..., row].reshape(-1, order="F")[points]
                 first = file.steps - samples
             else:
                 for i, point in enumerate(points):
-                    at = np.unravel_index(int(point), data.shape[:-1], order="F")
-                    values[i] = np.asarray(data[tuple(int(n) for n in at)])[rows]
+                    at = np.unravel_index(int(point), axes.shape[:-1], order="F")
+                    values[i] = axes[(*map(int, at), slice(None))][rows]
                 first = round(file.first_time() / file.dt)
             if not 0 <= first < _MOST_STEPS:
                 raise self.fault(f"begins at step {first}; the file is damaged")

@@ -18,8 +18,7 @@ from wavefabric.collectives.formats.mscclpp.read import from_mscclpp, is_mscclpp
 from wavefabric.collectives.registry import ALGORITHMS, build, rings_of, why_refused
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric
-from wavefabric.fabric.candidates import own_grid
-from wavefabric.fabric.electrical.nodes import node_grid
+from wavefabric.fabric.candidates import node_grid, own_grid
 from wavefabric.files.input import MOST_SCHEDULE, naming
 
 _PANEL = "Of an algorithm"

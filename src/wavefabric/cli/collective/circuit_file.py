@@ -4,7 +4,7 @@ import json
 from collections import defaultdict
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -39,8 +39,8 @@ class _Strict(BaseModel):
 
 
 _FIELDS: Any = {
-    field.name: (Side if field.name in _SIDES else _TYPES[field.type], ...)
-    for field in fields(PhotonicFabric)
+    name: (Side if name in _SIDES else _TYPES[kind], ...)
+    for name, kind in get_type_hints(PhotonicFabric).items()
 }
 _FIELDS["budget"] = _TYPES[LinkBudget | None], None
 _Fabric = create_model("_Fabric", __base__=_Strict, **_FIELDS)

@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.collectives.conditions import COLLECTIVES, operation, whole_elements
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError, not_one_of
+from wavefabric.errors import InputError, choice
 from wavefabric.fabric.bounds.cuts import as_electrical, bottleneck, port_rates, restrict, tightest_by_size
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import hop_counts
@@ -81,8 +81,7 @@ def bound(
     if isinstance(collective, Schedule):
         whole = whole_elements(collective)
         return schedule_bound(collective, fabric, nbytes / whole if whole else 0.0, incremental=incremental)
-    if collective not in COLLECTIVES:
-        raise InputError(f"collective: {not_one_of(collective, COLLECTIVES)}")
+    choice("collective", collective, COLLECTIVES)
     n = fabric.ranks if ranks is None else ranks
     if not 1 <= n <= fabric.ranks:
         raise InputError(f"ranks: {n} given; allowed: 1 to the {fabric.ranks} GPUs of {fabric.name}")

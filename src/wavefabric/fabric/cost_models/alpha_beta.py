@@ -68,8 +68,11 @@ def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
     there = np.searchsorted(numbers, reducing)
     limits[there] = [f"{fabric.gpus[g]} adds" for g in gpu]
     if remote.size:
-        row = np.searchsorted(numbers, t["round"][remote])
-        sent = np.bincount(row, size[remote] * _senders(schedule)[remote], numbers.size)
+        row, u = np.searchsorted(numbers, t["round"][remote]), units(schedule)
+        # What a switch adds up is sent by many GPUs.
+        away = np.bincount(u.of, t["src"] != t["dst"], u.sums.size)
+        senders = np.where(u.sums, away, 1)[u.of]
+        sent = np.bincount(row, size[remote] * senders[remote], numbers.size)
         # Transfers of one pair in one round are one flow.
         use = over.use
         joined, flow = np.unique(row * np.int64(use.latency.size) + over.route[remote], return_inverse=True)
@@ -120,13 +123,6 @@ def reduction_times(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tup
     gpu = (latency + seconds).argmax(axis=1)
     at = np.arange(rounds.size), gpu
     return rounds, latency[at], seconds[at], gpu
-
-
-def _senders(schedule: Schedule) -> np.ndarray:
-    """How many GPUs send what each transfer moves to another."""
-    u = units(schedule)
-    away = np.bincount(u.of, schedule.transfers["src"] != schedule.transfers["dst"], u.sums.size)
-    return np.where(u.sums, away, 1)[u.of]
 
 
 def works_alone(schedule: Schedule) -> np.ndarray:

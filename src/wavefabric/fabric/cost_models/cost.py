@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wavefabric.errors import InputError, not_one_of
-from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 if TYPE_CHECKING:
@@ -106,13 +106,21 @@ def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool 
         kind = "photonic" if light else "electrical"
         allowed = ", ".join(["auto", *fitting])
         raise InputError(f"model: {model!r} given for {kind} {fabric.name}; allowed: {allowed}")
-    times = None if isinstance(fabric, PhotonicFabric) else fabric.kernels
-    if model == "kernel" and times is None:
+    if isinstance(fabric, PhotonicFabric):
+        return fitting[0]
+    if model == "kernel":
+        kernel_times(fabric)
+    if model != "auto":
+        return model
+    return "kernel" if kernels and fabric.kernels is not None and ranks <= MOST_RANKS else "alpha-beta"
+
+
+def kernel_times(fabric: Fabric) -> KernelTimes:
+    """What kernels take on a fabric; `InputError` if it says nothing of them."""
+    if fabric.kernels is None:
         allowed = "one whose file has a table kernels, such as hgx-h200"
         raise InputError(f"fabric: {fabric.name} says nothing of kernels; allowed: {allowed}")
-    if model != "auto" or light:
-        return fitting[0] if model == "auto" else model
-    return "kernel" if kernels and times is not None and ranks <= MOST_RANKS else "alpha-beta"
+    return fabric.kernels
 
 
 def cost(

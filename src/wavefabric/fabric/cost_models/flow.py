@@ -1,4 +1,9 @@
-"""Transfers as flows: each starts when its data are there, and shares what it crosses fairly."""
+"""Transfers as flows: each starts when its data are there, and shares what it crosses fairly.
+
+The simulation itself, and max–min fair shares, are ``flow.cpp`` of `wavefabric.kernels`.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,11 +13,41 @@ from wavefabric.collectives.structure import issuers, units
 from wavefabric.fabric.bounds.bound import bounds
 from wavefabric.fabric.cost_models.alpha_beta import issue_time, works_alone
 from wavefabric.fabric.cost_models.cost import Cost, check_sizes
-from wavefabric.fabric.cost_models.flow_kernel import SharedLinks, Transfers, simulate
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.flows import flows
 from wavefabric.fabric.electrical.static_routes import ResourceUse, transfer_bytes
+from wavefabric.kernels.cpu_launch import call_kernel
 from wavefabric.quantities import whole
+
+
+class Transfers(NamedTuple):
+    """What is moved: arrays with an element for each transfer, but `after`."""
+
+    src: np.ndarray
+    dst: np.ndarray
+    pair: np.ndarray  # of `SharedLinks`; −1: within a rank
+    size: np.ndarray  # B
+    delay: np.ndarray  # s before the first byte
+    work: np.ndarray  # s that the receiver takes to add it up, or a rank to copy
+    follows: np.ndarray  # transfer before it from the same rank to the same, −1: none
+    first_after: np.ndarray  # successors of transfer t: after[first_after[t]:first_after[t + 1]]
+    after: np.ndarray
+
+
+class SharedLinks(NamedTuple):
+    """Resources, such as links, that pairs of ranks share.
+
+    Pair p uses ``resource[first[p]:first[p + 1]]``; ``fraction`` is the part of its bytes that crosses each.
+    """
+
+    first: np.ndarray
+    resource: np.ndarray
+    fraction: np.ndarray  # of the pair's bytes, as `resource`
+    capacity: np.ndarray  # B/s of each resource
+    most: float  # B/s of one transfer
+
+
+_DOUBLE = ("size", "delay", "work", "fraction", "capacity")
 
 
 def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: int | None = None) -> Cost:
@@ -73,6 +108,39 @@ def _simulate(
     transfers = Transfers(*ends, pair, size, delay, work, follows, first_after, then)
     most = np.inf if fabric.flow_bandwidth is None else fabric.flow_bandwidth
     each = np.searchsorted(use.pair, np.arange(use.latency.size + 1))
-    links = SharedLinks(each, use.resource, use.fraction, use.capacity, most)
-    waits = np.bincount(then, minlength=t.size)
-    return simulate(transfers, links, waits, schedule.ranks, engines, times), times
+    groups = transfers, SharedLinks(each, use.resource, use.fraction, use.capacity, most)
+    waits = np.bincount(then, minlength=t.size)  # written on the way
+    seconds, success = np.zeros(1), np.zeros(1, np.bool_)
+    call_kernel(
+        "simulate_double", tuple(map(_typed, groups)), waits, schedule.ranks, engines, times, seconds, success
+    )
+    _check(success)
+    return float(seconds[0]), times
+
+
+def fair_shares(flows: np.ndarray, links: SharedLinks, rate: np.ndarray) -> None:
+    """Write max–min fair rates of different `flows`, int64, to `rate`, which has those of all flows, B/s.
+
+    Progressive filling: the resource that leaves least to each of its flows fixes theirs; what they use
+    elsewhere is taken off, and so on (Bertsekas & Gallager, *Data Networks*, 2nd ed., section 6.5.2). Flow f
+    is pair f of `links`.
+    """
+    success = np.zeros(1, np.bool_)
+    call_kernel("fair_shares_double", flows, _typed(links), rate, success)
+    _check(success)
+
+
+def _check(success: np.ndarray) -> None:
+    if not success[0]:
+        raise MemoryError("a simulation of flows")
+
+
+def _typed(group):
+    """Return the same with arrays as the kernel reads them."""
+    kinds = (np.float64 if name in _DOUBLE else np.int64 for name in group._fields)
+    return type(group)(
+        *(
+            np.ascontiguousarray(value, kind) if isinstance(value, np.ndarray) else value
+            for kind, value in zip(kinds, group, strict=True)
+        )
+    )

@@ -11,9 +11,8 @@ from wavefabric.collectives.plans.moves import STAGING, Move, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan, protocols_for
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError
 from wavefabric.fabric.bounds.bound import bounds
-from wavefabric.fabric.cost_models.cost import Cost, check_sizes
+from wavefabric.fabric.cost_models.cost import Cost, check_sizes, kernel_times
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes
 from wavefabric.fabric.electrical.flows import Tree, with_trees
 from wavefabric.fabric.electrical.static_routes import resource_use
@@ -52,7 +51,7 @@ def kernel(
     follows each call, and it takes no less than a host needs to launch it. ``busiest`` names the protocol.
     `InputError` if the fabric says nothing of kernels, and as `compile_plan`.
     """
-    times = _times_of(fabric)
+    times = kernel_times(fabric)
     check_sizes(schedule, fabric, element_bytes)
     result = []
     for name in protocols_for(schedule) if protocol == "auto" else (protocol,):
@@ -62,18 +61,12 @@ def kernel(
     issue, gap = (0.0, 0.0) if graph else (times.issue, times.gap)
     seconds += gap
     words = f"kernels of {name}" if seconds >= issue else "host that launches"
-    least, unaided = bounds(schedule, _quickest(fabric, times), element_bytes)
-    return Cost(schedule.name, fabric.name, "kernel", max(seconds, issue), (), least, None, words, unaided)
-
-
-def _quickest(fabric: Fabric, times: KernelTimes) -> Fabric:
-    """The fabric with what no kernel beats: a round costs no less than its quicker announcement.
-
-    ``flow_bandwidth`` is of copy engines.
-    """
+    # No kernel beats this: a round costs no less than its quicker announcement. The fabric's own
+    # ``flow_bandwidth`` is of copy engines.
     free = dict.fromkeys(("reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead"), 0.0)
-    alpha, rate = min(times.signal, times.packet), times.bandwidth
-    return replace(fabric, alpha=alpha, flow_bandwidth=rate, reduce_bandwidth=None, **free)
+    free |= {"alpha": min(times.signal, times.packet), "flow_bandwidth": times.bandwidth}
+    least, unaided = bounds(schedule, replace(fabric, reduce_bandwidth=None, **free), element_bytes)
+    return Cost(schedule.name, fabric.name, "kernel", max(seconds, issue), (), least, None, words, unaided)
 
 
 class PlanEvent(NamedTuple):
@@ -92,16 +85,9 @@ class PlanEvent(NamedTuple):
 
 def plan_events(plan: ExecutionPlan, fabric: Fabric, element_bytes: float) -> list[PlanEvent]:
     """A call of a plan through time, as `kernel` follows it, level by level; errors as there."""
-    replay = _Replay(plan, fabric, _times_of(fabric), element_bytes)
+    replay = _Replay(plan, fabric, kernel_times(fabric), element_bytes)
     replay.seconds()
     return replay.events
-
-
-def _times_of(fabric: Fabric) -> KernelTimes:
-    if fabric.kernels is None:
-        allowed = "one whose file has a table kernels, such as hgx-h200"
-        raise InputError(f"fabric: {fabric.name} says nothing of kernels; allowed: {allowed}")
-    return fabric.kernels
 
 
 def _trees(move: Move) -> list[tuple[Tree, bool]]:
@@ -115,20 +101,16 @@ def _trees(move: Move) -> list[tuple[Tree, bool]]:
     return [(tree, asks) for tree, asks in trees if set(tree[2]) != {move.rank}]
 
 
-def _talking(plan: ExecutionPlan) -> list[tuple[int, int]]:
-    """Pairs of ranks of which the first stores in memory of the second, or signals to it."""
-    pairs = {(move.rank, target.rank) for move in plan.moves if not move.multicast for target in move.targets}
-    pairs |= set(plan.signals)
-    return sorted(pair for pair in pairs if pair[0] != pair[1])
-
-
 class _Replay:
     """A plan followed through time."""
 
     def __init__(self, plan: ExecutionPlan, fabric: Fabric, times: KernelTimes, element_bytes: float):
         self._plan, self._times, self._bytes = plan, times, element_bytes
         ranks = plan.schedule.ranks
-        pairs = _talking(plan)
+        moves = [move for move in plan.moves if not move.multicast]
+        pairs = {(move.rank, target.rank) for move in moves for target in move.targets} | set(plan.signals)
+        # The first stores in memory of the second, or signals to it.
+        pairs = sorted(pair for pair in pairs if pair[0] != pair[1])
         self._pairs = {pair: number for number, pair in enumerate(pairs)}
         use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
         trees = dict.fromkeys(tree for move in plan.moves for tree, _ in _trees(move))

@@ -21,6 +21,8 @@ from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan, plan_reconfiguration
 from wavefabric.units import counted
 
+#: What a plan and its fabric must have in common.
+_GRID = ("rows", "columns", "wafer_rows", "wafer_columns", "lasers", "ports", "waveguides", "fibres")
 RECONFIGURE = ("always", "never", "best")  # for every part, once, or as takes least
 
 
@@ -71,7 +73,10 @@ def photonic(
     if plan is None:
         plan = plan_circuits(schedule, fabric, **planning)
     else:
-        _same_grid(plan.fabric, fabric)
+        for key in _GRID:
+            here, there = getattr(plan.fabric, key), getattr(fabric, key)
+            if here != there:
+                raise InputError(f"plan: {here} {key}; allowed: the {there} of {fabric.name}")
         check_plan(plan, schedule)
     clock = _Clock(schedule, fabric, incremental, budget)
     t, size = schedule.transfers, transfer_bytes(schedule, element_bytes)
@@ -134,7 +139,9 @@ class _Clock:
         fixed = self.fabric.alpha + self.fabric.synchronisation
         begin, setup, transfer, limit, most = self.now, 0.0, 0.0, "", -1.0
         for number, part in enumerate(parts, 1):
-            setup += self._set_up(part)
+            wanted = frozenset(part.bundles) if self.incremental else None
+            if wanted is None or not wanted <= self.up:
+                setup, self.up = setup + self.fabric.reconfiguration, wanted or self.up
             ends, lasers, speed = self._circuits(part)
             mine = np.searchsorted(pairs, ends)
             seconds = amount[mine] / speed
@@ -155,15 +162,6 @@ class _Clock:
         costs = latency + setup + transfer, latency, setup, transfer
         self.rounds.append(RoundCost(parts[0].round, len(parts), *costs, total, limit))
 
-    def _set_up(self, part: CircuitRound) -> float:
-        """s that the switches take."""
-        if self.incremental:
-            wanted = frozenset(part.bundles)
-            if wanted <= self.up:
-                return 0.0
-            self.up = wanted
-        return self.fabric.reconfiguration
-
     def _circuits(self, part: CircuitRound) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pairs of a part (source × ranks + destination, ascending), wavelengths and B/s of each."""
         if id(part.bundles) not in self._circuits_of:
@@ -173,24 +171,14 @@ class _Clock:
             total = np.bincount(pair, lasers).astype(np.int64)
             speed = total * self.fabric.laser_bandwidth
             if self.budget is not None:
-                speed = np.bincount(pair, lasers * self._rates(part, self.budget))
+                closing = rates(self.fabric, [b.route for b in part.bundles], self.budget)
+                if not closing.all():
+                    dark = part.bundles[int(closing.argmin())]
+                    circuit = (
+                        f"circuit {dark.src} -> {dark.dst} carries nothing over {len(dark.route) - 1} edges"
+                    )
+                    allowed = "losses with which some rate closes"
+                    raise InputError(f"budget: round {part.round}: {circuit}; allowed: {allowed}")
+                speed = np.bincount(pair, lasers * np.minimum(closing, self.fabric.laser_bandwidth))
             self._circuits_of[id(part.bundles)] = pairs, total, speed
         return self._circuits_of[id(part.bundles)]
-
-    def _rates(self, part: CircuitRound, budget: LinkBudget) -> np.ndarray:
-        """B/s of one wavelength of each bundle."""
-        closing = rates(self.fabric, [b.route for b in part.bundles], budget)
-        if not closing.all():
-            dark = part.bundles[int(closing.argmin())]
-            actual = f"circuit {dark.src} -> {dark.dst} carries nothing over {len(dark.route) - 1} edges"
-            allowed = "losses with which some rate closes"
-            raise InputError(f"budget: round {part.round}: {actual}; allowed: {allowed}")
-        return np.minimum(closing, self.fabric.laser_bandwidth)
-
-
-def _same_grid(planned: PhotonicFabric, fabric: PhotonicFabric) -> None:
-    """Refuse a plan for tiles, wavelengths or waveguides that the fabric does not have."""
-    for key in ("rows", "columns", "wafer_rows", "wafer_columns", "lasers", "ports", "waveguides", "fibres"):
-        here, there = getattr(planned, key), getattr(fabric, key)
-        if here != there:
-            raise InputError(f"plan: {here} {key}; allowed: the {there} of {fabric.name}")

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 MOST, ROUND_MOST, ROUND_LEAST = 180, 18, 4
 #: ms that a picture stands, a finished round, and the end.
 _STEP, _REST, _LAST = 60, 420, 2500
-#: Width of the pictures, in units of 100 pixels.
-_WIDTH = 8.0
 
 
 def gif(scene: Scene, path: Path, progress: Progress | None = None) -> None:
@@ -64,24 +62,15 @@ class _Canvas:
     def __init__(self, scene: Scene):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-        left, top, right, bottom = scene.box
-        ratio = (right - left) / (bottom - top)
-        wide = max(_WIDTH * min(1.0, ratio**0.5 * 0.95), 6.6)
-        panel = wide - 0.3
-        high = panel / ratio
-        tall = high + 1.35
         self._scene = scene
-        self._figure = figure = style.dark_figure(wide, tall, dpi=100)
-        self._canvas = FigureCanvasAgg(figure)
-        x = 0.2 / wide
-        titles = scene.title, scene.subtitle
-        style.header(figure, x, (1 - 0.24 / tall, 1 - 0.48 / tall), titles, sizes=(13.0, 8.5))
-        self._axes = figure.add_axes((0.15 / wide, 0.42 / tall, panel / wide, high / tall))
-        wafers.wafers(self._axes, scene)
-        wafers.legend(figure, (x, 0.08 / tall, 6.2 / wide, 0.26 / tall), scene.fabric.lasers)
-        self._line = style.legend_axes(figure, (x, 1 - 0.88 / tall, 1 - 2 * x, 0.30 / tall), width=1)
+        self._figure, (self._axes,) = wafers.circuit_panels(scene, [("", "")])
+        self._figure.set_dpi(100)
+        self._canvas = FigureCanvasAgg(self._figure)
+        wide, tall = self._figure.get_size_inches()
+        box = 0.25 / wide, 1 - 1.04 / tall, 1 - 0.5 / wide, 0.30 / tall
+        self._line = style.legend_axes(self._figure, box, width=1)
         self._canvas.draw()
-        self._empty = self._background = self._canvas.copy_from_bbox(figure.bbox)
+        self._empty = self._background = self._canvas.copy_from_bbox(self._figure.bbox)
 
     def begin(self, now: Frame) -> None:
         """Draw what stays as it is during a round."""

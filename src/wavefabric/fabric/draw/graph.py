@@ -18,14 +18,12 @@ _KINDS = {"nvlink": "#6cf08c", "pcie": "#4f9cff", "qpi": "#ffa24a", "network": "
 _OTHERS = ("#f4e45a", "#ff5d6c", "#cfd8ea")
 
 
-def _kind_colours(fabric: Fabric) -> dict[str, str]:
-    """A colour for each kind of link, in order of appearance."""
-    spare = itertools.cycle(_OTHERS)
-    return {kind: _KINDS.get(kind) or next(spare) for kind in dict.fromkeys(x.kind for x in fabric.links)}
+def graph(figure: style.Figure, box: style.Box, fabric: Fabric, loads: np.ndarray | None = None) -> None:
+    """Draw a fabric and what colours of its links mean, below.
 
-
-def graph(axes: style.Axes, fabric: Fabric, loads: np.ndarray | None = None) -> None:
-    """Draw a fabric; `loads`: share of the time that each of `routing.wires` is busy, else kinds of links."""
+    `loads`: share of the time that each of `routing.wires` is busy, from blue to red; else kinds of links.
+    """
+    axes = figure.add_axes(box)
     placed, w = positions(fabric), wires(fabric)
     names = (*fabric.gpus, *fabric.switches)
     at = np.array([placed[name] for name in names])
@@ -41,13 +39,21 @@ def graph(axes: style.Axes, fabric: Fabric, loads: np.ndarray | None = None) -> 
     apart = [0.5 * wide + 0.012 if e in both else 0.0 for e, wide in zip(ends, width / unit, strict=True)]
     lines = [_line(at, a, b, each, fabric.ranks) for (a, b), each in zip(ends, apart, strict=True)]
     order = np.arange(len(ends))
+    below = 0.25 / figure.get_size_inches()[0], 0.015, box[2] - 0.03, 0.045
     if loads is None:
         kind = {(link.source, link.target): link.kind for link in fabric.links}
-        of_kind = _kind_colours(fabric)
+        spare, kinds = itertools.cycle(_OTHERS), dict.fromkeys(link.kind for link in fabric.links)
+        of_kind = {each: _KINDS.get(each) or next(spare) for each in kinds}
         colours = [of_kind[kind[names[a], names[b]]] for a, b in ends]
+        look = {"lw": 3, "solid_capstyle": "round"}
+        style.legend(figure, below, [(k, [look | {"color": colour}]) for k, colour in of_kind.items()])
     else:
         order = np.argsort(loads, kind="stable")  # busy links on top
         colours = [style.load_colour(float(loads[i])) for i in order]
+        strip = style.legend_axes(figure, below)
+        style.legend_text(strip, 0, "a link carries data: never")
+        style.colour_strip(strip, [style.load_colour(k / 49) for k in range(50)], 37, 0.6, 0.65, height=0.4)
+        style.legend_text(strip, 69, "all the time")
     lines, width = [lines[i] for i in order], np.maximum(0.5, width[order])
     style.lines(axes, lines, colours, width * 2.6, alpha=0.10, zorder=1)
     style.lines(axes, lines, colours, width, alpha=0.92, zorder=2, capstyle="round")
@@ -115,22 +121,6 @@ def _nodes(axes: style.Axes, fabric: Fabric, at: np.ndarray, unit: float) -> Non
         style.label(axes, x, y + 0.01, name, max(unit * min(0.15, 0.62 / max(len(name), 1)), 2), style.DIM)
 
 
-def load_legend(figure: style.Figure, box: style.Box) -> None:
-    """What colours of links mean: from never to always busy."""
-    axes = style.legend_axes(figure, box)
-    style.legend_text(axes, 0, "a link carries data: never")
-    style.colour_strip(axes, [style.load_colour(k / 49) for k in range(50)], 37, 0.6, 0.65, height=0.4)
-    style.legend_text(axes, 69, "all the time")
-
-
-def kind_legend(figure: style.Figure, box: style.Box, fabric: Fabric) -> None:
-    """Kinds of links and their colours."""
-    axes = style.legend_axes(figure, box)
-    for k, (kind, colour) in enumerate(_kind_colours(fabric).items()):
-        axes.plot([k * 22, k * 22 + 4], [5, 5], color=colour, lw=3, solid_capstyle="round")
-        style.legend_text(axes, k * 22 + 5.5, kind)
-
-
 #: Where the bits of a cube's rank lead.
 _CUBE = np.array([(1.8, 0.0), (0.0, 1.8), (0.78, 0.64)])
 
@@ -151,21 +141,14 @@ def positions(fabric: Fabric) -> dict[str, np.ndarray]:
         return _around(fabric, neighbours)
     number = {name: rank for rank, name in enumerate(fabric.gpus)}
     pairs = {(number[a], number[b]) for a, near in neighbours.items() for b in near}
-    columns = _grid_columns(fabric.ranks, pairs)
-    if columns:
-        return {g: np.array([r % columns, r // columns], float) for r, g in enumerate(fabric.gpus)}
+    for columns in range(2, fabric.ranks // 2 + 1 if fabric.ranks > 4 else 0):
+        grid = fabric.ranks // columns, columns  # numbered row by row
+        if fabric.ranks % columns == 0 and any(pairs == neighbour_pairs(k, grid) for k in ("mesh", "torus")):
+            return {g: np.array([r % columns, r // columns], float) for r, g in enumerate(fabric.gpus)}
     bits = {8: 3, 16: 4}.get(fabric.ranks)
     if bits and pairs == neighbour_pairs("hypercube", (bits,)):
         return {g: _corner(r, fabric.ranks) for r, g in enumerate(fabric.gpus)}
     return _circle(fabric, _radius(fabric.ranks))
-
-
-def _grid_columns(ranks: int, pairs: set[tuple[int, int]]) -> int | None:
-    """Columns of a mesh or torus numbered row by row."""
-    for columns in (c for c in range(2, ranks // 2 + 1 if ranks > 4 else 0) if ranks % c == 0):
-        if any(pairs == neighbour_pairs(kind, (ranks // columns, columns)) for kind in ("mesh", "torus")):
-            return columns
-    return None
 
 
 def _corner(rank: int, ranks: int) -> np.ndarray:
@@ -195,7 +178,12 @@ def _around(fabric: Fabric, neighbours: dict[str, set[str]]) -> dict[str, np.nda
     """GPUs around a circle; switches inside it, or outside if GPUs are linked to each other."""
     gpus = set(fabric.gpus)
     outside = any(h in gpus for g in fabric.gpus for h in neighbours[g])
-    tier = _tiers(fabric, neighbours)
+    tier, waiting = dict.fromkeys(fabric.gpus, 0), list(fabric.gpus)  # links from the nearest GPU
+    for name in waiting:
+        new = sorted(neighbours[name] - tier.keys())
+        tier |= dict.fromkeys(new, tier[name] + 1)
+        waiting += new
+    tier = dict.fromkeys(fabric.switches, 1) | tier
     high = max(tier.values())
     # Space for what is inside: links between GPUs, or tiers of switches.
     radius = max(_radius(fabric.ranks), 1.7 if outside else 0.55 + 0.72 * high)
@@ -221,14 +209,3 @@ def _around(fabric: Fabric, neighbours: dict[str, set[str]]) -> dict[str, np.nda
                 angle = math.atan2(y, x) if not centred else -math.pi / 2
                 placed[name] = _polar(reach, angle + 0.5 * offset / max(reach, 0.5))
     return placed
-
-
-def _tiers(fabric: Fabric, neighbours: dict[str, set[str]]) -> dict[str, int]:
-    """Links from the nearest GPU."""
-    tier = dict.fromkeys(fabric.gpus, 0)
-    waiting = list(fabric.gpus)
-    for name in waiting:
-        new = sorted(neighbours[name] - tier.keys())
-        tier |= dict.fromkeys(new, tier[name] + 1)
-        waiting += new
-    return dict.fromkeys(fabric.switches, 1) | tier

@@ -36,18 +36,11 @@ def page(scene: RoundsScene) -> str:
     frames = []
     for now in scene.frames:
         before, after = ([_or_none(v, 4) for v in level] for level in (now.before, now.after))
-        frames.append(
-            {
-                "title": now.title,
-                "note": now.note,
-                "begin": _or_none(now.begin),
-                "end": _or_none(now.end),
-                # Left out where it is what the frame before ends with.
-                "before": None if frames and frames[-1]["after"] == before else before,
-                "after": after,
-                "circuits": sets.index(now.circuits),
-            }
-        )
+        # Left out where it is what the frame before ends with.
+        before = None if frames and frames[-1]["after"] == before else before
+        made = {"title": now.title, "note": now.note, "begin": _or_none(now.begin), "end": _or_none(now.end)}
+        made |= {"before": before, "after": after, "circuits": sets.index(now.circuits)}
+        frames.append(made)
     drawn = [[[c.src, c.dst, c.words, list(map(strand, c.strands))] for c in each] for each in sets]
     waveguides, fibres = streets(scene) if isinstance(scene, Scene) else ([], [])
     content = {

@@ -47,6 +47,14 @@ def check_ending(path: Path, fabric: AnyFabric) -> str:
     return path.suffix.lower()
 
 
+def check_still(path: str | Path, force: bool) -> Path:
+    """The path of a still picture; `InputError` if it has another ending, or may not be written."""
+    path = Path(path)
+    if path.suffix.lower() not in STILL:
+        raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
+    return check_output(path, force)
+
+
 def _check(path: str | Path, fabric: AnyFabric, force: bool) -> Path:
     """A picture's path that may be written."""
     path = Path(path)
@@ -108,26 +116,20 @@ def draw_flow(
     _check_sends(schedule, "transfers")
     cost = cost or flow(schedule, fabric, element_bytes)
     assert cost.times is not None
-    figure = style.dark_figure(12.6, 6.3)
     loads = link_loads(schedule, fabric, element_bytes, cost.seconds)
-    graph.graph(figure.add_axes((0.015, 0.07, 0.45, 0.80)), fabric, loads)
-    timeline.gantt(figure.add_axes((0.525, 0.115, 0.455, 0.715)), schedule, cost.times)
-    graph.load_legend(figure, (0.02, 0.015, 0.42, 0.05))
-    rounds, order = counted(schedule.communication_rounds, "round"), _order_words(fabric, schedule.ranks)
-    words = f"{fabric.name}{order}, {rounds}, {time_words(cost.seconds)}"
+    numbers = [fabric.numbering.index(name) for name in fabric.gpus[: schedule.ranks] if fabric.numbering]
+    words = fabric.name
+    if numbers != list(range(len(numbers))):  # not in the order of the machine
+        order = f"the order {','.join(map(str, numbers))}" if len(numbers) <= 16 else "another order"
+        words += f" in {order}"
+    words += f", {counted(schedule.communication_rounds, 'round')}, {time_words(cost.seconds)}"
     if cost.bound.seconds:
         words += f" ({cost.seconds / cost.bound.seconds:.2f} times the bound)"
     words += f"; busiest: {cost.busiest}" if cost.busiest else ""
-    style.header(figure, 0.02, (0.955, 0.912), (schedule.name, words))
+    figure = style.dark_figure(12.6, 6.3, (schedule.name, words))
+    graph.graph(figure, (0.015, 0.07, 0.45, 0.80), fabric, loads)
+    timeline.gantt(figure.add_axes((0.525, 0.115, 0.455, 0.715)), schedule, cost.times)
     return save_figure(path, figure)
-
-
-def _order_words(fabric: Fabric, ranks: int) -> str:
-    """Which GPUs the ranks are, if they are in another order than in the machine."""
-    order = [fabric.numbering.index(name) for name in fabric.gpus[:ranks]] if fabric.numbering else []
-    if order == list(range(len(order))):
-        return ""
-    return f" in the order {','.join(map(str, order))}" if ranks <= 16 else " in another order"
 
 
 def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds: float) -> np.ndarray:
@@ -156,15 +158,12 @@ def draw_timeline(
     if not events:
         raise InputError(f"schedule: {name} moves nothing; allowed in a picture: one that does")
     title = name if len(name) <= _TITLE else f"{name[: _TITLE - 1]}…"
-    high = 1.75 + 0.52 * ranks
-    figure = style.dark_figure(11.0, high)
-    axes = figure.add_axes((0.065, 0.57 / high, 0.915, (high - 1.6) / high))
-    last = max(event.end for event in events)
-    timeline.kernels(axes, events, ranks, last)
+    high, last = 1.75 + 0.52 * ranks, max(event.end for event in events)
+    words = f"{fabric.name}, {plan.protocol}, {time_words(last)} in the kernel"
+    figure = style.dark_figure(11.0, high, (title, words))
+    timeline.kernels(figure.add_axes((0.065, 0.57 / high, 0.915, (high - 1.6) / high)), events, ranks, last)
     box = (0.065, (high - 0.95) / high, 0.915, 0.25 / high)
     timeline.kernels_legend(figure, box, {event.kind for event in events})
-    words = f"{fabric.name}, {plan.protocol}, {time_words(last)} in the kernel"
-    style.header(figure, 0.02, ((high - 0.3) / high, (high - 0.6) / high), (title, words))
     return save_figure(path, figure)
 
 
@@ -174,16 +173,11 @@ def draw_fabric(fabric: AnyFabric, path: str | Path, *, force: bool = False) -> 
 
     `InputError` if the file exists (without `force`), has another ending or cannot be written.
     """
-    path = Path(path)
-    if path.suffix.lower() not in STILL:
-        raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
-    check_output(path, force)
+    path = check_still(path, force)
     if isinstance(fabric, PhotonicFabric):
         return save_figure(path, wafers.fabric_figure(fabric))
-    figure = style.dark_figure(7.4, 7.6)
-    graph.graph(figure.add_axes((0.02, 0.06, 0.96, 0.83)), fabric)
-    graph.kind_legend(figure, (0.03, 0.015, 0.9, 0.04), fabric)
-    style.header(figure, 0.03, (0.957, 0.917), (fabric.name, fabric.description[:110]), sizes=(15.0, 9.0))
+    figure = style.dark_figure(7.4, 7.6, (fabric.name, fabric.description[:110]), sizes=(15.0, 9.0))
+    graph.graph(figure, (0.02, 0.06, 0.96, 0.83), fabric)
     return save_figure(path, figure)
 
 
@@ -203,15 +197,10 @@ def draw_costs(
     with plots.style(**{"axes.titlepad": 8, "axes.grid.axis": "both"}):
         axes = plots.new_axes(8.4, 4.8)
         for k, (name, of_size) in enumerate(costs.items()):
-            axes.plot(
-                sizes,
-                [c.seconds * 1e6 for c in of_size],
-                color=COLOURS[k % len(COLOURS)],
-                marker=MARKERS[k % len(MARKERS)] if len(sizes) < 25 else None,
-                linestyle="-" if k < len(COLOURS) else "--",
-                markersize=4.5,
-                label=plain_text(name),
-            )
+            look = {"color": COLOURS[k % len(COLOURS)], "linestyle": "-" if k < len(COLOURS) else "--"}
+            if len(sizes) < 25:
+                look |= {"marker": MARKERS[k % len(MARKERS)], "markersize": 4.5}
+            axes.plot(sizes, [c.seconds * 1e6 for c in of_size], label=plain_text(name), **look)
         bound = np.min([[c.bound.seconds * 1e6 for c in of_size] for of_size in costs.values()], axis=0)
         if (bound > 0).all():
             axes.plot(sizes, bound, color=GREY, linewidth=1, linestyle=":", label="bound")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,39 +103,29 @@ class Scene(RoundsScene):
 
 def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most: int = MOST_FRAMES) -> Scene:
     """Lay a circuit plan out: `most` of its rounds, evenly chosen; times from a cost of the same plan."""
-    fabric, progress = plan.fabric, replay(schedule)
+    fabric, sent = plan.fabric, fractions(schedule)
     tiles, wafers = lay_out_tiles(fabric)
-    parts = Counter(r.round for r in plan.rounds)
-    order = sorted(parts)
-    # What ranks hold when rounds begin (local rounds belong to the one before them), and at the end.
-    held = np.stack([progress.levels[0], *map(progress.before, order[1:]), progress.levels[-1]])
-    held = np.pad(held, ((0, 0), (0, fabric.ranks - schedule.ranks)), constant_values=np.nan)
-    times = round_times(cost)
-    sent = fractions(schedule)
     known: dict[tuple, tuple[DrawnCircuit, ...]] = {}  # rounds often repeat their circuits
-    frames = []
-    for number in evenly(len(plan.rounds), most):
-        now = plan.rounds[number]
-        at, count = order.index(now.round), parts[now.round]
-        title = f"round {at + 1} of {len(order)}"
-        title += f", part {now.part + 1} of {count}" if count > 1 else ""
+
+    def draw(step: int) -> tuple[DrawnCircuit, ...]:
+        now = plan.rounds[step]
         carried = tuple(sent.get((now.round, b.src, b.dst)) for b in now.bundles)
         if (now.bundles, carried) not in known:
             known[now.bundles, carried] = _draw_round(fabric, tiles, now, carried)
-        begin, seconds = times.get(now.round, (0.0, 0.0)) if times else (np.nan, np.nan)
-        done = now.part, now.part + 1
-        levels = [held[at] + (held[at + 1] - held[at]) * k / count for k in done]
-        ends = [begin + seconds * k / count for k in done]
-        frames.append(Frame(title, progress.phase(now.round), known[now.bundles, carried], *levels, *ends))
-    subtitle = f"{fabric.name}, {fabric.ports} wavelengths a tile, {counted(len(order), 'round')}"
+        return known[now.bundles, carried]
+
+    steps = [(now.round, now.part) for now in plan.rounds]
+    frames = _frames(schedule, steps, draw, cost, most, fabric.ranks)
+    rounds = counted(len(dict(steps)), "round")
+    subtitle = f"{fabric.name}, {fabric.ports} wavelengths a tile, {rounds}"
     if cost is not None:
         subtitle += f", {time_words(cost.seconds)}"
-    return Scene(schedule.name, subtitle, tiles, wafers, tuple(frames), fabric)
+    return Scene(schedule.name, subtitle, tiles, wafers, frames, fabric)
 
 
 def ring_scene(schedule: Schedule, cost: Cost | None = None, most: int = MOST_FRAMES) -> RoundsScene:
     """A schedule without a fabric, as `scene`: ranks on a circle, and arrows from one to another."""
-    ranks, progress = schedule.ranks, replay(schedule)
+    ranks = schedule.ranks
     # Neighbours are 1.3 tiles apart or more.
     radius = max(1.2, 1.3 * HALF / np.sin(np.pi / max(ranks, 2)))
     angle = 2 * np.pi * np.arange(ranks) / ranks - np.pi / 2
@@ -143,34 +133,51 @@ def ring_scene(schedule: Schedule, cost: Cost | None = None, most: int = MOST_FR
     sends: dict[int, list[DrawnCircuit]] = defaultdict(list)
     for (now, src, dst), part in fractions(schedule).items():
         if src != dst:
-            strand = DrawnWavelengths(_arrow(tiles[src], tiles[dst]), src / ranks, _ARROW)
+            # From rim to rim, left of the line between, so that both directions are seen.
+            along = (tiles[dst] - tiles[src]) / max(float(np.hypot(*(tiles[dst] - tiles[src]))), 1e-9)
+            rims = np.array([tiles[src] + along * (HALF + 0.04), tiles[dst] - along * (HALF + 0.07)])
+            strand = DrawnWavelengths(rims - 0.1 * right_of(along), src / ranks, _ARROW)
             words = f"{src} to {dst}, {100 * part:.3g} % of the array"
             sends[now].append(DrawnCircuit(src, dst, (strand,), words))
-    order, times, frames = sorted(sends), round_times(cost), []
-    held = [*map(progress.before, order), progress.levels[-1]]
-    for k in evenly(len(order), min(most, MOST_FRAMES)):
-        begin, seconds = times.get(order[k], (0.0, 0.0)) if times else (np.nan, np.nan)
-        circuits, phase = tuple(sends[order[k]]), progress.phase(order[k])
-        title, ends = f"round {k + 1} of {len(order)}", (begin, begin + seconds)
-        frames.append(Frame(title, phase, circuits, held[k], held[k + 1], *ends))
+    order = sorted(sends)
+    steps = [(number, 0) for number in order]
+    most = min(most, MOST_FRAMES)
+    frames = _frames(schedule, steps, lambda step: tuple(sends[order[step]]), cost, most, ranks)
     words = f"{counted(ranks, 'rank')}, {counted(len(order), 'round')}"
     words += f", {time_words(cost.seconds)} on {cost.fabric}" if cost is not None else ""
     edge = radius + HALF + 0.12
-    return RoundsScene(schedule.name, words, tiles, np.array([[-edge, -edge, edge, edge]]), tuple(frames))
+    return RoundsScene(schedule.name, words, tiles, np.array([[-edge, -edge, edge, edge]]), frames)
 
 
-def _arrow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """From rim to rim, left of the line between, so that both directions are seen."""
-    along = (b - a) / max(float(np.hypot(*(b - a))), 1e-9)
-    across = -0.1 * right_of(along)
-    return np.array([a + along * (HALF + 0.04) + across, b - along * (HALF + 0.07) + across])
-
-
-def round_times(cost: Cost | None) -> dict[int, tuple[float, float]]:
-    """When each round begins, and how long it takes, s."""
+def _frames(
+    schedule: Schedule,
+    steps: Sequence[tuple[int, int]],
+    draw: Callable[[int], tuple[DrawnCircuit, ...]],
+    cost: Cost | None,
+    most: int,
+    tiles: int,
+) -> tuple[Frame, ...]:
+    """Frames of at most so many steps, which are rounds and their parts; `draw` makes a step's circuits."""
+    progress, parts = replay(schedule), Counter(number for number, _ in steps)
+    order = sorted(parts)
+    # What ranks hold when rounds begin (local rounds belong to the one before them), and at the end.
+    held = np.stack([progress.levels[0], *map(progress.before, order[1:]), progress.levels[-1]])
+    held = np.pad(held, ((0, 0), (0, tiles - schedule.ranks)), constant_values=np.nan)
     rounds = cost.rounds if cost is not None else ()
     begins = itertools.accumulate((r.seconds for r in rounds), initial=0.0)
-    return {each.round: (begin, each.seconds) for each, begin in zip(rounds, begins, strict=False)}
+    times = {each.round: (begin, each.seconds) for each, begin in zip(rounds, begins, strict=False)}
+    frames = []
+    for step in evenly(len(steps), most):
+        number, part = steps[step]
+        at, count = order.index(number), parts[number]
+        title = f"round {at + 1} of {len(order)}"
+        title += f", part {part + 1} of {count}" if count > 1 else ""
+        begin, seconds = times.get(number, (0.0, 0.0)) if times else (np.nan, np.nan)
+        done = part, part + 1
+        levels = [held[at] + (held[at + 1] - held[at]) * k / count for k in done]
+        ends = [begin + seconds * k / count for k in done]
+        frames.append(Frame(title, progress.phase(number), draw(step), *levels, *ends))
+    return tuple(frames)
 
 
 def fractions(schedule: Schedule) -> dict[tuple[int, int, int], float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -61,11 +61,19 @@ def level_colour(level: float) -> str:
     return FULL if level > 1 - 1e-9 else _gradient(_LEVELS, level)
 
 
-def dark_figure(width: float, height: float, **look: Any) -> Figure:
-    """An empty figure; inches."""
+def dark_figure(
+    width: float, height: float, titles: tuple[str, str], sizes=(15.0, 9.5), **look: Any
+) -> Figure:
+    """A figure with a title and a subtitle, 0.65 of its inches high, and nothing below."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), facecolor=NIGHT, **look)
+    figure = Figure(figsize=(width, height), facecolor=NIGHT, **look)
+    title, subtitle = titles
+    figure.text(
+        0.25 / width, 1 - 0.29 / height, title, color=TEXT, fontsize=sizes[0], fontweight="bold", va="center"
+    )
+    figure.text(0.25 / width, 1 - 0.56 / height, subtitle, color=DIM, fontsize=sizes[1], va="center")
+    return figure
 
 
 def lines(axes: Axes, points: Sequence[Any], colours: Any, widths: Any, **look: Any) -> Any:
@@ -93,29 +101,25 @@ def bars(axes: Axes, corners: Sequence[tuple[float, float, float, float]], **loo
     return axes.add_collection(PatchCollection([Rectangle((x, y), w, h) for x, y, w, h in corners], **look))
 
 
-def time_axis(axes: Axes, unit: str, size: float) -> None:
-    """Dark axes over time in a unit, with labels of ticks in points."""
-    axes.set_facecolor(WAFER)
-    axes.set_xlabel(f"time ({unit})", color=DIM, fontsize=9)
-    axes.tick_params(colors=DIM, labelsize=size, length=0)
-    axes.grid(True, axis="x", color=RIM, lw=0.6)
-    axes.set_axisbelow(True)
-    for spine in axes.spines.values():
-        spine.set_color(RIM)
-
-
 def label(axes: Axes, x: float, y: float, words: str, size: float, colour: str = TEXT, **look: Any) -> Any:
     """Write text around a point."""
     look = {"ha": "center", "va": "center", "zorder": 6} | look
     return axes.text(x, y, words, fontsize=size, color=colour, **look)
 
 
-def header(
-    figure: Figure, x: float, y: tuple[float, float], texts: tuple[str, str], sizes=(15.0, 9.5)
-) -> None:
-    """Title and subtitle."""
-    figure.text(x, y[0], texts[0], color=TEXT, fontsize=sizes[0], fontweight="bold", va="center")
-    figure.text(x, y[1], texts[1], color=DIM, fontsize=sizes[1], va="center")
+def legend(figure: Figure, box: Box, entries: Iterable[tuple[str, Sequence[dict[str, Any]]]]) -> None:
+    """Write words from left to right, after a bar of each of their looks, or a line if it has a colour."""
+    axes = legend_axes(figure, box, width=box[2] * figure.get_size_inches()[0] * 72)
+    x = 0.0  # points
+    for words, looks in entries:
+        for look in looks:
+            if "color" in look:
+                axes.plot([x, x + 14], [5, 5], **look)
+            else:
+                bars(axes, [(x, 2.2, 11, 5.6)], **look)
+            x += 14 if "color" in look else 11
+        legend_text(axes, x + 5, words)
+        x += 4.9 * len(words) + 23
 
 
 def legend_axes(figure: Figure, box: Box, width: float = 100) -> Axes:

@@ -1,4 +1,4 @@
-"""When transfers of a schedule, and the kernels of an execution plan, run: a row for each rank."""
+"""What runs when: transfers of a schedule, and kernels of an execution plan, with a row for each rank."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from wavefabric.units import binary_bytes
 _TOUCH = 0.05
 #: Colours of what a kernel does.
 _COLOURS = {"put": "#4f9cff", "add and put": "#2fd6c0", "add": "#6cf08c", "copy": "#8fa3c4"}
+_COLOURS["wait"] = style.STREETS
 #: Colours of what is on the way.
 _TRANSFERS = {"signal": "#f4e45a", "packets": "#ffa24a"}
 _HALF = 0.3
@@ -28,13 +29,11 @@ def gantt(axes: style.Axes, schedule: Schedule, times: np.ndarray) -> None:
     remote = np.flatnonzero(u.leads & ((t["switch"] > 0) | (t["src"] != t["dst"])))
     sums, rank = u.sums[u.of], issuers(schedule)
     last = float(times[:, 1].max(initial=0.0))
-    scale, unit = time_unit(last)
     ranks, rounds = schedule.ranks, max(int(t["round"].max(initial=0)), 1)
-    axes.set(xlim=(0, max(last * scale, 1e-12)), ylim=(ranks - 0.4, -0.6))
-    lanes = _lanes(rank[remote], times[remote])
+    scale = time_axis(axes, last, (ranks - 0.4, -0.6))
     corners, colours = [], []
     width, height = style.axes_points(axes)
-    for number, (lane, count) in zip(remote, lanes, strict=True):
+    for number, (lane, count) in zip(remote, _lanes(rank[remote], times[remote]), strict=True):
         begin, end = times[number] * scale
         high = 0.8 / count
         top = int(rank[number]) - 0.4 + lane * high
@@ -50,7 +49,6 @@ def gantt(axes: style.Axes, schedule: Schedule, times: np.ndarray) -> None:
     axes.set_yticks(shown, [str(r) for r in shown])
     for rank in range(ranks if ranks <= 32 else 0):
         axes.axhline(rank + 0.5, color=style.RIM, lw=0.5, zorder=1)
-    style.time_axis(axes, unit, 8)
     axes.set_ylabel("from rank", color=style.DIM, fontsize=9)
     title = "bars: transfers, the number is the rank they go to; colour: round"
     if t["switch"].any():
@@ -58,55 +56,66 @@ def gantt(axes: style.Axes, schedule: Schedule, times: np.ndarray) -> None:
     axes.set_title(title, color=style.DIM, fontsize=8.5, loc="left", pad=5)
 
 
-def time_unit(seconds: float) -> tuple[float, str]:
-    """How many of a unit are in a second, and the unit, for an axis that ends at so many seconds."""
-    for factor, name in ((1.0, "s"), (1e3, "ms")):
-        if seconds * factor >= 2:
-            return factor, name
-    return 1e6, "µs"
+def time_axis(axes: style.Axes, seconds: float, rows: tuple[float, float], spare: float = 1.0) -> float:
+    """Make dark axes over time, up to so many seconds, over rows from the last to the first.
+
+    Returns how many of the axis's unit a second is.
+    """
+    units = ((1.0, "s"), (1e3, "ms"), (1e6, "µs"))
+    scale, unit = next((each for each in units if seconds * each[0] >= 2), units[-1])
+    axes.set(xlim=(0, max(seconds * scale, 1e-12) * spare), ylim=rows, facecolor=style.WAFER)
+    axes.set_xlabel(f"time ({unit})", color=style.DIM, fontsize=9)
+    axes.tick_params(colors=style.DIM, labelsize=8, length=0)
+    axes.grid(True, axis="x", color=style.RIM, lw=0.6)
+    axes.set_axisbelow(True)
+    for spine in axes.spines.values():
+        spine.set_color(style.RIM)
+    return scale
+
+
+def lanes(begin: np.ndarray, end: np.ndarray, touch: float = 0.0) -> list[int]:
+    """For each interval the first lane in which no other runs at the same time.
+
+    They may touch, or overlap by a share ``touch`` of the later one.
+    """
+    result = [0] * len(begin)
+    free_from: list[float] = []
+    for number in np.lexsort((end, begin)).tolist():
+        latest = begin[number] + touch * (end[number] - begin[number])
+        lane = next((k for k, until in enumerate(free_from) if until <= latest), len(free_from))
+        free_from[lane : lane + 1] = [float(end[number])]
+        result[number] = lane
+    return result
 
 
 def _lanes(sources: np.ndarray, times: np.ndarray) -> list[tuple[int, int]]:
     """For each transfer its lane within its sender's row, and how many lanes that row needs."""
-    lane = np.zeros(len(sources), int)
-    count: dict[int, int] = {}
+    result = [(0, 1)] * len(sources)
     for source in np.unique(sources):
-        mine = np.flatnonzero(sources == source)
-        free_from: list[float] = []  # end of the last bar of each lane
-        for number in mine[np.argsort(times[mine, 0], kind="stable")]:
-            begin, end = times[number]
-            touch = _TOUCH * (end - begin)
-            at = next((k for k, until in enumerate(free_from) if until - begin <= touch), len(free_from))
-            free_from[at : at + 1] = [end]
-            lane[number] = at
-        count[int(source)] = len(free_from)
-    return [(int(k), count[int(s)]) for k, s in zip(lane, sources, strict=True)]
+        mine = np.flatnonzero(sources == source).tolist()
+        taken = lanes(*times[mine].T, touch=_TOUCH)
+        for number, lane in zip(mine, taken, strict=True):
+            result[number] = lane, max(taken) + 1
+    return result
 
 
 def kernels(axes: style.Axes, events: Sequence[PlanEvent], ranks: int, last: float) -> None:
     """Draw what kernels do until the time `last`, s."""
-    scale, unit = time_unit(last)
-    axes.set(xlim=(0, max(last * scale, 1e-12) * 1.01), ylim=(ranks - 0.45, -0.55))
+    scale = time_axis(axes, last, (ranks - 0.45, -0.55), spare=1.01)
     width, height = style.axes_points(axes)
     for kind, colour in _COLOURS.items():
+        waits = kind == "wait"
+        half, edge = (_HALF / 3, style.RIM) if waits else (_HALF, style.WAFER)
         mine = [event for event in events if event.kind == kind]
-        corners = [
-            (e.begin * scale, e.rank - _HALF, max((e.end - e.begin) * scale, last * scale * 1e-3), 2 * _HALF)
-            for e in mine
-        ]
-        style.bars(axes, corners, facecolor=colour, edgecolor=style.WAFER, linewidth=0.5, zorder=3)
-        for event in mine:
+        wide = [max((e.end - e.begin) * scale, last * scale * 1e-3) for e in mine]
+        corners = [(e.begin * scale, e.rank - half, w, 2 * half) for e, w in zip(mine, wide, strict=True)]
+        style.bars(axes, corners, facecolor=colour, edgecolor=edge, linewidth=0.5, zorder=3 - waits)
+        for event in () if waits else mine:
             wide = (event.end - event.begin) / max(last, 1e-300) * width
             text = f"{kind} {binary_bytes(event.nbytes)}"
             if wide > 5.0 * len(text) and height / ranks > 16:
                 middle = (event.begin + event.end) / 2 * scale
                 style.label(axes, middle, event.rank, text, 8, style.NIGHT, zorder=4)
-    waits = [
-        (e.begin * scale, e.rank - _HALF / 3, (e.end - e.begin) * scale, _HALF / 1.5)
-        for e in events
-        if e.kind == "wait"
-    ]
-    style.bars(axes, waits, facecolor=style.STREETS, edgecolor=style.RIM, linewidth=0.5, zorder=2)
     for kind, colour in _TRANSFERS.items():
         routes = [event for event in events if event.kind == kind]
         points = [((e.begin * scale, e.rank), (e.end * scale, e.peer)) for e in routes]
@@ -115,19 +124,11 @@ def kernels(axes: style.Axes, events: Sequence[PlanEvent], ranks: int, last: flo
         if ends:
             axes.scatter(*zip(*ends, strict=True), s=9, color=colour, zorder=6)
     axes.set_yticks(range(ranks), [f"rank {rank}" for rank in range(ranks)])
-    style.time_axis(axes, unit, 8.5)
 
 
 def kernels_legend(figure: style.Figure, box: style.Box, kinds: set[str]) -> None:
     """Colours of those kinds of events that there are."""
-    axes = style.legend_axes(figure, box)
-    at = 0.0
-    looks = {**_COLOURS, "wait": style.STREETS, **_TRANSFERS}
-    for kind in (kind for kind in looks if kind in kinds):
-        if kind in _TRANSFERS:
-            style.lines(axes, [((at, 5), (at + 2.2, 5))], looks[kind], 1.4)
-            axes.scatter([at + 2.2], [5], s=10, color=looks[kind])
-        else:
-            style.bars(axes, [(at, 2, 2.2, 6)], facecolor=looks[kind], edgecolor=style.RIM, linewidth=0.5)
-        style.legend_text(axes, at + 3.0, kind)
-        at += 5.0 + 0.72 * len(kind)
+    bar, line = {"edgecolor": style.RIM, "linewidth": 0.5}, {"marker": "o", "markevery": [1], "markersize": 3}
+    looks = [(kind, bar | {"facecolor": colour}) for kind, colour in _COLOURS.items()]
+    looks += [(kind, line | {"color": colour, "lw": 1.4}) for kind, colour in _TRANSFERS.items()]
+    style.legend(figure, box, [(kind, [look]) for kind, look in looks if kind in kinds])

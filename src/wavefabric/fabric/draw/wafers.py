@@ -140,18 +140,6 @@ def _along(points: np.ndarray, fraction: float) -> np.ndarray:
     return np.array([np.interp(fraction * length[-1], length, points[:, k]) for k in range(2)])
 
 
-def legend(figure: style.Figure, box: style.Box, lasers: int) -> None:
-    """Wavelengths as a strip of their colours, and what the colours of tiles mean."""
-    axes = style.legend_axes(figure, box)
-    style.legend_text(axes, 0, "wavelengths")
-    style.colour_strip(axes, style.spectrum(lasers), 15.5, 20 / lasers, 20 / lasers * 0.86)
-    style.legend_text(axes, 36.5, f"1 to {lasers}" if lasers > 1 else "1")
-    style.legend_text(axes, 51, "a tile holds of its result: a part")
-    style.colour_strip(axes, [style.level_colour(k / 24) for k in range(24)], 81, 0.4, 0.45)
-    style.legend_text(axes, 93, "all")
-    style.colour_strip(axes, [style.FULL], 96.5, 3, 3)
-
-
 def clock(now: Frame, fraction: float) -> str:
     """Time so far in words; empty without a cost."""
     return "" if np.isnan(now.begin) else time_words(now.begin + fraction * (now.end - now.begin))
@@ -160,13 +148,27 @@ def clock(now: Frame, fraction: float) -> str:
 def circuits_figure(scene: Scene) -> style.Figure:
     """Rounds side by side: one picture."""
     captions = [("   ·   ".join(filter(None, (now.title, clock(now, 1)))), now.note) for now in scene.frames]
-    figure, panels = _panels(scene, captions, most=7.0, strip=0.34, foot=0.42, least=7.4)
+    figure, panels = circuit_panels(scene, captions)
     for axes, now in zip(panels, scene.frames, strict=True):
         circuits(axes, now)
         tiles(axes, scene, now.after)
-    wide, tall = figure.get_size_inches()
-    legend(figure, (0.25 / wide, 0.07 / tall, 6.9 / wide, 0.28 / tall), scene.fabric.lasers)
     return figure
+
+
+def circuit_panels(scene: Scene, captions: list[tuple[str, str]]) -> tuple[style.Figure, list[style.Axes]]:
+    """A figure with a header and a legend, and axes with the wafers for each caption (left and right)."""
+    figure, panels = _panels(scene, captions, most=7.0, strip=0.34, foot=0.42, least=7.4)
+    wide, tall = figure.get_size_inches()
+    axes = style.legend_axes(figure, (0.25 / wide, 0.07 / tall, 6.9 / wide, 0.28 / tall))
+    lasers = scene.fabric.lasers
+    style.legend_text(axes, 0, "wavelengths")
+    style.colour_strip(axes, style.spectrum(lasers), 15.5, 20 / lasers, 20 / lasers * 0.86)
+    style.legend_text(axes, 36.5, f"1 to {lasers}" if lasers > 1 else "1")
+    style.legend_text(axes, 51, "a tile holds of its result: a part")
+    style.colour_strip(axes, [style.level_colour(k / 24) for k in range(24)], 81, 0.4, 0.45)
+    style.legend_text(axes, 93, "all")
+    style.colour_strip(axes, [style.FULL], 96.5, 3, 3)
+    return figure, panels
 
 
 def _panels(
@@ -183,8 +185,7 @@ def _panels(
     panel = float(np.clip(12.0 / across, 2.6, most))
     high, head = panel / ratio, 0.75
     wide, tall = max(across * panel + 0.4, least), down * (high + strip) + head + foot
-    figure = style.dark_figure(wide, tall)
-    style.header(figure, 0.25 / wide, (1 - 0.30 / tall, 1 - 0.56 / tall), (scene.title, scene.subtitle))
+    figure = style.dark_figure(wide, tall, (scene.title, scene.subtitle))
     made = []
     for k, (words, note) in enumerate(captions):
         row, column = divmod(k, across)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from wavefabric.errors import InputError, not_one_of
 from wavefabric.fabric.electrical import families
@@ -20,7 +19,7 @@ from wavefabric.fabric.io.tables import ElectricalTable, FabricLinkTable, Family
 from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
-from wavefabric.files.faults import one_line
+from wavefabric.files.faults import checked
 from wavefabric.files.input import parse_toml, parsed
 from wavefabric.files.output import write_text
 from wavefabric.units import show
@@ -66,12 +65,9 @@ def _fabric(data: dict[str, Any]) -> Fabric | PhotonicFabric:
     kind = data.get("kind", "electrical")
     if kind not in ("electrical", "photonic"):
         raise InputError(f'kind: {show(kind)} given; allowed: "electrical" or "photonic"')
-    model = PhotonicTable if kind == "photonic" else ElectricalTable
-    try:
-        table = model.model_validate(data)
-    except ValidationError as error:
-        raise InputError(one_line(error, model)) from None
-    return _photonic(table) if isinstance(table, PhotonicTable) else _electrical(table)
+    if kind == "photonic":
+        return _photonic(checked(PhotonicTable, data))
+    return _electrical(checked(ElectricalTable, data))
 
 
 def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False) -> Path:
@@ -100,14 +96,14 @@ def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:
     return _fabric(data | dict(zip(keys, sizes + wafer, strict=True)))
 
 
-def _photonic(table: PhotonicTable) -> PhotonicFabric:
+def _photonic(table: Any) -> PhotonicFabric:
     if table.rows * table.columns > families.MOST_RANKS:
         actual = f"{table.rows} rows of {table.columns} given"
         raise InputError(f"rows: {actual}; allowed: up to {families.MOST_RANKS} tiles in all")
     values = table.model_dump(exclude={"kind", "budget"})
     if table.budget is not None:
         try:
-            values["budget"] = LinkBudget(**table.budget.model_dump(exclude_none=True))
+            values["budget"] = LinkBudget(**table.budget.model_dump())
         except InputError as error:
             raise InputError(f"budget.{error}") from None
     values["wafer_rows"] = table.wafer_rows or table.rows
@@ -115,7 +111,7 @@ def _photonic(table: PhotonicTable) -> PhotonicFabric:
     return PhotonicFabric(**values)
 
 
-def _electrical(table: ElectricalTable) -> Fabric:
+def _electrical(table: Any) -> Fabric:
     if table.family is not None:
         gpus, switches, links = _family(table, table.family)
     else:
@@ -141,7 +137,7 @@ def _electrical(table: ElectricalTable) -> Fabric:
     return fabric
 
 
-def _family(table: ElectricalTable, family: FamilyTable) -> tuple[tuple, tuple, tuple]:
+def _family(table: Any, family: FamilyTable) -> tuple[tuple, tuple, tuple]:
     for key in ("gpus", "links", "switches"):
         if getattr(table, key):
             raise InputError(f"{key}: given beside family; allowed: one of the two")

@@ -3,12 +3,30 @@
 import re
 from dataclasses import MISSING, fields
 from functools import partial
+<<<<<<< HEAD
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+=======
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    create_model,
+)
+>>>>>>> lean-pictures
 
 from wavefabric.errors import InputError
+from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, TransportTimes
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.units import quantity, show
 
 
@@ -70,6 +88,7 @@ def _ends(value: Any) -> list[str]:
     return [_name(v) for v in names]
 
 
+<<<<<<< HEAD
 # Numbers with their unit, which `unit_of` finds; "" is that of plain ones.
 Bandwidth = Annotated[float, "B/s", BeforeValidator(partial(converted, unit="B/s", most=1e18, least=1.0))]
 Seconds = Annotated[float, "s", BeforeValidator(partial(converted, unit="s", most=1e6))]
@@ -82,11 +101,27 @@ Responsivity = Annotated[float, "A/W", BeforeValidator(partial(_as_written, exam
 _NOISE = BeforeValidator(partial(_as_written, example="18e-12 A/sqrt(Hz)"))
 NoiseCurrent = Annotated[float, "A/sqrt(Hz)", _NOISE]
 Ratio = Annotated[float, "", BeforeValidator(_plain)]
+=======
+#: How a number is read, by its unit; "" is that of plain ones.
+_READ = {
+    "B/s": partial(converted, unit="B/s", most=1e18, least=1.0),
+    "s": partial(converted, unit="s", most=1e6),
+    "m": partial(converted, unit="m", most=1e6, above=0),
+    "": _plain,
+}
+_WRITTEN = ("0.3 dB", "10 dBm", "40 dB/m", "0.9 A/W", "18e-12 A/sqrt(Hz)")
+_READ |= {example.split()[1]: partial(_as_written, example=example) for example in _WRITTEN}
+# `unit_of` finds the units.
+Bandwidth = Annotated[float, "B/s", BeforeValidator(_READ["B/s"])]
+Seconds = Annotated[float, "s", BeforeValidator(_READ["s"])]
+Ratio = Annotated[float, "", BeforeValidator(_READ[""])]
+>>>>>>> lean-pictures
 Name = Annotated[str, BeforeValidator(_name)]
 Nodes = Annotated[int | list[str], BeforeValidator(_nodes)]
 Ends = Annotated[list[str], BeforeValidator(_ends)]
 Count = Annotated[StrictInt, Field(ge=1, le=10**6)]
 Side = Annotated[StrictInt, Field(ge=1, le=4096)]
+Lasers = Annotated[StrictInt, Field(ge=1, le=1024)]
 
 
 class FabricFileTable(BaseModel):
@@ -129,96 +164,58 @@ class FamilyTable(FabricFileTable):
     network: NetworkTable | None = None
 
 
-class KernelsTable(FabricFileTable):
-    """Kernels that run execution plans; see `wavefabric.fabric.electrical.fabric.KernelTimes`."""
+def _table_of(described: type, /, **others: Any) -> Any:
+    """The table for a dataclass; ``others`` are keys that it has in another form or not at all.
 
-    launch: Seconds
-    signal: Seconds
-    packet: Seconds
-    bandwidth: Bandwidth
-    memory: Bandwidth
-    issue: Seconds = 0.0
-    gap: Seconds = 0.0
-    move: Seconds = 0.0
-
-
-class TransportTable(FabricFileTable):
-    """A transport; see `wavefabric.fabric.electrical.fabric.TransportTimes`."""
-
-    name: Literal["p2p", "nccl", "mpi-cuda", "mpi"]
-    alpha: Seconds | None = None
-    flow_bandwidth: Bandwidth | None = None
-    host_bandwidth: Bandwidth | None = None
-    overhead: Seconds = 0.0
-    ring: StrictBool = False
+    Keys whose default is None may be left out.
+    """
+    hints = get_type_hints(described, include_extras=True)
+    keys: dict[str, Any] = {
+        field.name: (_as_read(hints[field.name]), ... if field.default is MISSING else field.default)
+        for field in fields(described)
+        if field.name not in (*others, "numbering")
+    }
+    others = {
+        key: (kind | None if default is None else kind, default) for key, (kind, default) in others.items()
+    }
+    return create_model(f"{described.__name__}Table", __base__=FabricFileTable, **(others | keys))
 
 
-class ElectricalTable(FabricFileTable):
-    """An electrical fabric."""
-
-    name: Name
-    kind: Literal["electrical"] = "electrical"
-    description: StrictStr = ""
-    source: StrictStr = ""
-    alpha: Seconds
-    gpus: Nodes | None = None
-    switches: Nodes = Field(default_factory=list, validate_default=False)
-    links: list[FabricLinkTable] | None = None
-    family: FamilyTable | None = None
-    copy_bandwidth: Bandwidth | None = None
-    flow_bandwidth: Bandwidth | None = None
-    forwards: StrictBool = False
-    reduce_bandwidth: Bandwidth | None = None
-    reduce_alpha: Seconds = 0.0
-    round_overhead: Seconds = 0.0
-    peer_overhead: Seconds = 0.0
-    reduce_overhead: Seconds = 0.0
-    kernels: KernelsTable | None = None
-    transports: list[TransportTable] = Field(default_factory=list, validate_default=False)
-    multicast_switches: list[Name] = Field(default_factory=list, validate_default=False)
+def _as_read(hint: Any) -> Any:
+    """What a table takes for an annotation of a dataclass, by the unit of numbers."""
+    if get_origin(hint) is Annotated:
+        unit = hint.__metadata__[0]
+        return Annotated[float, unit, BeforeValidator(_READ[unit])]
+    if type(None) in get_args(hint):
+        return _as_read(get_args(hint)[0]) | None
+    return {str: StrictStr, bool: StrictBool}[hint]
 
 
-class BudgetTable(FabricFileTable):
-    """A link budget; defaults are those of `wavefabric.fabric.photonic.link_budget.LinkBudget`."""
-
-    launch_power: DBm | None = None
-    modulator_loss: Decibels | None = None
-    extinction_ratio: Decibels | None = None
-    switch_loss: Decibels | None = None
-    crossing_loss: Decibels | None = None
-    crossings: Ratio | None = None
-    reticle_loss: Decibels | None = None
-    propagation_loss: DBPerMetre | None = None
-    coupling_loss: Decibels | None = None
-    receiver_loss: Decibels | None = None
-    responsivity: Responsivity | None = None
-    noise_current: NoiseCurrent | None = None
-    bandwidth_ratio: Ratio | None = None
-    nrz_limit: Ratio | None = None
-    pam4_limit: Ratio | None = None
-
-
-class PhotonicTable(FabricFileTable):
-    """A photonic fabric; see `wavefabric.fabric.photonic.fabric.PhotonicFabric`."""
-
-    name: Name
-    kind: Literal["photonic"]
-    description: StrictStr = ""
-    source: StrictStr = ""
-    rows: Side
-    columns: Side
-    wafer_rows: Side | None = None
-    wafer_columns: Side | None = None
-    lasers: Annotated[StrictInt, Field(ge=1, le=1024)]
-    serdes_ports: Annotated[StrictInt, Field(ge=1, le=1024)] | None = None
-    laser_bandwidth: Bandwidth
-    waveguides: Count
-    fibres: Count
-    alpha: Seconds
-    reconfiguration: Seconds
-    synchronisation: Seconds = 0.0
-    tile_pitch: Metres = 0.025
-    budget: BudgetTable | None = None
+KernelsTable, BudgetTable = _table_of(KernelTimes), _table_of(LinkBudget)
+TransportTable = _table_of(TransportTimes, name=(Literal["p2p", "nccl", "mpi-cuda", "mpi"], ...))
+ElectricalTable = _table_of(
+    Fabric,
+    name=(Name, ...),
+    kind=(Literal["electrical"], "electrical"),
+    gpus=(Nodes, None),
+    switches=(Nodes, []),
+    links=(list[FabricLinkTable], None),
+    family=(FamilyTable, None),
+    kernels=(KernelsTable, None),
+    transports=(list[TransportTable], []),
+    multicast_switches=(list[Name], []),
+)
+PhotonicTable = _table_of(
+    PhotonicFabric,
+    name=(Name, ...),
+    kind=(Literal["photonic"], ...),
+    **dict.fromkeys(("rows", "columns"), (Side, ...)),
+    **dict.fromkeys(("wafer_rows", "wafer_columns"), (Side, None)),
+    lasers=(Lasers, ...),
+    serdes_ports=(Lasers, None),
+    **dict.fromkeys(("waveguides", "fibres"), (Count, ...)),
+    budget=(BudgetTable, None),
+)
 
 
 def make_table(name: str, base: Any = FabricFileTable, /, **keys: Any) -> Any:

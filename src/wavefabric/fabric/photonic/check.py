@@ -68,7 +68,10 @@ def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
             raise _fault(part, "no circuits", "at least one")
         if id(part.bundles) not in busiest:
             _check_part(fabric, part)
-            busiest[id(part.bundles)] = _overlap(part)
+            # Bundles of a pair that take the same route count once.
+            routes = {(b.src, b.dst, b.route) for b in part.bundles}
+            passed = Counter(edge for _, _, route in routes for edge in pairwise(route))
+            busiest[id(part.bundles)] = max(passed.values())
         most = busiest[id(part.bundles)]
         if part.overlap != most:
             raise _fault(part, f"overlap {part.overlap}", f"{most}, as on the busiest edge")
@@ -186,12 +189,6 @@ def _edges_and_guides(
     return entries
 
 
-def _overlap(part: CircuitRound) -> int:
-    """Most circuits on one edge; bundles of a pair that take the same route count once."""
-    routes = {(b.src, b.dst, b.route) for b in part.bundles}
-    return max(Counter(edge for _, _, route in routes for edge in pairwise(route)).values())
-
-
 def _check_carried(plan: CircuitPlan, schedule: Schedule) -> None:
     """Each pair of a round has circuits in one part, and each circuit something to carry."""
     t = schedule.transfers
@@ -216,7 +213,12 @@ def _check_bounds(plan: CircuitPlan) -> None:
     overlaps: dict[int, int] = {}
     for part in plan.rounds:
         if part.overlap_bound > overlaps.get(id(part.bundles), 1):
-            least = overlaps[id(part.bundles)] = _least_overlap(plan.fabric, part)
+            routes = {(b.src, b.dst): b.route for b in part.bundles}
+            least = overlap_bound(plan.fabric, list(routes))
+            if part.overlap_bound > least:  # more than cuts prove: a solver
+                chosen = list(routes.values())
+                least = minimum_overlap(plan.fabric, list(routes), chosen, least, _PROOF)[1]
+            overlaps[id(part.bundles)] = least
             if part.overlap_bound > least:
                 allowed = f"1 to {least}, as proved by cuts or a solver"
                 raise _fault(part, f"overlap bound {part.overlap_bound}", allowed)
@@ -233,15 +235,6 @@ def _check_bounds(plan: CircuitPlan) -> None:
             if not 1 <= claim <= known[key]:
                 allowed = f"1 to {known[key]}, by ports and cuts"
                 raise _fault(f"round {number}", f"parts bound {claim}", allowed)
-
-
-def _least_overlap(fabric: PhotonicFabric, part: CircuitRound) -> int:
-    """What cuts prove of the overlap, or, where more is claimed, a solver."""
-    routes = {(b.src, b.dst): b.route for b in part.bundles}
-    least = overlap_bound(fabric, list(routes))
-    if part.overlap_bound <= least:
-        return least
-    return minimum_overlap(fabric, list(routes), list(routes.values()), least, _PROOF)[1]
 
 
 def _least_parts(fabric: PhotonicFabric, parts: list[CircuitRound]) -> int:

@@ -1,6 +1,7 @@
 """A photonic fabric: a grid of tiles, each with lasers, photodiodes and switches, joined by waveguides."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 
@@ -19,13 +20,13 @@ class PhotonicFabric:
     wafer_columns: int
     lasers: int  # wavelengths that a tile can send at once, and receive at once (photodiodes)
     serdes_ports: int | None  # wavelengths that the chip on a tile can drive at once; None: all
-    laser_bandwidth: float  # B/s of one wavelength
+    laser_bandwidth: Annotated[float, "B/s"]  # of one wavelength
     waveguides: int  # between neighbouring tiles of one wafer, in each direction
     fibres: int  # of two wafers
-    alpha: float  # s a round
-    reconfiguration: float  # s to set up its circuits (Mach–Zehnder switches)
-    synchronisation: float = 0.0  # s between the GPUs and the controller
-    tile_pitch: float = 0.025  # m, between centres of neighbouring tiles
+    alpha: Annotated[float, "s"]  # of a round
+    reconfiguration: Annotated[float, "s"]  # to set up its circuits (Mach–Zehnder switches)
+    synchronisation: Annotated[float, "s"] = 0.0  # between the GPUs and the controller
+    tile_pitch: Annotated[float, "m"] = 0.025  # between centres of neighbouring tiles
     description: str = ""
     source: str = ""  # where the numbers are from, for people
     budget: LinkBudget | None = None  # of its circuits; None: typical numbers

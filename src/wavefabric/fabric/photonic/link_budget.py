@@ -8,11 +8,16 @@ section 4.3).
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 from wavefabric.errors import InputError
 
 #: By modulation format: bits a symbol, factor before erfc, and what Q is divided by in it.
 FORMATS = {"NRZ": (1, 0.5, math.sqrt(2.0)), "PAM4": (2, 0.375, 3.0 * math.sqrt(2.0))}
+
+# Numbers with their unit, in which files of fabrics have them.
+Decibels = Annotated[float, "dB"]
+Ratio = Annotated[float, ""]
 
 
 @dataclass(frozen=True)
@@ -23,23 +28,26 @@ class LinkBudget:
     sensitivity: all other defaults are chosen here, typical of silicon photonics.
     """
 
-    launch_power: float = 10.0  # dBm of one laser
-    modulator_loss: float = 4.0  # dB of a micro-ring modulator, that of the modulation included
-    extinction_ratio: float = 6.0  # dB between highest and lowest level
-    #: dB of one Mach–Zehnder switch: one where light enters an edge and one where it leaves it.
-    switch_loss: float = 0.3
-    crossing_loss: float = 0.02  # dB of one crossing of waveguides
-    crossings: float = 4.0  # in each tile between the ends of a route
-    reticle_loss: float = 0.25  # dB from a tile to the next of the same wafer (measured: 0.25)
-    propagation_loss: float = 40.0  # dB/m (measured: below 40); an edge is as long as the pitch of tiles
-    coupling_loss: float = 1.5  # dB between waveguide and fibre: twice for each edge from wafer to wafer
-    receiver_loss: float = 1.0  # dB of the ring that takes the wavelength out to its photodiode
-    responsivity: float = 0.9  # A/W of the photodiode
-    noise_current: float = 18e-12  # A/√Hz, thermal noise of the receiver referred to its input
-    bandwidth_ratio: float = 0.75  # noise bandwidth of the receiver by the symbol rate
+    launch_power: Annotated[float, "dBm"] = 10.0  # of one laser
+    modulator_loss: Decibels = 4.0  # of a micro-ring modulator, that of the modulation included
+    extinction_ratio: Decibels = 6.0  # between highest and lowest level
+    #: Of one Mach–Zehnder switch: one where light enters an edge and one where it leaves it.
+    switch_loss: Decibels = 0.3
+    crossing_loss: Decibels = 0.02  # of one crossing of waveguides
+    crossings: Ratio = 4.0  # in each tile between the ends of a route
+    reticle_loss: Decibels = 0.25  # from a tile to the next of the same wafer (measured: 0.25)
+    propagation_loss: Annotated[float, "dB/m"] = (
+        40.0  # (measured: below 40); an edge is as long as the pitch of tiles
+    )
+    coupling_loss: Decibels = 1.5  # between waveguide and fibre: twice for each edge from wafer to wafer
+    receiver_loss: Decibels = 1.0  # of the ring that takes the wavelength out to its photodiode
+    responsivity: Annotated[float, "A/W"] = 0.9  # of the photodiode
+    #: Thermal noise of the receiver referred to its input.
+    noise_current: Annotated[float, "A/sqrt(Hz)"] = 18e-12
+    bandwidth_ratio: Ratio = 0.75  # noise bandwidth of the receiver by the symbol rate
     #: Bit error rates up to which a link closes: error-free without, and with forward error correction.
-    nrz_limit: float = 1e-12
-    pam4_limit: float = 1e-4
+    nrz_limit: Ratio = 1e-12
+    pam4_limit: Ratio = 1e-4
 
     def __post_init__(self) -> None:
         least = dict.fromkeys(vars(self), (0.0, "from 0")) | {"launch_power": (-math.inf, "finite")}

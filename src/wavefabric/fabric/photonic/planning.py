@@ -33,11 +33,6 @@ class _Options:
     oversubscribed: str
     seed: int
 
-    @property
-    def reroutes(self) -> bool:
-        """Whether circuits may leave their first routes: not where a rule was asked for."""
-        return self.routing in ("auto", "ripup", "exact")
-
     def wavelengths(self, pairs: np.ndarray) -> np.ndarray:
         """Wavelengths that each pair gets if all are up together, shape (pairs,)."""
         return wavelengths.fewest_wavelengths(self.fabric, self.sharing, pairs)
@@ -152,7 +147,9 @@ def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[Ci
     least = max(parts_bound(fabric, pairs, np.full(len(pairs), size)), -(-peers // colours))
     if len(pairs) <= _MANY:
         for fewer in range(least, min(parts, least + _TRIES)):
-            assignment = negotiate(fabric, routes, fewer * colours, options.reroutes, options.seed)
+            # Where a rule was asked for, circuits keep their first routes.
+            reroute = options.routing in ("auto", "ripup", "exact")
+            assignment = negotiate(fabric, routes, fewer * colours, reroute, options.seed)
             if assignment is not None:
                 layer, routes = assignment
                 break
@@ -160,17 +157,13 @@ def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[Ci
     rounds = []
     for p in np.unique(layer // colours):
         which = np.flatnonzero(layer // colours == p).tolist()
-        rounds.append(_refill(options, pairs[which], [routes[i] for i in which], [masks[i] for i in which]))
+        some, over, mine = pairs[which], [routes[i] for i in which], [masks[i] for i in which]
+        # All circuits get more wavelengths if other parts leave enough ports, and if that fits.
+        more = int(options.wavelengths(some).min())
+        if more > size:
+            mine = wavelengths.assign_wavelengths(fabric, some, over, np.full(len(some), more)) or mine
+        rounds.append(_part(fabric, some, over, mine, overlap_bound(fabric, some)))
     return rounds
-
-
-def _refill(options: _Options, pairs: np.ndarray, routes: list[Route], masks: list[int]) -> CircuitRound:
-    """One part; all its circuits get more wavelengths if other parts leave enough ports, and if that fits."""
-    fabric = options.fabric
-    more = int(options.wavelengths(pairs).min())
-    if more > masks[0].bit_count():
-        masks = wavelengths.assign_wavelengths(fabric, pairs, routes, np.full(len(pairs), more)) or masks
-    return _part(fabric, pairs, routes, masks, overlap_bound(fabric, pairs))
 
 
 def _part(

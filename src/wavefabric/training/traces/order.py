@@ -1,12 +1,10 @@
-"""Tasks in an order in which they can run, lanes for those that run at once, GPUs that workers stand for."""
+"""Tasks in an order in which they can run, and GPUs that workers stand for."""
 
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
-
-import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.training.iteration.simulate import Iteration
@@ -92,17 +90,6 @@ def worker_names(iteration: Iteration) -> list[str]:
         for gpus in gpus_of_workers(iteration.graph, iteration.workload)
     ]
     return words if len(words) == 1 else [f"stage {number}, {each}" for number, each in enumerate(words)]
-
-
-def lanes(begin: np.ndarray, end: np.ndarray) -> list[int]:
-    """For each interval, in s, the first lane in which no other runs at the same time; they may touch."""
-    result = [0] * len(begin)
-    free_from: list[float] = []
-    for number in np.lexsort((end, begin)).tolist():
-        lane = next((k for k, until in enumerate(free_from) if until <= begin[number]), len(free_from))
-        free_from[lane : lane + 1] = [float(end[number])]
-        result[number] = lane
-    return result
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -6,23 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.pictures import STILL, save_figure
-from wavefabric.fabric.draw.timeline import time_unit
-from wavefabric.files.output import check_output
+from wavefabric.fabric.draw.pictures import check_still, save_figure
+from wavefabric.fabric.draw.timeline import lanes, time_axis
 from wavefabric.training.iteration.calls import PURPOSES
 from wavefabric.training.iteration.simulate import Iteration
-from wavefabric.training.traces.order import lanes, worker_names
+from wavefabric.training.traces.order import worker_names
 from wavefabric.units import time_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 #: Colours of computation, each for even and odd microbatches, and of calls.
 COMPUTE = {
@@ -68,10 +63,7 @@ def draw_timeline(
     `InputError` if there are no tasks, more than 64 workers, or the file exists and `force` is not given, has
     another ending than ``.png``, ``.svg`` or ``.pdf``, or cannot be written.
     """
-    path = Path(path)
-    if path.suffix.lower() not in STILL:
-        raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
-    check_output(path, force)
+    path = check_still(path, force)
     if not iteration.seconds > 0:
         raise InputError("tasks: none that take time; allowed: an iteration with something to draw")
     if iteration.graph.workers > MOST_ROWS:
@@ -80,33 +72,28 @@ def draw_timeline(
     return save_figure(path, timeline_figure(iteration, title))
 
 
-def timeline_figure(iteration: Iteration, title: str | None = None) -> Figure:
+def timeline_figure(iteration: Iteration, title: str | None = None) -> style.Figure:
     """The figure of `draw_timeline`."""
-    from matplotlib.figure import Figure
-
     tracks, several = _tracks(iteration), iteration.graph.workers > 1
     rows = iteration.graph.workers if several else tracks[-1].top + tracks[-1].height + 0.12
     # Inches: above the axes for the titles, below for the axis and the legend.
     above, below, inches = 0.78, 0.92, max(1.0, min(0.62 * rows, 16.0))
     high = above + inches + below
-    figure = Figure(figsize=(13.0, high), facecolor=style.NIGHT)
+    if title is None and (work := iteration.workload) is not None:
+        title = f"{work.model.name} on {work.strategy.gpus} GPUs, batch {work.strategy.batch:,}"
+    fraction, hidden = iteration.exposed_seconds / iteration.seconds, "communication hidden"
+    waits = f"{time_words(iteration.exposed_seconds)} of it ({fraction:.1%}) are exposed communication"
+    words = f"{time_words(iteration.seconds)} an iteration; {waits if fraction >= 5e-4 else hidden}"
+    titles = title or "An iteration", f"{words}; bound by {iteration.bound_by}"
+    figure = style.dark_figure(13.0, high, titles)
     left, right = 0.105, 0.905 if several else 0.985
     axes = figure.add_axes((left, below / high, right - left, inches / high))
-    scale, unit = time_unit(iteration.seconds)
-    axes.set(xlim=(0, iteration.seconds * scale), ylim=(rows, 0.0))
-    style.time_axis(axes, unit, 8)
+    scale = time_axis(axes, iteration.seconds, (rows, 0.0))
     axes.set_yticks([])
     for track in tracks:
         _bars(axes, iteration, track, scale)
     exposed = _exposed(axes, iteration, tracks, scale)
     _rows(axes, iteration, tracks, exposed)
-    if work := iteration.workload:
-        title = title or f"{work.model.name} on {work.strategy.gpus} GPUs, batch {work.strategy.batch:,}"
-    fraction, added = iteration.exposed_seconds / iteration.seconds, time_words(iteration.exposed_seconds)
-    hidden = fraction < 5e-4
-    words = "communication hidden" if hidden else f"{added} of it ({fraction:.1%}) are exposed communication"
-    words = f"{time_words(iteration.seconds)} an iteration; {words}; bound by {iteration.bound_by}"
-    style.header(figure, 0.02, (1 - 0.27 / high, 1 - 0.55 / high), (title or "An iteration", words))
     _legend(figure, iteration, (left, 0.10 / high, right - left, 0.26 / high), bool(exposed.any()))
     return figure
 
@@ -138,7 +125,7 @@ def _tracks(iteration: Iteration) -> list[_Track]:
     return result
 
 
-def _bars(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None:
+def _bars(axes: style.Axes, iteration: Iteration, track: _Track, scale: float) -> None:
     """A track's bars: wide ones apart, narrow ones joined with their neighbours of the same colour."""
     points = _points(axes)
     begin, end = iteration.timeline.begin * scale, iteration.timeline.end * scale
@@ -165,12 +152,12 @@ def _bars(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None
         _labels(axes, iteration, track, scale)
 
 
-def _points(axes: Axes) -> float:
+def _points(axes: style.Axes) -> float:
     """Points of a unit of time."""
     return style.axes_points(axes)[0] / axes.get_xlim()[1]
 
 
-def _labels(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None:
+def _labels(axes: style.Axes, iteration: Iteration, track: _Track, scale: float) -> None:
     """Numbers of microbatches over the tasks of a pass, or names of tasks, where they fit."""
     graph, times = iteration.graph, iteration.timeline
     parts = _has_parts(iteration)
@@ -218,7 +205,7 @@ def _covered(moments: np.ndarray, times: Any, tasks: Sequence[int]) -> np.ndarra
     return begun > ended
 
 
-def _exposed(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], scale: float) -> np.ndarray:
+def _exposed(axes: style.Axes, iteration: Iteration, tracks: Sequence[_Track], scale: float) -> np.ndarray:
     """Hatch what is exposed; s of each worker."""
     total, points = np.zeros(iteration.graph.workers), _points(axes)
     corners: dict[bool, list[tuple[float, float, float, float]]] = {True: [], False: []}
@@ -235,7 +222,7 @@ def _exposed(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], scale: 
     return total
 
 
-def _rows(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], exposed: np.ndarray) -> None:
+def _rows(axes: style.Axes, iteration: Iteration, tracks: Sequence[_Track], exposed: np.ndarray) -> None:
     """What rows are, on the left, and how their workers spend the time, on the right."""
     names, span = worker_names(iteration), axes.get_ylim()[0]
     if iteration.graph.workers == 1:
@@ -259,33 +246,39 @@ def _rows(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], exposed: n
             axes.axhline(worker, color=style.RIM, lw=0.6, zorder=1)
 
 
-def _beside(axes: Axes, side: int, y: float, words: str, size: float, colour: str) -> None:
+def _beside(axes: style.Axes, side: int, y: float, words: str, size: float, colour: str) -> None:
     """Text left (-1) or right (1) of the axes; y as a share of their height."""
     x, ha = (-0.008, "right") if side < 0 else (1.008, "left")
     axes.text(x, y, words, color=colour, fontsize=size, ha=ha, va="center", transform=axes.transAxes)
 
 
 def _legend(
-    figure: Figure, iteration: Iteration, box: tuple[float, float, float, float], exposed: bool
+    figure: style.Figure, iteration: Iteration, box: tuple[float, float, float, float], exposed: bool
 ) -> None:
     """Colours and what they mean."""
     graph = iteration.graph
     parts = _has_parts(iteration)
     kinds, purposes = set(graph.kind), {call.purpose for call in graph.call if call is not None}
-    entries: list[tuple[str, tuple[str, ...]]] = [
+    entries: list[tuple[str, Sequence[str]]] = [
         (kind, colours if parts else colours[:1]) for kind, colours in COMPUTE.items() if kind in kinds
     ]
     entries += [(purpose, (colour,)) for purpose, colour in CALLS.items() if purpose in purposes]
     if exposed:
         entries.append(("exposed: waits for a call", (EXPOSED,)))
-    axes = style.legend_axes(figure, box, width=box[2] * figure.get_size_inches()[0] * 72)
-    x = 0.0
-    for words, colours in entries:
-        for number, colour in enumerate(dict.fromkeys(colours)):
-            look = _HATCHED if colour == EXPOSED else {"facecolor": colour, "linewidth": 0.0}
-            style.bars(axes, [(x + 11 * number, 2.2, 11, 5.6)], **look)
-        x += 11 * len(set(colours)) + 5
-        style.legend_text(axes, x, words)
-        x += 4.9 * len(words) + 18
     if parts:
-        style.legend_text(axes, x, "numbers: microbatches")
+        entries.append(("numbers: microbatches", ()))
+    look = {EXPOSED: _HATCHED}
+    style.legend(
+        figure,
+        box,
+        [
+            (
+                words,
+                [
+                    look.get(colour) or {"facecolor": colour, "linewidth": 0.0}
+                    for colour in dict.fromkeys(colours)
+                ],
+            )
+            for words, colours in entries
+        ],
+    )
