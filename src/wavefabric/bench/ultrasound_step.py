@@ -244,19 +244,9 @@ def _case_table(case: dict[str, Any], bandwidth: float) -> Any:
         if (more := line.get("with_points")) is not None:
             lines.append(_row(f"  sources and sensor of {more['points']} points", more))
         if peer := line.get("kwave"):
-            name, to_ours = (
-                f"  {peer['program']}, {peer['ratio']:.2f} x our time",
-                peer["ratio"] * line["ratio"],
-            )
-            cells = (
-                f"{peer['ms']:.3g}",
-                *"--",
-                f"{to_ours:.2f}",
-                "-",
-                f"{peer['memory_bytes'] / 2**20:.0f}",
-                "",
-            )
-            lines.append((name, *cells))
+            name = f"  {peer['program']}, {peer['ratio']:.2f} x our time"
+            ratio, memory = f"{peer['ratio'] * line['ratio']:.2f}", f"{peer['memory_bytes'] / 2**20:.0f}"
+            lines.append((name, f"{peer['ms']:.3g}", *"--", ratio, "-", memory, ""))
     scatter = case["bare"]["scatter"]
     # Other work hits the bare transforms hardest, whose threads wait for each other: ratios are too low.
     busy = f". Bare transforms took {scatter:.1f} times their best: the machine is busy, ratios mean little"
