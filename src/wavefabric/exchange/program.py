@@ -1,7 +1,5 @@
 """A schedule made ready for one rank: levels of sends and receives as spans of flat buffers."""
 
-import copy
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,9 +68,3 @@ class Program:
         added = (sum(span.size for span in level.receives if span.reduce) for level in self.levels)
         self.scratch = max(added, default=0)
         self.sizes = [int(o[-1]) for o in offsets]
-
-    def only(self, levels: Iterable[Level]) -> "Program":
-        """The same program with other levels."""
-        part = copy.copy(self)
-        part.levels = list(levels)
-        return part

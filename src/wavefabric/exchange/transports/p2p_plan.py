@@ -4,6 +4,7 @@ No kernel has more blocks than its GPU has multiprocessors (see `waiting`). Exch
 these: only if all their blocks fit, their order on each GPU does not matter.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 import cupy
@@ -14,6 +15,7 @@ from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
+from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports import MULTIMEM, SIGNALS, plan_code
 from wavefabric.exchange.transports.base import Exchange
 from wavefabric.exchange.transports.multicast import check_multicast
@@ -43,7 +45,8 @@ class PlanExchange(Exchange):
     def __init__(
         self, program, buffers, transport, device, protocol: str, blocks: int | None, concurrent: int
     ):
-        super().__init__(program.only(()), buffers, None, transport)  # nothing is done level by level
+        nothing = replace(program.schedule, transfers=program.schedule.transfers[:0])
+        super().__init__(Program(nothing, program.rank), buffers, None, transport)  # no level by itself
         control, self.protocol = transport.control, protocol
         dtype = buffers[0].dtype
         if concurrent < 1:

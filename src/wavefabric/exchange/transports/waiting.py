@@ -1,4 +1,4 @@
-"""Kernels that wait for those of other ranks: which ranks can have them, and how long they wait.
+"""How long kernels wait for those of other ranks.
 
 Such kernels must all be resident at once, or one waits for what cannot begin: ranks that share a GPU cannot
 have them, and a kernel must not have more blocks than its GPU holds.
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import cupy
 import numpy as np
 
-from wavefabric.errors import InputError, LateRank
+from wavefabric.errors import LateRank
 
 #: Seconds that a kernel waits for another rank, which may work on its host for long meanwhile.
 TIMEOUT = 600.0
@@ -43,19 +43,3 @@ class Timeout:
         """Raise `LateRank` if a rank did not come in time, as far as is known by now."""
         if late := int(self._late[0]):
             raise LateRank(f"{self._name}: rank {late - 1} did not come to the exchange in time")
-
-
-def multiprocessors(transport) -> int:
-    """Those of each rank's GPU, at least; `InputError` where kernels of all ranks would not run at once.
-
-    Collective.
-    """
-    if not transport.complete:  # first: GPUs of different hosts may have the same address
-        raise InputError("protocol: some GPUs do not reach others; allowed: copies")
-    own = cupy.cuda.Device()
-    gpus = transport.control.all_gather((own.pci_bus_id, own.attributes["MultiProcessorCount"]))
-    shared = [rank for rank, (gpu, _) in enumerate(gpus) if [own for own, _ in gpus].count(gpu) > 1]
-    if shared:
-        ranks = ", ".join(map(str, shared))
-        raise InputError(f"protocol: ranks {ranks} share a GPU; allowed: copies, or a GPU for each rank")
-    return min(count for _, count in gpus)
