@@ -93,11 +93,10 @@ class Communicator(CollectiveCalls):
             raise InputError(f"buffers: {actual} given; allowed: one dtype")
         dtype = arrays[0].dtype if arrays else np.dtype(np.float64)
         chosen = self._transport.protocol_for(schedule, protocol, dtype)
-        plan = chosen in PROTOCOLS
-        if blocks is not None and not plan:
-            raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
-        if plan:
+        if chosen in PROTOCOLS:
             exchange = self._transport.bind_plan(program, arrays, chosen, blocks, concurrent)
+        elif blocks is not None:
+            raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
         else:
             # Not empty even where nothing is reduced: addresses of empty arrays are no addresses.
             scratch = self.allocate((max(1, program.scratch),), dtype)
