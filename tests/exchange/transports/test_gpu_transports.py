@@ -10,6 +10,7 @@ from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.errors import InputError
+from wavefabric.exchange.program import Program
 from wavefabric.execution.timed_schedule import count_wrong, fill
 
 
@@ -132,6 +133,24 @@ def test_memory_that_was_given_back_is_not_taken_for_what_it_was(transports, mon
     with pytest.raises(ValueError, match="does not come from the communicator's allocate"):
         pool.locate(np.zeros(3).ctypes.data)
     del second
+
+
+def test_transfers_between_ranks_that_do_not_reach_each_other_are_apart(transports):
+    """Ranks 0 and 1 reach each other, and 2 nobody: what it sends and receives goes another way."""
+    schedule = point_to_point("some", 3, [(0, 1, 3), (0, 2, 4), (2, 0, 5), (1, 0, 2), (1, 1, 6), (2, 1, 7)])
+    for rank, sizes in enumerate(([4, 5], [7])):
+        whole = Program(schedule, rank)
+        (every,), (level,) = whole.levels, transports.p2p.without(whole, [True, True, False]).levels
+        for spans, wanted in ((level.sends, every.sends), (level.receives, every.receives)):
+            places = [(s.peer, s.buffer, s.first, s.size) for s in spans]
+            assert places == [(s.peer, s.buffer, s.first, s.size) for s in wanted if s.peer == 2]
+        assert [s.size for s in (*level.sends, *level.receives)] == sizes
+        assert level.local == []
+    relay = build("ring", "all-gather", 3, 9)
+    with pytest.raises(
+        InputError, match="p2p cannot run ring all-gather, since some GPUs do not reach others"
+    ):
+        transports.p2p.without(Program(relay, 0), [True, True, False])
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
