@@ -25,10 +25,9 @@ from wavefabric.exchange.control import (
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.placement import rank_device
 from wavefabric.exchange.prepared_calls import PreparedCalls
-from wavefabric.exchange.program import Program
 from wavefabric.exchange.step_recorder import StepRecorder
 from wavefabric.exchange.transports import TRANSPORTS, open_transport
-from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
+from wavefabric.exchange.transports.base import Exchange, Program, RankGroup, SymmetricArray, Transport
 from wavefabric.results.provenance import NUMERICAL, versions
 from wavefabric.system.compiling import CLOCK
 

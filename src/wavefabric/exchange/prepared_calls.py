@@ -18,9 +18,8 @@ from wavefabric.collectives.tuning import Tuning, default_choice
 from wavefabric.device import Device
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import Control, compare
-from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports import plan_code
-from wavefabric.exchange.transports.base import Exchange, Transport
+from wavefabric.exchange.transports.base import Exchange, Program, Transport
 
 #: What this rank does in a schedule.
 ProgramOf = Callable[[Schedule], Program]

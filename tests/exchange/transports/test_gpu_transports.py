@@ -10,7 +10,7 @@ from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.errors import InputError
-from wavefabric.exchange.program import Program
+from wavefabric.exchange.transports.base import Program
 from wavefabric.execution.timed_schedule import count_wrong, fill
 
 

@@ -20,9 +20,8 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
-from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports import plan_code
-from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
+from wavefabric.exchange.transports.base import Exchange, Program, RankGroup, SymmetricArray, Transport
 from wavefabric.exchange.transports.mpi_staged import StagedTransport
 from wavefabric.exchange.transports.multicast import MulticastPool, check_multicast
 from wavefabric.exchange.transports.p2p_plan import PlanExchange, Timeout

@@ -17,9 +17,8 @@ from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError, LateRank
 from wavefabric.exchange.control import check_agreement
-from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports import MULTIMEM, SIGNALS, plan_code
-from wavefabric.exchange.transports.base import Exchange
+from wavefabric.exchange.transports.base import Exchange, Program
 from wavefabric.exchange.transports.multicast import check_multicast
 
 #: Seconds that a kernel waits for another rank, which may work on its host for long meanwhile.
