@@ -22,8 +22,7 @@ from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.common import Triple, calls, check_words, rows, silent
 from wavefabric.bench.fibre_step import DTYPES
-from wavefabric.bench.ultrasound_cases import ALL_MEDIA
-from wavefabric.bench.ultrasound_steps import Stepper, light_problem
+from wavefabric.bench.ultrasound_cases import ALL_MEDIA, Stepper, light_problem
 from wavefabric.device import Device, get_device
 from wavefabric.exchange import solo
 from wavefabric.execution import report, timing

@@ -17,8 +17,16 @@ from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.bench import own_process
 from wavefabric.bench.common import Triple, calls, silent
 from wavefabric.bench.kwave_program import KWaveProgram
-from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem, with_sources
-from wavefabric.bench.ultrasound_steps import NO_SENSOR, RecordingStepper, Stepper, check
+from wavefabric.bench.ultrasound_cases import (
+    MEDIA,
+    NO_SENSOR,
+    RecordingStepper,
+    Stepper,
+    check,
+    outline,
+    problem,
+    with_sources,
+)
 from wavefabric.device import Device, get_device
 from wavefabric.execution import report, timing
 from wavefabric.lifecycle.agreement import check_memory
