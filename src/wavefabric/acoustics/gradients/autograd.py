@@ -200,7 +200,7 @@ class _Simulation:
         problem, recording, how = prepare(grid, medium, source, sensor, how)
         check_recorded(recording)
         self._medium, self._source = replace(medium, reference_speed=problem.reference_speed), source
-        self._grid, self._sensor, self._inputs = grid, sensor, (problem, recording, how.dtype(problem))
+        self._grid, self._sensor, self._inputs = grid, sensor, (problem, recording, how.dtype)
         fixed = dict(comm=how.ranks, dt=problem.dt, steps=problem.steps, t_end=None, device="auto")
         self._options = options | fixed
 
