@@ -106,7 +106,10 @@ def tune(
     check_options(chosen.repeats, sizes, 1 if ranks is None else np.dtype(chosen.dtype).itemsize)
     if not chosen.within >= 1:
         raise InputError(f"within: {chosen.within} given; allowed: from 1")
-    count = _check_count(chosen.count, fabric)
+    if fabric is not None and fabric.ranks < 2:
+        raise InputError(f"fabric: {fabric.name} has {fabric.ranks} GPU; allowed: 2 or more")
+    most = MOST_RANKS if fabric is None else fabric.ranks
+    count = whole("ranks", most if chosen.count is None else chosen.count, 2, most)
     collectives = tuple(dict.fromkeys(collectives))
     for collective in collectives:
         if collective not in COLLECTIVES:
@@ -172,13 +175,6 @@ def _steps(progress: Progress, label: str, total: int) -> Iterator[Callable[[str
     finally:
         progress.update(next(begun))
         progress.finish()
-
-
-def _check_count(count: int | None, fabric: AnyFabric | None) -> int:
-    if fabric is not None and fabric.ranks < 2:
-        raise InputError(f"fabric: {fabric.name} has {fabric.ranks} GPU; allowed: 2 or more")
-    most = MOST_RANKS if fabric is None else fabric.ranks
-    return whole("ranks", most if count is None else count, 2, most)
 
 
 def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollective]:
