@@ -86,7 +86,7 @@ def run(
     memory = {}
     for shape, name in plans:
         progress(f"{report.shape_words(shape)}: {name}, memory")
-        memory[shape, name] = _memory(device, name, shape, precision)
+        memory[shape, name] = own_process.memory(name, shape, precision, device)
     progress("copy bandwidth")
     bandwidth = timing.copy_bandwidth(device)
     cases = []
@@ -120,13 +120,6 @@ def _check_memory(device: Device, name: str, shape, precision: str) -> None:
         needed += sum(map(np.size, filter(np.ndim, arrays))) * dtype.itemsize
     what = f"a run of {name}, {report.shape_words(shape)},"
     check_memory(None, device, needed, what, "allowed: a smaller --size")
-
-
-def _memory(device: Device, name: str, shape: Triple, precision: str) -> dict[str, float]:
-    base, peak = own_process.memory(name, shape, precision, device)
-    added = max(0, peak - base)
-    size = np.dtype(PRECISIONS[precision]).itemsize
-    return {"bytes": added, "floats_per_point": added / size / math.prod(shape), "base_bytes": base}
 
 
 class _Case:

@@ -134,9 +134,7 @@ class DeviceMPITransport(MPITransport):
             raise InputError(f"transport: 'mpi-cuda' cannot be used ({why}); allowed here: mpi, nccl, p2p")
         return super().open(group)
 
-    @classmethod
-    def automatic(cls, group: RankGroup) -> Transport | None:
-        return None
+    automatic = Transport.automatic
 
     def synchronize(self) -> None:
         self._device.synchronize()
