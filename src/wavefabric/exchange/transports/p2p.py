@@ -9,7 +9,6 @@ through MPI and host memory.
 import itertools
 import os
 import weakref
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import cupy
@@ -21,7 +20,7 @@ from wavefabric.collectives.structure import transfer_elements
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.transports import plan_code
-from wavefabric.exchange.transports.base import Exchange, Program, RankGroup, SymmetricArray, Transport
+from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.exchange.transports.mpi_staged import StagedTransport
 from wavefabric.exchange.transports.multicast import MulticastPool, check_multicast
 from wavefabric.exchange.transports.p2p_plan import PlanExchange, Timeout
@@ -53,9 +52,14 @@ class P2PExchange(Exchange):
 
     protocol = "copies"
 
-    def __init__(self, program, buffers, scratch, transport, rest):
+    def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)
-        self._rest, self._turn = rest, 0
+        self._turn, self._transfer = 0, None
+        #: What each level sends to and receives from peers out of reach.
+        self._apart = [
+            [[move for move in moves if not transport.reachable[move[-1]]] for moves in level]
+            for level in self._moves()
+        ]
         self._ready = cupy.cuda.Event(disable_timing=True)
         targets = self._exchange_addresses()
         # Zeroed flags for each level, and their addresses on all ranks as seen from here.
@@ -100,22 +104,6 @@ class P2PExchange(Exchange):
             for number, location in offered.get(transport.control.rank, {}).items()
         }
 
-    def start(self) -> None:
-        super().start()
-        if self._rest is not None:
-            self._rest.start()
-
-    def finish(self) -> None:
-        super().finish()
-        if self._rest is not None:
-            self._rest.finish()
-
-    def arrived(self, peer: int | None = None) -> None:
-        if self._rest is not None and (peer is None or not self._transport.reachable[peer]):
-            self._rest.arrived(peer)
-        if peer is None or self._transport.reachable[peer]:
-            super().arrived(peer)
-
     def _begin(self, number):
         self._turn += number == 0
         # What flags come to in this turn.
@@ -133,11 +121,18 @@ class P2PExchange(Exchange):
                     runtime.memcpyAsync(target, source, size, runtime.memcpyDeviceToDevice, stream.ptr)
                 transport.signal(data, value)
             sent.record(stream)
+        self._transfer = None
+        if any(self._apart[number]):
+            ready = cupy.cuda.Event(disable_timing=True)
+            ready.record()
+            self._transfer = transport.staged.enqueue(*self._apart[number], ready)
 
     def _wait(self, number, peer):
         flags = self._levels[number].data_here.get(peer)
         if flags and flags[1]:
             self._transport.wait(flags, self._value)
+        if self._transfer is not None and (peer is None or not self._transport.reachable[peer]):
+            self._transport.staged.await_pieces(self._transfer, peer)
 
     def _complete(self, number):
         self._wait(number, None)
@@ -147,7 +142,7 @@ class P2PExchange(Exchange):
 
 
 class P2PTransport(Transport):
-    """Kernels and peer copies; the transport ``rest`` takes what peers out of reach send and receive.
+    """Kernels and peer copies; the transport ``staged`` takes what peers out of reach send and receive.
 
     ``same_host`` says which ranks share this host.
     """
@@ -156,10 +151,11 @@ class P2PTransport(Transport):
     #: By itself kernels, if those of all ranks can run at once (or what `PROTOCOL` says).
     protocols = ("auto", "copies", *PROTOCOLS)
     talks_in_bind = True
+    exchange = P2PExchange
 
-    def __init__(self, control, device, same_host: list[bool], rest):
+    def __init__(self, control, device, same_host: list[bool], staged: StagedTransport | None):
         super().__init__(device)
-        self.control, self._rest = control, rest
+        self.control, self.staged = control, staged
         self._waiting: weakref.WeakSet[Any] = weakref.WeakSet()
         self.protocol = os.environ.get(PROTOCOL, "auto")
         check_agreement(control, {PROTOCOL: self.protocol})
@@ -215,8 +211,8 @@ class P2PTransport(Transport):
 
     @classmethod
     def _between(cls, group: RankGroup) -> "P2PTransport":
-        rest = StagedTransport(group.comm.Dup(), group.device)
-        return cls(group.control, group.device, group.same_host, rest)
+        staged = StagedTransport(group.comm.Dup(), group.device)
+        return cls(group.control, group.device, group.same_host, staged)
 
     @classmethod
     def automatic(cls, group: RankGroup) -> "P2PTransport | None":
@@ -264,8 +260,7 @@ class P2PTransport(Transport):
 
     def bind(self, program, buffers, scratch) -> Exchange:
         check_agreement(self.control, {"protocol": "copies"})
-        rest = None if self.complete else self._rest.bind(without(program, self.reachable), buffers, scratch)
-        return P2PExchange(program, buffers, scratch, self, rest)
+        return super().bind(program, buffers, scratch)
 
     def bind_plan(self, program, buffers, protocol, blocks, concurrent=1) -> Exchange:
         check_agreement(self.control, {"protocol": protocol})
@@ -319,18 +314,3 @@ class P2PTransport(Transport):
     def describe(self) -> dict[str, str]:
         others = [p for p in range(self.control.size) if p != self.control.rank]
         return {"peers_reached": f"{sum(self.reachable[p] for p in others)} of {len(others)}"}
-
-
-def without(program: Program, reachable: list[bool]) -> Program:
-    """The program with only the transfers of peers out of reach.
-
-    Only single-level programs are split between two transports: levels of two would not wait for each other.
-    """
-    if len(program.levels) > 1:
-        why = "since some GPUs do not reach others; allowed: nccl, mpi"
-        raise InputError(f"transport: p2p cannot run {program.schedule.name}, {why}")
-
-    schedule, rank = program.schedule, program.rank
-    sources, targets = schedule.transfers["src"], schedule.transfers["dst"]
-    apart = ~np.array(reachable)[np.where(sources == rank, targets, sources)]
-    return Program(replace(schedule, transfers=schedule.transfers[apart]), rank)
