@@ -26,7 +26,7 @@ from wavefabric.quantities import instance
 #: The last forward run of JAX, by its number, until its gradient is taken.
 _LAST: dict[int, Any] = {}
 _NUMBERS = count()
-#: XLA may call from several threads; compiled kernels and FFTW's planner serve one.
+#: XLA may call from several threads; kernels serve one.
 _LOCK = Lock()
 
 
