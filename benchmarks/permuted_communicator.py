@@ -8,8 +8,7 @@ import numpy as np
 
 from wavefabric.collectives import Schedule
 from wavefabric.exchange.communicator import Communicator
-from wavefabric.exchange.program import Program
-from wavefabric.exchange.transports.base import SymmetricArray
+from wavefabric.exchange.transports.base import Program, SymmetricArray
 
 
 class PermutedCommunicator(Communicator):

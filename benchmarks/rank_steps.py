@@ -10,7 +10,7 @@ from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.decomposition.decompose import Decomposition, Partition, block_grids, decompose
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.bench.common import Triple
-from wavefabric.bench.ultrasound_steps import NO_SENSOR, Stepper, check, light_problem
+from wavefabric.bench.ultrasound_cases import NO_SENSOR, Stepper, check, light_problem
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution import report

@@ -17,9 +17,8 @@ from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.adjoint.step import AdjointStep, needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.bench.common import Triple, calls, silent
-from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem
+from wavefabric.bench.ultrasound_cases import MEDIA, NO_SENSOR, Stepper, check, outline, problem
 from wavefabric.bench.ultrasound_step import SIZES
-from wavefabric.bench.ultrasound_steps import NO_SENSOR, Stepper, check
 from wavefabric.device import Device, get_device
 from wavefabric.execution import report, timing
 from wavefabric.lifecycle.agreement import check_memory

@@ -12,7 +12,7 @@ from papers.common import log2_ticks
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.parallel.layouts import HaloExchange
 from wavefabric.bench.common import Triple, result_of, rows, silent
-from wavefabric.bench.ultrasound_steps import Stepper
+from wavefabric.bench.ultrasound_cases import Stepper
 from wavefabric.cli.common.parse import parse_list, parse_shape
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator

@@ -30,7 +30,7 @@ from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.fused import axis_kernels_cuda as kernels
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.bench.ultrasound_steps import light_problem
+from wavefabric.bench.ultrasound_cases import light_problem
 from wavefabric.device import get_device
 
 _OF_A_KERNEL = r"entry function '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) reg"

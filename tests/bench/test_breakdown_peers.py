@@ -9,7 +9,7 @@ from fake_gpus import EmulatedGpu, fake_cupy, together
 from benchmarks.ultrasound_breakdown import _Case
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.bench.ultrasound_steps import Stepper, light_problem
+from wavefabric.bench.ultrasound_cases import Stepper, light_problem
 
 SHAPE = (8, 8, 16)
 OPTIONS = Decomposition("local", (1, 1, 2), overlap=2)

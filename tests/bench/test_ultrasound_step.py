@@ -18,8 +18,15 @@ from wavefabric.acoustics.stability.stable_time_step import stability
 from wavefabric.bench import kwave_program, ultrasound_step
 from wavefabric.bench.kwave_program import KWaveProgram
 from wavefabric.bench.own_process import Bare
-from wavefabric.bench.ultrasound_cases import ALL_MEDIA, MEDIA, outline, points, problem, with_sources
-from wavefabric.bench.ultrasound_steps import RecordingStepper
+from wavefabric.bench.ultrasound_cases import (
+    ALL_MEDIA,
+    MEDIA,
+    RecordingStepper,
+    outline,
+    points,
+    problem,
+    with_sources,
+)
 from wavefabric.cli.bench.app import parse_media
 from wavefabric.errors import InputError
 

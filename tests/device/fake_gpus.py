@@ -30,7 +30,7 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.pack_cuda import ROUTE
 
-_OURS = ("p2p", "multicast", "shared_pool", "p2p_plan", "waiting", "nccl", "mpi_staged")
+_OURS = ("p2p", "multicast", "shared_pool", "p2p_plan", "nccl", "mpi_staged")
 _TIMEOUT = 120.0
 
 
@@ -230,7 +230,7 @@ def fake_cupy():
 
         for name in _OURS:
             patch.delattr(package, name, raising=False)
-        from wavefabric.exchange.transports import multicast, p2p, p2p_plan, waiting
+        from wavefabric.exchange.transports import multicast, p2p, p2p_plan
         from wavefabric.exchange.transports import nccl as of_nccl
 
         real_pool = p2p.SharedPool
@@ -240,7 +240,7 @@ def fake_cupy():
         patch.setattr(of_nccl.nccl, "get_unique_id", lambda: None, raising=False)
         # The emulator has a thousand threads for all ranks.
         patch.setattr(p2p_plan, "_THREADS", 32)
-        modules = {"p2p": p2p, "nccl": of_nccl, "p2p_plan": p2p_plan, "waiting": waiting}
+        modules = {"p2p": p2p, "nccl": of_nccl, "p2p_plan": p2p_plan}
         yield SimpleNamespace(**modules, real_pool=real_pool, driver=driver)
         # Whatever was imported meanwhile and holds the fake is imported anew by those who want CuPy.
         for name, module in list(sys.modules.items()):

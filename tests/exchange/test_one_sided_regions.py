@@ -120,7 +120,7 @@ def one_each_direction(size):
 def test_a_rank_that_does_not_send_is_named(transports, monkeypatch):
     """And what has not come is not written."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
-    waiting = transports.waiting
+    waiting = transports.p2p_plan
     monkeypatch.setattr(waiting, "TIMEOUT", 1e-6)
 
     def work(comm):

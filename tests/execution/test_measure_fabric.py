@@ -10,7 +10,7 @@ import pytest
 from wavefabric.collectives import levels
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
-from wavefabric.exchange.program import Program
+from wavefabric.exchange.transports.base import Program
 from wavefabric.execution import measure_fabric
 from wavefabric.execution.fitted_fabric import fabric_of, fit, misfits
 from wavefabric.execution.measure_fabric import PATTERNS, additions, pattern, relay

@@ -8,8 +8,7 @@ import pytest
 
 from papers.plans.machines import crossings
 from wavefabric.acoustics.decomposition.decompose import Decomposition
-from wavefabric.bench.ultrasound_cases import outline
-from wavefabric.bench.ultrasound_steps import light_problem
+from wavefabric.bench.ultrasound_cases import light_problem, outline
 from wavefabric.cli.plan import run_command, show
 from wavefabric.collectives import point_to_point
 from wavefabric.errors import InputError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wavefabric.acoustics.choose_stages import needed_bytes
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.problem import Recording
-from wavefabric.bench.ultrasound_steps import light_problem
+from wavefabric.bench.ultrasound_cases import light_problem
 from wavefabric.fabric import load
 from wavefabric.planner.exchange_times import CARRIERS, SIGNALS, ExchangeTimes
 from wavefabric.planner.files import _RUNTIME, RunPlanOptions, plan_ultrasound

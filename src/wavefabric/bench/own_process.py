@@ -93,8 +93,8 @@ def bare_transforms(device: Device, shape: Triple, dtype: np.dtype) -> Iterator[
         process.communicate()
 
 
-def memory(medium: str, shape: Triple, precision: str, device: Device) -> tuple[int, int]:
-    """Bytes before and at the peak of a run, in a process that has done such a run on a tiny grid before.
+def memory(medium: str, shape: Triple, precision: str, device: Device) -> dict[str, float]:
+    """Bytes that a run adds at its peak, in a process that has done such a run on a tiny grid before.
 
     On a CPU the resident size; on a GPU what CuPy's pool holds, work areas of transforms in it.
     """
@@ -105,7 +105,8 @@ def memory(medium: str, shape: Triple, precision: str, device: Device) -> tuple[
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise InputError(f"size: {size}, {medium}, did not run: {said[-1]}")
     base, peak = map(int, done.stdout.splitlines()[-1].split())
-    return base, peak
+    added, number = max(0, peak - base), 4 if precision == "single" else 8
+    return {"bytes": added, "floats_per_point": added / number / math.prod(shape), "base_bytes": base}
 
 
 def _command(*words: Any) -> list[str]:
@@ -122,7 +123,7 @@ def _answer_times(size: str, dtype: str, threads: str) -> None:
 
 
 def _print_memory(medium: str, size: str, precision: str, device: str, threads: str) -> None:
-    """Run in this process, and print what `memory` returns."""
+    """Run in this process, and print bytes before and at the peak."""
     from wavefabric.acoustics.problem import Recording
     from wavefabric.acoustics.recording.sinks import MemorySink
     from wavefabric.acoustics.run import run

@@ -9,7 +9,6 @@ import gc
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,13 +17,12 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.fused.axis_kernels_cuda import AxisKernels, longest_axes
+from wavefabric.acoustics.fused.axis_kernels_cuda import longest_axes
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.common import Triple, calls, check_words, rows, silent
 from wavefabric.bench.fibre_step import DTYPES
-from wavefabric.bench.ultrasound_cases import ALL_MEDIA
-from wavefabric.bench.ultrasound_steps import Stepper, light_problem
+from wavefabric.bench.ultrasound_cases import ALL_MEDIA, Stepper, light_problem
 from wavefabric.device import Device, get_device
 from wavefabric.exchange import solo
 from wavefabric.execution import report, timing
@@ -120,22 +118,6 @@ def grids(lengths: Sequence[int], dtype, points: int) -> list[Triple]:
     return shapes
 
 
-@contextmanager
-def _launches() -> Iterator[list[tuple]]:
-    """The launches of fused kernels within, with what they were called with."""
-    original, seen = AxisKernels._launch, []
-
-    def launch(self, name, grid, *arguments):
-        seen.append((name, grid, lambda: original(self, name, grid, *arguments)))
-        original(self, name, grid, *arguments)
-
-    AxisKernels._launch = launch
-    try:
-        yield seen
-    finally:
-        AxisKernels._launch = original
-
-
 class _Bench:
     """Times on one device, of which the least of so many samples counts."""
 
@@ -172,9 +154,11 @@ class _Bench:
         for shape in grids(lengths, dtype, 1 << _POINTS):
             self.progress(f"{medium}, {precision}: kernels of {report.shape_words(shape)}")
             stages = make_stages(self.device, light_problem(medium, shape), dtype)
-            with _launches() as seen:
-                Step(stages).advance(stages.sources.active(100))
-                stages.transform_pressure()
+            layout: Any = stages.layout
+            layout.plane_kernels.launches = seen = []
+            Step(stages).advance(stages.sources.active(100))
+            stages.transform_pressure()
+            layout.plane_kernels.launches = None
             each: dict[str, list[float]] = {}
             for name, grid, launch in seen:
                 # Kernels of several spectra count for one.
@@ -183,7 +167,7 @@ class _Bench:
             for name, all_times in each.items():
                 pair = [shape["xyz".index(name[0])], _short(sum(all_times) / len(all_times))]
                 times.setdefault(name, []).append(pair)
-            del stages, seen, launch
+            del stages, layout, seen, launch
             gc.collect()
         return {name: sorted(pairs) for name, pairs in times.items()}
 

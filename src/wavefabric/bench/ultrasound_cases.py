@@ -1,15 +1,27 @@
-"""The problems of ``ultrasound-step``: the least and the most that a time step has to do, and a head."""
+"""Problems of benchmarks of ultrasound, and their time steps, one after the other.
+
+The problems are the least and the most that a time step has to do, and a head.
+"""
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.problem import PressureSource, Problem, VelocitySource
+from wavefabric.acoustics.problem import PressureSource, Problem, Recording, VelocitySource
+from wavefabric.acoustics.recording.recorder import Recorder
+from wavefabric.acoustics.recording.sinks import Sink
+from wavefabric.acoustics.run_settings import PRECISIONS
+from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.step import Step
+from wavefabric.bench.common import Triple, check_words
 from wavefabric.device import Device, get_device
+from wavefabric.errors import InputError
+from wavefabric.execution.report import shape_words
+from wavefabric.quantities import whole
 
 #: What is timed if nothing is said, and all that can be.
 MEDIA = ("homogeneous", "heterogeneous")
@@ -30,13 +42,16 @@ _TISSUES = {
 }
 #: Outer radii of all but the water, of half the grid.
 _RADII = (0.8, 0.76, 0.66, 0.62)
+NO_SENSOR = Recording(())
+#: Steps in which the source is on, and steps before the first that is timed.
+_SOURCE_STEPS, _FIRST_STEPS = 2, 5
 # Of signals at points: steps; kg/m³ and m/s a step, too weak to change the medium.
 _PERIOD, _MASS, _VELOCITY = 64, 1e-9, 1e-12
 
 
 def problem(
     medium: str,
-    shape: tuple[int, int, int],
+    shape: Triple,
     steps: int,
     precision: str = "single",
     device: Device | None = None,
@@ -81,7 +96,7 @@ def problem(
     )
 
 
-def outline(medium: str, shape: tuple[int, int, int]) -> Problem:
+def outline(medium: str, shape: Triple) -> Problem:
     """The same with arrays that take no memory, to ask what a run would need: tissues of one material.
 
     Arrays of the heterogeneous medium hold more sets of values than an index has space for.
@@ -100,7 +115,7 @@ def outline(medium: str, shape: tuple[int, int, int]) -> Problem:
     return replace(small, **{f.name: grown(getattr(small, f.name)) for f in fields(small)} | {"shape": shape})
 
 
-def _ramps(shape: tuple[int, int, int], least: np.floating) -> np.ndarray:
+def _ramps(shape: Triple, least: np.floating) -> np.ndarray:
     """Up to 10 % more than the least: each plane begins further up one ramp, all that is in memory."""
     nx, ny, nz = shape
     further = min(nx * ny, -(-(1 << 17) // nz))
@@ -109,7 +124,7 @@ def _ramps(shape: tuple[int, int, int], least: np.floating) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(ramp, shape[::-1], strides, writeable=False)
 
 
-def points(shape: tuple[int, int, int], count: int = SENSOR_POINTS) -> np.ndarray:
+def points(shape: Triple, count: int = SENSOR_POINTS) -> np.ndarray:
     """Flat indices of at most so many points spread over the grid, ascending."""
     size = math.prod(shape)
     return np.unique(np.linspace(0, size - 1, min(size, count)).astype(np.int64))
@@ -159,3 +174,92 @@ def _tissue_grid(device, shape, dtype, along, values) -> np.ndarray:
         operator.add,
         lambda square: inward[xp.searchsorted(squares, square, "right")],
     )
+
+
+def check(
+    shapes: Iterable[Triple],
+    media: Sequence[str],
+    precision: str,
+    repeats: int,
+    most: int,
+    planes: bool = False,
+) -> None:
+    """Refuse grids of more than `most` points along an axis, unknown media and precisions, and no repeats.
+
+    With ``planes`` a grid may be one point along z.
+    """
+    for shape in shapes:
+        axes = shape[:2] if planes and shape[2:] == (1,) else shape
+        if len(shape) != 3 or not all(8 <= n <= most for n in axes):
+            allowed = f"N, {'NXxNY ' * planes}or NXxNYxNZ, each from 8 to {most} points"
+            raise InputError(f"size: {shape_words(shape)} given; allowed: {allowed}")
+    check_words("medium", media, ALL_MEDIA)
+    check_words("precision", [precision], PRECISIONS)
+    whole("repeats", repeats, 1)
+
+
+def light_problem(medium: str, shape: Triple) -> Problem:
+    """A problem whose arrays take no memory on the host, with a source of one point in the middle.
+
+    Arrays of the heterogeneous medium are full on the devices; tissues are one material there.
+    """
+    nx, ny, nz = shape
+    middle = ((nz // 2) * ny + ny // 2) * nx + nx // 2
+    signal = np.full((_SOURCE_STEPS, 1), 1e-3)
+    return replace(
+        outline(medium, shape),
+        steps=1 << 30,
+        pml_size=tuple(min(10, n // 4) for n in shape),
+        initial_pressure=None,
+        pressure_source=PressureSource(np.array([middle]), signal, "additive_no_correction"),
+    )
+
+
+class Stepper:
+    """Stages that take one step after the other, as a run does but for recording."""
+
+    def __init__(self, stages: Stages, first_steps: int = _FIRST_STEPS):
+        self.stages = stages
+        self._step, self._next = Step(stages), 0
+        self.begin_anew(first_steps)
+
+    def begin_anew(self, steps: int = _FIRST_STEPS) -> None:
+        """Take some steps, as written before any is captured; again where what they call has changed."""
+        self._step.forget()
+        for _ in range(steps):
+            self()
+
+    def __call__(self) -> None:
+        self._step.take(self._next)
+        self._next += 1
+
+    def finite(self) -> bool:
+        """Whether the field still is one, after all steps; collective."""
+        self.stages.layout.finish_exchanges()
+        return math.isfinite(float(abs(self.stages.fields.p).max()))
+
+
+class Nowhere(Sink):
+    """Takes what is recorded, and forgets it."""
+
+
+class RecordingStepper(Stepper):
+    """Steps that are recorded at so many points, a series and a statistic, as a run records them.
+
+    Rows leave the device in blocks.
+    """
+
+    def __init__(self, stages: Stages, count: int, first_steps: int):
+        shape = stages.coefficients.problem.shape
+        self._recorder = Recorder(stages, Recording(("p_raw", "p_max"), points(shape, count)), Nowhere())
+        self._recorder.begin(0)
+        super().__init__(stages, first_steps)
+
+    def __call__(self) -> None:
+        number = self._next
+        super().__call__()
+        self._recorder.after(number)
+
+    def close(self) -> None:
+        """End the thread that takes what is recorded."""
+        self._recorder.delivery.close()

@@ -17,8 +17,16 @@ from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.bench import own_process
 from wavefabric.bench.common import Triple, calls, silent
 from wavefabric.bench.kwave_program import KWaveProgram
-from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem, with_sources
-from wavefabric.bench.ultrasound_steps import NO_SENSOR, RecordingStepper, Stepper, check
+from wavefabric.bench.ultrasound_cases import (
+    MEDIA,
+    NO_SENSOR,
+    RecordingStepper,
+    Stepper,
+    check,
+    outline,
+    problem,
+    with_sources,
+)
 from wavefabric.device import Device, get_device
 from wavefabric.execution import report, timing
 from wavefabric.lifecycle.agreement import check_memory
@@ -78,7 +86,7 @@ def run(
     memory = {}
     for shape, name in plans:
         progress(f"{report.shape_words(shape)}: {name}, memory")
-        memory[shape, name] = _memory(device, name, shape, precision)
+        memory[shape, name] = own_process.memory(name, shape, precision, device)
     progress("copy bandwidth")
     bandwidth = timing.copy_bandwidth(device)
     cases = []
@@ -112,13 +120,6 @@ def _check_memory(device: Device, name: str, shape, precision: str) -> None:
         needed += sum(map(np.size, filter(np.ndim, arrays))) * dtype.itemsize
     what = f"a run of {name}, {report.shape_words(shape)},"
     check_memory(None, device, needed, what, "allowed: a smaller --size")
-
-
-def _memory(device: Device, name: str, shape: Triple, precision: str) -> dict[str, float]:
-    base, peak = own_process.memory(name, shape, precision, device)
-    added = max(0, peak - base)
-    size = np.dtype(PRECISIONS[precision]).itemsize
-    return {"bytes": added, "floats_per_point": added / size / math.prod(shape), "base_bytes": base}
 
 
 class _Case:
@@ -244,19 +245,9 @@ def _case_table(case: dict[str, Any], bandwidth: float) -> Any:
         if (more := line.get("with_points")) is not None:
             lines.append(_row(f"  sources and sensor of {more['points']} points", more))
         if peer := line.get("kwave"):
-            name, to_ours = (
-                f"  {peer['program']}, {peer['ratio']:.2f} x our time",
-                peer["ratio"] * line["ratio"],
-            )
-            cells = (
-                f"{peer['ms']:.3g}",
-                *"--",
-                f"{to_ours:.2f}",
-                "-",
-                f"{peer['memory_bytes'] / 2**20:.0f}",
-                "",
-            )
-            lines.append((name, *cells))
+            name = f"  {peer['program']}, {peer['ratio']:.2f} x our time"
+            ratio, memory = f"{peer['ratio'] * line['ratio']:.2f}", f"{peer['memory_bytes'] / 2**20:.0f}"
+            lines.append((name, f"{peer['ms']:.3g}", *"--", ratio, "-", memory, ""))
     scatter = case["bare"]["scatter"]
     # Other work hits the bare transforms hardest, whose threads wait for each other: ratios are too low.
     busy = f". Bare transforms took {scatter:.1f} times their best: the machine is busy, ratios mean little"

@@ -6,6 +6,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from wavefabric.collectives import Schedule
+from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.tuning import Tuning, load_tuning
 from wavefabric.device import Device, bfloat16
 from wavefabric.errors import InputError, one_line, quoted
@@ -94,13 +95,13 @@ class CollectiveCalls:
         self, collective: str, array, out, root=0, *, algorithm: str | Schedule = "auto", radix=None, pieces=1
     ):
         try:
-            name = _checked_algorithm(algorithm, radix, pieces)
+            choice = Choice(_checked_algorithm(algorithm, radix, pieces), radix, pieces)
             root = whole("root", root, 0, self.size - 1)
             source, target = self._arrays(collective, array, out, root)
         except InputError as error:
             self._prepared.refuse(collective, error)
         own = algorithm if isinstance(algorithm, Schedule) else None
-        request = Request(collective, source.shape, source.dtype, root, name, radix, pieces)
+        request = Request(collective, source.shape, source.dtype, root, choice)
         self._prepared.run(self.program, request, own, source, target)
         return target if out is None else out
 

@@ -25,10 +25,9 @@ from wavefabric.exchange.control import (
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.placement import rank_device
 from wavefabric.exchange.prepared_calls import PreparedCalls
-from wavefabric.exchange.program import Program
 from wavefabric.exchange.step_recorder import StepRecorder
 from wavefabric.exchange.transports import TRANSPORTS, open_transport
-from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
+from wavefabric.exchange.transports.base import Exchange, Program, RankGroup, SymmetricArray, Transport
 from wavefabric.results.provenance import NUMERICAL, versions
 from wavefabric.system.compiling import CLOCK
 
@@ -93,11 +92,10 @@ class Communicator(CollectiveCalls):
             raise InputError(f"buffers: {actual} given; allowed: one dtype")
         dtype = arrays[0].dtype if arrays else np.dtype(np.float64)
         chosen = self._transport.protocol_for(schedule, protocol, dtype)
-        plan = chosen in PROTOCOLS
-        if blocks is not None and not plan:
-            raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
-        if plan:
+        if chosen in PROTOCOLS:
             exchange = self._transport.bind_plan(program, arrays, chosen, blocks, concurrent)
+        elif blocks is not None:
+            raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
         else:
             # Not empty even where nothing is reduced: addresses of empty arrays are no addresses.
             scratch = self.allocate((max(1, program.scratch),), dtype)

@@ -18,9 +18,8 @@ from wavefabric.collectives.tuning import Tuning, default_choice
 from wavefabric.device import Device
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import Control, compare
-from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports import plan_code
-from wavefabric.exchange.transports.base import Exchange, Transport
+from wavefabric.exchange.transports.base import Exchange, Program, Transport
 
 #: What this rank does in a schedule.
 ProgramOf = Callable[[Schedule], Program]
@@ -43,15 +42,13 @@ def schedule_digest(schedule: Schedule) -> str:
 
 
 class Request(NamedTuple):
-    """What all ranks must ask for alike; ``algorithm``: a name, or a `schedule_digest`."""
+    """What all ranks must ask for alike; the choice is of an algorithm, ``auto``, or a `schedule_digest`."""
 
     collective: str
     shape: tuple[int, ...]
     dtype: np.dtype
     root: int
-    algorithm: str
-    radix: int | None
-    pieces: int
+    choice: Choice
 
 
 class SharedBuffers:
@@ -179,8 +176,7 @@ class PreparedCalls:
         elements *= ranks if request.collective == "all-gather" else 1
         choice = self._choose(request, ranks, elements * request.dtype.itemsize)
         wanted = {key: str(getattr(request, key)) for key in ("collective", "shape", "dtype", "root")}
-        algorithm = request.algorithm if own else str(choice)
-        self._gather({"calls so far": str(self._calls), **wanted, "algorithm": algorithm})
+        self._gather({"calls so far": str(self._calls), **wanted, "algorithm": str(choice)})
         self._agreed.add(request.collective)
         if own is not None:
             schedule, before, after = _own_schedule(own, request, ranks, elements)
@@ -196,8 +192,8 @@ class PreparedCalls:
         return PreparedCall(program_of(schedule), request, before, after, protocol)
 
     def _choose(self, request: Request, ranks: int, nbytes: int) -> Choice:
-        if request.algorithm != "auto":
-            return Choice(request.algorithm, request.radix, request.pieces)
+        if request.choice.algorithm != "auto":
+            return request.choice
         collective, tuning = request.collective, self._tuning
         if tuning is not None and any(table.collective == collective for table in tuning.tables):
 

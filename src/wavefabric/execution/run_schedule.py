@@ -142,8 +142,7 @@ def _predictions(fabric: Any, model: str, sized: list[SizedSchedule], width: int
         by_kernel, named = protocol in PROTOCOLS, model
         if model == "auto":
             named = model_for(fabric, sized[at].schedule.ranks, kernels=by_kernel)
-            named = "" if by_kernel and named != "kernel" else named
-        elif model != "auto" and protocol != "auto" and by_kernel != (model == "kernel"):
+        if protocol != "auto" and by_kernel != (named == "kernel"):
             named = ""
         options = {"protocol": protocol} if by_kernel else {}
         return cost(as_run(sized[at].schedule), fabric, width, named, **options) if named else None

@@ -12,7 +12,7 @@ from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
 from wavefabric.collectives.structure import sent_and_received
 from wavefabric.device import bfloat16
 from wavefabric.errors import InputError
-from wavefabric.exchange.program import Program
+from wavefabric.exchange.transports.base import Program
 from wavefabric.exchange.transports.plan_code import staging_bytes
 from wavefabric.execution.timing import Ranks, timed
 

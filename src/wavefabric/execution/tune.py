@@ -1,6 +1,8 @@
 """The search for the fastest algorithm of each size: predicted on a fabric, measured between ranks."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +31,7 @@ from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.cost_models.cost import model_for
 from wavefabric.quantities import whole
 from wavefabric.system.progress import Progress
+from wavefabric.units import counted
 
 #: Smallest and largest bytes of predictions alone.
 PREDICTED_SIZES = 1 << 12, 1 << 30
@@ -103,7 +106,10 @@ def tune(
     check_options(chosen.repeats, sizes, 1 if ranks is None else np.dtype(chosen.dtype).itemsize)
     if not chosen.within >= 1:
         raise InputError(f"within: {chosen.within} given; allowed: from 1")
-    count = _check_count(chosen.count, fabric)
+    if fabric is not None and fabric.ranks < 2:
+        raise InputError(f"fabric: {fabric.name} has {fabric.ranks} GPU; allowed: 2 or more")
+    most = MOST_RANKS if fabric is None else fabric.ranks
+    count = whole("ranks", most if chosen.count is None else chosen.count, 2, most)
     collectives = tuple(dict.fromkeys(collectives))
     for collective in collectives:
         if collective not in COLLECTIVES:
@@ -118,17 +124,14 @@ def tune(
             raise InputError(next(iter(each.left_out.values())))
     ends = PREDICTED_SIZES if ranks is None else SIZES["cuda" if ranks.on_gpu else "cpu"]
     sizes = sorted(set(sizes)) or sizes_between(*ends)
-    steps = _Steps(progress or Progress())
-    try:
-        steps.start("candidates", sum(len(each.choices) for each in pools.values()))
-        how = ranks is not None, steps
+    progress = progress or Progress()
+    with _steps(progress, "candidates", sum(len(each.choices) for each in pools.values())) as step:
+        how = ranks is not None, step
         schedules = {name: pool.candidates(name, count, each.choices, *how) for name, each in pools.items()}
         rows, failures = pool.predict(schedules, sizes, fabric, model)
-        tables, counts, wrong, left_out = _tables(rows), (0, 0), [], {}
-        if ranks is not None:
-            tables, counts, wrong, left_out = _measure(ranks, rows, chosen, steps)
-    finally:
-        steps.finish()
+    tables, counts, wrong, left_out = _tables(rows), (0, 0), [], {}
+    if ranks is not None:
+        tables, counts, wrong, left_out = _measure(ranks, rows, chosen, progress)
     unavailable = {} if ranks is None else ranks.unavailable
     if not tables:
         reasons = "; ".join([*wrong, *unavailable.values()])
@@ -136,8 +139,9 @@ def tune(
     facts = {}
     if ranks is not None:
         machine = ranks.machine()
-        threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''} a rank"
-        facts = {"dtype": chosen.dtype, "device": machine.get("gpu") or f"{machine['cpu']}, {threads}"}
+        threads = counted(machine["threads"], "thread")
+        device = machine.get("gpu") or f"{machine['cpu']}, {threads} a rank"
+        facts = {"dtype": chosen.dtype, "device": device}
     facts |= {} if fabric is None else {"fabric": fabric.name, "model": model}
     left_out |= _left_out(pools, failures)
     return TuningSearch(
@@ -161,33 +165,16 @@ def _left_out(pools: dict[str, Candidates], failures: dict[str, dict[Choice, str
     }
 
 
-class _Steps:
-    """Progress that counts what it is told to begin."""
-
-    def __init__(self, progress: Progress):
-        self._progress, self._begun = progress, 0
-
-    def start(self, label: str, total: int) -> None:
-        """Count anew; all before is done."""
-        self.finish()
-        self._begun = 0
-        self._progress.start(total, label)
-
-    def __call__(self, line: str) -> None:
-        self._progress.update(self._begun, line)
-        self._begun += 1
-
-    def finish(self) -> None:
-        """What was begun is done, or will not be."""
-        self._progress.update(self._begun)
-        self._progress.finish()
-
-
-def _check_count(count: int | None, fabric: AnyFabric | None) -> int:
-    if fabric is not None and fabric.ranks < 2:
-        raise InputError(f"fabric: {fabric.name} has {fabric.ranks} GPU; allowed: 2 or more")
-    most = MOST_RANKS if fabric is None else fabric.ranks
-    return whole("ranks", most if count is None else count, 2, most)
+@contextmanager
+def _steps(progress: Progress, label: str, total: int) -> Iterator[Callable[[str], None]]:
+    """Give what is told of each step that begins; at the end what was begun is done, or will not be."""
+    begun = itertools.count()
+    progress.start(total, label)
+    try:
+        yield lambda line: progress.update(next(begun), line)
+    finally:
+        progress.update(next(begun))
+        progress.finish()
 
 
 def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollective]:
@@ -202,7 +189,7 @@ def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollecti
 
 
 def _measure(
-    ranks: Ranks, rows: pool.Rows, chosen: TuningOptions, steps: _Steps
+    ranks: Ranks, rows: pool.Rows, chosen: TuningOptions, progress: Progress
 ) -> tuple[list[TunedCollective], tuple[int, int], list[str], dict[str, str]]:
     """Tables of all transports; how many times were measured, and could be; what is wrong, and left out."""
     fast = ranks.control.bcast(pool.promising(rows, chosen.within))  # round-off may differ between machines
@@ -221,42 +208,43 @@ def _measure(
     switched = {c.choice.algorithm for row in rows.values() for c in row} & pool.SWITCHED
     for comm in ranks.each():
         protocols = _serving(ranks, comm, every, width)
-        offered = {key: pool.of_protocols(row, protocols) for key, row in rows.items()}
-        if switched and (why := comm.why_no_switch()) is not None:
-            left_out |= dict.fromkeys(switched, f"{transport_name(comm.transport)}: {why}")
-            offered = {
-                k: [c for c in row if c.choice.algorithm not in switched] for k, row in offered.items()
-            }
+        why = comm.why_no_switch() if switched else None
+        barred = set() if why is None else switched
+        left_out |= dict.fromkeys(barred, f"{transport_name(comm.transport)}: {why}")
+        offered = {
+            key: [each for each in pool.of_protocols(row, protocols) if each.choice.algorithm not in barred]
+            for key, row in rows.items()
+        }
         wanted = [
             (*key, each.choice)
             for key, row in offered.items()
             for each in row
             if pool.is_promising(each.choice, rows[key], fast[key])
         ]
-        steps.start(transport_name(comm.transport), len(wanted))
         buffers = {name: comm.allocate((size,), chosen.dtype) for name, size in largest.items()}
         times, bad = {}, set()
-        for key in wanted:
-            collective, size, choice = key
-            steps(f"{collective}, {size_words(size)}: {choice}")
-            each = sized[collective, size, pool.plain(choice)]
-            own = {name: buffers[name] for name in each.schedule.buffers}
-            try:
-                exchange = comm.bind(each.schedule, own, choice.protocol)
-            except InputError as error:  # the same on all ranks
-                if choice.algorithm not in switched:
-                    raise
-                left_out[f"{choice} of {size_words(size)}"] = str(error)
-                bad.add(key)
-                continue
-            row = check_and_time(ranks, comm, each, exchange.run, own, chosen.repeats)
-            exchange.check()
-            del exchange  # and its memory, before the next is bound
-            times[key] = row["us"]
-            if row["wrong"]:
-                bad.add(key)
-                where = f"{transport_name(comm.transport)}, {size_words(size)}"
-                wrong.append(f"{collective} by {choice} ({where}): {row['wrong']} elements wrong")
+        with _steps(progress, transport_name(comm.transport), len(wanted)) as step:
+            for key in wanted:
+                collective, size, choice = key
+                step(f"{collective}, {size_words(size)}: {choice}")
+                each = sized[collective, size, pool.plain(choice)]
+                own = {name: buffers[name] for name in each.schedule.buffers}
+                try:
+                    exchange = comm.bind(each.schedule, own, choice.protocol)
+                except InputError as error:  # the same on all ranks
+                    if choice.algorithm not in switched:
+                        raise
+                    left_out[f"{choice} of {size_words(size)}"] = str(error)
+                    bad.add(key)
+                    continue
+                row = check_and_time(ranks, comm, each, exchange.run, own, chosen.repeats)
+                exchange.check()
+                del exchange  # and its memory, before the next is bound
+                times[key] = row["us"]
+                if row["wrong"]:
+                    bad.add(key)
+                    where = f"{transport_name(comm.transport)}, {size_words(size)}"
+                    wrong.append(f"{collective} by {choice} ({where}): {row['wrong']} elements wrong")
         measured = {
             key: [
                 replace(each, measured_us=times.get((*key, each.choice)))

@@ -102,7 +102,7 @@ def test_memory_is_that_of_spectra_as_planes_and_columns(transports, monkeypatch
 def test_a_spectrum_is_waited_for(transports, monkeypatch):
     """Until all other ranks have sent it in this call, whatever was sent before; who has not is named."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
-    waiting = transports.waiting
+    waiting = transports.p2p_plan
     monkeypatch.setattr(waiting, "TIMEOUT", 1e-6)
     problem = noise_problem((10, 7, 6), *CASES[0])
 

@@ -1,5 +1,6 @@
 """P2P and NCCL without GPUs: ranks are threads, and host memory stands in for the devices'."""
 
+import ctypes
 from types import SimpleNamespace
 
 import numpy as np
@@ -132,6 +133,42 @@ def test_memory_that_was_given_back_is_not_taken_for_what_it_was(transports, mon
     with pytest.raises(ValueError, match="does not come from the communicator's allocate"):
         pool.locate(np.zeros(3).ctypes.data)
     del second
+
+
+class _Post:
+    """What carries pieces between ranks out of reach, in order, as `StagedTransport` does."""
+
+    def __init__(self, control):
+        self._mail, self._rank = control._shared.mail, control.rank
+
+    def enqueue(self, sends, receives, ready):
+        for address, size, peer in sends:
+            self._mail[self._rank, peer].put(bytes((ctypes.c_char * size).from_address(address)))
+        return list(receives)
+
+    def await_pieces(self, transfer, peer):
+        for each in [each for each in transfer if peer in (None, each[2])]:
+            transfer.remove(each)
+            address, size, source = each
+            ctypes.memmove(address, self._mail[source, self._rank].get(timeout=10), size)
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "ring", "recursive"])
+def test_ranks_that_do_not_reach_each_other_go_another_way(transports, monkeypatch, algorithm):
+    """Of four ranks two pairs reach each other: copies and messages of one exchange, sums in its order."""
+    size = 4
+    monkeypatch.setattr(
+        transports.p2p.P2PTransport,
+        "_try",
+        lambda self, _: [p // 2 == self.control.rank // 2 for p in range(size)],
+    )
+    schedule = build(algorithm, "all-reduce", size, 3 * size)
+
+    def work(comm):
+        comm._transport.staged = _Post(comm.control)
+        return _wrong(comm, schedule, "auto")
+
+    assert together(transports, "p2p", size, work) == [0] * size
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)

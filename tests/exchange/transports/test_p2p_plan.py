@@ -142,7 +142,7 @@ def test_a_late_rank_is_named_again_and_nothing_is_under_way(transports):
         exchange = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "signals")
         exchange._timeout._late[0] = 1
         for _ in range(2):
-            with pytest.raises(transports.waiting.LateRank, match="rank 0 did not come"):
+            with pytest.raises(transports.p2p_plan.LateRank, match="rank 0 did not come"):
                 exchange.start()
         return True
 
@@ -159,7 +159,7 @@ def test_the_communicator_knows_of_late_ranks(transports):
         comm.bind(schedule, buffers_of(comm, schedule, "float32"), "copies")
         comm.check()
         other._timeout._late[0] = 2
-        with pytest.raises(transports.waiting.LateRank, match="rank 1 did not come"):
+        with pytest.raises(transports.p2p_plan.LateRank, match="rank 1 did not come"):
             comm.check()
         del other
         gc.collect()
@@ -188,7 +188,7 @@ def test_one_call_at_a_time(transports):
 
 def test_what_kernels_read_outlives_their_exchange(transports, monkeypatch):
     """A kernel that still runs finds no number of others where it looks whether to give up."""
-    module, waits = transports.waiting, []
+    module, waits = transports.p2p_plan, []
     monkeypatch.setattr(module.Timeout, "_free", [])
     monkeypatch.setattr(module.cupy.cuda.runtime, "deviceSynchronize", lambda: waits.append(1))
     first, second = module.Timeout("one"), module.Timeout("other")

@@ -180,7 +180,7 @@ def check_order(one_sided_ranks, sizes, n, blocks, tile, names, seed):
 
 def test_a_rank_that_does_not_come_is_named(transports, monkeypatch):
     """And nothing is done with what has not come."""
-    waiting = transports.waiting
+    waiting = transports.p2p_plan
     monkeypatch.setattr(waiting, "TIMEOUT", 1e-6)
     case = Case(RANKS["three"], 40, np.complex128)
 

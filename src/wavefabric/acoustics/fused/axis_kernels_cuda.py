@@ -6,7 +6,8 @@ about 100 with whole-array transforms.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -268,6 +269,8 @@ class AxisKernels:
         if scatter is not None and "Y" in self._axes:
             self._kernels["y_scatter"] = "Y"
         self._definitions = definitions
+        #: If a list, each launch is noted there: name and grid of its kernel, and a call that repeats it.
+        self.launches: list[tuple[str, tuple[int, ...], Callable[[], None]]] | None = None
         self._functions: dict[str, Any] = {}
         self._shared: dict[str, int] = {}
         self._await = module.get_function("await_ranks") if scatter is not None else None
@@ -293,8 +296,11 @@ class AxisKernels:
         if self._scatter is not None and (key in "ZG" or name == "y_scatter"):
             values.append(self._scatter)
         values.append(self._twiddles[key])
-        grid = (*grid, 1, 1)[:3]
-        self._device.launch(self._functions[name], grid, self._axes[key].block, values, self._shared[name])
+        grid, block = (*grid, 1, 1)[:3], self._axes[key].block
+        launch = partial(self._device.launch, self._functions[name], grid, block, values, self._shared[name])
+        if self.launches is not None:
+            self.launches.append((name, grid, launch))
+        launch()
 
     def run(self, name: str, *arguments, layers: int = 1) -> None:
         """Launch a kernel on all rows or columns."""

@@ -12,8 +12,7 @@ import numpy as np
 from wavefabric.errors import InputError, MissingExtra
 from wavefabric.exchange.launch import environment, mpiexec
 from wavefabric.exchange.launch.watch import waiting
-from wavefabric.exchange.program import Program
-from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
+from wavefabric.exchange.transports.base import Exchange, Program, RankGroup, Transport
 
 #: Open MPI 4 counts in 32-bit integers.
 _PIECE = 1 << 30
@@ -135,9 +134,7 @@ class DeviceMPITransport(MPITransport):
             raise InputError(f"transport: 'mpi-cuda' cannot be used ({why}); allowed here: mpi, nccl, p2p")
         return super().open(group)
 
-    @classmethod
-    def automatic(cls, group: RankGroup) -> Transport | None:
-        return None
+    automatic = Transport.automatic
 
     def synchronize(self) -> None:
         self._device.synchronize()

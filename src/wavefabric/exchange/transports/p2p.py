@@ -19,12 +19,11 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
-from wavefabric.exchange.program import Level, Span
-from wavefabric.exchange.transports import plan_code, waiting
+from wavefabric.exchange.transports import plan_code
 from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.exchange.transports.mpi_staged import StagedTransport
 from wavefabric.exchange.transports.multicast import MulticastPool, check_multicast
-from wavefabric.exchange.transports.p2p_plan import PlanExchange
+from wavefabric.exchange.transports.p2p_plan import PlanExchange, Timeout
 from wavefabric.exchange.transports.shared_pool import SharedPool
 from wavefabric.system.variables import PROTOCOL
 
@@ -36,14 +35,12 @@ Flags = tuple[Any, np.int32]
 
 
 class _Copies(NamedTuple):
-    """What a level copies to peers, and flags: buffers are free at their receivers, data have arrived."""
+    """Flags of what a level receives (buffers are free, data have arrived), and what it copies to peers."""
 
-    sends: dict[int, list]  # peer → target, source, bytes
     free_there: Flags
     data_here: dict[int | None, Flags]  # None: of all that send
-    free_here: dict[int, Flags]
-    data_there: dict[int, Flags]
-    sent: dict[int, Any]  # peer → event
+    #: Of each peer a stream, the flag "free", (target, source, bytes) of parts, the flag "data", an event.
+    sends: list[tuple[Any, Flags, list, Flags, Any]]
 
 
 class P2PExchange(Exchange):
@@ -55,9 +52,14 @@ class P2PExchange(Exchange):
 
     protocol = "copies"
 
-    def __init__(self, program, buffers, scratch, transport, rest):
+    def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)
-        self._rest, self._turn = rest, 0
+        self._turn, self._transfer = 0, None
+        #: What each level sends to and receives from peers out of reach.
+        self._apart = [
+            [[move for move in moves if not transport.reachable[move[-1]]] for moves in level]
+            for level in self._moves()
+        ]
         self._ready = cupy.cuda.Event(disable_timing=True)
         targets = self._exchange_addresses()
         # Zeroed flags for each level, and their addresses on all ranks as seen from here.
@@ -68,24 +70,25 @@ class P2PExchange(Exchange):
     def _copies(self, number: int, targets: dict[int, int], there: list[int]) -> _Copies:
         transport, level = self._transport, self._program.levels[number]
         own, ranks, pack = transport.control.rank, transport.control.size, transport.pack
-        sends: dict[int, list] = {}
+        parts: dict[int, list] = {}
         for span, part in self._sent[number]:
             if transport.reachable[span.peer]:
-                sends.setdefault(span.peer, []).append((targets[span.number], part.data.ptr, part.nbytes))
+                parts.setdefault(span.peer, []).append((targets[span.number], part.data.ptr, part.nbytes))
         sources = sorted({span.peer for span in level.receives if transport.reachable[span.peer]})
 
         def flag(owner: int, kind: int, peer: int) -> int:
             # Flags of a rank: (level, free or data, rank at the other end).
             return there[owner] + 4 * ((number * 2 + kind) * ranks + peer)
 
+        def send(peer: int) -> tuple[Any, Flags, list, Flags, Any]:
+            free, data = pack([flag(own, 0, peer)]), pack([flag(peer, 1, own)])
+            return transport.streams[peer], free, parts[peer], data, cupy.cuda.Event(disable_timing=True)
+
         arrived = {p: flag(own, 1, p) for p in sources}
         return _Copies(
-            sends,
             pack([flag(p, 0, own) for p in sources]),
             {**{p: pack([at]) for p, at in arrived.items()}, None: pack(list(arrived.values()))},
-            {p: pack([flag(own, 0, p)]) for p in sends},
-            {p: pack([flag(p, 1, own)]) for p in sends},
-            {p: cupy.cuda.Event(disable_timing=True) for p in sends},
+            list(map(send, parts)),
         )
 
     def _exchange_addresses(self) -> dict[int, int]:
@@ -101,22 +104,6 @@ class P2PExchange(Exchange):
             for number, location in offered.get(transport.control.rank, {}).items()
         }
 
-    def start(self) -> None:
-        super().start()
-        if self._rest is not None:
-            self._rest.start()
-
-    def finish(self) -> None:
-        super().finish()
-        if self._rest is not None:
-            self._rest.finish()
-
-    def arrived(self, peer: int | None = None) -> None:
-        if self._rest is not None and (peer is None or not self._transport.reachable[peer]):
-            self._rest.arrived(peer)
-        if peer is None or self._transport.reachable[peer]:
-            super().arrived(peer)
-
     def _begin(self, number):
         self._turn += number == 0
         # What flags come to in this turn.
@@ -126,30 +113,36 @@ class P2PExchange(Exchange):
             transport.signal(level.free_there, value)
         if level.sends:
             self._ready.record()
-        for peer, copies in level.sends.items():
-            stream = transport.streams[peer]
+        for stream, free, parts, data, sent in level.sends:
             stream.wait_event(self._ready)
             with stream:
-                transport.wait(level.free_here[peer], value)
-                for target, source, size in copies:
+                transport.wait(free, value)
+                for target, source, size in parts:
                     runtime.memcpyAsync(target, source, size, runtime.memcpyDeviceToDevice, stream.ptr)
-                transport.signal(level.data_there[peer], value)
-            level.sent[peer].record(stream)
+                transport.signal(data, value)
+            sent.record(stream)
+        self._transfer = None
+        if any(self._apart[number]):
+            ready = cupy.cuda.Event(disable_timing=True)
+            ready.record()
+            self._transfer = transport.staged.enqueue(*self._apart[number], ready)
 
     def _wait(self, number, peer):
         flags = self._levels[number].data_here.get(peer)
         if flags and flags[1]:
             self._transport.wait(flags, self._value)
+        if self._transfer is not None and (peer is None or not self._transport.reachable[peer]):
+            self._transport.staged.await_pieces(self._transfer, peer)
 
     def _complete(self, number):
         self._wait(number, None)
         current = cupy.cuda.get_current_stream()
-        for event in self._levels[number].sent.values():
-            current.wait_event(event)
+        for *_, sent in self._levels[number].sends:
+            current.wait_event(sent)
 
 
 class P2PTransport(Transport):
-    """Kernels and peer copies; the transport ``rest`` takes what peers out of reach send and receive.
+    """Kernels and peer copies; the transport ``staged`` takes what peers out of reach send and receive.
 
     ``same_host`` says which ranks share this host.
     """
@@ -158,10 +151,11 @@ class P2PTransport(Transport):
     #: By itself kernels, if those of all ranks can run at once (or what `PROTOCOL` says).
     protocols = ("auto", "copies", *PROTOCOLS)
     talks_in_bind = True
+    exchange = P2PExchange
 
-    def __init__(self, control, device, same_host: list[bool], rest):
+    def __init__(self, control, device, same_host: list[bool], staged: StagedTransport | None):
         super().__init__(device)
-        self.control, self._rest = control, rest
+        self.control, self.staged = control, staged
         self._waiting: weakref.WeakSet[Any] = weakref.WeakSet()
         self.protocol = os.environ.get(PROTOCOL, "auto")
         check_agreement(control, {PROTOCOL: self.protocol})
@@ -177,11 +171,7 @@ class P2PTransport(Transport):
         self.reachable = self._try(same_host)
         #: Whether all ranks reach all others.
         self.complete = all(control.all_gather(all(self.reachable)))
-        self._multiprocessors, self._no_kernels = 0, None
-        try:
-            self._multiprocessors = waiting.multiprocessors(self)
-        except InputError as error:
-            self._no_kernels = str(error)
+        self._multiprocessors, self._no_kernels = self._resident()
 
     def _try(self, same_host: list[bool]) -> list[bool]:
         """Which peers' memory can be mapped here and ours there: found by doing it."""
@@ -193,6 +183,18 @@ class P2PTransport(Transport):
             except runtime.CUDARuntimeError:
                 mine[peer] = False
         return [here and there[me] for here, there in zip(mine, self.control.all_gather(mine), strict=True)]
+
+    def _resident(self) -> tuple[int, str | None]:
+        """Multiprocessors of each rank's GPU, at least, or why kernels of all ranks would not run at once."""
+        if not self.complete:  # first: GPUs of different hosts may have the same address
+            return 0, "protocol: some GPUs do not reach others; allowed: copies"
+        own = cupy.cuda.Device()
+        gpus = self.control.all_gather((own.pci_bus_id, own.attributes["MultiProcessorCount"]))
+        shared = [rank for rank, (gpu, _) in enumerate(gpus) if [own for own, _ in gpus].count(gpu) > 1]
+        if shared:
+            ranks = ", ".join(map(str, shared))
+            return 0, f"protocol: ranks {ranks} share a GPU; allowed: copies, or a GPU for each rank"
+        return min(count for _, count in gpus), None
 
     @classmethod
     def available(cls) -> tuple[bool, str]:
@@ -209,8 +211,8 @@ class P2PTransport(Transport):
 
     @classmethod
     def _between(cls, group: RankGroup) -> "P2PTransport":
-        rest = StagedTransport(group.comm.Dup(), group.device)
-        return cls(group.control, group.device, group.same_host, rest)
+        staged = StagedTransport(group.comm.Dup(), group.device)
+        return cls(group.control, group.device, group.same_host, staged)
 
     @classmethod
     def automatic(cls, group: RankGroup) -> "P2PTransport | None":
@@ -258,8 +260,7 @@ class P2PTransport(Transport):
 
     def bind(self, program, buffers, scratch) -> Exchange:
         check_agreement(self.control, {"protocol": "copies"})
-        rest = None if self.complete else self._rest.bind(without(program, self.reachable), buffers, scratch)
-        return P2PExchange(program, buffers, scratch, self, rest)
+        return super().bind(program, buffers, scratch)
 
     def bind_plan(self, program, buffers, protocol, blocks, concurrent=1) -> Exchange:
         check_agreement(self.control, {"protocol": protocol})
@@ -286,7 +287,7 @@ class P2PTransport(Transport):
         return SymmetricArray(own, self._device.asarray(np.array(there, np.uint64)))
 
     def timeout(self, name: str):
-        timeout = waiting.Timeout(name, self.multiprocessors())
+        timeout = Timeout(name, self.multiprocessors())
         self._waiting.add(timeout)
         return timeout
 
@@ -313,18 +314,3 @@ class P2PTransport(Transport):
     def describe(self) -> dict[str, str]:
         others = [p for p in range(self.control.size) if p != self.control.rank]
         return {"peers_reached": f"{sum(self.reachable[p] for p in others)} of {len(others)}"}
-
-
-def without(program, reachable: list[bool]):
-    """The program with only the transfers of peers out of reach.
-
-    Only single-level programs are split between two transports: levels of two would not wait for each other.
-    """
-    if len(program.levels) > 1:
-        why = "since some GPUs do not reach others; allowed: nccl, mpi"
-        raise InputError(f"transport: p2p cannot run {program.schedule.name}, {why}")
-
-    def apart(spans: list[Span]) -> list[Span]:
-        return [span for span in spans if not reachable[span.peer]]
-
-    return program.only(Level(apart(level.sends), apart(level.receives)) for level in program.levels)

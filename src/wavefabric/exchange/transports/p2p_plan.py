@@ -1,10 +1,13 @@
 """Exchanges as one kernel a rank, which runs an execution plan on memory that the GPUs of a host map.
 
-No kernel has more blocks than its GPU has multiprocessors (see `waiting`). Exchanges under way at once share
-these: only if all their blocks fit, their order on each GPU does not matter.
+Kernels that wait for those of other ranks must all be resident at once, or one waits for what cannot begin:
+ranks that share a GPU cannot have them, and none has more blocks than its GPU has multiprocessors. Exchanges
+under way at once share these: only if all their blocks fit, their order on each GPU does not matter.
 """
 
+from dataclasses import replace
 from functools import lru_cache
+from typing import Any, ClassVar
 
 import cupy
 import numpy as np
@@ -12,13 +15,14 @@ import numpy as np
 from wavefabric.collectives.plans.check import check_execution_plan
 from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, LateRank
 from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.transports import MULTIMEM, SIGNALS, plan_code
-from wavefabric.exchange.transports.base import Exchange
+from wavefabric.exchange.transports.base import Exchange, Program
 from wavefabric.exchange.transports.multicast import check_multicast
-from wavefabric.exchange.transports.waiting import Timeout
 
+#: Seconds that a kernel waits for another rank, which may work on its host for long meanwhile.
+TIMEOUT = 600.0
 _THREADS = 512
 #: Plans that are kept for schedules that are bound again.
 _KEPT = 128
@@ -28,6 +32,36 @@ _KEPT = 128
 _SLICES = {"signals": (1 << 15, 128), "packets": (1 << 10, 128)}
 #: Bytes that buffers in multicast memory begin at multiples of.
 _ALIGNED = 256
+
+
+class Timeout:
+    """How long kernels wait for other ranks, and whether one did not come.
+
+    ``name`` is what the ranks do together, for messages; ``multiprocessors`` has each rank's GPU at least.
+    """
+
+    #: Memory of the host that GPUs write. A kernel may still read it: those that follow get it, not CuPy.
+    _free: ClassVar[list[Any]] = []
+
+    def __init__(self, name: str, multiprocessors: int = 1):
+        if self._free:
+            cupy.cuda.runtime.deviceSynchronize()
+        self._memory = self._free.pop() if self._free else cupy.cuda.alloc_pinned_memory(4)
+        self._late = np.frombuffer(self._memory, np.uint32, 1)  # 1 + the rank that did not come
+        self._late[0] = 0
+        self._name, self.multiprocessors = name, multiprocessors
+        #: Whether kernels send and wait at all; not where the cost of everything else is measured.
+        self.waits = True
+        #: Of a kernel: where it says who did not come (see ``signals.cu``), and nanoseconds.
+        self.arguments = np.uint64(self._memory.ptr), np.uint64(round(TIMEOUT * 1e9))
+
+    def __del__(self):
+        self._free.append(self._memory)
+
+    def check(self) -> None:
+        """Raise `LateRank` if a rank did not come in time, as far as is known by now."""
+        if late := int(self._late[0]):
+            raise LateRank(f"{self._name}: rank {late - 1} did not come to the exchange in time")
 
 
 class PlanExchange(Exchange):
@@ -43,7 +77,8 @@ class PlanExchange(Exchange):
     def __init__(
         self, program, buffers, transport, device, protocol: str, blocks: int | None, concurrent: int
     ):
-        super().__init__(program.only(()), buffers, None, transport)  # nothing is done level by level
+        nothing = replace(program.schedule, transfers=program.schedule.transfers[:0])
+        super().__init__(Program(nothing, program.rank), buffers, None, transport)  # no level by itself
         control, self.protocol = transport.control, protocol
         dtype = buffers[0].dtype
         if concurrent < 1:
