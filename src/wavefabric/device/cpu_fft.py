@@ -48,8 +48,8 @@ class CpuRowFFT:
 
         Nothing is scaled. Where there are fewer rows than threads, these share rows.
         """
-        share = len(field) < self._device.threads and self._plan.inner == self._plan.points
-        for part in _PARTS if share else (_ALL,):
+        together = len(field) < self._device.threads and self._plan.inner == self._plan.points
+        for part in _PARTS if together else (_ALL,):
             self._kernels.multiply_spectra(self._plan, field, arranged, kinds, part)
 
     def _arranged(self, plan: RowPlan, factors: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:

@@ -3,12 +3,6 @@
 import re
 from dataclasses import MISSING, fields
 from functools import partial
-<<<<<<< HEAD
-from typing import Annotated, Any, Literal, get_args, get_type_hints
-
-import pydantic
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
-=======
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import (
@@ -21,7 +15,6 @@ from pydantic import (
     StrictStr,
     create_model,
 )
->>>>>>> lean-pictures
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, TransportTimes
@@ -88,24 +81,11 @@ def _ends(value: Any) -> list[str]:
     return [_name(v) for v in names]
 
 
-<<<<<<< HEAD
-# Numbers with their unit, which `unit_of` finds; "" is that of plain ones.
-Bandwidth = Annotated[float, "B/s", BeforeValidator(partial(converted, unit="B/s", most=1e18, least=1.0))]
-Seconds = Annotated[float, "s", BeforeValidator(partial(converted, unit="s", most=1e6))]
-Bytes = Annotated[float, "B", BeforeValidator(partial(converted, unit="B", most=1e18, least=1.0))]
-Metres = Annotated[float, "m", BeforeValidator(partial(converted, unit="m", most=1e6, above=0))]
-Decibels = Annotated[float, "dB", BeforeValidator(partial(_as_written, example="0.3 dB"))]
-DBm = Annotated[float, "dBm", BeforeValidator(partial(_as_written, example="10 dBm"))]
-DBPerMetre = Annotated[float, "dB/m", BeforeValidator(partial(_as_written, example="40 dB/m"))]
-Responsivity = Annotated[float, "A/W", BeforeValidator(partial(_as_written, example="0.9 A/W"))]
-_NOISE = BeforeValidator(partial(_as_written, example="18e-12 A/sqrt(Hz)"))
-NoiseCurrent = Annotated[float, "A/sqrt(Hz)", _NOISE]
-Ratio = Annotated[float, "", BeforeValidator(_plain)]
-=======
 #: How a number is read, by its unit; "" is that of plain ones.
 _READ = {
     "B/s": partial(converted, unit="B/s", most=1e18, least=1.0),
     "s": partial(converted, unit="s", most=1e6),
+    "B": partial(converted, unit="B", most=1e18, least=1.0),
     "m": partial(converted, unit="m", most=1e6, above=0),
     "": _plain,
 }
@@ -114,8 +94,8 @@ _READ |= {example.split()[1]: partial(_as_written, example=example) for example 
 # `unit_of` finds the units.
 Bandwidth = Annotated[float, "B/s", BeforeValidator(_READ["B/s"])]
 Seconds = Annotated[float, "s", BeforeValidator(_READ["s"])]
+Bytes = Annotated[float, "B", BeforeValidator(_READ["B"])]
 Ratio = Annotated[float, "", BeforeValidator(_READ[""])]
->>>>>>> lean-pictures
 Name = Annotated[str, BeforeValidator(_name)]
 Nodes = Annotated[int | list[str], BeforeValidator(_nodes)]
 Ends = Annotated[list[str], BeforeValidator(_ends)]
@@ -164,6 +144,18 @@ class FamilyTable(FabricFileTable):
     network: NetworkTable | None = None
 
 
+def make_table(name: str, base: Any = FabricFileTable, /, **keys: Any) -> Any:
+    """A table made of keys, each with its type and its default (``...``: it must be given)."""
+    return create_model(name, __base__=base, **keys)
+
+
+def fields_of(kind: type, *left_out: str) -> dict[str, Any]:
+    """Fields of a dataclass as keys of `make_table`, but for some."""
+    types = get_type_hints(kind, include_extras=True)
+    own = (each for each in fields(kind) if each.init and each.name not in left_out)
+    return {each.name: (types[each.name], ... if each.default is MISSING else each.default) for each in own}
+
+
 def _table_of(described: type, /, **others: Any) -> Any:
     """The table for a dataclass; ``others`` are keys that it has in another form or not at all.
 
@@ -178,7 +170,7 @@ def _table_of(described: type, /, **others: Any) -> Any:
     others = {
         key: (kind | None if default is None else kind, default) for key, (kind, default) in others.items()
     }
-    return create_model(f"{described.__name__}Table", __base__=FabricFileTable, **(others | keys))
+    return make_table(f"{described.__name__}Table", **(others | keys))
 
 
 def _as_read(hint: Any) -> Any:
@@ -216,18 +208,6 @@ PhotonicTable = _table_of(
     **dict.fromkeys(("waveguides", "fibres"), (Count, ...)),
     budget=(BudgetTable, None),
 )
-
-
-def make_table(name: str, base: Any = FabricFileTable, /, **keys: Any) -> Any:
-    """A table made of keys, each with its type and its default (``...``: it must be given)."""
-    return pydantic.create_model(name, __base__=base, **keys)
-
-
-def fields_of(kind: type, *left_out: str) -> dict[str, Any]:
-    """Fields of a dataclass as keys of `make_table`, but for some."""
-    types = get_type_hints(kind, include_extras=True)
-    own = (each for each in fields(kind) if each.init and each.name not in left_out)
-    return {each.name: (types[each.name], ... if each.default is MISSING else each.default) for each in own}
 
 
 def unit_of(table: type[FabricFileTable], key: str) -> str | None:
