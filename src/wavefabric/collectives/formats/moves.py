@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.conditions import COLLECTIVES, operation
 from wavefabric.collectives.formats.buffers import CollectiveArrays, conditions
+from wavefabric.collectives.levels import spaced_levels
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import check_structure, chunk_numbers, in_rounds, units
+from wavefabric.collectives.structure import in_rounds, units
 from wavefabric.collectives.structure import moves as single_moves
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
@@ -23,7 +23,7 @@ MOVE = np.dtype(
 #: Arrays (touches,): which row reads or writes which chunk, and whether it writes.
 Touches = tuple[np.ndarray, np.ndarray, np.ndarray]
 #: More than rounds within GPUs can follow one another.
-_LOCAL = 1 << 32
+_APART = 1 << 32
 
 
 def chunk_by_chunk(parts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]) -> Touches:
@@ -39,36 +39,14 @@ def chunk_by_chunk(parts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray, boo
 def proved(arrays: CollectiveArrays, schedule: Schedule) -> Schedule:
     """A schedule that was read, in an order that it may run in: in rounds, with conditions, proved.
 
-    Until then each transfer, or operation of a switch, is in a round of its own.
+    Until then each transfer, or operation of a switch, is in a round of its own. Rounds of communication are
+    as few as data allow; transfers within GPUs follow at once.
     """
-    check_structure(schedule)
+    _, rounds = np.unique(spaced_levels(schedule, _APART), return_inverse=True)
     pre, post = conditions(arrays, schedule)
-    schedule = replace(in_rounds(schedule, _rounds(schedule)), pre=pre, post=post)
+    schedule = replace(in_rounds(schedule, rounds.ravel()), pre=pre, post=post)
     verify(schedule)
     return schedule
-
-
-def _rounds(schedule: Schedule) -> np.ndarray:
-    """A round for each transfer: as few of communication as data allow; those within GPUs follow at once."""
-    t, unit = schedule.transfers, units(schedule)
-    src = chunk_numbers(schedule, t["src_buffer"], t["src"], t["src_chunk"]).tolist()
-    dst = chunk_numbers(schedule, t["dst_buffer"], t["dst"], t["dst_chunk"]).tolist()
-    counts, local = t["count"].tolist(), (t["src"] == t["dst"]).tolist()
-    # A round is a number of rounds of communication before it, and of rounds since: high and low bits.
-    read, written = np.full((2, sum(table.size for table in schedule.sizes)), -_LOCAL, np.int64)
-    rounds = np.zeros(t.size, np.int64)
-    first = unit.first.tolist()
-    for begin, end in pairwise(first):
-        spans = [
-            (slice(src[n], src[n] + counts[n]), slice(dst[n], dst[n] + counts[n])) for n in range(begin, end)
-        ]
-        last = max(int(max(written[s].max(), written[d].max(), read[d].max())) for s, d in spans)
-        here = all(local[begin:end])
-        rounds[begin:end] = last + 1 if here else (last // _LOCAL + 1) * _LOCAL
-        for s, d in spans:
-            written[d] = rounds[begin]
-            np.maximum(read[s], rounds[begin], out=read[s])
-    return np.unique(rounds, return_inverse=True)[1].ravel()
 
 
 def written(schedule: Schedule, instances: int, runtime: str) -> tuple[CollectiveArrays, np.ndarray]:
