@@ -27,7 +27,7 @@ def levels(schedule: Schedule) -> np.ndarray:
 
 
 def spaced_levels(schedule: Schedule, apart: int) -> np.ndarray:
-    """Such `levels`, multiples of ``apart`` between ranks; what lies between two is for copies within ranks."""
+    """Such `levels`, between ranks multiples of ``apart``; what lies between is for copies within ranks."""
     checked_structure(schedule)
     m = moves(schedule)
     src, dst = m.src, m.dst
