@@ -1,5 +1,6 @@
 """Between a schedule and the operations of other programs' files, both ways: what all formats share."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -7,9 +8,9 @@ import numpy as np
 
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.conditions import COLLECTIVES, operation
-from wavefabric.collectives.formats.buffers import CollectiveArrays, conditions
+from wavefabric.collectives.formats.buffers import ChunkAt, CollectiveArrays, buffer_map, conditions
 from wavefabric.collectives.levels import spaced_levels
-from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
 from wavefabric.collectives.structure import in_rounds, units
 from wavefabric.collectives.structure import moves as single_moves
 from wavefabric.collectives.verify import verify
@@ -20,6 +21,8 @@ MOVE = np.dtype(
     [(name, np.int64) for name in ("round", "switch", "src", "dst", "srcbuf", "srcoff", "dstbuf", "dstoff")]
     + [("cnt", np.int64), ("reduce", np.bool_), ("instance", np.int64)]
 )
+#: What is read: from and to which chunk, how many, whether they are added, the operation of a switch or 0.
+Row = tuple[ChunkAt, ChunkAt, int, bool, int]
 #: Arrays (touches,): which row reads or writes which chunk, and whether it writes.
 Touches = tuple[np.ndarray, np.ndarray, np.ndarray]
 #: More than rounds within GPUs can follow one another.
@@ -36,17 +39,56 @@ def chunk_by_chunk(parts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray, boo
     return row, chunk, writes
 
 
-def proved(arrays: CollectiveArrays, schedule: Schedule) -> Schedule:
-    """A schedule that was read, in an order that it may run in: in rounds, with conditions, proved.
+def proved(
+    name: str,
+    arrays: CollectiveArrays,
+    rows: list[Row],
+    elements: int,
+    passing: tuple[str, np.ndarray] | None = None,
+    msccl: MscclOrigin | None = None,
+) -> Schedule:
+    """The schedule of rows that may run in this order: in rounds, with conditions, proved.
 
-    Until then each transfer, or operation of a switch, is in a round of its own. Rounds of communication are
-    as few as data allow; transfers within GPUs follow at once.
+    Rounds of communication are as few as data allow; transfers within GPUs follow at once. ``passing``: name
+    of the buffer behind those of the arrays, and which of its chunks each GPU has.
     """
+    buffers = buffer_map(arrays)
+    names, tables = buffers.names, buffers.present
+    if passing is not None:
+        names, tables = (*names, passing[0]), (*tables, passing[1])
+    columns = [(i, src[0], dst[0], *src[1:], *dst[1:], *more) for i, (src, dst, *more) in enumerate(rows)]
+    transfers = np.array(columns, TRANSFER)
+    # An operation of a switch is in one round.
+    same = (transfers["switch"][1:] > 0) & (transfers["switch"][1:] == transfers["switch"][:-1])
+    transfers["round"] -= np.cumsum(np.concatenate(([False], same)))[: transfers.size]
+    sizes = tuple(elements * table.astype(np.int64) for table in tables)
+    schedule = Schedule(name, arrays.gpus, names, sizes, transfers, {}, {}, msccl)
     _, rounds = np.unique(spaced_levels(schedule, _APART), return_inverse=True)
     pre, post = conditions(arrays, schedule)
     schedule = replace(in_rounds(schedule, rounds.ravel()), pre=pre, post=post)
     verify(schedule)
     return schedule
+
+
+def straight(rows: list[Row], passing: int) -> list[Row]:
+    """Data that are read once from the buffer `passing` go from their source, unless it is overwritten."""
+    uses: dict[ChunkAt, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))  # who reads, and writes
+    for number, (src, dst, count, *_) in enumerate(rows):
+        for at, which in ((src, 0), (dst, 1)):
+            for n in range(count):
+                uses[at[0], at[1], at[2] + n][which].append(number)
+    gone = set()
+    for number, (src, dst, count, reduce, switch) in enumerate(rows):
+        reads, writes = uses[dst]
+        if dst[1] != passing or switch or reduce or len(reads) != 1 or len(writes) != 1 or rows[reads[0]][4]:
+            continue
+        source = [(src[0], src[1], src[2] + n) for n in range(count)]
+        if not any(number < other < reads[0] for at in source for other in uses[at][1]):
+            rows[reads[0]] = (src, *rows[reads[0]][1:])
+            for at in source:
+                uses[at][0].append(reads[0])
+            gone.add(number)
+    return [row for number, row in enumerate(rows) if number not in gone]
 
 
 def written(schedule: Schedule, instances: int, runtime: str) -> tuple[CollectiveArrays, np.ndarray]:
