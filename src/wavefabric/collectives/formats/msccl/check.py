@@ -42,10 +42,10 @@ def _first(wrong: np.ndarray) -> int | None:
 def _check_chunks(a: fmt.MscclAlgorithm) -> None:
     for column, coll in enumerate(("allgather", "reduce_scatter")):
         times = a.gpus if a.coll == coll else 1
-        sizes = a.sizes[:, column]
-        if (gpu := _first((sizes > 0) & (sizes * times != a.chunks))) is not None:
-            actual = f"{sizes[gpu]} with nchunksperloop {a.chunks} and coll {a.coll}"
-            allowed = "0" if a.chunks % times else f"0 or {a.chunks // times}"
+        sizes = a.arrays.sizes[:, column]
+        if (gpu := _first((sizes > 0) & (sizes * times != a.arrays.chunks))) is not None:
+            actual = f"{sizes[gpu]} with nchunksperloop {a.arrays.chunks} and coll {a.coll}"
+            allowed = "0" if a.arrays.chunks % times else f"0 or {a.arrays.chunks // times}"
             raise InputError(f"gpu {gpu} {fmt.BUFFERS[column]}_chunks: {actual}; allowed: {allowed}")
 
 
@@ -82,7 +82,7 @@ def _check_steps(a: fmt.MscclAlgorithm) -> None:
         if (row := _first(needs[kind] & (blocks[direction] < 0))) is not None:
             raise InputError(f"{a.step_name(row)}: its block has {direction} -1; allowed: a GPU")
     for side, used in (("src", fmt.READS), ("dst", fmt.WRITES)):
-        size = a.sizes[blocks["gpu"], steps[f"{side}buf"]]
+        size = a.arrays.sizes[blocks["gpu"], steps[f"{side}buf"]]
         first = steps[f"{side}off"].astype(np.int64)
         if (row := _first(used[kind] & ((first < 0) | (first + steps["cnt"] > size)))) is not None:
             actual = f"{first[row]} with cnt {steps['cnt'][row]}"

@@ -77,7 +77,7 @@ def check_deadlock(a: fmt.MscclAlgorithm, slots: int) -> int | None:
     top = a.max_bytes if a.declared else max(1, low)
     if most is None or (top is not None and top <= most):
         return most
-    chunk = -(-max(low, most + 1) // max(1, a.chunks))
+    chunk = -(-max(low, most + 1) // max(1, a.arrays.chunks))
     rows = find_circle(a, slots, max(1, min(fmt.COUNT, fmt.MESSAGE_BYTES[proto] // chunk)))
     named = " → ".join(a.step_name(row) for row in rows[:_NAMED])
     more = f" → {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
@@ -101,7 +101,7 @@ def runs_up_to(a: fmt.MscclAlgorithm, slots: int) -> int | None:
     if most == 1 or find_circle(a, slots, most):
         return 0
     runs = 2 + bisect(range(2, most), False, key=lambda n: not find_circle(a, slots, n))
-    return max(1, a.chunks) * (fmt.MESSAGE_BYTES[a.proto] // runs)
+    return max(1, a.arrays.chunks) * (fmt.MESSAGE_BYTES[a.proto] // runs)
 
 
 def find_circle(a: fmt.MscclAlgorithm, slots: int, together: int) -> list[int]:

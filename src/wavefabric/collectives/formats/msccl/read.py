@@ -34,7 +34,8 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
     algorithm = fmt.read_algorithm(text)
     elements = whole("elements", elements, 1)
     if root is not None:
-        algorithm = replace(algorithm, root=whole("root", root, 0, algorithm.gpus - 1))
+        root = whole("root", root, 0, algorithm.gpus - 1)
+        algorithm = replace(algorithm, arrays=replace(algorithm.arrays, root=root))
     most = check_algorithm(algorithm, slots)
     rows, relayed = _rows(algorithm, buffer_map(algorithm.arrays))
     relay = ("relay", np.arange(int(relayed.max())) < relayed[:, None]) if relayed.any() else None

@@ -62,21 +62,8 @@ def to_msccl(
     refuse_switches(schedule, "MSCCL")
     arrays, moves = written(schedule, instances, "MSCCL")
     blocks, steps = _build(_cut(moves), schedule.ranks, shared)
-    collective = arrays.collective
-    coll = "custom" if collective is None else _COLLS.get(collective, "custom")
-    algorithm = fmt.MscclAlgorithm(
-        name=title,
-        proto=proto,
-        coll=coll,
-        inplace=arrays.inplace,
-        chunks=arrays.chunks,
-        channels=int(blocks["chan"].max(initial=0)) + 1,
-        sizes=arrays.sizes,
-        blocks=blocks,
-        steps=steps,
-        collective=collective if coll == "custom" else None,
-        root=arrays.root,
-    )
+    coll, channels = _COLLS.get(arrays.collective, "custom"), int(blocks["chan"].max(initial=0)) + 1
+    algorithm = fmt.MscclAlgorithm(title, proto, coll, arrays, channels, blocks, steps)
     check_algorithm(algorithm, slots)
     return fmt.write_algorithm(algorithm)
 
