@@ -1,12 +1,10 @@
 """Between a schedule and the operations of other programs' files, both ways: what all formats share."""
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
-from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.conditions import COLLECTIVES, operation
 from wavefabric.collectives.formats.buffers import ChunkAt, CollectiveArrays, buffer_map, conditions
 from wavefabric.collectives.levels import spaced_levels
@@ -23,20 +21,8 @@ MOVE = np.dtype(
 )
 #: What is read: from and to which chunk, how many, whether they are added, the operation of a switch or 0.
 Row = tuple[ChunkAt, ChunkAt, int, bool, int]
-#: Arrays (touches,): which row reads or writes which chunk, and whether it writes.
-Touches = tuple[np.ndarray, np.ndarray, np.ndarray]
 #: More than rounds within GPUs can follow one another.
 _APART = 1 << 32
-
-
-def chunk_by_chunk(parts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]) -> Touches:
-    """Of rows, each with its first chunk and how many, and whether they write."""
-    columns = []
-    for row, first, count, write in parts:
-        at, within = ragged(count.astype(np.int64))
-        columns.append((row[at], first[at] + within, np.full(at.size, write)))
-    row, chunk, writes = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return row, chunk, writes
 
 
 def proved(

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavefabric.collectives.arguments import ragged, within_groups
-from wavefabric.collectives.formats.moves import chunk_by_chunk
 from wavefabric.collectives.formats.msccl import format as fmt
+from wavefabric.collectives.formats.msccl.order import touches
 from wavefabric.collectives.levels import hazards
 
 
@@ -117,12 +117,9 @@ def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of steps of different blocks of a GPU: the later waits for the earlier, each block's last."""
     highest = [work[key].max(initial=0) for key in ("srcoff", "dstoff", "cnt")]
     width = 1 + int(max(highest[:2])) + int(highest[2])
-    parts = []
-    for side, skip, write in (("src", fmt.R, False), ("dst", fmt.S, True)):
-        row = np.flatnonzero(work["type"] != skip)
-        first = (gpu[owner[row]] * 3 + work[f"{side}buf"][row]) * width + work[f"{side}off"][row]
-        parts.append((row, first, work["cnt"][row], write))
-    touched, chunk, writes = chunk_by_chunk(parts)
+    at = gpu[owner].astype(np.int64)
+    first = [(at * 3 + work[f"{side}buf"]) * width + work[f"{side}off"] for side in ("src", "dst")]
+    touched, chunk, writes = touches(work, first)
     later, earlier = (touched[at] for at in hazards(chunk, time[touched], writes))
     apart = owner[later] != owner[earlier]
     later, earlier = later[apart], earlier[apart]

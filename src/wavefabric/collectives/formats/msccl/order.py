@@ -7,6 +7,7 @@ algorithm needs more slots for a larger array. Sources: github.com/microsoft/msc
 """
 
 from bisect import bisect
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -14,7 +15,6 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.formats.buffers import buffer_map
-from wavefabric.collectives.formats.moves import Touches, chunk_by_chunk
 from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.levels import hazards
 from wavefabric.errors import InputError
@@ -23,18 +23,18 @@ from wavefabric.errors import InputError
 _NAMED, _AT_ONCE = 6, 50_000_000
 
 
-def touches(a: fmt.MscclAlgorithm) -> Touches:
-    """All chunks that steps read and write, numbered over all GPUs, each step's reads before its writes."""
-    buffers = buffer_map(a.arrays)
-    base = np.concatenate(([0], np.cumsum([table.shape[1] for table in buffers.present])))
-    parts = []
-    for side, used, write in (("src", fmt.READS, False), ("dst", fmt.WRITES, True)):
-        row = np.flatnonzero(used[a.steps["type"]])
-        steps, gpu = a.steps[row], a.gpu[row]
-        letter = steps[f"{side}buf"]
-        first = base[buffers.buffer[letter]] + buffers.shift[gpu, letter] + steps[f"{side}off"]
-        parts.append((row, gpu * base[-1] + first, steps["cnt"], write))
-    return chunk_by_chunk(parts)
+def touches(steps: np.ndarray, first: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Chunks that steps touch: arrays of rows, numbers of chunks, and whether they are written; reads first.
+
+    ``first``: number of the first chunk that each step reads, and of the first that it writes.
+    """
+    columns = []
+    for used, number, write in ((fmt.READS, first[0], False), (fmt.WRITES, first[1], True)):
+        row = np.flatnonzero(used[steps["type"]])
+        at, within = ragged(steps["cnt"][row].astype(np.int64))
+        columns.append((row[at], number[row][at] + within, np.full(at.size, write)))
+    row, chunk, writes = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return row, chunk, writes
 
 
 def run_order(a: fmt.MscclAlgorithm) -> list[int]:
@@ -159,7 +159,14 @@ def check_races(a: fmt.MscclAlgorithm) -> None:
     send; and after all that come before those (vector clocks: Fidge 1988, Mattern 1989).
     """
     block, number, order = a.steps["block"], a.steps["s"], run_order(a)
-    row, chunk, writes = touches(a)
+    buffers = buffer_map(a.arrays)
+    base = np.concatenate(([0], np.cumsum([table.shape[1] for table in buffers.present])))
+    first = []
+    for side in ("src", "dst"):
+        letter = a.steps[f"{side}buf"]
+        chunk = base[buffers.buffer[letter]] + buffers.shift[a.gpu, letter] + a.steps[f"{side}off"]
+        first.append(a.gpu * base[-1] + chunk)
+    row, chunk, writes = touches(a.steps, first)
     pairs = np.unique(row[np.stack(hazards(chunk, np.argsort(order)[row], writes))], axis=1)
     later, earlier = pairs[:, block[pairs[0]] != block[pairs[1]]]
     unknown = ~_waited_for(a, later, earlier)
