@@ -49,7 +49,7 @@ class CircuitSearch(Search):
         """One by lasers is preferred, as it does not depend on routes."""
         network, until = self.net.network, clock.fraction(self.deadline, 1 / 4)
         by_lasers = circuit_bound(self.demand, network.at_once)
-        by_edges = cut_bound(self.demand, self.net.capacity, shared=network.shared, until=until)
+        by_edges = cut_bound(self.demand, self.net.links, shared=network.shared, until=until)
         if by_edges[0] > by_lasers[0]:
             return by_edges[0], f"{by_edges[1]}, {FIXED}"
         return by_lasers
