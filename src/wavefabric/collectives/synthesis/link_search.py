@@ -10,8 +10,9 @@ from wavefabric.collectives.synthesis.demand import Demand
 from wavefabric.collectives.synthesis.known_links import fits, greedy, known
 from wavefabric.collectives.synthesis.model import Model, SendVariables
 from wavefabric.collectives.synthesis.problem import Links, Undecided
-from wavefabric.collectives.synthesis.search import HalfResult, Progress, Search, Solution, counted
+from wavefabric.collectives.synthesis.search import HalfResult, Progress, Search, Solution
 from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
+from wavefabric.units import counted
 
 _ATTEMPTS = 6
 
