@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from wavefabric.collectives.builders.transfers import neighbours_joined
 from wavefabric.collectives.conditions import COLLECTIVES, operation
 from wavefabric.collectives.formats.buffers import ChunkAt, CollectiveArrays, buffer_map, conditions
 from wavefabric.collectives.levels import spaced_levels
@@ -15,10 +16,7 @@ from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
 
 #: A transfer between a file's buffers (input, output, scratch), in the order in which all of a GPU are done.
-MOVE = np.dtype(
-    [(name, np.int64) for name in ("round", "switch", "src", "dst", "srcbuf", "srcoff", "dstbuf", "dstoff")]
-    + [("cnt", np.int64), ("reduce", np.bool_), ("instance", np.int64)]
-)
+MOVE = np.dtype([(name, np.int64) for name in (*(TRANSFER.names or ()), "instance")])
 #: What is read: from and to which chunk, how many, whether they are added, the operation of a switch or 0.
 Row = tuple[ChunkAt, ChunkAt, int, bool, int]
 #: More than rounds within GPUs can follow one another.
@@ -139,22 +137,16 @@ def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instance
     """Transfers by round, neighbouring chunks joined, cut into instances."""
     t = schedule.transfers
     moves = np.zeros(t.size, MOVE)
-    moves["switch"] = units(schedule).numbers
-    for key in ("round", "src", "dst", "reduce"):
+    for key in TRANSFER.names or ():
         moves[key] = t[key]
-    moves["cnt"] = t["count"]
+    moves["switch"] = units(schedule).numbers
     for side in ("src", "dst"):
-        moves[f"{side}buf"] = letters[t[f"{side}_buffer"]]
-        moves[f"{side}off"] = shifts[t[f"{side}_buffer"]] + t[f"{side}_chunk"]
-    keys = ("round", "switch", "src", "dst", "srcbuf", "dstbuf", "reduce")
-    moves = moves[np.lexsort((moves["srcoff"], *(moves[k] for k in reversed(keys))))]
-    a, b = moves[:-1], moves[1:]
-    same = [a[k] == b[k] for k in keys] + [a[k] + a["cnt"] == b[k] for k in ("srcoff", "dstoff")]
-    first = np.flatnonzero(np.concatenate(([True], ~np.logical_and.reduce(same)))[: moves.size])
-    joined = moves[first]
-    joined["cnt"] = np.add.reduceat(moves["cnt"], first) if moves.size else 0
+        moves[f"{side}_buffer"] = letters[t[f"{side}_buffer"]]
+        moves[f"{side}_chunk"] += shifts[t[f"{side}_buffer"]]
+    keys = ("round", "switch", "src", "dst", "src_buffer", "dst_buffer", "reduce", "src_chunk")
+    joined = neighbours_joined(moves[np.lexsort([moves[key] for key in reversed(keys)])])
     parts = np.repeat(joined, instances)
     parts["instance"] = np.tile(np.arange(instances), joined.size)
-    for side in ("srcoff", "dstoff"):
-        parts[side] = parts[side] * instances + parts["instance"] * parts["cnt"]
+    for side in ("src_chunk", "dst_chunk"):
+        parts[side] = parts[side] * instances + parts["instance"] * parts["count"]
     return parts

@@ -103,12 +103,12 @@ def _work(moves: np.ndarray, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.nd
     received, local = np.where(reduce, fmt.RRC, fmt.R), np.where(reduce, fmt.RE, fmt.CPY)
     work["type"] = np.where(away, np.where(second, received, fmt.S), local)
     # Sends and receives name both ends, as msccl-tools does: checkers compare them, the runtime takes one.
-    for key in ("srcbuf", "srcoff", "dstbuf", "dstoff"):
-        work[key] = m[key]
+    for side in ("src", "dst"):
+        work[f"{side}buf"], work[f"{side}off"] = m[f"{side}_buffer"], m[f"{side}_chunk"]
     # A sum that is received is added where it stays.
     rrc = work["type"] == fmt.RRC
-    work["srcbuf"][rrc], work["srcoff"][rrc] = m["dstbuf"][rrc], m["dstoff"][rrc]
-    work["cnt"] = m["cnt"]
+    work["srcbuf"][rrc], work["srcoff"][rrc] = m["dst_buffer"][rrc], m["dst_chunk"][rrc]
+    work["cnt"] = m["count"]
     work["depid"] = work["deps"] = -1
     return owner, work
 

@@ -75,15 +75,15 @@ def save_msccl(path: str | Path, schedule: Schedule, force: bool = False, **opti
 
 def _cut(parts: np.ndarray) -> np.ndarray:
     """Moves cut to what a step may move."""
-    pieces = -(-parts["cnt"] // fmt.COUNT)
+    pieces = -(-parts["count"] // fmt.COUNT)
     part, within = ragged(pieces)
     cut = parts[part]
     # As even as possible: 128 chunks are 64 and 64.
-    least, rest = np.divmod(cut["cnt"], pieces[part])
+    least, rest = np.divmod(cut["count"], pieces[part])
     begin = within * least + np.minimum(within, rest)
-    for side in ("srcoff", "dstoff"):
+    for side in ("src_chunk", "dst_chunk"):
         cut[side] += begin
-    cut["cnt"] = least + (within < rest)
+    cut["count"] = least + (within < rest)
     return cut
 
 
