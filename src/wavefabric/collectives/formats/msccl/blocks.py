@@ -6,7 +6,7 @@ import numpy as np
 
 from wavefabric.collectives.arguments import ragged, within_groups
 from wavefabric.collectives.formats.msccl import format as fmt
-from wavefabric.collectives.formats.msccl.order import touches
+from wavefabric.collectives.formats.msccl.check import touches
 from wavefabric.collectives.levels import hazards
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from wavefabric.collectives.formats.buffers import BufferMap, ChunkAt, buffer_map
 from wavefabric.collectives.formats.moves import Row, proved, straight
 from wavefabric.collectives.formats.msccl import format as fmt
-from wavefabric.collectives.formats.msccl.check import check_algorithm
-from wavefabric.collectives.formats.msccl.order import run_order
+from wavefabric.collectives.formats.msccl.check import check_algorithm, run_order
 from wavefabric.collectives.schedule import MscclOrigin, Schedule
 from wavefabric.files.input import MOST_SCHEDULE, parsed
 from wavefabric.quantities import whole
