@@ -37,13 +37,10 @@ def spaced_levels(schedule: Schedule, apart: int) -> np.ndarray:
     local = np.logical_and.reduceat(schedule.transfers["src"] == schedule.transfers["dst"], u.first[:-1])
     written = np.full(m.chunks, -apart, np.int64)  # level of the last write of a chunk
     read = np.full(m.chunks, -apart, np.int64)  # highest level of a read of it
-    marked = np.zeros(m.chunks, bool)
     level = np.zeros(u.first.size - 1, np.int64)
     for begin, end in batches(schedule.transfers["round"][u.first[:-1]]):
         here = slice(first_move[begin], first_move[end])
-        marked[dst[here]] = True
-        in_order = marked[src[here]].any() or dst[here].size > np.unique(dst[here]).size
-        marked[dst[here]] = False
+        in_order = np.isin(src[here], dst[here]).any() or dst[here].size > np.unique(dst[here]).size
         step = 1 if in_order else end - begin
         for a in range(begin, end, step):
             b = a + step

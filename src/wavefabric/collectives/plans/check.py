@@ -185,7 +185,18 @@ def check_values(plan: ExecutionPlan) -> None:
             value = wanted.total(keys, True)
             wanted.at[target.key] = wanted.add(wanted.read(target.key), value) if adds[transfer] else value
     sizes = {address: piece.size for piece in parts for address in piece[2:]}
-    _replay(plan, result, sizes)
+    for step in _run_order(plan, 1):
+        move = step.does
+        if not isinstance(move, Move):
+            continue
+        for address in (*move.sources, *move.targets):
+            _check_address(plan, address, move.size, sizes)
+        early = [p.key for p in move.sources if p.buffer == STAGING and p.key not in result.at]
+        if early:
+            where = f"staging buffer {-1 - early[0]} before it has come"
+            raise ScheduleError(f"{plan.schedule.name}: {step} reads {where}")
+        total = result.total([address.key for address in move.sources], move.summed)
+        result.at |= {address.key: total for address in move.targets}
     wrong: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (rank, buffer) → first, last + 1 element
     for (rank, buffer, first, key), size in sizes.items():
         if result.read(key) != wanted.read(key):
@@ -195,22 +206,6 @@ def check_values(plan: ExecutionPlan) -> None:
         if any(first <= begin < last for first, last in wrong[rank, buffer]):
             where = chunk_name(schedule, rank, buffer, chunk)
             raise ScheduleError(f"{schedule.name}: {where} does not hold the schedule's sum at the end")
-
-
-def _replay(plan: ExecutionPlan, values: _Values, sizes: dict[Address, int]) -> None:
-    """One call."""
-    for step in _run_order(plan, 1):
-        move = step.does
-        if not isinstance(move, Move):
-            continue
-        for address in (*move.sources, *move.targets):
-            _check_address(plan, address, move.size, sizes)
-        early = [p.key for p in move.sources if p.buffer == STAGING and p.key not in values.at]
-        if early:
-            where = f"staging buffer {-1 - early[0]} before it has come"
-            raise ScheduleError(f"{plan.schedule.name}: {step} reads {where}")
-        total = values.total([address.key for address in move.sources], move.summed)
-        values.at |= {address.key: total for address in move.targets}
 
 
 def _check_address(plan: ExecutionPlan, address: Address, size: int, sizes: dict[Address, int]) -> None:
