@@ -185,16 +185,20 @@ def check_values(plan: ExecutionPlan) -> None:
             value = wanted.total(keys, True)
             wanted.at[target.key] = wanted.add(wanted.read(target.key), value) if adds[transfer] else value
     sizes = {address: piece.size for piece in parts for address in piece[2:]}
+    staging = enumerate(plan.staging)
+    known = sizes | {Address(each.rank, STAGING, n, -1 - n): each.size for n, each in staging}
     for step in _run_order(plan, 1):
         move = step.does
         if not isinstance(move, Move):
             continue
         for address in (*move.sources, *move.targets):
-            _check_address(plan, address, move.size, sizes)
+            if known.get(address) != move.size:
+                what = f"{address} of {move.size} elements"
+                raise ScheduleError(f"{schedule.name}: {what} is none of the schedule's addresses")
         early = [p.key for p in move.sources if p.buffer == STAGING and p.key not in result.at]
         if early:
             where = f"staging buffer {-1 - early[0]} before it has come"
-            raise ScheduleError(f"{plan.schedule.name}: {step} reads {where}")
+            raise ScheduleError(f"{schedule.name}: {step} reads {where}")
         total = result.total([address.key for address in move.sources], move.summed)
         result.at |= {address.key: total for address in move.targets}
     wrong: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (rank, buffer) → first, last + 1 element
@@ -206,16 +210,3 @@ def check_values(plan: ExecutionPlan) -> None:
         if any(first <= begin < last for first, last in wrong[rank, buffer]):
             where = chunk_name(schedule, rank, buffer, chunk)
             raise ScheduleError(f"{schedule.name}: {where} does not hold the schedule's sum at the end")
-
-
-def _check_address(plan: ExecutionPlan, address: Address, size: int, sizes: dict[Address, int]) -> None:
-    """Refuse what is neither one of the schedule's addresses nor a staging buffer of the plan."""
-    right = sizes.get(address) == size
-    if address.buffer == STAGING:
-        number = -1 - address.key
-        known = plan.staging[number] if 0 <= number < len(plan.staging) else None
-        right = known is not None and (known.rank, known.size) == (address.rank, size)
-    if not right:
-        raise ScheduleError(
-            f"{plan.schedule.name}: {address} of {size} elements is none of the schedule's addresses"
-        )
