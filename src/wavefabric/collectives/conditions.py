@@ -76,7 +76,7 @@ def _laid_out(collective: str, ranks: int, counts: np.ndarray, pieces: int, root
     where, sizes, conditions = _WHERE[collective], [np.tile(counts, (ranks, 1))], []
     masks = [*(1 << rank for rank in range(ranks)), (1 << ranks) - 1]
     for side, at in enumerate(where):
-        rank, chunk = _places(at, ranks, counts.size, pieces, root)
+        rank, chunk = _positions(at, ranks, counts.size, pieces, root)
         item = source = chunk
         if collective == "all-to-all":
             # What lies after at the place of rank r's share is r's chunk for this rank.
@@ -96,7 +96,7 @@ def _laid_out(collective: str, ranks: int, counts: np.ndarray, pieces: int, root
     return Layout(ranks, buffers, tuple(sizes), *conditions)
 
 
-def _places(at: int, ranks: int, chunks: int, pieces: int, root: int) -> tuple[np.ndarray, np.ndarray]:
+def _positions(at: int, ranks: int, chunks: int, pieces: int, root: int) -> tuple[np.ndarray, np.ndarray]:
     """Ranks and chunks at which an array lies, chunks without elements too."""
     chunk = np.arange(chunks)
     if at == _EACH:
@@ -157,9 +157,9 @@ def operation(schedule: Schedule) -> Operation:
         before, after = (min(each, default=0) for each in buffers)
         for collective, where in _WHERE.items():
             for compact in (False, True)[: 1 + (_PART in where and before != after)]:
-                found = _array(collective, compact, schedule, (before, after))
-                if found is not None:
-                    root, counts = found
+                performed = _array(collective, compact, schedule, (before, after))
+                if performed is not None:
+                    root, counts = performed
                     return Operation(collective, root if _ROOT in where else None, before, after, counts)
     items = {item: schedule.sizes[b][r, c] for (r, b, c), (item, _) in schedule.pre.items()}
     return Operation("custom", None, -1, -1, np.array(list(items.values()), np.int64))
@@ -191,7 +191,7 @@ def _array(
     expected, items = _laid_out(collective, n, counts, pieces, root), set()
     widths = [pieces if at == _PART and compact else chunks for at in where]
     for side, (table, width, at) in enumerate(zip(tables, widths, where, strict=True)):
-        rank, chunk = _places(at, n, chunks, pieces, root)
+        rank, chunk = _positions(at, n, chunks, pieces, root)
         if (chunk % width).max() >= table.shape[1]:
             return None
         if (table[rank, chunk % width] != expected.sizes[-side][rank, chunk]).any():

@@ -40,7 +40,7 @@ class LinkSearch(Search):
             *((spread, lambda n=n: farthest_first(demand, links, n, stop)) for n in range(attempts)),
             *(("greedy steps", lambda n=n: greedy(demand, links, (), n, stop)) for n in range(attempts)),
         ]
-        yield from (Solution(found, method) for method, attempt in tries if (found := attempt()) is not None)
+        yield from (Solution(moves, method) for method, attempt in tries if (moves := attempt()) is not None)
 
     def too_large(self, rounds: int) -> bool:
         return self._variables(rounds) > TOO_MANY
