@@ -1,8 +1,6 @@
 """What the named collective operations start from and end with, and which of them a schedule performs."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 
@@ -70,66 +68,45 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
         )
     parts = elements if isinstance(elements, np.ndarray) else _split(elements, each)
     counts = np.concatenate([_split(int(n), pieces) for n in parts])
-    everybody = (1 << ranks) - 1
-    sizes, conditions = [np.tile(counts, (ranks, 1))], []
-    for side in (0, 1):
-        held = _expected(collective, side, ranks, counts.size, pieces, root)
-        if collective == "all-to-all" and side:
-            sizes.append(counts[held.source].reshape(ranks, -1))
-        full = counts[held.source] > 0
-        columns = (column[full].tolist() for column in (held.rank, held.chunk, held.item, held.who))
-        conditions.append(
-            {
-                (r, len(sizes) - 1, c): (item, everybody if who == _ALL else 1 << who)
-                for r, c, item, who in zip(*columns, strict=True)
-            }
-        )
+    return _laid_out(collective, ranks, counts, pieces, root)
+
+
+def _laid_out(collective: str, ranks: int, counts: np.ndarray, pieces: int, root: int) -> Layout:
+    """The layout of an array whose chunks have so many elements."""
+    where, sizes, conditions = _WHERE[collective], [np.tile(counts, (ranks, 1))], []
+    masks = [*(1 << rank for rank in range(ranks)), (1 << ranks) - 1]
+    for side, at in enumerate(where):
+        rank, chunk = _positions(at, ranks, counts.size, pieces, root)
+        item = source = chunk
+        if collective == "all-to-all":
+            # What lies after at the place of rank r's share is r's chunk for this rank.
+            who = chunk // pieces if side else rank
+            source = rank * pieces + chunk % pieces if side else chunk
+            item = who * counts.size + source
+            sizes += [counts[source].reshape(ranks, -1)] * side
+        elif where[0] == _EACH:  # a sum
+            who = np.full(rank.size, ranks) if side else rank
+        else:
+            who = np.full(rank.size, root) if where[0] == _ROOT else chunk // pieces
+        full = counts[source] > 0
+        columns = (column[full].tolist() for column in (rank, chunk, item, who))
+        held = {(r, len(sizes) - 1, c): (i, masks[w]) for r, c, i, w in zip(*columns, strict=True)}
+        conditions.append(held)
     buffers = ("send", "recv") if collective == "all-to-all" else ("data",)
     return Layout(ranks, buffers, tuple(sizes), *conditions)
+
+
+def _positions(at: int, ranks: int, chunks: int, pieces: int, root: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ranks and chunks at which an array lies, chunks without elements too."""
+    chunk = np.arange(chunks)
+    if at == _EACH:
+        return np.repeat(np.arange(ranks), chunks), np.tile(chunk, ranks)
+    return chunk // pieces if at == _PART else np.full(chunks, root), chunk
 
 
 def _split(elements: int, parts: int) -> np.ndarray:
     """``elements`` in ``parts`` as even as possible, larger ones first: shape (parts,), int64."""
     return elements // parts + (np.arange(parts, dtype=np.int64) < elements % parts)
-
-
-@dataclass(frozen=True, eq=False)
-class _Held:
-    """Chunks held before or after, as columns in the order of rank and chunk.
-
-    ``who``: the rank whose contribution it is alone, `_ALL` of all ranks, `_SOME` of others. ``source``: the
-    chunk of the whole array that is as long, of what is expected. ``buffer``: None if there are several.
-    """
-
-    rank: np.ndarray
-    chunk: np.ndarray
-    item: np.ndarray
-    who: np.ndarray
-    source: np.ndarray
-    buffer: int | None = 0
-
-
-_ALL, _SOME = -1, -2
-
-
-def _expected(collective: str, side: int, n: int, chunks: int, pieces: int, root: int) -> _Held:
-    """What `layout` says is held before (side 0) or after (1), empty chunks included."""
-    where, at = _WHERE[collective], _WHERE[collective][side]
-    chunk = np.arange(chunks)
-    if at == _EACH:
-        rank, chunk = np.repeat(np.arange(n), chunks), np.tile(chunk, n)
-    else:
-        rank = chunk // pieces if at == _PART else np.full(chunks, root)
-    if collective == "all-to-all":
-        # What lies after at the place of rank r's share is r's chunk for this rank.
-        who = chunk // pieces if side else rank
-        source = rank * pieces + chunk % pieces if side else chunk
-        return _Held(rank, chunk, who * chunks + source, who, source)
-    if where[0] == _EACH:  # a sum
-        who = np.full(rank.size, _ALL if n > 1 else 0) if side else rank
-    else:
-        who = np.full(rank.size, root) if where[0] == _ROOT else chunk // pieces
-    return _Held(rank, chunk, chunk, who, chunk)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,75 +152,58 @@ def operation(schedule: Schedule) -> Operation:
     Each may lie in any one buffer. In another buffer than before, a rank's share may lie in its place in the
     array or at the buffer's beginning. Names of items do not matter, nor do further buffers.
     """
-    pre, post = ends = [_columns(schedule, held) for held in (schedule.pre, schedule.post)]
-    if pre.buffer is not None and post.buffer is not None:
-        for collective in COLLECTIVES:
-            for root, compact in _variants(collective, pre, post):
-                counts = _counts(collective, root, compact, schedule, ends)
-                if counts is not None:
-                    kept = root if collective in ROOTED else None
-                    return Operation(collective, kept, pre.buffer, post.buffer, counts)
+    buffers = [{buffer for _, buffer, _ in held} for held in (schedule.pre, schedule.post)]
+    if max(map(len, buffers)) < 2:
+        before, after = (min(each, default=0) for each in buffers)
+        for collective, where in _WHERE.items():
+            for compact in (False, True)[: 1 + (_PART in where and before != after)]:
+                performed = _array(collective, compact, schedule, (before, after))
+                if performed is not None:
+                    root, counts = performed
+                    return Operation(collective, root if _ROOT in where else None, before, after, counts)
     items = {item: schedule.sizes[b][r, c] for (r, b, c), (item, _) in schedule.pre.items()}
     return Operation("custom", None, -1, -1, np.array(list(items.values()), np.int64))
 
 
-def _columns(schedule: Schedule, held: Holdings) -> _Held:
-    rank, buffer, chunk = np.fromiter(chain.from_iterable(held), np.int64, 3 * len(held)).reshape(-1, 3).T
-    who = {(1 << schedule.ranks) - 1: _ALL} | {1 << r: r for r in range(schedule.ranks)}
-    order = np.lexsort((chunk, rank))
-    origins = np.array([who.get(origins, _SOME) for _, origins in held.values()], np.int64)
-    item = np.array([item for item, _ in held.values()], np.int64)
-    first = int(buffer[0]) if held else 0
-    columns = (column[order] for column in (rank, chunk, item, origins, chunk))
-    return _Held(*columns, buffer=None if (buffer != first).any() else first)
+def _array(
+    collective: str, compact: bool, schedule: Schedule, buffers: tuple[int, int]
+) -> tuple[int, np.ndarray] | None:
+    """Root, and elements of the chunks of the array, if conditions are those of this collective; else None.
 
-
-def _variants(collective: str, pre: _Held, post: _Held) -> Iterator[tuple[int, bool]]:
-    """Root, and whether shares lie at the beginning of their buffers."""
-    root = 0
-    if collective in ROOTED:
-        ranks = (pre if _WHERE[collective][0] == _ROOT else post).rank
-        if not ranks.size or ranks[0] != ranks[-1]:
-            return
-        root = int(ranks[0])
-    yield root, False
-    if _PART in _WHERE[collective] and pre.buffer != post.buffer:
-        yield root, True
-
-
-def _counts(
-    collective: str, root: int, compact: bool, schedule: Schedule, ends: Sequence[_Held]
-) -> np.ndarray | None:
-    """Elements of the chunks of the array, if conditions are those of this collective; else None."""
-    n, where = schedule.ranks, _WHERE[collective]
-    tables = [schedule.sizes[held.buffer or 0] for held in ends]
+    ``compact``: shares lie at the beginning of their buffer.
+    """
+    n, where, ends, root = schedule.ranks, _WHERE[collective], (schedule.pre, schedule.post), 0
+    if _ROOT in where:
+        roots = {rank for rank, _, _ in ends[where.index(_ROOT)]}
+        if len(roots) != 1:
+            return None
+        root = roots.pop()
+    tables = [schedule.sizes[buffer] for buffer in buffers]
     chunks = min(table.shape[1] for table, at in zip(tables, where, strict=True) if at != _PART)
     pieces, rest = divmod(chunks, n) if collective in CUT_BY_RANK else (chunks, 0)
     if rest or not pieces:
         return None
     whole = 0 if where[0] != _PART else 1
     counts = tables[whole][root if where[whole] == _ROOT else 0, :chunks]
-    names, items = [], []
-    for side, (table, held, at) in enumerate(zip(tables, ends, where, strict=True)):
-        if held.rank.size > (chunks if at != _EACH else n * chunks):
+    full = np.count_nonzero(counts)
+    if any(len(held) != full * (n if at == _EACH else 1) for held, at in zip(ends, where, strict=True)):
+        return None
+    expected, items = _laid_out(collective, n, counts, pieces, root), set()
+    widths = [pieces if at == _PART and compact else chunks for at in where]
+    for side, (table, width, at) in enumerate(zip(tables, widths, where, strict=True)):
+        rank, chunk = _positions(at, n, chunks, pieces, root)
+        if (chunk % width).max() >= table.shape[1]:
             return None
-        expected = _expected(collective, side, n, chunks, pieces, root)
-        position = expected.chunk % pieces if at == _PART and compact else expected.chunk
-        if position.max() >= table.shape[1]:
+        if (table[rank, chunk % width] != expected.sizes[-side][rank, chunk]).any():
             return None
-        size = table[expected.rank, position]
-        full = np.flatnonzero(size)
-        if full.size != held.rank.size or (size != counts[expected.source]).any():
-            return None
-        pairs = ((held.rank, expected.rank), (held.chunk, position), (held.who, expected.who))
-        if any((column != wanted[full]).any() for column, wanted in pairs):
-            return None
-        names.append(expected.item[full])
-        items.append(held.item)
-    return counts if _one_to_one(np.concatenate(names), np.concatenate(items)) else None
-
-
-def _one_to_one(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether equal entries of one go with equal entries of the other."""
-    (first, a), (second, b) = (np.unique(each, return_inverse=True) for each in (a, b))
-    return first.size == second.size == np.unique(a * second.size + b).size
+    if (expected.pre, expected.post) == ends:
+        return root, counts
+    for wanted, held, buffer, width in zip((expected.pre, expected.post), ends, buffers, widths, strict=True):
+        for (r, _, c), (item, origins) in wanted.items():
+            there = held.get((r, buffer, c % width))
+            if there is None or there[1] != origins:
+                return None
+            items.add((item, there[0]))
+    # Names of items go with one another.
+    one_to_one = all(len(set(names)) == len(items) for names in zip(*items, strict=True))
+    return (root, counts) if one_to_one else None

@@ -23,28 +23,32 @@ def levels(schedule: Schedule) -> np.ndarray:
     >>> levels(direct_all_gather([5, 5, 5])).tolist()
     [0, 0, 0, 0, 0, 0]
     """
+    return spaced_levels(schedule, 1)
+
+
+def spaced_levels(schedule: Schedule, apart: int) -> np.ndarray:
+    """Such `levels`, between ranks multiples of ``apart``; what lies between is for copies within ranks."""
     checked_structure(schedule)
     m = moves(schedule)
     src, dst = m.src, m.dst
     u = units(schedule)
     first_move = np.searchsorted(m.transfer, u.first)
     of = u.of[m.transfer]
-    written = np.full(m.chunks, -1, np.int64)  # level of the last write of a chunk
-    read = np.full(m.chunks, -1, np.int64)  # highest level of a read of it
-    marked = np.zeros(m.chunks, bool)
+    local = np.logical_and.reduceat(schedule.transfers["src"] == schedule.transfers["dst"], u.first[:-1])
+    written = np.full(m.chunks, -apart, np.int64)  # level of the last write of a chunk
+    read = np.full(m.chunks, -apart, np.int64)  # highest level of a read of it
     level = np.zeros(u.first.size - 1, np.int64)
     for begin, end in batches(schedule.transfers["round"][u.first[:-1]]):
         here = slice(first_move[begin], first_move[end])
-        marked[dst[here]] = True
-        in_order = marked[src[here]].any() or dst[here].size > np.unique(dst[here]).size
-        marked[dst[here]] = False
+        in_order = np.isin(src[here], dst[here]).any() or dst[here].size > np.unique(dst[here]).size
         step = 1 if in_order else end - begin
         for a in range(begin, end, step):
             b = a + step
             part = slice(first_move[a], first_move[b])
             s, d = src[part], dst[part]
-            ready = np.maximum(np.maximum(written[s], written[d]), read[d]) + 1
-            level[a:b] = np.maximum.reduceat(ready, first_move[a:b] - first_move[a])
+            before = np.maximum(np.maximum(written[s], written[d]), read[d])
+            last = np.maximum.reduceat(before, first_move[a:b] - first_move[a])
+            level[a:b] = np.where(local[a:b], last + 1, (last // apart + 1) * apart)
             mine = level[of[part]]
             written[d] = mine
             np.maximum.at(read, s, mine)

@@ -1,6 +1,5 @@
 """Algorithms of collective operations by name: one entry of `ALGORITHMS` adds one everywhere."""
 
-from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -184,7 +183,10 @@ def rings_of(algorithm: str, grid: Sequence[int] | None) -> int:
 
 
 def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: int = 2) -> tuple[int, int]:
-    """Upper bounds on the chunks of all ranks together, and on those that move, of what `build` makes."""
+    """Upper bounds on the chunks of all ranks together, and on those that move, of what `build` makes.
+
+    Both grow as the pieces do.
+    """
     if collective == "halo":  # at most as many axes as ranks have factors of 2
         return 4 * ranks * ranks.bit_length(), 2 * ranks * ranks.bit_length()
     shared = algorithm in ("ring", "bidirectional-ring", "recursive", "nvls") and collective == "all-reduce"
@@ -212,23 +214,17 @@ def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: 
 
 def _check_extent(algorithm: str, collective: str, ranks: int, pieces: int, radix: int, rings: int) -> None:
     """Refuse what would not fit into memory, or take very long to prove."""
-
-    def fits(pieces: int) -> bool:
-        chunks, moves = extent(algorithm, collective, ranks, pieces * rings, radix)
-        return chunks <= MOST_CHUNKS and moves <= MOST_MOVES
-
-    if fits(pieces):
-        return
-    if not fits(1):
-        chunks, moves = extent(algorithm, collective, ranks, rings, radix)
+    chunks, moves = extent(algorithm, collective, ranks, rings, radix)
+    most = min(MOST_CHUNKS // chunks, MOST_MOVES // max(moves, 1))
+    if not most:
         several = f" of {rings} rings" if rings > 1 else ""
         actual = (
             f"{ranks} given, {algorithm} {collective}{several} has up to {chunks} chunks and moves {moves}"
         )
         raise InputError(f"ranks: {actual}; allowed: fewer ranks, {MOST_CHUNKS} chunks, {MOST_MOVES} moves")
-    most = bisect(range(1, pieces), False, key=lambda p: not fits(p))
-    allowed = f"whole numbers from 1 to {most} ({ranks} ranks, {algorithm})"
-    raise InputError(f"pieces: {pieces} given; allowed: {allowed}")
+    if pieces > most:
+        allowed = f"whole numbers from 1 to {most} ({ranks} ranks, {algorithm})"
+        raise InputError(f"pieces: {pieces} given; allowed: {allowed}")
 
 
 def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, ...]:

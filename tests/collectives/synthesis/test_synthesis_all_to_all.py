@@ -139,10 +139,10 @@ def test_what_links_carry():
     links = cases.line(3)
     hops = distances(3, links.capacity)
     # 8 uses (two chunks of two links), four links.
-    assert link_bound(task(all_to_all(3)).copies, links.capacity, (), hops)[0] == 2
+    assert link_bound(task(all_to_all(3)).copies, links, hops)[0] == 2
     # One chunk for rank 2 alone takes two links, but so does one for ranks 1 and 2.
     for need in ({2}, {1, 2}):
         demand = Demand(3, (ChunkDemand(frozenset({0}), frozenset(need)),) * 3)
-        assert link_bound(demand, {(0, 1): 1, (1, 2): 1}, (), hops)[0] == 3
+        assert link_bound(demand, Links(3, {(0, 1): 1, (1, 2): 1}), hops)[0] == 3
     # Edge 0 - 1 parts rank 0 from the others, edge 1 - 2 rank 2.
     assert nearer_sets(hops, links.capacity) == [0b001, 0b011, 0b100, 0b110]

@@ -14,7 +14,7 @@ from synthesis_cases import grid
 
 from wavefabric.collectives import layout
 from wavefabric.collectives.conditions import Layout
-from wavefabric.collectives.synthesis import OpticalNetwork, solve, synthesise
+from wavefabric.collectives.synthesis import Links, OpticalNetwork, solve, synthesise
 from wavefabric.collectives.synthesis.bounds import circuit_bound, cut_bound
 from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.demand import task
@@ -83,16 +83,16 @@ def test_bounds():
     assert circuit_bound(demand("scatter", 9, 9), 3)[0] == 3
     # Six chunks through a root: 1, 2, 4, 8, 8, 8 … ranks that send give 42 receipts in 8 rounds, 34 in 7.
     assert circuit_bound(demand("broadcast", 8, 6, 6), 1)[0] == 8
-    line = {(0, 1): 1, (1, 0): 1, (1, 2): 1, (2, 1): 1}
+    line = Links(3, {(0, 1): 1, (1, 0): 1, (1, 2): 1, (2, 1): 1})
     assert cut_bound(demand("all-gather", 3, 3), line)[0] == 2
     assert cut_bound(demand("all-to-all", 3, 3), line)[0] == 2
-    assert cut_bound(demand("all-gather", 3, 3), {(0, 1): 1, (1, 2): 1}, shared=True)[0] == 3
+    assert cut_bound(demand("all-gather", 3, 3), Links(3, {(0, 1): 1, (1, 2): 1}), shared=True)[0] == 3
 
 
 HARD = """
 from synthesis_cases import grid
 from wavefabric.collectives import layout
-from wavefabric.collectives.synthesis import synthesise
+from wavefabric.collectives.synthesis import Links, synthesise
 made, network = layout("all-gather", 32, 32), grid(4, 8, 16, 1, 4)
 synthesise(made, network, time_limit=100_000, progress=lambda text: print(text, flush=True))
 """

@@ -99,9 +99,9 @@ def test_parts_stop(ticking):
 
 def test_a_bound_by_then_is_still_a_bound(ticking):
     demand = task(layout("all-to-all", 8, 8)).copies
-    capacity = cases.ring(8).capacity
-    full = cut_bound(demand, capacity)[0]
-    some = [cut_bound(demand, capacity, until=ticking.time + n)[0] for n in (1, 4, 40, math.inf)]
+    links = cases.ring(8)
+    full = cut_bound(demand, links)[0]
+    some = [cut_bound(demand, links, until=ticking.time + n)[0] for n in (1, 4, 40, math.inf)]
     assert some == sorted(some)
     assert some[0] < full == some[-1]
 

@@ -14,6 +14,7 @@ from wavefabric.execution.report import size_words
 from wavefabric.fabric.photonic.budget import slowest_circuit
 from wavefabric.fabric.photonic.check import needs_wavelength_switches
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
+from wavefabric.units import counted
 
 #: What of an MSCCL file no cost model counts.
 MSCCL_NOT_COUNTED = ("protocol", "channels")
@@ -67,7 +68,7 @@ def show_made(
 
 def _fraction_text(facts: dict[str, Any], key: str) -> str:
     """Elements in words, and as a multiple of the array if it is one of the named collectives."""
-    text = f"at most {facts[key]} element{'s' if facts[key] != 1 else ''}"
+    text = f"at most {counted(facts[key], 'element')}"
     if facts["collective"] == "custom" or not facts["elements"]:
         return text
     return f"{text}, {facts[key] / facts['elements']:.4g} times the array ({facts['elements']})"
@@ -79,8 +80,7 @@ def msccl_facts(schedule: Schedule) -> dict[str, Any]:
 
 
 def _protocol(msccl: dict[str, Any]) -> str:
-    channels = msccl["channels"]
-    return f"{msccl['protocol']}, {channels} channel{'' if channels == 1 else 's'}"
+    return f"{msccl['protocol']}, {counted(msccl['channels'], 'channel')}"
 
 
 def msccl_text(msccl: dict[str, Any]) -> str:
@@ -120,9 +120,10 @@ def circuit_notes(facts: dict[str, Any], bandwidth: float) -> list[str]:
     """`circuit_facts` in words, if there is something to say; lasers are counted with ``bandwidth`` (B/s)."""
     notes = []
     if slow := facts.get("slowest_circuit"):
-        edges = f"{slow['edges']} edge{'s' if slow['edges'] > 1 else ''}"
         rate = rate_text(slow["bandwidth"]) if slow["bandwidth"] else "nothing"
-        which = f"a wavelength of circuit {slow['src']} -> {slow['dst']} over {edges}"
+        which = (
+            f"a wavelength of circuit {slow['src']} -> {slow['dst']} over {counted(slow['edges'], 'edge')}"
+        )
         notes.append(f"link budget: {which} carries {rate}, not {rate_text(bandwidth)}")
     if facts.get("wavelength_switches"):
         part = "wavelengths of a waveguide part, so they need switches for single wavelengths"

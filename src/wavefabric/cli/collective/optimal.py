@@ -28,14 +28,13 @@ from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole
 from wavefabric.collectives.registry import ALGORITHMS, extent, rings_of, why_refused
 from wavefabric.collectives.synthesis.deadline import OutOfTime
 from wavefabric.collectives.synthesis.forest import forest_schedule, forests
-from wavefabric.collectives.synthesis.search import counted
 from wavefabric.errors import InputError
 from wavefabric.execution.report import size_words
 from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.electrical.synthesis_problem import direct_links, routed_links
 from wavefabric.fabric.photonic.synthesis_problem import circuit_plan, optical_network
-from wavefabric.units import time_words
+from wavefabric.units import counted, time_words
 
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
 #: others have a share for every rank as it is.

@@ -71,14 +71,19 @@ def joined(t: np.ndarray, ranks: int) -> np.ndarray:
     kinds = (wide["src_buffer"] * (1 + wide["dst_buffer"].max()) + wide["dst_buffer"]) * 2 + wide["reduce"]
     # Operations of a switch stay together.
     t = t[np.lexsort((wide["src_chunk"], kinds, pair, wide["switch"], wide["round"]))]
+    t = neighbours_joined(t)
+    t["round"] = np.unique(t["round"], return_inverse=True)[1]
+    return _operations_apart(t) if t["switch"].any() else t
+
+
+def neighbours_joined(t: np.ndarray) -> np.ndarray:
+    """Transfers in order, those of consecutive chunks that follow one another joined."""
     follows = np.logical_and.reduce([t[name][1:] == t[name][:-1] for name in _EQUAL])
     for name in ("src_chunk", "dst_chunk"):
         follows &= t[name][1:] == t[name][:-1] + t["count"][:-1]
-    first = np.flatnonzero(np.concatenate(([True], ~follows)))
+    first = np.flatnonzero(np.concatenate(([True], ~follows))[: t.size])
     t["count"][first] = np.add.reduceat(t["count"], first)
-    t = t[first]
-    t["round"] = np.unique(t["round"], return_inverse=True)[1]
-    return _operations_apart(t) if t["switch"].any() else t
+    return t[first]
 
 
 def _operations_apart(t: np.ndarray) -> np.ndarray:

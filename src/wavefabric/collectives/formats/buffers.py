@@ -84,21 +84,15 @@ def conditions(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdi
         raise InputError(f"{a.keys[0]}: 0; allowed: at least one chunk for each share of the array")
     root = _root(a, collective, schedule) if collective in ROOTED else 0
     expected = layout(collective, a.gpus, pieces * parts, pieces, root)
-    if collective == "all-to-all":
-        last = 0 if a.inplace else 1
-        return expected.pre, {(r, last, c): held for (r, _, c), held in expected.post.items()}
-    if a.inplace:
-        return expected.pre, expected.post
-    # Out of place, a share lies at the beginning of a buffer of its own.
-    cut = collective == "all-gather", collective == "reduce-scatter"
-    ends = []
-    for buffer, held in enumerate((expected.pre, expected.post)):
-        part = expected.sizes[0].shape[1] // a.gpus * cut[buffer]
+    cut, ends = {"all-gather": 0, "reduce-scatter": 1}.get(collective), []
+    for side, held in enumerate((expected.pre, expected.post)):
+        # Out of place, a share lies at the beginning of a buffer of its own.
+        buffer, part = (0, 0) if a.inplace else (side, pieces if side == cut else 0)
         width = schedule.sizes[buffer].shape[1]
         ends.append({(r, buffer, c - r * part): v for (r, _, c), v in held.items()})
         outside = next((gpu for gpu, _, chunk in ends[-1] if chunk >= width), None)
         if outside is not None:
-            where = f"gpu {outside} {a.keys[1 + buffer]}"
+            where = f"gpu {outside} {a.keys[1 + side]}"
             raise InputError(f"{where}: {width}; allowed: what {collective} out of place needs")
     return ends[0], ends[1]
 

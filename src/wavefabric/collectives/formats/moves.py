@@ -1,74 +1,78 @@
 """Between a schedule and the operations of other programs' files, both ways: what all formats share."""
 
-from collections.abc import Iterable
+from collections import defaultdict
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
-from wavefabric.collectives.arguments import ragged
+from wavefabric.collectives.builders.transfers import neighbours_joined
 from wavefabric.collectives.conditions import COLLECTIVES, operation
-from wavefabric.collectives.formats.buffers import CollectiveArrays, conditions
-from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import check_structure, chunk_numbers, in_rounds, units
+from wavefabric.collectives.formats.buffers import ChunkAt, CollectiveArrays, buffer_map, conditions
+from wavefabric.collectives.levels import spaced_levels
+from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
+from wavefabric.collectives.structure import in_rounds, units
 from wavefabric.collectives.structure import moves as single_moves
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
 
 #: A transfer between a file's buffers (input, output, scratch), in the order in which all of a GPU are done.
-MOVE = np.dtype(
-    [(name, np.int64) for name in ("round", "switch", "src", "dst", "srcbuf", "srcoff", "dstbuf", "dstoff")]
-    + [("cnt", np.int64), ("reduce", np.bool_), ("instance", np.int64)]
-)
-#: Arrays (touches,): which row reads or writes which chunk, and whether it writes.
-Touches = tuple[np.ndarray, np.ndarray, np.ndarray]
+MOVE = np.dtype([(name, np.int64) for name in (*(TRANSFER.names or ()), "instance")])
+#: What is read: from and to which chunk, how many, whether they are added, the operation of a switch or 0.
+Row = tuple[ChunkAt, ChunkAt, int, bool, int]
 #: More than rounds within GPUs can follow one another.
-_LOCAL = 1 << 32
+_APART = 1 << 32
 
 
-def chunk_by_chunk(parts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]) -> Touches:
-    """Of rows, each with its first chunk and how many, and whether they write."""
-    columns = []
-    for row, first, count, write in parts:
-        at, within = ragged(count.astype(np.int64))
-        columns.append((row[at], first[at] + within, np.full(at.size, write)))
-    row, chunk, writes = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return row, chunk, writes
+def proved(
+    name: str,
+    arrays: CollectiveArrays,
+    rows: list[Row],
+    elements: int,
+    passing: tuple[str, np.ndarray] | None = None,
+    msccl: MscclOrigin | None = None,
+) -> Schedule:
+    """The schedule of rows that may run in this order: in rounds, with conditions, proved.
 
-
-def proved(arrays: CollectiveArrays, schedule: Schedule) -> Schedule:
-    """A schedule that was read, in an order that it may run in: in rounds, with conditions, proved.
-
-    Until then each transfer, or operation of a switch, is in a round of its own.
+    Rounds of communication are as few as data allow; transfers within GPUs follow at once. ``passing``: name
+    of the buffer behind those of the arrays, and which of its chunks each GPU has.
     """
-    check_structure(schedule)
+    buffers = buffer_map(arrays)
+    names, tables = buffers.names, buffers.present
+    if passing is not None:
+        names, tables = (*names, passing[0]), (*tables, passing[1])
+    columns = [(i, src[0], dst[0], *src[1:], *dst[1:], *more) for i, (src, dst, *more) in enumerate(rows)]
+    transfers = np.array(columns, TRANSFER)
+    # An operation of a switch is in one round.
+    same = (transfers["switch"][1:] > 0) & (transfers["switch"][1:] == transfers["switch"][:-1])
+    transfers["round"] -= np.cumsum(np.concatenate(([False], same)))[: transfers.size]
+    sizes = tuple(elements * table.astype(np.int64) for table in tables)
+    schedule = Schedule(name, arrays.gpus, names, sizes, transfers, {}, {}, msccl)
+    _, rounds = np.unique(spaced_levels(schedule, _APART), return_inverse=True)
     pre, post = conditions(arrays, schedule)
-    schedule = replace(in_rounds(schedule, _rounds(schedule)), pre=pre, post=post)
+    schedule = replace(in_rounds(schedule, rounds.ravel()), pre=pre, post=post)
     verify(schedule)
     return schedule
 
 
-def _rounds(schedule: Schedule) -> np.ndarray:
-    """A round for each transfer: as few of communication as data allow; those within GPUs follow at once."""
-    t, unit = schedule.transfers, units(schedule)
-    src = chunk_numbers(schedule, t["src_buffer"], t["src"], t["src_chunk"]).tolist()
-    dst = chunk_numbers(schedule, t["dst_buffer"], t["dst"], t["dst_chunk"]).tolist()
-    counts, local = t["count"].tolist(), (t["src"] == t["dst"]).tolist()
-    # A round is a number of rounds of communication before it, and of rounds since: high and low bits.
-    read, written = np.full((2, sum(table.size for table in schedule.sizes)), -_LOCAL, np.int64)
-    rounds = np.zeros(t.size, np.int64)
-    first = unit.first.tolist()
-    for begin, end in pairwise(first):
-        spans = [
-            (slice(src[n], src[n] + counts[n]), slice(dst[n], dst[n] + counts[n])) for n in range(begin, end)
-        ]
-        last = max(int(max(written[s].max(), written[d].max(), read[d].max())) for s, d in spans)
-        here = all(local[begin:end])
-        rounds[begin:end] = last + 1 if here else (last // _LOCAL + 1) * _LOCAL
-        for s, d in spans:
-            written[d] = rounds[begin]
-            np.maximum(read[s], rounds[begin], out=read[s])
-    return np.unique(rounds, return_inverse=True)[1].ravel()
+def straight(rows: list[Row], passing: int) -> list[Row]:
+    """Data that are read once from the buffer `passing` go from their source, unless it is overwritten."""
+    uses: dict[ChunkAt, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))  # who reads, and writes
+    for number, (src, dst, count, *_) in enumerate(rows):
+        for at, which in ((src, 0), (dst, 1)):
+            for n in range(count):
+                uses[at[0], at[1], at[2] + n][which].append(number)
+    gone = set()
+    for number, (src, dst, count, reduce, switch) in enumerate(rows):
+        reads, writes = uses[dst]
+        if dst[1] != passing or switch or reduce or len(reads) != 1 or len(writes) != 1 or rows[reads[0]][4]:
+            continue
+        source = [(src[0], src[1], src[2] + n) for n in range(count)]
+        if not any(number < other < reads[0] for at in source for other in uses[at][1]):
+            rows[reads[0]] = (src, *rows[reads[0]][1:])
+            for at in source:
+                uses[at][0].append(reads[0])
+            gone.add(number)
+    return [row for number, row in enumerate(rows) if number not in gone]
 
 
 def written(schedule: Schedule, instances: int, runtime: str) -> tuple[CollectiveArrays, np.ndarray]:
@@ -133,22 +137,16 @@ def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instance
     """Transfers by round, neighbouring chunks joined, cut into instances."""
     t = schedule.transfers
     moves = np.zeros(t.size, MOVE)
-    moves["switch"] = units(schedule).numbers
-    for key in ("round", "src", "dst", "reduce"):
+    for key in TRANSFER.names or ():
         moves[key] = t[key]
-    moves["cnt"] = t["count"]
+    moves["switch"] = units(schedule).numbers
     for side in ("src", "dst"):
-        moves[f"{side}buf"] = letters[t[f"{side}_buffer"]]
-        moves[f"{side}off"] = shifts[t[f"{side}_buffer"]] + t[f"{side}_chunk"]
-    keys = ("round", "switch", "src", "dst", "srcbuf", "dstbuf", "reduce")
-    moves = moves[np.lexsort((moves["srcoff"], *(moves[k] for k in reversed(keys))))]
-    a, b = moves[:-1], moves[1:]
-    same = [a[k] == b[k] for k in keys] + [a[k] + a["cnt"] == b[k] for k in ("srcoff", "dstoff")]
-    first = np.flatnonzero(np.concatenate(([True], ~np.logical_and.reduce(same)))[: moves.size])
-    joined = moves[first]
-    joined["cnt"] = np.add.reduceat(moves["cnt"], first) if moves.size else 0
+        moves[f"{side}_buffer"] = letters[t[f"{side}_buffer"]]
+        moves[f"{side}_chunk"] += shifts[t[f"{side}_buffer"]]
+    keys = ("round", "switch", "src", "dst", "src_buffer", "dst_buffer", "reduce", "src_chunk")
+    joined = neighbours_joined(moves[np.lexsort([moves[key] for key in reversed(keys)])])
     parts = np.repeat(joined, instances)
     parts["instance"] = np.tile(np.arange(instances), joined.size)
-    for side in ("srcoff", "dstoff"):
-        parts[side] = parts[side] * instances + parts["instance"] * parts["cnt"]
+    for side in ("src_chunk", "dst_chunk"):
+        parts[side] = parts[side] * instances + parts["instance"] * parts["count"]
     return parts

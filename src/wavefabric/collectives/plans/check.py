@@ -6,15 +6,16 @@ interleaving gives the same values: one is replayed, on expressions, and must gi
 same order, in the same addresses.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import NamedTuple
 
 from wavefabric.collectives.plans.clocks import Accesses, Clock
 from wavefabric.collectives.plans.moves import STAGING, Address, Move, pieces
 from wavefabric.collectives.plans.order import Signal, Wait
-from wavefabric.collectives.plans.plan import ExecutionPlan
+from wavefabric.collectives.plans.plan import ExecutionPlan, Instruction
 from wavefabric.collectives.structure import ScheduleError, chunk_name, units
 
 #: Calls that follow one another: staging buffers are used again after two.
@@ -28,113 +29,118 @@ def check_execution_plan(plan: ExecutionPlan) -> None:
     signals and waits alone. `ScheduleError`, in one line: the first move that another access may overtake, a
     rank that waits for ever, or what `check_values` refuses.
     """
-    ranks = [_Rank(rank, plan) for rank in range(plan.schedule.ranks)]
-    accesses: dict[tuple, Accesses] = {}
-    left = True
-    while left:
-        moved = [rank.play(ranks, accesses) for rank in ranks]
-        left = any(rank.call < CALLS for rank in ranks)
-        if left and not any(moved):
-            stuck = next(rank for rank in ranks if rank.call < CALLS)
-            raise ScheduleError(f"{plan.schedule.name}: rank {stuck.rank} waits for ever: {stuck.here}")
-    for rank in ranks:
-        rank.caller(accesses)
+    state = _ClockState(plan)
+    for step in _run_order(plan, CALLS):
+        state.do(step)
+    for rank in range(plan.schedule.ranks):
+        state.do(_Step(rank, CALLS, -1, None))
     check_values(plan)
 
 
-class _Rank:
-    """One rank's way through the instructions of several calls."""
+class _Step(NamedTuple):
+    """An instruction of a rank in a call, or what its caller does before the call."""
 
-    def __init__(self, rank: int, plan: ExecutionPlan):
-        self.rank, self.plan, self.call, self.at = rank, plan, 0, 0
-        self.code = plan.instructions[rank]
-        self.clock = Clock(rank, plan.schedule.ranks)
-        #: Clocks that went with each signal so far, by the rank that gets it.
-        self.sent: dict[int, list[list[int]]] = {}
+    rank: int
+    call: int
+    number: int
+    does: Instruction | None
+
+    def __str__(self) -> str:
+        what = "its caller between calls" if self.does is None else f"instruction {self.number}, {self.does}"
+        return f"rank {self.rank}, {what}"
+
+
+def _run_order(plan: ExecutionPlan, calls: int) -> Iterator[_Step]:
+    """All steps in an order that they may run in; `ScheduleError` for a rank that waits for ever.
+
+    Each rank goes as far as its waits, or packets that have not come, allow; then the next.
+    """
+    sent: Counter[tuple[int, int]] = Counter()
+    come: dict[tuple[int, int], int] = {}  # the call of the packet that is there, by key and slot
+
+    def may(rank: int, call: int, does: Instruction | None) -> bool:
+        if isinstance(does, Wait):
+            needed = ((peer, call * plan.signals.get((peer, rank), 0) + n) for peer, n in does.signals)
+            return all(count <= sent[peer, rank] for peer, count in needed)
+        sources = does.sources if isinstance(does, Move) and plan.packets else ()
+        return all(come.get((p.key, call % 2)) == call for p in sources if p.buffer == STAGING)
+
+    left = [
+        deque(_Step(rank, call, *each) for call in range(calls) for each in enumerate((None, *code), -1))
+        for rank, code in enumerate(plan.instructions)
+    ]
+    moved = True
+    while moved:
+        moved = False
+        for steps in left:
+            while steps and may(steps[0].rank, steps[0].call, steps[0].does):
+                yield steps[0]
+                rank, call, _, does = steps.popleft()
+                for peer in does.to if isinstance(does, Signal) else ():
+                    sent[rank, peer] += 1
+                for address in does.targets if isinstance(does, Move) else ():
+                    come[address.key, call % 2] = call
+                moved = True
+    for steps in filter(None, left):
+        rank, here = str(steps[0]).split(", ", 1)
+        raise ScheduleError(f"{plan.schedule.name}: {rank} waits for ever: {here}")
+
+
+class _ClockState:
+    """What all ranks know, and accesses so far, while the instructions of several calls are done."""
+
+    def __init__(self, plan: ExecutionPlan):
+        ranks = range(plan.schedule.ranks)
+        self.plan = plan
+        self.clocks = [Clock(rank, len(ranks)) for rank in ranks]
+        self.accesses: dict[tuple, Accesses] = defaultdict(Accesses)
+        #: Clocks that went with each signal so far, by the ranks that send and get it.
+        self.sent: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
         addresses = {address for move in plan.moves for address in (*move.sources, *move.targets)}
-        self.buffers = [
-            address for address in addresses if address.rank == rank and address.buffer != STAGING
-        ]
-        self._begun, self._begun_at, self._outside = False, [0] * plan.schedule.ranks, False
+        self.buffers = [[a for a in addresses if a.rank == rank and a.buffer != STAGING] for rank in ranks]
+        #: What others learn of each rank when its call begins.
+        self.begun = [[0] * len(ranks) for _ in ranks]
 
-    @property
-    def here(self) -> str:
-        """The instruction at hand, in words."""
-        if self._outside:
-            return "its caller between calls"
-        return f"instruction {self.at}, {self.code[self.at] if self.at < len(self.code) else 'the end'}"
-
-    def caller(self, accesses) -> None:
-        """Before and after a call: all of this rank's buffers are written."""
-        self.clock.barrier()
-        self.clock.move += 1
-        self._outside = True
-        for address in self.buffers:
-            self._access(accesses, address, write=True)
-        self._outside = False
-        self.clock.barrier()
-
-    def play(self, ranks: "list[_Rank]", accesses) -> bool:
-        """As far as waits allow; whether that was at least one instruction."""
-        begun = self.call, self.at
-        while self.call < CALLS:
-            if not self._begun:
-                self.caller(accesses)
-                self._begun, self._begun_at[self.rank] = True, self.clock.times[self.rank] - 1
-            while self.at < len(self.code) and self._may(self.code[self.at], ranks, accesses):
-                self._do(self.code[self.at], ranks, accesses)
-                self.at += 1
-            if self.at < len(self.code):
-                break
-            self.call, self.at, self._begun = self.call + 1, 0, False
-        return (self.call, self.at) != begun
-
-    def _may(self, each, ranks: "list[_Rank]", accesses) -> bool:
-        if isinstance(each, Wait):
-            return all(self._number(p, n) <= len(ranks[p].sent.get(self.rank, ())) for p, n in each.signals)
-        if isinstance(each, Move) and self.plan.packets:
-            return all(self._at(accesses, p).call == self.call for p in each.sources if p.buffer == STAGING)
-        return True
-
-    def _number(self, peer: int, number: int) -> int:
-        return self.call * self.plan.signals.get((peer, self.rank), 0) + number
-
-    def _do(self, each, ranks: "list[_Rank]", accesses) -> None:
-        if isinstance(each, Move):
-            self.clock.move += 1
-            for address in each.sources:
-                self._access(accesses, address, write=False)
-            for address in each.targets:
-                self._access(accesses, address, write=True)
+    def do(self, step: _Step) -> None:
+        """An instruction; the caller writes all of the rank's buffers."""
+        rank, does, clock = step.rank, step.does, self.clocks[step.rank]
+        if isinstance(does, Move):
+            clock.move += 1
+            for address in does.sources:
+                self._access(step, address, write=False)
+            for address in does.targets:
+                self._access(step, address, write=True)
             return
-        self.clock.barrier()
-        if isinstance(each, Signal):
-            for peer in each.to:
-                self.sent.setdefault(peer, []).append(self.clock.told())
-        elif isinstance(each, Wait):
-            for peer, number in each.signals:
-                if count := self._number(peer, number):
-                    self.clock.learn(ranks[peer].sent[self.rank][count - 1])
+        clock.barrier()
+        if does is None:
+            clock.move += 1
+            for address in self.buffers[rank]:
+                self._access(step, address, write=True)
+            clock.barrier()
+            self.begun[rank][rank] = clock.told()[rank]
+        elif isinstance(does, Signal):
+            for peer in does.to:
+                self.sent[rank, peer].append(clock.told())
+        elif isinstance(does, Wait):
+            for peer, number in does.signals:
+                if count := step.call * self.plan.signals.get((peer, rank), 0) + number:
+                    clock.learn(self.sent[peer, rank][count - 1])
 
-    def _at(self, accesses, address: Address) -> Accesses:
-        stride = self.call % self.plan.slots if address.buffer == STAGING else 0
-        return accesses.setdefault((address.key, stride), Accesses())
-
-    def _access(self, accesses, address: Address, write: bool) -> None:
-        result = self._at(accesses, address)
-        packet = self.plan.packets and address.buffer == STAGING
+    def _access(self, step: _Step, address: Address, write: bool) -> None:
+        clock, staged = self.clocks[step.rank], address.buffer == STAGING
+        result = self.accesses[address.key, step.call % self.plan.slots if staged else 0]
+        packet = self.plan.packets and staged
         if packet and not write:
-            self.clock.learn(result.begun)
-        for other, done in () if packet and not write else self.clock.unordered(result, write):
-            staged = f"staging buffer {-1 - address.key}"
-            where = staged if address.buffer == STAGING else f"buffer {address.buffer}"
+            clock.learn(result.begun)
+        for other, done in () if packet and not write else clock.unordered(result, write):
+            where = f"staging buffer {-1 - address.key}" if staged else f"buffer {address.buffer}"
             raise ScheduleError(
-                f"{self.plan.schedule.name}: rank {self.rank}, {self.here} {'writes' if write else 'reads'} "
-                f"{where} of rank {address.rank}, {done} by rank {other.actor}, and nothing orders them"
+                f"{self.plan.schedule.name}: {step} {'writes' if write else 'reads'} {where} of rank "
+                f"{address.rank}, {done} by rank {other.actor}, and nothing orders them"
             )
-        self.clock.access(result, write)
+        clock.access(result, write)
         if packet and write:
-            result.call, result.begun = self.call, list(self._begun_at)
+            result.begun = list(self.begun[step.rank])
 
 
 @dataclass
@@ -179,7 +185,22 @@ def check_values(plan: ExecutionPlan) -> None:
             value = wanted.total(keys, True)
             wanted.at[target.key] = wanted.add(wanted.read(target.key), value) if adds[transfer] else value
     sizes = {address: piece.size for piece in parts for address in piece[2:]}
-    _replay(plan, result, sizes)
+    staging = enumerate(plan.staging)
+    known = sizes | {Address(each.rank, STAGING, n, -1 - n): each.size for n, each in staging}
+    for step in _run_order(plan, 1):
+        move = step.does
+        if not isinstance(move, Move):
+            continue
+        for address in (*move.sources, *move.targets):
+            if known.get(address) != move.size:
+                what = f"{address} of {move.size} elements"
+                raise ScheduleError(f"{schedule.name}: {what} is none of the schedule's addresses")
+        early = [p.key for p in move.sources if p.buffer == STAGING and p.key not in result.at]
+        if early:
+            where = f"staging buffer {-1 - early[0]} before it has come"
+            raise ScheduleError(f"{schedule.name}: {step} reads {where}")
+        total = result.total([address.key for address in move.sources], move.summed)
+        result.at |= {address.key: total for address in move.targets}
     wrong: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (rank, buffer) → first, last + 1 element
     for (rank, buffer, first, key), size in sizes.items():
         if result.read(key) != wanted.read(key):
@@ -189,53 +210,3 @@ def check_values(plan: ExecutionPlan) -> None:
         if any(first <= begin < last for first, last in wrong[rank, buffer]):
             where = chunk_name(schedule, rank, buffer, chunk)
             raise ScheduleError(f"{schedule.name}: {where} does not hold the schedule's sum at the end")
-
-
-def _replay(plan: ExecutionPlan, values: _Values, sizes: dict[Address, int]) -> None:
-    """One call: rank by rank, each as far as its waits, or packets that have not come, allow."""
-    at = [0] * len(plan.instructions)
-    sent: dict[tuple[int, int], int] = {}
-
-    def may(rank: int, each) -> bool:
-        if isinstance(each, Wait):
-            return all(sent.get((peer, rank), 0) >= number for peer, number in each.signals)
-        packets = plan.packets and isinstance(each, Move)
-        return not packets or all(p.key in values.at for p in each.sources if p.buffer == STAGING)
-
-    def do(rank: int, each) -> None:
-        if isinstance(each, Signal):
-            for peer in each.to:
-                sent[rank, peer] = sent.get((rank, peer), 0) + 1
-        elif isinstance(each, Move):
-            for address in (*each.sources, *each.targets):
-                _check_address(plan, address, each.size, sizes)
-            early = [p.key for p in each.sources if p.buffer == STAGING and p.key not in values.at]
-            if early:
-                raise ScheduleError(
-                    f"{plan.schedule.name}: rank {rank}, instruction {at[rank]}, {each} reads staging buffer "
-                    f"{-1 - early[0]} before it has come"
-                )
-            total = values.total([address.key for address in each.sources], each.summed)
-            values.at |= {address.key: total for address in each.targets}
-
-    moved = True
-    while moved:
-        moved = False
-        for rank, code in enumerate(plan.instructions):
-            while at[rank] < len(code) and may(rank, code[at[rank]]):
-                do(rank, code[at[rank]])
-                at[rank] += 1
-                moved = True
-
-
-def _check_address(plan: ExecutionPlan, address: Address, size: int, sizes: dict[Address, int]) -> None:
-    """Refuse what is neither one of the schedule's addresses nor a staging buffer of the plan."""
-    right = sizes.get(address) == size
-    if address.buffer == STAGING:
-        number = -1 - address.key
-        known = plan.staging[number] if 0 <= number < len(plan.staging) else None
-        right = known is not None and (known.rank, known.size) == (address.rank, size)
-    if not right:
-        raise ScheduleError(
-            f"{plan.schedule.name}: {address} of {size} elements is none of the schedule's addresses"
-        )

@@ -10,7 +10,7 @@ import numpy as np
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.levels import levels
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import units
+from wavefabric.collectives.structure import chunk_numbers, units
 from wavefabric.errors import InputError
 
 #: Buffer of an address where something arrives that has still to be added or put in its place.
@@ -164,26 +164,23 @@ def pieces(schedule: Schedule) -> list[Piece]:
     [5, 3]
     """
     t = schedule.transfers
-    widths = [sizes.shape[1] + 1 for sizes in schedule.sizes]
-    base = np.concatenate(([0], np.cumsum([width * schedule.ranks for width in widths])))
-    first = np.concatenate(
-        [np.pad(np.cumsum(sizes, axis=1), ((0, 0), (1, 0))).ravel() for sizes in schedule.sizes]
-    )
-    count = t["count"].astype(np.int64) + 1  # boundaries between chunks, both ends included
+    # Boundaries between chunks are numbered as chunks are, with one more in each row.
+    starts = [np.pad(np.cumsum(sizes, axis=1), ((0, 0), (1, 0))) for sizes in schedule.sizes]
+    boundaries, first = replace(schedule, sizes=tuple(starts)), np.concatenate([s.ravel() for s in starts])
+    count = t["count"].astype(np.int64) + 1
     transfer, within = ragged(count)
-    ends = []
-    for end in ("src", "dst"):
-        buffer = t[f"{end}_buffer"].astype(np.int64)
-        start = base[buffer] + t[end].astype(np.int64) * np.array(widths)[buffer] + t[f"{end}_chunk"]
-        ends.append(start[transfer] + within)
+    ends = [
+        chunk_numbers(boundaries, t[f"{end}_buffer"], t[end], t[f"{end}_chunk"])[transfer] + within
+        for end in ("src", "dst")
+    ]
     # Boundaries that transfers carry onto each other are cut together.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    links = coo_array((np.ones(within.size, np.int8), tuple(ends)), shape=(int(base[-1]),) * 2)
+    links = coo_array((np.ones(within.size, np.int8), tuple(ends)), shape=(first.size,) * 2)
     _, group = connected_components(links, directed=False)
     outer = (within == 0) | (within == count[transfer] - 1)
-    cut = np.zeros(int(base[-1]), bool)
+    cut = np.zeros(first.size, bool)
     cut[group[ends[0][outer]]] = True
     at = np.flatnonzero(cut[group[ends[0]]])
     inside = transfer[at[:-1]] == transfer[at[1:]]

@@ -19,8 +19,6 @@ NOTHING: Bound = (0, "nothing to be sent")
 UNREACHABLE = 1 << 30
 #: Cuts times chunks and edges, beyond which only cuts round single ranks are looked at.
 _WORK = 3_000_000
-#: Links that carry so many chunks a round together.
-Groups = Sequence[tuple[frozenset[Edge], int]]
 
 
 def circuit_bound(demand: Demand, at_once: int) -> Bound:
@@ -59,23 +57,17 @@ def _growth_of_all(demand: Demand, at_once: int) -> Bound:
 
 
 def cut_bound(
-    demand: Demand,
-    capacity: Mapping[Edge, int],
-    groups: Groups = (),
-    *,
-    shared: bool = False,
-    until: float = math.inf,
-    sets: Sequence[int] = (),
+    demand: Demand, links: Links, *, shared: bool = False, until: float = math.inf, sets: Sequence[int] = ()
 ) -> Bound:
-    """Rounds needed because chunks have to cross the edges into a set of ranks, of `capacity` chunks a round.
+    """Rounds needed because chunks have to cross the links into a set of ranks.
 
     Of `shared` edges both directions count together, named by either. `sets`: further sets of ranks to look
     at, as bits. The best bound by `until`, of `deadline.now`.
     """
     chunks = Counter((_bits(c.have), _bits(c.need)) for c in demand.chunks if c.need)
-    edges = [(1 << a, 1 << b, (a, b)) for a, b in capacity]
+    edges = [(1 << a, 1 << b, (a, b)) for a, b in links.capacity]
     best = NOTHING
-    for inside in chain(sets, _cuts(demand.ranks, capacity, len(chunks))):
+    for inside in chain(sets, _cuts(links, len(chunks))):
         if clock.now() > until:
             break
         crossing = sum(n for (have, need), n in chunks.items() if need & inside and not have & inside)
@@ -84,11 +76,11 @@ def cut_bound(
         if not crossing:
             continue
         cut = {
-            e: capacity[e]
+            e: links.capacity[e]
             for a, b, e in edges
             if (shared or b & inside) and bool(a & inside) != bool(b & inside)
         }
-        space = _together(cut, groups)
+        space = _together(cut, links)
         rounds = -(-crossing // space) if space else UNREACHABLE
         if rounds > best[0]:
             where = f"the edges round {_ranks_name(inside, demand.ranks)}, which carry {space} a round"
@@ -107,20 +99,18 @@ def link_bounds(demand: Demand, links: Links, until: float) -> tuple[Bound, Boun
             if max(hop) > farthest[0]:
                 rank = sorted(need)[hop.index(max(hop))]
                 farthest = max(hop), f"rank {rank} is {max(hop)} links away from what it needs"
-    together = link_bound(demand, links.capacity, links.groups, hops, until)
+    together = link_bound(demand, links, hops, until)
     sets = nearer_sets(hops, links.capacity) if clock.now() < until else []
-    cuts = cut_bound(demand, links.capacity, links.groups, until=until, sets=sets)
+    cuts = cut_bound(demand, links, until=until, sets=sets)
     return farthest, max(together, cuts, key=lambda b: b[0])
 
 
-def link_bound(
-    demand: Demand, capacity: Mapping[Edge, int], groups: Groups, hops: np.ndarray, until: float = math.inf
-) -> Bound:
+def link_bound(demand: Demand, links: Links, hops: np.ndarray, until: float = math.inf) -> Bound:
     """Rounds needed because all links together carry only so many chunks; see `link_uses`."""
     uses = link_uses(demand, hops, until)
     if uses >= FAR * FAR:
         return UNREACHABLE, "some rank is not linked to what it needs"
-    space = _together({e: n for e, n in capacity.items() if n}, groups)
+    space = _together({e: n for e, n in links.capacity.items() if n}, links)
     rounds = -(-uses // space) if space else UNREACHABLE if uses else 0
     return rounds, f"chunks have to go over links {uses} times; all links carry {space} a round"
 
@@ -171,26 +161,26 @@ def _ranks_name(inside: int, ranks: int) -> str:
     return f"{'rank' if len(numbers) == 1 else 'ranks'} {', '.join(numbers)}"
 
 
-def _together(cut: dict[Edge, int], groups: Groups) -> int:
+def _together(cut: dict[Edge, int], links: Links) -> int:
     """An upper limit of what edges carry: each edge counted alone, or in one of its groups."""
     left, capacity = dict(cut), 0
-    for edges, n in sorted(groups, key=lambda group: group[1] - sum(cut.get(e, 0) for e in group[0])):
+    for edges, n in sorted(links.groups, key=lambda group: group[1] - sum(cut.get(e, 0) for e in group[0])):
         capacity += min(n, sum(left.pop(e, 0) for e in edges))
     return capacity + sum(left.values())
 
 
-def _cuts(ranks: int, capacity: Mapping[Edge, int], chunks: int) -> Iterator[int]:
+def _cuts(links: Links, chunks: int) -> Iterator[int]:
     """Sets of ranks as bits: all where ranks are few; else each rank with more and more of its nearest."""
-    everybody = (1 << ranks) - 1
+    ranks, everybody = links.ranks, (1 << links.ranks) - 1
     if ranks <= 8:
         yield from range(1, everybody)
         return
     near: dict[int, set[int]] = {r: set() for r in range(ranks)}
-    for a, b in capacity:
+    for a, b in links.capacity:
         near[a].add(b)
         near[b].add(a)
     seen: set[int] = set()
-    large = 2 if 2 * ranks**2 * (chunks + len(capacity)) > _WORK else ranks
+    large = 2 if 2 * ranks**2 * (chunks + len(links.capacity)) > _WORK else ranks
     for start in range(ranks):
         reached = [start]
         for rank in reached:

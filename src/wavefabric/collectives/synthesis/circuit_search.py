@@ -11,7 +11,7 @@ from wavefabric.collectives.synthesis.bounds import Bound, circuit_bound, cut_bo
 from wavefabric.collectives.synthesis.demand import Demand, Move
 from wavefabric.collectives.synthesis.free_wavelengths import FreeWavelengths, Route, RoutedNetwork
 from wavefabric.collectives.synthesis.graphs import colours
-from wavefabric.collectives.synthesis.known_circuits import known
+from wavefabric.collectives.synthesis.known_circuits import direct, greedy, relayed, ring
 from wavefabric.collectives.synthesis.model import Model, SendVariables
 from wavefabric.collectives.synthesis.problem import OpticalNetwork, no_time_to_begin
 from wavefabric.collectives.synthesis.search import Lightpath, Progress, Search, Solution, ordered_solution
@@ -49,13 +49,21 @@ class CircuitSearch(Search):
         """One by lasers is preferred, as it does not depend on routes."""
         network, until = self.net.network, clock.fraction(self.deadline, 1 / 4)
         by_lasers = circuit_bound(self.demand, network.at_once)
-        by_edges = cut_bound(self.demand, self.net.capacity, shared=network.shared, until=until)
+        by_edges = cut_bound(self.demand, self.net.links, shared=network.shared, until=until)
         if by_edges[0] > by_lasers[0]:
             return by_edges[0], f"{by_edges[1]}, {FIXED}"
         return by_lasers
 
     def known(self, stop: clock.Deadline) -> Iterator[Solution]:
-        return known(self.demand, self.net, stop)
+        demand, net = self.demand, self.net
+        seeds = range(min(12, max(1, 4000 // (demand.ranks * len(demand.chunks) + 1))))
+        tries = [
+            lambda: relayed(demand, net, stop),
+            *(lambda seed=seed: direct(demand, net, seed, stop) for seed in range(4)),
+            lambda: ring(demand, net, stop),
+            *(lambda seed=seed: greedy(demand, net, seed, stop) for seed in seeds),
+        ]
+        yield from (solution for attempt in tries if (solution := attempt()) is not None)
 
     def time_for_known(self) -> float:
         return 1.0 if self.too_large(self.lower) else 1 / 4

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from wavefabric.collectives.synthesis.deadline import Deadline
-from wavefabric.collectives.synthesis.problem import Edge, OpticalNetwork
+from wavefabric.collectives.synthesis.problem import Edge, Links, OpticalNetwork
 from wavefabric.collectives.synthesis.search import Lightpath
 
 #: Numbers of edges, and tiles.
@@ -47,8 +47,9 @@ class RoutedNetwork:
             usable = [route for route in routes if all(self.waveguides[e] for e in route[0])]
             if usable:
                 self.routes[pair] = sorted(usable, key=lambda r: len(r[0]))
-        #: Circuits that each edge carries in a round.
-        self.capacity = {e: w * network.lasers for e, w in zip(number, self.waveguides, strict=True)}
+        #: Edges, of as many chunks as circuits that they carry in a round.
+        capacity = {e: w * network.lasers for e, w in zip(number, self.waveguides, strict=True)}
+        self.links = Links(network.ranks, capacity)
 
     def hops(self, s: int, d: int) -> int:
         """Edges of the shortest route of a pair."""

@@ -1,7 +1,7 @@
 """Schedules of circuits found without a solver: where to begin, and what there is if time runs out."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -10,18 +10,6 @@ from wavefabric.collectives.synthesis.demand import ChunkDemand, Demand, Move
 from wavefabric.collectives.synthesis.free_wavelengths import FreeWavelengths, RoutedNetwork
 from wavefabric.collectives.synthesis.graphs import colours, ring_moves
 from wavefabric.collectives.synthesis.search import Lightpath, Solution, ordered_solution
-
-
-def known(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Iterator[Solution]:
-    """Schedules, the promising ones first; `OutOfTime` when their deadline has passed."""
-    greedy_attempts = max(1, 4000 // (demand.ranks * len(demand.chunks) + 1))
-    tries = [
-        lambda: relayed(demand, net, stop),
-        *(lambda seed=seed: direct(demand, net, seed, stop) for seed in range(4)),
-        lambda: ring(demand, net, stop),
-        *(lambda seed=seed: greedy(demand, net, seed, stop) for seed in range(min(12, greedy_attempts))),
-    ]
-    yield from (solution for attempt in tries if (solution := attempt()) is not None)
 
 
 def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Solution | None:

@@ -9,7 +9,6 @@ from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.demand import FAR, Demand, Move, distances, useful
 from wavefabric.collectives.synthesis.graphs import colours, ring_moves
 from wavefabric.collectives.synthesis.problem import Edge, Links
-from wavefabric.collectives.synthesis.search import Solution
 
 #: Chunks times ranks beyond which nothing greedy is tried: memory.
 _ENTRIES = 1 << 28
@@ -45,21 +44,6 @@ def fits(moves: Sequence[Move], links: Links, rounds: Sequence[int] = ()) -> boo
     rounds = rounds or [1] * (1 + max((m[0] for m in moves), default=-1))
     steps = [StepCapacity(links, r) for r in rounds]
     return all(m[0] < len(steps) and steps[m[0]].take((m[2], m[3])) for m in moves)
-
-
-def known(demand: Demand, links: Links, stop: Deadline, attempts: int) -> Iterator[Solution]:
-    """Schedules of one round a step, the promising ones first; `OutOfTime` when `stop` has passed."""
-    seeds, spread = range(attempts), "shortest ways, farthest first"
-    tries = [
-        ("a ring", lambda: ring(demand, links, stop)),
-        ("an open shop of translations", lambda: open_shop(demand, links, stop)),
-        *((spread, lambda n=n: farthest_first(demand, links, n, stop)) for n in seeds),
-        *(("greedy steps", lambda n=n: greedy(demand, links, (), n, stop)) for n in seeds),
-    ]
-    for method, attempt in tries:
-        moves = attempt()
-        if moves is not None:
-            yield Solution(moves, method)
 
 
 def ring(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:

@@ -7,11 +7,12 @@ from contextlib import suppress
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import Bound, link_bounds
 from wavefabric.collectives.synthesis.demand import Demand
-from wavefabric.collectives.synthesis.known_links import fits, greedy, known
+from wavefabric.collectives.synthesis.known_links import farthest_first, fits, greedy, open_shop, ring
 from wavefabric.collectives.synthesis.model import Model, SendVariables
 from wavefabric.collectives.synthesis.problem import Links, Undecided
-from wavefabric.collectives.synthesis.search import HalfResult, Progress, Search, Solution, counted
+from wavefabric.collectives.synthesis.search import HalfResult, Progress, Search, Solution
 from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
+from wavefabric.units import counted
 
 _ATTEMPTS = 6
 
@@ -31,8 +32,15 @@ class LinkSearch(Search):
     def lower_bound(self) -> Bound:
         return max(self.bounds, key=lambda bound: bound[0])
 
-    def known(self, stop: clock.Deadline) -> Iterator[Solution]:
-        return known(self.demand, self.links, stop, _ATTEMPTS)
+    def known(self, stop: clock.Deadline, attempts: int = _ATTEMPTS) -> Iterator[Solution]:
+        demand, links, spread = self.demand, self.links, "shortest ways, farthest first"
+        tries = [
+            ("a ring", lambda: ring(demand, links, stop)),
+            ("an open shop of translations", lambda: open_shop(demand, links, stop)),
+            *((spread, lambda n=n: farthest_first(demand, links, n, stop)) for n in range(attempts)),
+            *(("greedy steps", lambda n=n: greedy(demand, links, (), n, stop)) for n in range(attempts)),
+        ]
+        yield from (Solution(moves, method) for method, attempt in tries if (moves := attempt()) is not None)
 
     def too_large(self, rounds: int) -> bool:
         return self._variables(rounds) > TOO_MANY
@@ -74,7 +82,7 @@ class LinkSearch(Search):
         last = (*(1,) * (steps - 1), 1 + extra)
         stop = clock.Deadline(until)
         with suppress(clock.OutOfTime):
-            for solution in known(self.demand, self.links, stop, 2):
+            for solution in self.known(stop, 2):
                 if fits(solution.moves, self.links, last):
                     return solution, last
             for seed in range(_ATTEMPTS):

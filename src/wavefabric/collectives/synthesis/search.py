@@ -9,6 +9,7 @@ from wavefabric.collectives.synthesis.bounds import UNREACHABLE, Bound
 from wavefabric.collectives.synthesis.demand import FAR, Demand, Move
 from wavefabric.collectives.synthesis.problem import Undecided, no_time_to_begin
 from wavefabric.errors import InputError
+from wavefabric.units import counted
 
 #: Wavelength, and tiles of the route.
 Lightpath = tuple[int, tuple[int, ...]]
@@ -188,8 +189,3 @@ class Search(ABC):
         verdict = self.verdicts.get(self.lower, "unknown: out of time").removeprefix("unknown: ")
         fewer = f"; fewer than {self.lower} are impossible: proved by {self.proof}" if self.lower > 1 else ""
         return f"{text}; {missing} not decided ({verdict}){fewer}"
-
-
-def counted(number: int, unit: str) -> str:
-    """1 round, 2 rounds, …"""
-    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"

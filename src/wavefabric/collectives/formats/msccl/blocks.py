@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavefabric.collectives.arguments import ragged, within_groups
-from wavefabric.collectives.formats.moves import chunk_by_chunk
 from wavefabric.collectives.formats.msccl import format as fmt
+from wavefabric.collectives.formats.msccl.check import touches
 from wavefabric.collectives.levels import hazards
 
 
@@ -103,12 +103,12 @@ def _work(moves: np.ndarray, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.nd
     received, local = np.where(reduce, fmt.RRC, fmt.R), np.where(reduce, fmt.RE, fmt.CPY)
     work["type"] = np.where(away, np.where(second, received, fmt.S), local)
     # Sends and receives name both ends, as msccl-tools does: checkers compare them, the runtime takes one.
-    for key in ("srcbuf", "srcoff", "dstbuf", "dstoff"):
-        work[key] = m[key]
+    for side in ("src", "dst"):
+        work[f"{side}buf"], work[f"{side}off"] = m[f"{side}_buffer"], m[f"{side}_chunk"]
     # A sum that is received is added where it stays.
     rrc = work["type"] == fmt.RRC
-    work["srcbuf"][rrc], work["srcoff"][rrc] = m["dstbuf"][rrc], m["dstoff"][rrc]
-    work["cnt"] = m["cnt"]
+    work["srcbuf"][rrc], work["srcoff"][rrc] = m["dst_buffer"][rrc], m["dst_chunk"][rrc]
+    work["cnt"] = m["count"]
     work["depid"] = work["deps"] = -1
     return owner, work
 
@@ -117,12 +117,9 @@ def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of steps of different blocks of a GPU: the later waits for the earlier, each block's last."""
     highest = [work[key].max(initial=0) for key in ("srcoff", "dstoff", "cnt")]
     width = 1 + int(max(highest[:2])) + int(highest[2])
-    parts = []
-    for side, skip, write in (("src", fmt.R, False), ("dst", fmt.S, True)):
-        row = np.flatnonzero(work["type"] != skip)
-        first = (gpu[owner[row]] * 3 + work[f"{side}buf"][row]) * width + work[f"{side}off"][row]
-        parts.append((row, first, work["cnt"][row], write))
-    touched, chunk, writes = chunk_by_chunk(parts)
+    at = gpu[owner].astype(np.int64)
+    first = [(at * 3 + work[f"{side}buf"]) * width + work[f"{side}off"] for side in ("src", "dst")]
+    touched, chunk, writes = touches(work, first)
     later, earlier = (touched[at] for at in hazards(chunk, time[touched], writes))
     apart = owner[later] != owner[earlier]
     later, earlier = later[apart], earlier[apart]

@@ -66,22 +66,17 @@ _UNLIMITED = 1 << 40
 
 @dataclass(frozen=True, eq=False)
 class MscclAlgorithm:
-    """An MSCCL algorithm: ``proto`` of `PROTOCOLS`, ``coll`` of `COLLS`, ``chunks``: ``nchunksperloop``."""
+    """An MSCCL algorithm: ``proto`` of `PROTOCOLS`, ``coll`` of `COLLS`."""
 
     name: str
     proto: str
     coll: str
-    inplace: bool
-    chunks: int
+    #: Chunks are ``nchunksperloop``; other readers ignore roots, and collectives that MSCCL does not name.
+    arrays: CollectiveArrays
     channels: int
-    #: Chunks of input, output and scratch of each GPU: int64, shape (gpus, 3).
-    sizes: np.ndarray
     #: Of `BLOCK` and of `STEP`.
     blocks: np.ndarray = field(repr=False)
     steps: np.ndarray = field(repr=False)
-    #: What we add for collectives that MSCCL has no word for; other readers ignore it.
-    collective: str | None = None
-    root: int | None = None
     #: Sizes of the whole array that it is for (``minBytes``, ``maxBytes``); None: of any size.
     min_bytes: int = 0
     max_bytes: int | None = None
@@ -90,17 +85,7 @@ class MscclAlgorithm:
 
     @property
     def gpus(self) -> int:
-        return len(self.sizes)
-
-    @cached_property
-    def arrays(self) -> CollectiveArrays:
-        """Its input, output and scratch; `InputError` if it performs a collective that is not known."""
-        layout_as = COLLS[self.coll]
-        collective = layout_as or self.collective
-        if collective is not None and collective not in COLLECTIVES:
-            raise InputError(f"algo collective: {collective[:60]!r}; allowed: {', '.join(COLLECTIVES)}")
-        keys = "algo nchunksperloop", "i_chunks", "o_chunks"
-        return CollectiveArrays(layout_as, collective, self.inplace, self.chunks, self.sizes, self.root, keys)
+        return self.arrays.gpus
 
     @cached_property
     def gpu(self) -> np.ndarray:
@@ -159,16 +144,17 @@ class MscclAlgorithm:
 
 def write_algorithm(a: MscclAlgorithm) -> str:
     """The XML of an algorithm, one step a line."""
-    more = f' collective="{a.collective}"' if a.collective else ""
-    more += f' root="{a.root}"' if a.root is not None else ""
+    own = a.arrays
+    more = f' collective="{own.collective}"' if own.collective and COLLS[a.coll] is None else ""
+    more += f' root="{own.root}"' if own.root is not None else ""
     most = f' maxBytes="{_UNLIMITED if a.max_bytes is None else a.max_bytes}"' if a.declared else ""
     lines = [
-        f'<algo name="{a.name}" proto="{a.proto}" nchannels="{a.channels}" nchunksperloop="{a.chunks}" '
-        f'ngpus="{a.gpus}" coll="{a.coll}" inplace="{int(a.inplace)}" outofplace="{int(not a.inplace)}" '
+        f'<algo name="{a.name}" proto="{a.proto}" nchannels="{a.channels}" nchunksperloop="{own.chunks}" '
+        f'ngpus="{a.gpus}" coll="{a.coll}" inplace="{int(own.inplace)}" outofplace="{int(not own.inplace)}" '
         f'minBytes="{a.min_bytes}"{most}{more}>'
     ]
     steps_of = np.split(a.steps, np.searchsorted(a.steps["block"], np.arange(1, len(a.blocks))))
-    for gpu, (i, o, s) in enumerate(a.sizes.tolist()):
+    for gpu, (i, o, s) in enumerate(own.sizes.tolist()):
         lines.append(f'  <gpu id="{gpu}" i_chunks="{i}" o_chunks="{o}" s_chunks="{s}">')
         for row in np.flatnonzero(a.blocks["gpu"] == gpu).tolist():
             _, number, send, recv, chan = a.blocks[row].tolist()
@@ -197,7 +183,7 @@ def read_algorithm(text: str) -> MscclAlgorithm:
     if not name.isprintable() or not name:
         raise InputError(f"algo name: {name[:60]!r}; allowed: text of one line, not empty")
     whole_of(root, "algo", "nthreads", 0, _MOST, 0)
-    inplace = whole_of(root, "algo", "inplace", 0, 1)
+    inplace = bool(whole_of(root, "algo", "inplace", 0, 1))
     low = whole_of(root, "algo", "minBytes", 0, 2**63 - 1, 0)
     high = whole_of(root, "algo", "maxBytes", 0, 2**63 - 1, 0)
     if 0 < high < low:
@@ -211,18 +197,21 @@ def read_algorithm(text: str) -> MscclAlgorithm:
         allowed = ("each number once", "0, 1, 2, … without a gap")
         for number, tb in enumerate(_numbered(element, f"gpu {gpu} tb", "tb", BLOCKS, allowed)):
             _read_block(tb, gpu, number, gpus, blocks, steps)
+    coll = one_of(root, "algo", "coll", tuple(COLLS))
+    collective = COLLS[coll] or root.get("collective")
+    if collective is not None and collective not in COLLECTIVES:
+        raise InputError(f"algo collective: {collective[:60]!r}; allowed: {', '.join(COLLECTIVES)}")
+    chunks = whole_of(root, "algo", "nchunksperloop", 0, MOST_CHUNKS // gpus)
+    at = whole_of(root, "algo", "root", 0, gpus - 1) if "root" in root.attrib else None
+    keys = "algo nchunksperloop", "i_chunks", "o_chunks"
     return MscclAlgorithm(
         name=name,
         proto=one_of(root, "algo", "proto", PROTOCOLS),
-        coll=one_of(root, "algo", "coll", tuple(COLLS)),
-        inplace=bool(inplace),
-        chunks=whole_of(root, "algo", "nchunksperloop", 0, MOST_CHUNKS // gpus),
+        coll=coll,
+        arrays=CollectiveArrays(COLLS[coll], collective, inplace, chunks, sizes, at, keys),
         channels=whole_of(root, "algo", "nchannels", 0, CHANNELS),
-        sizes=sizes,
         blocks=np.array(blocks, BLOCK),
         steps=np.array(steps, STEP),
-        collective=root.get("collective"),
-        root=whole_of(root, "algo", "root", 0, gpus - 1) if "root" in root.attrib else None,
         min_bytes=low,
         max_bytes=high if 0 < high < _UNLIMITED else None,
         declared="maxBytes" in root.attrib,

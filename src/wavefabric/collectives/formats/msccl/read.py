@@ -1,5 +1,6 @@
 """MSCCL algorithms (XML) as schedules."""
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -7,12 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.collectives.formats.buffers import BufferMap, ChunkAt, buffer_map
-from wavefabric.collectives.formats.moves import proved
+from wavefabric.collectives.formats.moves import Row, proved, straight
 from wavefabric.collectives.formats.msccl import format as fmt
-from wavefabric.collectives.formats.msccl.check import check_algorithm
-from wavefabric.collectives.formats.msccl.order import run_order, touches
-from wavefabric.collectives.levels import hazards
-from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
+from wavefabric.collectives.formats.msccl.check import check_algorithm, run_order
+from wavefabric.collectives.schedule import MscclOrigin, Schedule
 from wavefabric.files.input import MOST_SCHEDULE, parsed
 from wavefabric.quantities import whole
 
@@ -34,24 +33,13 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
     algorithm = fmt.read_algorithm(text)
     elements = whole("elements", elements, 1)
     if root is not None:
-        algorithm = replace(algorithm, root=whole("root", root, 0, algorithm.gpus - 1))
+        root = whole("root", root, 0, algorithm.gpus - 1)
+        algorithm = replace(algorithm, arrays=replace(algorithm.arrays, root=root))
     most = check_algorithm(algorithm, slots)
-    buffers = buffer_map(algorithm.arrays)
-    transfers, relayed = _transfers(algorithm, buffers)
-    names, tables = buffers.names, buffers.present
-    if relayed.any():
-        names, tables = (*names, "relay"), (*tables, np.arange(int(relayed.max())) < relayed[:, None])
-    schedule = Schedule(
-        name=algorithm.name,
-        ranks=algorithm.gpus,
-        buffers=names,
-        sizes=tuple(elements * t.astype(np.int64) for t in tables),
-        transfers=transfers,
-        pre={},
-        post={},
-        msccl=MscclOrigin(algorithm.proto, algorithm.channels, most),
-    )
-    return proved(algorithm.arrays, schedule)
+    rows, relayed = _rows(algorithm, buffer_map(algorithm.arrays))
+    relay = ("relay", np.arange(int(relayed.max())) < relayed[:, None]) if relayed.any() else None
+    origin = MscclOrigin(algorithm.proto, algorithm.channels, most)
+    return proved(algorithm.name, algorithm.arrays, rows, elements, relay, origin)
 
 
 def load_msccl(path: str | Path, **options) -> Schedule:
@@ -59,10 +47,9 @@ def load_msccl(path: str | Path, **options) -> Schedule:
     return parsed(path, "msccl", partial(from_msccl, **options), MOST_SCHEDULE)
 
 
-def _transfers(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[np.ndarray, np.ndarray]:
-    """Transfers, each in a round of its own, and how many relay chunks each GPU has."""
-    order = run_order(a)
-    early, gpus = _overwritten(a, order), a.gpu.tolist()
+def _rows(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[list[Row], np.ndarray]:
+    """What is moved, and how many relay chunks each GPU has."""
+    gpus, relay = a.gpu.tolist(), len(buffers.names)
     kinds, counts = a.steps["type"].tolist(), a.steps["cnt"].tolist()
     ends: list[list[ChunkAt]] = []
     for side in ("src", "dst"):
@@ -71,53 +58,34 @@ def _transfers(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[np.ndarray, n
         ends.append(list(zip(gpus, buffers.buffer[letter].tolist(), chunk.tolist(), strict=True)))
     receivers = np.full(a.steps.size, -1)
     receivers[a.senders[a.senders >= 0]] = np.flatnonzero(a.senders >= 0)
-    rows: list[tuple] = []
-    relayed = np.zeros(a.gpus, np.int64)
-    passed: dict[int, ChunkAt] = {}  # what a step passes on
-    relays: dict[int, ChunkAt] = {}  # what waits for a receive in a relay
-
-    def move(source: ChunkAt, target: ChunkAt, count: int, reduce: bool) -> None:
-        rows.append((len(rows), source[0], target[0], *source[1:], *target[1:], count, reduce, 0))
+    rows: list[Row] = []
+    relays: dict[int, ChunkAt] = {}  # what waits for a receive
+    used: Counter[int] = Counter()
 
     def new_relay(gpu: int, count: int) -> ChunkAt:
-        relayed[gpu] += count
-        return gpu, len(buffers.names), int(relayed[gpu]) - count
+        used[gpu] += count
+        return gpu, relay, used[gpu] - count
 
-    for row in order:
+    for row in run_order(a):
         kind, count, src, dst = kinds[row], counts[row], ends[0][row], ends[1][row]
+        held = src  # what is passed on
         if fmt.RECEIVES[kind]:
-            source = relays.pop(row, None) or passed[int(a.senders[row])]
+            held = new_relay(gpus[row], count) if kind == fmt.RRS else dst
             reduces = kind in (fmt.RRC, fmt.RRCS, fmt.RRS)
-            passed[row] = new_relay(gpus[row], count) if kind == fmt.RRS else dst
-            if reduces and src != passed[row]:
-                move(src, passed[row], count, False)
-            move(source, passed[row], count, reduces)
+            if reduces and src != held:
+                rows.append((src, held, count, False, 0))
+            rows.append((relays[row], held, count, reduces, 0))
         elif kind in (fmt.CPY, fmt.RE):
-            move(src, dst, count, kind == fmt.RE)
-        elif kind == fmt.S:
-            passed[row] = src
-        if early[row]:
+            rows.append((src, dst, count, kind == fmt.RE, 0))
+        if fmt.SENDS[kind]:
             receiver = int(receivers[row])
             relays[receiver] = new_relay(gpus[receiver], count)
-            move(passed[row], relays[receiver], count, False)
-    return np.array(rows, TRANSFER), relayed
-
-
-def _overwritten(a: fmt.MscclAlgorithm, order: list[int]) -> np.ndarray:
-    """Whether what each step sends is written again, in this order, before it is received."""
-    time, kind = np.argsort(order), a.steps["type"]
-    takes = np.flatnonzero(a.senders >= 0)
-    received = np.full(a.steps.size, -1, np.int64)  # when what a step sends is received
-    received[a.senders[takes]] = time[takes]
-    row, chunk, writes = touches(a)
-    # A step that sends what it wrote reads it again, after all else that it does.
-    again = writes & np.isin(kind[row], (fmt.RCS, fmt.RRCS))
-    sends = np.concatenate((~writes & (kind[row] == fmt.S), again[again]))
-    late = np.repeat((0, 1), (row.size, int(again.sum())))
-    row, chunk = (np.concatenate((column, column[again])) for column in (row, chunk))
-    writes = np.concatenate((writes, ~again[again]))
-    later, earlier = hazards(chunk, 2 * time[row] + late, writes)
-    lost = sends[earlier] & writes[later] & (time[row[later]] < received[row[earlier]])
-    early = np.zeros(a.steps.size, bool)
-    early[row[earlier[lost]]] = True
-    return early
+            rows.append((held, relays[receiver], count, False, 0))
+    # Relays that are left stand without gaps.
+    rows, kept = straight(rows, relay), {}
+    used.clear()
+    for _, dst, count, *_ in rows:
+        if dst[1] == relay and dst not in kept:
+            kept[dst] = new_relay(dst[0], count)
+    rows = [(kept.get(row[0], row[0]), kept.get(row[1], row[1]), *row[2:]) for row in rows]
+    return rows, np.array([used[gpu] for gpu in range(a.gpus)])

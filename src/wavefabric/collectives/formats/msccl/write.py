@@ -62,21 +62,8 @@ def to_msccl(
     refuse_switches(schedule, "MSCCL")
     arrays, moves = written(schedule, instances, "MSCCL")
     blocks, steps = _build(_cut(moves), schedule.ranks, shared)
-    collective = arrays.collective
-    coll = "custom" if collective is None else _COLLS.get(collective, "custom")
-    algorithm = fmt.MscclAlgorithm(
-        name=title,
-        proto=proto,
-        coll=coll,
-        inplace=arrays.inplace,
-        chunks=arrays.chunks,
-        channels=int(blocks["chan"].max(initial=0)) + 1,
-        sizes=arrays.sizes,
-        blocks=blocks,
-        steps=steps,
-        collective=collective if coll == "custom" else None,
-        root=arrays.root,
-    )
+    coll, channels = _COLLS.get(arrays.collective, "custom"), int(blocks["chan"].max(initial=0)) + 1
+    algorithm = fmt.MscclAlgorithm(title, proto, coll, arrays, channels, blocks, steps)
     check_algorithm(algorithm, slots)
     return fmt.write_algorithm(algorithm)
 
@@ -88,15 +75,15 @@ def save_msccl(path: str | Path, schedule: Schedule, force: bool = False, **opti
 
 def _cut(parts: np.ndarray) -> np.ndarray:
     """Moves cut to what a step may move."""
-    pieces = -(-parts["cnt"] // fmt.COUNT)
+    pieces = -(-parts["count"] // fmt.COUNT)
     part, within = ragged(pieces)
     cut = parts[part]
     # As even as possible: 128 chunks are 64 and 64.
-    least, rest = np.divmod(cut["cnt"], pieces[part])
+    least, rest = np.divmod(cut["count"], pieces[part])
     begin = within * least + np.minimum(within, rest)
-    for side in ("srcoff", "dstoff"):
+    for side in ("src_chunk", "dst_chunk"):
         cut[side] += begin
-    cut["cnt"] = least + (within < rest)
+    cut["count"] = least + (within < rest)
     return cut
 
 

@@ -119,8 +119,8 @@ class PlanWriter:
             self._do(self._block(src, src, n), reads, writes, "re" if add else "copy", sources, [target])
         elif self.packets:
             block, there = self._block(src, dst, n), self._block(dst, src, n)
-            slot = {"type": "s", "index": self.slots[dst], "size": m["cnt"]}
-            self.slots[dst] += m["cnt"]
+            slot = {"type": "s", "index": self.slots[dst], "size": m["count"]}
+            self.slots[dst] += m["count"]
             # Who hears nothing from the receiver may come around the halves of its scratch before it.
             if (dst, src) not in self.pairs and not block.clock.knows(Access(dst, 1, None)):
                 self._order(dst, block)
@@ -137,20 +137,20 @@ class PlanWriter:
     def _switch(self, unit: list[dict[str, int]]) -> None:
         """A multicast; if that of a sum, both in one operation."""
         first = unit[0]
-        into = {(m["dst"], m["dstbuf"], m["dstoff"]) for m in unit}
+        into = {(m["dst"], m["dst_buffer"], m["dst_chunk"]) for m in unit}
         if len(into) == 1 < len(unit):  # it waits for the multicast
             used = {at for m in unit for at in _chunks(m, "src") + _chunks(m, "dst")}
             self._switchable(not first["reduce"] and self._free(used))
-            self.sums[*into.pop(), first["cnt"]] = used, unit
+            self.sums[*into.pop(), first["count"]] = used, unit
             return
-        key = first["src"], first["srcbuf"], first["srcoff"], first["cnt"]
+        key = first["src"], first["src_buffer"], first["src_chunk"], first["count"]
         _, summed = self.sums.pop(key, (set(), []))
         block, sides = self._block(first["src"], first["src"], first["instance"]), []
         for rows, side in ((summed, "src"), (unit, "dst")):
             ranks = sorted(m[side] for m in rows)
             buffer = _buffer((rows or unit)[0], side)
             if rows:
-                alike = len({(m[f"{side}buf"], m[f"{side}off"]) for m in rows}) == 1
+                alike = len({(m[f"{side}_buffer"], m[f"{side}_chunk"]) for m in rows}) == 1
                 same = ranks == sorted(m["dst"] for m in unit) and block.rank in ranks
                 self._switchable(alike and same and (not summed or key[:3] in into))
                 group = ranks, buffer.pop("type")
@@ -284,8 +284,8 @@ class PlanWriter:
 
 
 def _chunks(m: dict[str, int], side: str) -> list[ChunkAt]:
-    return [(m[side], m[f"{side}buf"], m[f"{side}off"] + i) for i in range(m["cnt"])]
+    return [(m[side], m[f"{side}_buffer"], m[f"{side}_chunk"] + i) for i in range(m["count"])]
 
 
 def _buffer(m: dict[str, int], side: str) -> dict[str, Any]:
-    return {"type": "ios"[m[f"{side}buf"]], "index": m[f"{side}off"], "size": m["cnt"]}
+    return {"type": "ios"[m[f"{side}_buffer"]], "index": m[f"{side}_chunk"], "size": m["count"]}

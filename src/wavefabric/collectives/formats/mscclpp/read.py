@@ -1,7 +1,6 @@
 """MSCCL++'s execution plans (JSON) as schedules."""
 
 import re
-from collections import defaultdict
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.collectives.builders.transfers import joined
-from wavefabric.collectives.formats.moves import proved
+from wavefabric.collectives.formats.moves import Row, proved, straight
 from wavefabric.collectives.formats.mscclpp.check import run_order
 from wavefabric.collectives.formats.mscclpp.format import PLAN
 from wavefabric.collectives.formats.mscclpp.operations import PlanOperation, PlanProgram
-from wavefabric.collectives.schedule import TRANSFER, Schedule
+from wavefabric.collectives.schedule import Schedule
 from wavefabric.files.faults import checked
 from wavefabric.files.input import MOST_SCHEDULE, parse_json, parsed
 from wavefabric.quantities import whole
@@ -36,23 +35,16 @@ def from_mscclpp(text: str, *, elements: int = 1) -> Schedule:
     if any(op.name == "pipeline" for gpu in plan.gpus for block in gpu.threadblocks for op in block.ops):
         run_order(PlanProgram(plan, many=True))
     made = PlanProgram(plan)
-    pieces, names = made.chunk[0], made.buffers.names
-    rows = _without_packets(_rows(run_order(made)), len(names))
-    tables = [np.repeat(table, pieces, axis=1) for table in made.buffers.present]
-    lasts = [at[2] + row[2] for row in rows for at in row[:2] if at[1] == len(names)]
+    buffers, pieces, sizes = made.buffers, made.chunk[0], made.arrays.sizes * made.chunk[0]
+    packets = len(buffers.names)
+    rows = straight(_rows(run_order(made)), packets)
+    lasts, passing = [at[2] + row[2] for row in rows for at in row[:2] if at[1] == packets], None
     if lasts:
-        names, tables = (*names, "packets"), [*tables, np.ones((len(plan.gpus), max(lasts)), bool)]
-    elif names[-1] == "scratch" and all(at[1] < len(names) - 1 for row in rows for at in row[:2]):
-        names, tables = names[:-1], tables[:-1]
-    columns = [(i, src[0], dst[0], *src[1:], *dst[1:], *more) for i, (src, dst, *more) in enumerate(rows)]
-    transfers = np.array(columns, TRANSFER)
-    # An operation of a switch is in one round.
-    same = (transfers["switch"][1:] > 0) & (transfers["switch"][1:] == transfers["switch"][:-1])
-    transfers["round"] -= np.cumsum(np.concatenate(([False], same)))[: transfers.size]
-    sizes = tuple(elements * table.astype(np.int64) for table in tables)
-    schedule = Schedule(plan.name, len(plan.gpus), names, sizes, transfers, {}, {})
-    arrays = replace(made.arrays, chunks=made.arrays.chunks * pieces, sizes=made.arrays.sizes * pieces)
-    schedule = proved(arrays, schedule)
+        passing = "packets", np.ones((len(plan.gpus), max(lasts)), bool)
+    elif all(at[1] != buffers.buffer[2] for row in rows for at in row[:2]):
+        sizes[:, 2] = 0
+    arrays = replace(made.arrays, chunks=made.arrays.chunks * pieces, sizes=sizes)
+    schedule = proved(plan.name, arrays, rows, elements, passing)
     return replace(schedule, transfers=joined(schedule.transfers, schedule.ranks))
 
 
@@ -66,9 +58,9 @@ def load_mscclpp(path: str | Path, **options) -> Schedule:
     return parsed(path, "mscclpp", partial(from_mscclpp, **options), MOST_SCHEDULE)
 
 
-def _rows(order: list[PlanOperation]) -> list[tuple]:
+def _rows(order: list[PlanOperation]) -> list[Row]:
     """Source, target, chunks, whether they are added, and the number of the operation if a switch does it."""
-    rows: list[tuple] = []
+    rows: list[Row] = []
     for number, op in enumerate(order):
         for sources, targets in op.parts:
             if op.name in ("glres", "gstore", "gstorepkt"):
@@ -89,23 +81,3 @@ def _rows(order: list[PlanOperation]) -> list[tuple]:
                     reads = [into]
                 rows += [(reads[0], each, 1, False, 0) for each in writes]
     return rows
-
-
-def _without_packets(rows: list[tuple], packets: int) -> list[tuple]:
-    """Data that come in packets and are read once go from their source, if it is not overwritten before."""
-    uses: dict[tuple, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))  # who reads, and writes
-    for number, (src, dst, count, *_) in enumerate(rows):
-        for at, which in ((src, 0), (dst, 1)):
-            for n in range(count):
-                uses[(*at[:2], at[2] + n)][which].append(number)
-    gone = set()
-    for number, (src, dst, _, reduce, switch) in enumerate(rows):
-        reads, writes = uses[dst]
-        if dst[1] != packets or switch or reduce or len(reads) != 1 or len(writes) != 1 or rows[reads[0]][4]:
-            continue
-        src = rows[number][0]
-        if not any(number < other < reads[0] for other in uses[src][1]):
-            rows[reads[0]] = (src, *rows[reads[0]][1:])
-            uses[src][0].append(reads[0])
-            gone.add(number)
-    return [row for number, row in enumerate(rows) if number not in gone]
