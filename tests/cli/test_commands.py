@@ -1,5 +1,6 @@
 """The commands on sound input. The simulation itself is replaced: it has its own tests."""
 
+import importlib
 import importlib.util
 import json
 import os
@@ -10,7 +11,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import typer.main
 
+from wavefabric.cli import app
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.errors import LateRank
 from wavefabric.results import Data, ResultWriter
@@ -171,6 +174,15 @@ def test_version_and_help(command):
     assert code == 0
     for name in ("run", "plot", "info"):
         assert name in out
+
+
+@pytest.mark.parametrize(
+    "name", ["run", "plan", "sweep", "kwave", "transcranial", "plot", "report", "theory", "info"]
+)
+def test_help_has_the_first_line_of_each_command(name):
+    each = typer.main.get_command(app).commands[name]
+    module = importlib.import_module(f"wavefabric.cli.{name}")
+    assert each.help == module.command.__doc__.partition("\n")[0]
 
 
 def test_help_imports_nothing_heavy():
