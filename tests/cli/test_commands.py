@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import types
 from types import SimpleNamespace
 
 import numpy as np
@@ -56,9 +55,7 @@ def calls(monkeypatch):
             payload=PAYLOAD, path=ResultWriter(output, force).write(PAYLOAD, run_file=runfile.text)
         )
 
-    module = types.ModuleType("wavefabric.optics.link.run")
-    module.run_link = run_link
-    monkeypatch.setitem(sys.modules, "wavefabric.optics.link.run", module)
+    monkeypatch.setattr("wavefabric.cli.run_fibre.run_link", run_link)
     return seen
 
 
@@ -106,7 +103,7 @@ def test_interrupt_says_where_the_checkpoint_is(command, run_text, tmp_path, mon
             (tmp_path / "demo.h5.checkpoint").touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["wavefabric.optics.link.run"], "run_link", run_link)
+    monkeypatch.setattr("wavefabric.cli.run_fibre.run_link", run_link)
     (tmp_path / "demo.toml").write_text(run_text)
     code, out, err = command("run", "demo.toml")
     assert (code, out, err.count("\n")) == (130, "", 1)
@@ -118,7 +115,7 @@ def test_faults_of_the_machine_are_one_line(command, run_text, tmp_path, monkeyp
     def run_link(runfile, **_):
         raise fault
 
-    monkeypatch.setattr(sys.modules["wavefabric.optics.link.run"], "run_link", run_link)
+    monkeypatch.setattr("wavefabric.cli.run_fibre.run_link", run_link)
     (tmp_path / "demo.toml").write_text(run_text)
     code, _, err = command("run", "demo.toml")
     assert (code, err.count("\n")) == (2, 1)
@@ -132,7 +129,7 @@ def test_a_rank_that_did_not_come_is_one_line(command, run_text, tmp_path, monke
     def run_link(runfile, **_):
         raise LateRank("transposes: rank 1 did not come to the exchange in time")
 
-    monkeypatch.setattr(sys.modules["wavefabric.optics.link.run"], "run_link", run_link)
+    monkeypatch.setattr("wavefabric.cli.run_fibre.run_link", run_link)
     (tmp_path / "demo.toml").write_text(run_text)
     line = "wavefabric: error: transposes: rank 1 did not come to the exchange in time\n"
     assert command("run", "demo.toml") == (1, "", line)

@@ -9,6 +9,12 @@ import typer
 import wavefabric
 from wavefabric.cli.common.ranks import is_rank_zero, on_ranks
 from wavefabric.cli.common.show import pairs_table, print_json
+from wavefabric.device import describe
+from wavefabric.exchange import describe as exchange
+from wavefabric.exchange.control import world_control
+from wavefabric.kernels.library import library
+from wavefabric.results.provenance import git_commit, versions
+from wavefabric.system.machine import nvidia_driver
 
 #: Optional parts: extra, the module that shows it is there, what it is for.
 EXTRAS = {
@@ -28,10 +34,7 @@ def command(
     """
     rows = []
     if on_ranks():
-        from wavefabric.exchange import describe
-        from wavefabric.exchange.control import world_control
-
-        rows = describe.ranks(world_control())
+        rows = exchange.ranks(world_control())
     if not is_rank_zero():
         return
     facts = gather()
@@ -54,12 +57,6 @@ def command(
 
 def gather() -> dict[str, Any]:
     """All facts as a nested dict of plain values."""
-    from wavefabric.device import describe
-    from wavefabric.exchange import describe as exchange
-    from wavefabric.kernels.library import library
-    from wavefabric.results.provenance import git_commit, versions
-    from wavefabric.system.machine import nvidia_driver
-
     return {
         "wavefabric": wavefabric.__version__,
         "git_commit": git_commit(),

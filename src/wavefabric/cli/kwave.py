@@ -1,15 +1,16 @@
 """`wavefabric kwave`: the command line of k-Wave's own programs, and their files."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import make_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from wavefabric.acoustics.kwave.input import KWaveInput
+from wavefabric.acoustics.kwave.output import working_names
 from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local, meaning
+from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.cli.common.decomposition import DecompositionOptions
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.progress import make_progress
@@ -17,12 +18,9 @@ from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
 from wavefabric.cli.common.recording import RecordingOptions
 from wavefabric.cli.kwave_run import run_on_ranks
 from wavefabric.errors import InputError
+from wavefabric.files.output import check_output
+from wavefabric.lifecycle.checkpoint.when import Checkpoints
 from wavefabric.system.machine import usable_threads
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.kwave.input import KWaveInput
-    from wavefabric.acoustics.recording.sinks import Report
-    from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
 #: What the options are called here that errors of a run name.
 _NAMES = {
@@ -62,9 +60,6 @@ class CheckpointOptions:
         if not periods:
             allowed = "with --checkpoint_interval or --checkpoint_timesteps"
             raise InputError(f"--checkpoint_file: is given alone; allowed: {allowed}")
-        from wavefabric.acoustics.kwave.output import working_names
-        from wavefabric.files.output import check_output
-        from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
         path = check_output(file, True, "--checkpoint_file")
         taken = {name.resolve() for name in (input, output, *working_names(output))}

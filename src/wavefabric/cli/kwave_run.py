@@ -1,11 +1,11 @@
 """How `wavefabric kwave` and `wavefabric run` run a k-Wave input file, and what the second says of it."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from wavefabric.acoustics.kwave.run_input import run_kwave_file
+from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.cli.common.decomposition import DecompositionOptions, file_traffic
 from wavefabric.cli.common.options import check_range
 from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
@@ -13,12 +13,9 @@ from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, o
 from wavefabric.cli.common.recording import RecordingOptions
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import RunOptions
-from wavefabric.files.input import read_start
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.recording.sinks import Report
-
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+from wavefabric.files.output import check_output
+from wavefabric.lifecycle.checkpoint.file import checkpoint_path
+from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
 
 def run_on_ranks(
@@ -41,30 +38,16 @@ def run_on_ranks(
         return file_traffic(input, ranks.count, shared)
 
     if must_start(ranks):
-        from wavefabric.files.output import check_output
-
         check_output(output, options["force"], inputs=[input])
         schedule()
         start(ranks, saved, schedule, quiet)
     comm = open_ranks(ranks, schedule, quiet)
-    from wavefabric.acoustics.kwave.run_input import run_kwave_file
 
     announce_compiling(quiet)
     options |= {"device": ranks.device or "auto", "threads": ranks.threads, "comm": comm}
     progress = options["progress"]
     with guarded(progress, saved), recording.recording(comm, options["force"], progress):
         return run_kwave_file(input, output, **options, decomposition=shared)
-
-
-def is_hdf5(file: Path) -> bool:
-    """Whether a file is HDF5 by its name, or by its content if its name does not say TOML."""
-    suffix = file.suffix.lower()
-    if suffix in (".h5", ".hdf5"):
-        return True
-    try:
-        return suffix != ".toml" and read_start(file, len(_SIGNATURE)) == _SIGNATURE
-    except (OSError, ValueError):  # whoever reads it says why
-        return False
 
 
 def run_and_show(
@@ -76,8 +59,6 @@ def run_and_show(
 ) -> None:
     """Run an input file and print what it cost; ``ranks`` are checked."""
     check_range("--threads", ranks.threads, 1, math.inf, "a whole number from 1")
-    from wavefabric.lifecycle.checkpoint.file import checkpoint_path
-    from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
     target = options.output or file.with_name(file.stem + "_out.h5")
     report = run_on_ranks(

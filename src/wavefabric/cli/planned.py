@@ -1,7 +1,5 @@
 """`run --plan`: options of ranks taken from a plan instead of from the user."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -13,9 +11,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from wavefabric.cli.common.decomposition import DecompositionOptions
+from wavefabric.cli.common.files import read_json
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.ranks import PANEL, RankOptions, is_rank_zero, on_ranks
 from wavefabric.cli.run_options import RunOptions
+from wavefabric.device import describe
+from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.launch import environment
 from wavefabric.system.variables import PLAN, PROTOCOL
@@ -79,8 +80,6 @@ class PlannedOptions:
 
     def _record(self, file: Path, ranks: RankOptions) -> str:
         """The chosen candidate, the same on all ranks."""
-        from wavefabric.device.select import cuda_count
-
         if self.plan != "auto":
             inputs = changed(self, "fabric", "device_file", "max_error")
             refuse(inputs, "with a plan's file", "with --plan auto")
@@ -105,8 +104,7 @@ class PlannedOptions:
         return plan.record()
 
 
-def _read(path: Path, ranks: int) -> RunPlan:
-    from wavefabric.cli.common.files import read_json
+def _read(path: Path, ranks: int) -> "RunPlan":
     from wavefabric.planner.plan import read_plan
 
     content = read_json(path, "--plan")
@@ -121,7 +119,6 @@ def _read(path: Path, ranks: int) -> RunPlan:
 
 def _known_device(ranks: RankOptions) -> str:
     """The device file of this machine's GPU, by its name."""
-    from wavefabric.device import describe
     from wavefabric.planner.rates import DEVICE_NAMES
 
     gpus = [] if ranks.device == "cpu" else [gpu["model"] for gpu in describe()["gpus"]]

@@ -1,21 +1,24 @@
 """`wavefabric plot`: figures from a result file."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from wavefabric.acoustics.pictures.movie import Movie, draw_movie
+from wavefabric.acoustics.pictures.plot_recorded import plot_recorded, select_quantities
+from wavefabric.acoustics.pictures.recorded import RecordedFile, open_recorded
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.show import print_written
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, made_folder
+from wavefabric.results import read_result
+from wavefabric.results.link_plots import plot_result
+from wavefabric.results.sweep_plots import SweepFigure, plot_sweep
+from wavefabric.results.sweeps import read_sweep
+from wavefabric.system.progress_bar import terminal_bar
 from wavefabric.units import quantity as quantity_of
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.pictures.recorded import RecordedFile
 
 
 class Format(StrEnum):
@@ -66,8 +69,6 @@ def command(
     over an axis or over distance. Ultrasound, also from k-Wave's own output files: fields as slices, time
     series, values at the sensor.
     """
-    from wavefabric.acoustics.pictures.recorded import open_recorded
-
     recorded = open_recorded(file)
     if options.movie is None:
         refuse(changed(options, "fps", "every"), "without --movie", "with it")
@@ -78,9 +79,6 @@ def command(
         with recorded:
             (_ultrasound if options.movie is None else _movie)(recorded, options)
     else:
-        from wavefabric.results import read_result
-        from wavefabric.results.link_plots import plot_result
-
         swept = "axes" in read_result(file).attrs()
         if swept and options.movie is None and not options.slice:
             print_written(_sweep(file, options))
@@ -94,9 +92,6 @@ def command(
 
 
 def _sweep(file: Path, options: PlotOptions) -> list[Path]:
-    from wavefabric.results.sweep_plots import SweepFigure, plot_sweep
-    from wavefabric.results.sweeps import read_sweep
-
     result, kind = read_sweep(file), (options.format or Format.png).value
     more = changed(options, "over", "mode", "channel")
     if not (more or options.quantity):
@@ -106,9 +101,6 @@ def _sweep(file: Path, options: PlotOptions) -> list[Path]:
 
 
 def _movie(recorded: RecordedFile, options: PlotOptions) -> None:
-    from wavefabric.acoustics.pictures.movie import Movie, draw_movie
-    from wavefabric.system.progress_bar import terminal_bar
-
     refuse(changed(options, "quantity", "slice", "format"), "with --movie", "without")
     movie = Movie(recorded, options.movie or "", options.every)
     name = f"{recorded.path.stem}-{movie.item.name.replace('/', '-')}.gif"
@@ -119,8 +111,6 @@ def _movie(recorded: RecordedFile, options: PlotOptions) -> None:
 
 
 def _ultrasound(recorded: RecordedFile, options: PlotOptions) -> None:
-    from wavefabric.acoustics.pictures.plot_recorded import plot_recorded, select_quantities
-
     names = select_quantities(recorded, options.quantity or [])
     positions = _positions(options.slice or [], len(recorded.shape))
     targets = _targets(recorded.path, names, options.output, options.format)

@@ -7,13 +7,12 @@ from typing import Annotated
 import typer
 
 from wavefabric.cli.common.decomposition import DecompositionOptions
+from wavefabric.cli.common.files import is_hdf5
 from wavefabric.cli.common.options import changed, refuse
 from wavefabric.cli.common.progress import naming_no_resume
 from wavefabric.cli.common.ranks import RankOptions
 from wavefabric.cli.common.recording import RecordingOptions
-from wavefabric.cli.kwave_run import is_hdf5, run_and_show
 from wavefabric.cli.planned import PlannedOptions
-from wavefabric.cli.run_fibre import run_link_file
 from wavefabric.cli.run_options import RunOptions
 
 
@@ -38,9 +37,13 @@ def command(
         options, ranks, decomposition = planned.apply(file, options, ranks, decomposition)
         if is_hdf5(file):
             refuse(changed(options, "exchange", "verify_step"), "with a k-Wave file", "with run files")
+            from wavefabric.cli.kwave_run import run_and_show
+
             run_and_show(file, options, ranks, decomposition, recording)
             return
         refuse(changed(decomposition), "with a run file", "with k-Wave files")
         if ranks.count == 1:
             refuse(changed(options, "exchange"), "for one rank", "with --ranks 2 or more")
+        from wavefabric.cli.run_fibre import run_link_file
+
         run_link_file(file, options, ranks, recording)

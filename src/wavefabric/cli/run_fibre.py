@@ -1,11 +1,11 @@
 """`wavefabric run` with a run file of a fibre link: a result file, figures, and a penalty table."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
 
 from wavefabric.cli.common import show as common_show
 from wavefabric.cli.common.options import changed
@@ -14,21 +14,22 @@ from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, o
 from wavefabric.cli.common.recording import RecordingOptions
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import RunOptions
+from wavefabric.collectives import Schedule, direct_all_gather
 from wavefabric.errors import visible
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from wavefabric.collectives import Schedule
-    from wavefabric.optics.link.step_choice import StepCheck
-    from wavefabric.optics.run_file.load import RunFile
+from wavefabric.lifecycle.checkpoint.file import checkpoint_path
+from wavefabric.optics.link.build import check_start, result_writer
+from wavefabric.optics.link.expected import left_out
+from wavefabric.optics.link.result import group_rows
+from wavefabric.optics.link.run import run_link
+from wavefabric.optics.link.step_choice import StepCheck, choose_step, verify_step
+from wavefabric.optics.propagation.resonance import metres
+from wavefabric.optics.run_file.load import RunFile, load
+from wavefabric.results import read_result
+from wavefabric.results.link_plots import plot_result
 
 
 def run_link_file(file: Path, options: RunOptions, ranks: RankOptions, recording: RecordingOptions) -> None:
     """Run a run file, draw its figures and print its table."""
-    from wavefabric.lifecycle.checkpoint.file import checkpoint_path
-    from wavefabric.optics.run_file.load import load
-
     settings = load(file)
     settings = settings.with_theory()
     if solver := changed(options, "device", "threads", "exchange"):
@@ -40,18 +41,12 @@ def run_link_file(file: Path, options: RunOptions, ranks: RankOptions, recording
 
     def traffic() -> Schedule:
         """What the ranks exchange: every rank its powers with all others."""
-        from wavefabric.collectives import direct_all_gather
-
         return direct_all_gather([1] * ranks.count)
 
     if must_start(ranks):
-        from wavefabric.optics.link.build import check_start
-
         check_start(settings, ranks.count, target, options.force)
         start(ranks, checkpoint, traffic, options.silent)
     comm = open_ranks(ranks, traffic, options.silent)
-
-    from wavefabric.optics.link.run import run_link
 
     progress = make_progress(options.silent)
     announce_compiling(options.silent)
@@ -59,9 +54,6 @@ def run_link_file(file: Path, options: RunOptions, ranks: RankOptions, recording
     check = None
     with guarded(progress, checkpoint, command=command):
         if options.verify_step:
-            from wavefabric.optics.link.build import result_writer
-            from wavefabric.optics.link.step_choice import choose_step, verify_step
-
             result_writer(settings, target, options.force)  # refuses what the run would refuse
             if settings.solver.step_penalty is not None:
                 settings = choose_step(settings, comm, progress)
@@ -76,11 +68,6 @@ def run_link_file(file: Path, options: RunOptions, ranks: RankOptions, recording
 
 def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: RunOptions) -> None:
     """Draw the figures of a result and print its table."""
-    from wavefabric.optics.link.expected import left_out
-    from wavefabric.optics.link.result import group_rows
-    from wavefabric.results import read_result
-    from wavefabric.results.link_plots import plot_result
-
     figures = plot_result(path) if settings.output.figures else []
     result = read_result(path)
     rows = group_rows(result)
@@ -163,7 +150,6 @@ def step_line(solver: dict[str, Any]) -> str:
     limit, step = solver.get("resonance_step_m", math.nan), solver.get("step", math.nan)
     if not (math.isfinite(limit) and math.isfinite(step)):
         return ""
-    from wavefabric.optics.propagation.resonance import metres
 
     def side(limit: float) -> str:
         return "above" if step > limit else "below"

@@ -1,24 +1,25 @@
 """`wavefabric sweep`: a link at all points of a grid of axes; a result file, figures and a table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from wavefabric.cli.common.files import is_hdf5
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress, naming_no_resume
 from wavefabric.cli.common.ranks import PANEL, RankOptions, is_rank_zero, must_start, open_ranks, start
 from wavefabric.cli.common.show import conclude, console, table
-from wavefabric.cli.kwave_run import is_hdf5
 from wavefabric.cli.run_options import RunOptions
+from wavefabric.collectives import direct_all_gather
 from wavefabric.errors import InputError, visible
-
-if TYPE_CHECKING:
-    from wavefabric.results.sweeps import SweepResult
+from wavefabric.optics.link.build import check_start
+from wavefabric.optics.sweeps.points import make_grid
+from wavefabric.optics.sweeps.run import output_path, points_folder, sweep
+from wavefabric.results.sweep_plots import plot_sweep
+from wavefabric.results.sweeps import SweepResult
 
 #: Most points that get a row each in the table.
 _MOST_ROWS = 40
@@ -64,11 +65,6 @@ def command(
 
 
 def _run(file: Path, options: SweepOptions, ranks: RankOptions) -> None:
-    from wavefabric.collectives import direct_all_gather
-    from wavefabric.optics.link.build import check_start
-    from wavefabric.optics.sweeps.points import make_grid
-    from wavefabric.optics.sweeps.run import output_path, points_folder, sweep
-
     grid = make_grid(file, _axes(options), **changed(options, "device", "threads", "exchange"))
     solver, target = grid.base.solver, options.output or output_path(grid.base)
     ranks, folder = replace(ranks, device=solver.device, threads=solver.threads), points_folder(target)
@@ -106,8 +102,6 @@ def _pair(text: str, option: str) -> tuple[Any, Any]:
 def _conclude(result: SweepResult, title: str, draw: bool, options: SweepOptions) -> None:
     """Draw the figures of a sweep, print its table and name the best point."""
     import numpy as np
-
-    from wavefabric.results.sweep_plots import plot_sweep
 
     figures, best, axes = plot_sweep(result) if draw else [], result.best(), list(result.axes)
     least = np.fmin.reduce(result.at_farthest(result.numbers("q_squared_db")), (-2, -1))

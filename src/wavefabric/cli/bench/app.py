@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 import typer
 
+from wavefabric.bench import ultrasound_cases as cases
 from wavefabric.cli.common.options import from_one, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.rank_session import RankedOptions, RankSession, show_measurement
 from wavefabric.cli.common.show import status_line
 from wavefabric.errors import choice
+from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.units import quantity
 
 app = typer.Typer()
@@ -106,15 +108,11 @@ def parse_points(text: str, planes: bool = False) -> tuple[int, int, int]:
 
 def parse_media(text: str) -> list[str]:
     """One medium, or both, or all."""
-    from wavefabric.bench import ultrasound_cases as cases
-
     choice("--medium", text, (*cases.ALL_MEDIA, "both", "all"))
     return list({"both": cases.MEDIA, "all": cases.ALL_MEDIA}.get(text, [text]))
 
 
 def _integrators(text: str) -> list[str]:
-    from wavefabric.optics.propagation.integrators import INTEGRATORS
-
     return list(INTEGRATORS) if text == "all" else parse_list(text)
 
 

@@ -1,20 +1,17 @@
 """Options of how ranks share an ultrasound grid."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose, halo_messages
+from wavefabric.acoustics.kwave.format import Reader
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.cli.common.ranks import PANEL, RankOptions
+from wavefabric.collectives import Schedule, point_to_point
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.decomposition.decompose import Decomposition
-    from wavefabric.collectives import Schedule
+from wavefabric.spectral.distributed import boxes, transpose_messages
 
 
 @options(PANEL)
@@ -45,7 +42,6 @@ class DecompositionOptions:
         if self.overlap is not None and self.overlap < 1:
             raise InputError(f"--overlap: {self.overlap} given; allowed: a whole number of points from 1")
         blocks = None if self.grid is None else _blocks(self.grid, ranks.count)
-        from wavefabric.acoustics.decomposition.decompose import Decomposition
 
         # The command line has allowed no other word: ``kind`` is one of two.
         return Decomposition(kind=self.decomposition or "global", grid=blocks, **local)  # type: ignore[arg-type]
@@ -60,8 +56,6 @@ def _blocks(text: str, ranks: int) -> tuple[int, ...]:
 
 def file_traffic(file: Path, ranks: int, options: Decomposition | None) -> Schedule:
     """`traffic` of the grid of a k-Wave file."""
-    from wavefabric.acoustics.kwave.format import Reader
-
     with Reader(file) as reader:
         x, y, z = (int(reader.scalar(name)) for name in ("Nx", "Ny", "Nz"))
     return traffic((x, y, z), ranks, options)
@@ -72,10 +66,6 @@ def traffic(shape: tuple[int, int, int], ranks: int, options: Decomposition | No
 
     Local: one filling of all overlaps. Global: the transposes of one transform.
     """
-    from wavefabric.acoustics.decomposition.decompose import decompose, halo_messages
-    from wavefabric.collectives import point_to_point
-    from wavefabric.spectral.distributed import boxes, transpose_messages
-
     shared = decompose(shape, ranks, options)
     if shared.options.kind == "local":
         messages = halo_messages(shared)

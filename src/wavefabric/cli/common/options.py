@@ -188,7 +188,7 @@ class _Deferred(typer.core.TyperCommand):
             app = typer.Typer()
             module = importlib.import_module(f"wavefabric.cli.{self.name}")
             register(app, str(self.name), module.command, self.all_ranks)
-            return typer.main.get_group(app).commands[self.name]
+            return typer.main.get_group(app).commands[str(self.name)]
         group = typer.main.get_group(importlib.import_module(f"wavefabric.cli.{self.name}.app").app)
         group.help, group.no_args_is_help = group.help or self.help, True
         return group

@@ -1,25 +1,25 @@
 """Options of several ranks: what is allowed together, starting them, and opening their communicator."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from wavefabric.cli.common.options import Invocation, changed, option, options, refuse
+from wavefabric.collectives import Schedule
+from wavefabric.device import get_device
+from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, quoted
+from wavefabric.exchange import world
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.launch import environment, launcher
+from wavefabric.exchange.placement import best_placement, read_placement
 from wavefabric.exchange.transports import serving
+from wavefabric.system import gpu_topology
 from wavefabric.system.machine import usable_threads
-
-if TYPE_CHECKING:
-    from wavefabric.collectives import Schedule
-    from wavefabric.exchange.communicator import Communicator
 
 PANEL = "Several ranks"
 #: Most ranks, whatever the machine: a bound on absurd input.
@@ -105,14 +105,10 @@ class RankOptions:
         if chosen and environment.expected_ranks() is not None:
             return [int(word) for word in chosen.split()]
         if self.placement != "auto":
-            from wavefabric.exchange.placement import read_placement
-
             return read_placement(self.placement, here)
         if here != self.count:
             actual, allowed = "auto given with ranks on several hosts", "a file of GPUs, for each host alike"
             raise InputError(f"--placement: {actual}; allowed: {allowed}")
-        from wavefabric.exchange.placement import best_placement
-        from wavefabric.system import gpu_topology
 
         topology = gpu_topology.query()
         if topology is None or schedule is None:
@@ -155,9 +151,6 @@ def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bo
     """The communicator of several ranks, None for one; collective."""
     if is_alone():
         return None
-    from wavefabric.device import get_device
-    from wavefabric.device.select import cuda_count
-    from wavefabric.exchange import world
 
     device = options.device or "auto"
     gpus = options.gpus(schedule, quiet or not is_rank_zero())

@@ -1,19 +1,14 @@
 """The option that records a run's own exchanges as a schedule."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.ranks import PANEL, RankOptions
-
-if TYPE_CHECKING:
-    from wavefabric.exchange.communicator import Communicator
-    from wavefabric.system.progress import Progress
+from wavefabric.exchange.communicator import Communicator
+from wavefabric.system.progress import Progress
 
 
 @options(PANEL)

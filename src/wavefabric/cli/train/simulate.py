@@ -27,6 +27,10 @@ from wavefabric.training.fabrics import fabric_for
 from wavefabric.training.iteration.engine import POLICIES
 from wavefabric.training.iteration.faults import parse_slow_links, with_slow_links
 from wavefabric.training.strategies.strategy_text import save_strategy
+from wavefabric.training.traces.chakra import write_chakra
+from wavefabric.training.traces.chakra.messages import schema
+from wavefabric.training.traces.perfetto import write_perfetto
+from wavefabric.training.traces.timeline import draw_timeline
 
 Fabrics = Sequence[str | AnyFabric]
 #: Of one simulation alone.
@@ -177,8 +181,6 @@ def _check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int,
     if result.trace is not None and result.trace == result.save_strategy:
         raise InputError(f"--trace: {result.trace} given, and --save-strategy; allowed: another name")
     if result.chakra is not None:
-        from wavefabric.training.traces.chakra.messages import schema
-
         schema()
         if result.chakra.name in ("", ".."):  # Path("") is Path(".")
             shown = f"{result.chakra} or nothing" if str(result.chakra) == "." else result.chakra
@@ -192,17 +194,11 @@ def _write_files(case: Case, result: ResultOptions, name: str) -> list[Path]:
     written: list[Path] = []
     workload = case.iteration.workload
     if result.output is not None:
-        from wavefabric.training.traces.timeline import draw_timeline
-
         words = f"{name} on {case.gpus} GPUs of {case.fabric.name}, {case.collective}"
         written.append(draw_timeline(result.output, case.iteration, title=words, force=result.force))
     if result.trace is not None:
-        from wavefabric.training.traces.perfetto import write_perfetto
-
         written.append(write_perfetto(result.trace, case.iteration, result.force))
     if result.chakra is not None:
-        from wavefabric.training.traces.chakra import write_chakra
-
         written += write_chakra(result.chakra, case.iteration, force=result.force)
     if result.save_strategy is not None and workload is not None:
         written.append(save_strategy(result.save_strategy, workload.model, workload.strategy, result.force))

@@ -23,9 +23,12 @@ from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload, build_tasks
 from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.search.search import PROPOSALS, search
 from wavefabric.training.strategies.strategy import Strategy, check_strategy
 from wavefabric.training.strategies.strategy_text import parse_strategy
+from wavefabric.training.traces.chakra.read import read_chakra, trace_files
 from wavefabric.training.traces.order import gpus_of_workers
+from wavefabric.training.wave_steps import parse_wave_step
 from wavefabric.units import quantity, time_words
 
 _MOST = 10**12
@@ -143,8 +146,6 @@ def _search(setting: tuple[Any, ...], method: str, options: TrainSearchOptions, 
 
     After Ctrl-C it is the best so far, which a line on stderr says.
     """
-    from wavefabric.training.search.search import PROPOSALS, search
-
     proposals = options.proposals or PROPOSALS
     bar = make_progress()
     bar.start(proposals if method == "search" else None, f"search, {setting[1]} GPUs")
@@ -189,8 +190,6 @@ def _on_gpus(graph: TaskGraph, device: DeviceModel, options: WorkOptions) -> Tas
 
 def _step_work(text: str, device: DeviceModel, options: WorkOptions) -> SimulatedWork:
     """A time step of light in a fibre, or of ultrasound."""
-    from wavefabric.training.wave_steps import parse_wave_step
-
     step = parse_wave_step(text if ":" in text else f"{text}:{STEPS[text]}")
     tasks = cache(lambda gpus: _on_gpus(step(gpus, device), device, options))
     name = f"time step of {text}"
@@ -199,8 +198,6 @@ def _step_work(text: str, device: DeviceModel, options: WorkOptions) -> Simulate
 
 def _trace_work(prefix: str, device: DeviceModel, options: WorkOptions) -> SimulatedWork:
     """What was recorded in a Chakra trace, for as many GPUs as it is of."""
-    from wavefabric.training.traces.chakra.read import read_chakra, trace_files
-
     files = trace_files(prefix)
     graph = _on_gpus(read_chakra(files, device, options.precision, options.groups), device, options)
     count = sum(map(len, gpus_of_workers(graph)))
