@@ -15,8 +15,8 @@ from wavefabric.cli.common.decomposition import DecompositionOptions
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
-from wavefabric.cli.common.recording import RecordingOptions
 from wavefabric.cli.kwave_run import run_on_ranks
+from wavefabric.cli.run_options import RecordingOptions
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output
 from wavefabric.lifecycle.checkpoint.when import Checkpoints

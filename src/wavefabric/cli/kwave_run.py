@@ -8,11 +8,10 @@ from wavefabric.acoustics.kwave.run_input import run_kwave_file
 from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.cli.common.decomposition import DecompositionOptions, file_traffic
 from wavefabric.cli.common.options import check_range
-from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
-from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
-from wavefabric.cli.common.recording import RecordingOptions
+from wavefabric.cli.common.progress import make_progress, running
+from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
 from wavefabric.cli.common.show import print_json
-from wavefabric.cli.run_options import RunOptions
+from wavefabric.cli.run_options import RecordingOptions, RunOptions
 from wavefabric.files.output import check_output
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
@@ -31,23 +30,20 @@ def run_on_ranks(
 
     ``options`` are those of `run_kwave_file`, which the others do not give.
     """
-    shared, checkpoint = decomposition.read(ranks), options["checkpoint"]
-    saved = checkpoint and checkpoint.path
+    shared, checkpoint, force = decomposition.read(ranks), options["checkpoint"], options["force"]
 
     def schedule():
         return file_traffic(input, ranks.count, shared)
 
-    if must_start(ranks):
-        check_output(output, options["force"], inputs=[input])
+    def check():
+        check_output(output, force, inputs=[input])
         schedule()
-        start(ranks, saved, schedule, quiet)
-    comm = open_ranks(ranks, schedule, quiet)
 
-    announce_compiling(quiet)
-    options |= {"device": ranks.device or "auto", "threads": ranks.threads, "comm": comm}
-    progress = options["progress"]
-    with guarded(progress, saved), recording.recording(comm, options["force"], progress):
-        return run_kwave_file(input, output, **options, decomposition=shared)
+    saved, progress = checkpoint and checkpoint.path, options["progress"]
+    with running(ranks, schedule, saved, check, quiet, progress) as (comm, _):
+        options |= {"device": ranks.device or "auto", "threads": ranks.threads, "comm": comm}
+        with recording.recording(comm, force, progress):
+            return run_kwave_file(input, output, **options, decomposition=shared)
 
 
 def run_and_show(

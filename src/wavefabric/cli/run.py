@@ -11,9 +11,8 @@ from wavefabric.cli.common.files import is_hdf5
 from wavefabric.cli.common.options import changed, refuse
 from wavefabric.cli.common.progress import naming_no_resume
 from wavefabric.cli.common.ranks import RankOptions
-from wavefabric.cli.common.recording import RecordingOptions
 from wavefabric.cli.planned import PlannedOptions
-from wavefabric.cli.run_options import RunOptions
+from wavefabric.cli.run_options import RecordingOptions, RunOptions
 
 
 def command(

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,11 @@ from rich.table import Table
 
 from wavefabric.cli.common import show as common_show
 from wavefabric.cli.common.options import changed
-from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
-from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
-from wavefabric.cli.common.recording import RecordingOptions
+from wavefabric.cli.common.progress import running
+from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
 from wavefabric.cli.common.show import print_json
-from wavefabric.cli.run_options import RunOptions
-from wavefabric.collectives import Schedule, direct_all_gather
+from wavefabric.cli.run_options import RecordingOptions, RunOptions
+from wavefabric.collectives import direct_all_gather
 from wavefabric.errors import visible
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.optics.link.build import check_start, result_writer
@@ -30,8 +30,7 @@ from wavefabric.results.link_plots import plot_result
 
 def run_link_file(file: Path, options: RunOptions, ranks: RankOptions, recording: RecordingOptions) -> None:
     """Run a run file, draw its figures and print its table."""
-    settings = load(file)
-    settings = settings.with_theory()
+    settings = load(file).with_theory()
     if solver := changed(options, "device", "threads", "exchange"):
         settings = settings.with_solver(**solver)
     ranks = replace(ranks, device=settings.solver.device, threads=settings.solver.threads)
@@ -39,31 +38,22 @@ def run_link_file(file: Path, options: RunOptions, ranks: RankOptions, recording
     target = options.output or settings.output_path()
     checkpoint = checkpoint_path(target)
 
-    def traffic() -> Schedule:
-        """What the ranks exchange: every rank its powers with all others."""
-        return direct_all_gather([1] * ranks.count)
-
-    if must_start(ranks):
-        check_start(settings, ranks.count, target, options.force)
-        start(ranks, checkpoint, traffic, options.silent)
-    comm = open_ranks(ranks, traffic, options.silent)
-
-    progress = make_progress(options.silent)
-    announce_compiling(options.silent)
-    command = "without --no-resume it" if options.no_resume else "the same command"
-    check = None
-    with guarded(progress, checkpoint, command=command):
+    # What the ranks exchange: every rank its powers with all others.
+    traffic = partial(direct_all_gather, [1] * ranks.count)
+    check = partial(check_start, settings, ranks.count, target, options.force)
+    go_on, step_check = "without --no-resume it" if options.no_resume else "the same command", None
+    with running(ranks, traffic, checkpoint, check, options.silent, command=go_on) as (comm, progress):
         if options.verify_step:
             result_writer(settings, target, options.force)  # refuses what the run would refuse
             if settings.solver.step_penalty is not None:
                 settings = choose_step(settings, comm, progress)
-            check = verify_step(settings, comm, progress)
+            step_check = verify_step(settings, comm, progress)
             progress.finish()
         how = {"output": target, "force": options.force, "resume": not options.no_resume}
         with recording.recording(comm, options.force, progress):
             done = run_link(settings, **how, progress=progress, comm=comm)
     if is_rank_zero():
-        _conclude(done.path, settings, check, options)
+        _conclude(done.path, settings, step_check, options)
 
 
 def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: RunOptions) -> None:

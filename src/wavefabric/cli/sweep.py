@@ -9,8 +9,8 @@ import typer
 
 from wavefabric.cli.common.files import is_hdf5
 from wavefabric.cli.common.options import changed, option, options, refuse
-from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress, naming_no_resume
-from wavefabric.cli.common.ranks import PANEL, RankOptions, is_rank_zero, must_start, open_ranks, start
+from wavefabric.cli.common.progress import naming_no_resume, running
+from wavefabric.cli.common.ranks import PANEL, RankOptions, is_rank_zero
 from wavefabric.cli.common.show import conclude, console, table
 from wavefabric.cli.run_options import RunOptions
 from wavefabric.collectives import direct_all_gather
@@ -43,6 +43,7 @@ class SweepOptions(RunOptions):
     )
 
 
+@naming_no_resume()
 def command(
     file: Annotated[Path, typer.Argument(help="Run file of a fibre (TOML; see docs/sweeps.md).")],
     options: SweepOptions,
@@ -60,25 +61,16 @@ def command(
         refuse(changed(options, "exchange", "together"), "for one rank", "with --ranks 2 or more")
     elif not options.together:
         refuse(changed(options, "exchange"), "for ranks with points of their own", "with --together")
-    with naming_no_resume():
-        _run(file, options, ranks)
-
-
-def _run(file: Path, options: SweepOptions, ranks: RankOptions) -> None:
     grid = make_grid(file, _axes(options), **changed(options, "device", "threads", "exchange"))
     solver, target = grid.base.solver, options.output or output_path(grid.base)
     ranks, folder = replace(ranks, device=solver.device, threads=solver.threads), points_folder(target)
     ranks.check()
     # What the ranks of one point exchange: every rank its powers with all others.
     traffic = partial(direct_all_gather, [1] * ranks.count)
-    if must_start(ranks):
-        check_start(grid.base, ranks.count if options.together else 1, target, options.force)
-        start(ranks, folder, traffic, options.silent)
-    comm = open_ranks(ranks, traffic, options.silent)
-    progress = make_progress(options.silent)
-    announce_compiling(options.silent)
+    together = ranks.count if options.together else 1
+    check = partial(check_start, grid.base, together, target, options.force)
     go_on = "without --no-resume it" if options.no_resume else "the same command"
-    with guarded(progress, folder, command=go_on):
+    with running(ranks, traffic, folder, check, options.silent, command=go_on) as (comm, progress):
         how: dict[str, Any] = {"progress": progress, "comm": comm, "together": options.together}
         result = sweep(grid, None, target, options.force, not options.no_resume, **how)
     if is_rank_zero():

@@ -15,8 +15,8 @@ from wavefabric.acoustics.transcranial.plan import UNCHECKED, plan_sonication
 from wavefabric.acoustics.transcranial.sonication import Sonication
 from wavefabric.cli.common.decomposition import DecompositionOptions, traffic
 from wavefabric.cli.common.options import option, options
-from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress, naming_no_resume
-from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
+from wavefabric.cli.common.progress import naming_no_resume, running
+from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import SimulationOptions
 from wavefabric.collectives import Schedule
@@ -72,6 +72,7 @@ class PlanOptions(SimulationOptions):
     )
 
 
+@naming_no_resume()
 def command(
     ct: Annotated[
         str, typer.Argument(help=f"CT of a head: .nii, .nii.gz, .npy, or {SYNTHETIC}: one is made.")
@@ -100,17 +101,10 @@ def command(
     def schedule() -> Schedule:
         return traffic(planned.grid.total_shape, ranks.count, shared)
 
-    quiet = options.silent
-    if must_start(ranks):
-        start(ranks, saved, schedule, quiet)
-    comm = open_ranks(ranks, schedule, quiet)
-
-    head = synthetic_head("1 mm") if ct == SYNTHETIC else read_ct(ct, options.spacing, options.orientation)
-    for line in content_warnings(head.values) if is_rank_zero() else ():
-        warnings.warn(line, stacklevel=1)
-    announce_compiling(quiet)
-    progress = make_progress(quiet)
-    with naming_no_resume(), guarded(progress, saved):
+    with running(ranks, schedule, saved, schedule, options.silent) as (comm, progress):
+        head = read_ct(ct, options.spacing, options.orientation) if inputs else synthetic_head("1 mm")
+        for line in content_warnings(head.values) if is_rank_zero() else ():
+            warnings.warn(line, stacklevel=1)
         plan = plan_sonication(
             head,
             planned,
