@@ -16,8 +16,7 @@ from wavefabric.cli import app
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.errors import LateRank
 from wavefabric.results import Data, ResultWriter
-from wavefabric.system.progress import Progress
-from wavefabric.system.progress_bar import Bar
+from wavefabric.system.progress import Bar, Progress
 
 
 def received(q, km):

@@ -17,7 +17,7 @@ from wavefabric.results import read_result
 from wavefabric.results.link_plots import plot_result
 from wavefabric.results.sweep_plots import SweepFigure, plot_sweep
 from wavefabric.results.sweeps import read_sweep
-from wavefabric.system.progress_bar import terminal_bar
+from wavefabric.system.progress import terminal_bar
 from wavefabric.units import quantity as quantity_of
 
 

@@ -15,8 +15,7 @@ from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.system.compiling import CLOCK
 from wavefabric.system.interrupt import exit_code
-from wavefabric.system.progress import Progress
-from wavefabric.system.progress_bar import Bar, terminal_bar
+from wavefabric.system.progress import Bar, Progress, terminal_bar
 
 
 class Lines(Progress):
