@@ -5,6 +5,8 @@ from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Column, Table
 
 import wavefabric
 from wavefabric.cli.common.ranks import is_rank_zero, on_ranks
@@ -43,8 +45,6 @@ def command(
     if as_json:
         print_json(facts)
         return
-    from rich.console import Console
-    from rich.table import Column, Table
 
     console = Console(highlight=False, markup=False)
     console.print(pairs_table(_lines(facts)))

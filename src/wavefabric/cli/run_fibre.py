@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from wavefabric.cli.common import show as common_show
 from wavefabric.cli.common.options import changed
@@ -151,8 +151,6 @@ def step_line(solver: dict[str, Any]) -> str:
 
 
 def _table(rows: list[dict[str, Any]], names: list[str]) -> Table:
-    from rich.table import Column, Table
-
     reference = _has_reference(rows)
     expected = bool(names) and rows[0]["received"][names[0]]["q_squared_expected_db"] is not None
     heads = ["\ngroup", "\nmodes", *["back to\nback"] * reference]

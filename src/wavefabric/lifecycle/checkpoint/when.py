@@ -6,8 +6,6 @@ A save fills the slot that the manifest does not name; the manifest follows when
 that a kill at any moment leaves the old generation or the new one, whole.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import re
@@ -17,12 +15,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from wavefabric.device import fftw
 from wavefabric.errors import InputError, UnusableCheckpoint
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.files.output import check_output
 from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
 from wavefabric.lifecycle.checkpoint import file as checkpoint_file
@@ -32,9 +31,6 @@ from wavefabric.results.lock import check_held
 from wavefabric.results.provenance import cuda_source_hash, fingerprint
 from wavefabric.system.machine import cpu_model
 from wavefabric.units import counted
-
-if TYPE_CHECKING:
-    from wavefabric.exchange.communicator import Communicator
 
 #: Key of the state that makes a file a manifest.
 _PARTS = "rank_parts"

@@ -7,8 +7,6 @@ l − 1, …, 0 in this order, as one of l + 1 steps does there. In its formulas
 state 0: one more than the store holds where the system makes that anew.
 """
 
-from __future__ import annotations
-
 import errno
 import math
 import os
@@ -19,18 +17,16 @@ from bisect import bisect_left
 from collections import Counter
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.device import Device
 from wavefabric.errors import InputError
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.lifecycle.agreement import device_identity, on_all_ranks
 from wavefabric.system.machine import host_memory
 from wavefabric.units import binary_bytes
-
-if TYPE_CHECKING:
-    from wavefabric.device import Device
-    from wavefabric.exchange.communicator import Communicator
 
 
 class Tiers(NamedTuple):
