@@ -11,12 +11,11 @@ from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.kwave.output import working_names
 from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local, meaning
 from wavefabric.acoustics.recording.sinks import Report
-from wavefabric.cli.common.decomposition import DecompositionOptions
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
+from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.kwave_run import run_on_ranks
-from wavefabric.cli.run_options import RecordingOptions
+from wavefabric.cli.run_options import RunRankOptions
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
@@ -109,9 +108,7 @@ def command(
     options: KWaveOptions,
     quantities: Quantities,  # type: ignore[valid-type]
     checkpoint: CheckpointOptions,
-    ranks: RankOptions,
-    decomposition: DecompositionOptions,
-    recording: RecordingOptions,
+    ranks: RunRankOptions,
 ) -> None:
     """Run a k-Wave input file as kspaceFirstOrder-OMP and -CUDA do: same options, same files."""
     device, threads = options.device, options.threads
@@ -124,7 +121,7 @@ def command(
         threads = min(threads, usable_threads())
     ranks = replace(ranks, device=device, threads=threads)
     ranks.check()
-    recording.check(ranks, options.force, input, output, checkpoint.checkpoint_file)
+    ranks.check_files(options.force, input, output, checkpoint.checkpoint_file)
     verbose = options.verbose if is_rank_zero() else 0
     names = [name for name, wanted in vars(quantities).items() if wanted] or ["p_raw"]
     saved = checkpoint.checkpoints(input, output)
@@ -132,8 +129,6 @@ def command(
         input,
         output,
         ranks,
-        decomposition,
-        recording,
         not verbose,
         checkpoint=saved,
         progress=make_progress(not verbose, options.percent),

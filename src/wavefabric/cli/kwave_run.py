@@ -6,31 +6,23 @@ from typing import Any
 
 from wavefabric.acoustics.kwave.run_input import run_kwave_file
 from wavefabric.acoustics.recording.sinks import Report
-from wavefabric.cli.common.decomposition import DecompositionOptions, file_traffic
+from wavefabric.cli.common.decomposition import file_traffic
 from wavefabric.cli.common.options import check_range
 from wavefabric.cli.common.progress import make_progress, running
-from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
+from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_json
-from wavefabric.cli.run_options import RecordingOptions, RunOptions
+from wavefabric.cli.run_options import RunOptions, RunRankOptions
 from wavefabric.files.output import check_output
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
 
-def run_on_ranks(
-    input: Path,
-    output: Path,
-    ranks: RankOptions,
-    decomposition: DecompositionOptions,
-    recording: RecordingOptions,
-    quiet: bool,
-    **options: Any,
-) -> Report:
+def run_on_ranks(input: Path, output: Path, ranks: RunRankOptions, quiet: bool, **options: Any) -> Report:
     """Start the ranks and exit when they have ended, or run the file on those that are there.
 
     ``options`` are those of `run_kwave_file`, which the others do not give.
     """
-    shared, checkpoint, force = decomposition.read(ranks), options["checkpoint"], options["force"]
+    shared, checkpoint, force = ranks.shared(), options["checkpoint"], options["force"]
 
     def schedule():
         return file_traffic(input, ranks.count, shared)
@@ -42,27 +34,18 @@ def run_on_ranks(
     saved, progress = checkpoint and checkpoint.path, options["progress"]
     with running(ranks, schedule, saved, check, quiet, progress) as (comm, _):
         options |= {"device": ranks.device or "auto", "threads": ranks.threads, "comm": comm}
-        with recording.recording(comm, force, progress):
+        with ranks.recording(comm, force, progress):
             return run_kwave_file(input, output, **options, decomposition=shared)
 
 
-def run_and_show(
-    file: Path,
-    options: RunOptions,
-    ranks: RankOptions,
-    decomposition: DecompositionOptions,
-    recording: RecordingOptions,
-) -> None:
+def run_and_show(file: Path, options: RunOptions, ranks: RunRankOptions) -> None:
     """Run an input file and print what it cost; ``ranks`` are checked."""
     check_range("--threads", ranks.threads, 1, math.inf, "a whole number from 1")
-
     target = options.output or file.with_name(file.stem + "_out.h5")
     report = run_on_ranks(
         file,
         target,
         ranks,
-        decomposition,
-        recording,
         options.silent,
         checkpoint=Checkpoints(checkpoint_path(target), resume=not options.no_resume),
         progress=make_progress(options.silent),

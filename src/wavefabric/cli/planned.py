@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from wavefabric.cli.common.decomposition import DecompositionOptions
+from wavefabric.cli.common.decomposition import GRID
 from wavefabric.cli.common.files import read_json
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.ranks import PANEL, RankOptions, is_rank_zero, on_ranks
-from wavefabric.cli.run_options import RunOptions
+from wavefabric.cli.run_options import RunOptions, RunRankOptions
 from wavefabric.device import describe
 from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, quoted
@@ -54,18 +54,20 @@ class PlannedOptions:
                 os.environ |= {} if value is None else {name: value}
 
     def apply(
-        self, file: Path, options: RunOptions, ranks: RankOptions, cut: DecompositionOptions
-    ) -> tuple[RunOptions, RankOptions, DecompositionOptions]:
+        self, file: Path, options: RunOptions, ranks: RunRankOptions
+    ) -> tuple[RunOptions, RunRankOptions]:
         """The same options as a plan says; without one as they are."""
         # What the starter of these ranks has planned; nobody else may say so.
         inherited = os.environ.pop(PLAN, "") if environment.expected_ranks() is not None else ""
         os.environ.pop(PLAN, None)
         if self.plan is None:
             refuse(changed(self), "without --plan", "with --plan auto")
-            return options, ranks, cut
+            return options, ranks
         if ranks.count == 1:
             refuse(changed(self, "plan"), "for one rank", "with --ranks 2 or more")
-        by_hand = changed(cut) | changed(options, "exchange") | changed(ranks, "transport", "placement")
+        by_hand = (
+            changed(ranks, *GRID) | changed(options, "exchange") | changed(ranks, "transport", "placement")
+        )
         refuse(by_hand, "with --plan", "without")
         record = json.loads(inherited or self._record(file, ranks))
         os.environ[PLAN] = json.dumps(record)
@@ -75,8 +77,8 @@ class PlannedOptions:
         order = () if record["cpu"] or several_hosts else tuple(record["order"])
         blocks = dict(record["options"])
         exchange = {"exchange": blocks.pop("exchange")} if "exchange" in blocks else {}
-        placed = replace(ranks, transport=record["carrier"].partition(", ")[0], order=order)
-        return replace(options, **exchange), placed, replace(cut, **blocks)
+        carrier = record["carrier"].partition(", ")[0]
+        return replace(options, **exchange), replace(ranks, transport=carrier, order=order, **blocks)
 
     def _record(self, file: Path, ranks: RankOptions) -> str:
         """The chosen candidate, the same on all ranks."""

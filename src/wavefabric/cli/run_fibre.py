@@ -11,9 +11,9 @@ from rich.table import Column, Table
 from wavefabric.cli.common import show as common_show
 from wavefabric.cli.common.options import changed
 from wavefabric.cli.common.progress import running
-from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
+from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_json
-from wavefabric.cli.run_options import RecordingOptions, RunOptions
+from wavefabric.cli.run_options import RunOptions, RunRankOptions
 from wavefabric.collectives import direct_all_gather
 from wavefabric.errors import visible
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
@@ -28,7 +28,7 @@ from wavefabric.results import read_result
 from wavefabric.results.link_plots import plot_result
 
 
-def run_link_file(file: Path, options: RunOptions, ranks: RankOptions, recording: RecordingOptions) -> None:
+def run_link_file(file: Path, options: RunOptions, ranks: RunRankOptions) -> None:
     """Run a run file, draw its figures and print its table."""
     settings = load(file).with_theory()
     if solver := changed(options, "device", "threads", "exchange"):
@@ -50,7 +50,7 @@ def run_link_file(file: Path, options: RunOptions, ranks: RankOptions, recording
             step_check = verify_step(settings, comm, progress)
             progress.finish()
         how = {"output": target, "force": options.force, "resume": not options.no_resume}
-        with recording.recording(comm, options.force, progress):
+        with ranks.recording(comm, options.force, progress):
             done = run_link(settings, **how, progress=progress, comm=comm)
     if is_rank_zero():
         _conclude(done.path, settings, step_check, options)

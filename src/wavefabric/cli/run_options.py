@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from wavefabric.cli.common.decomposition import GridRankOptions
 from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.options import OutputOptions, changed, from_one, option, options, refuse
-from wavefabric.cli.common.ranks import PANEL, RankOptions
+from wavefabric.cli.common.ranks import PANEL
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.system.progress import Progress
 
@@ -47,17 +48,18 @@ class RunOptions(SimulationOptions):
 
 
 @options(PANEL)
-class RecordingOptions:
-    """Whether a step is recorded, and where."""
+class RunRankOptions(GridRankOptions):
+    """How many ranks, how they share a grid, and where a step of theirs is recorded."""
 
     record_schedule: Path | None = option("Write what ranks exchange in a step, as a schedule (JSON).")
 
-    def check(self, ranks: RankOptions, force: bool, *files: Path | None) -> None:
-        """Refuse what cannot be, before ranks are started; ``files`` are others of the run."""
-        if ranks.count == 1:
-            refuse(changed(self), "for one rank", "with --ranks 2 or more")
-        if self.record_schedule is not None and self.record_schedule in files:
-            refuse(changed(self), "twice", "another name than those of other files")
+    def check_files(self, force: bool, *files: Path | None) -> None:
+        """Refuse a recording that cannot be, before ranks are started; ``files`` are others of the run."""
+        recorded = changed(self, "record_schedule")
+        if self.count == 1:
+            refuse(recorded, "for one rank", "with --ranks 2 or more")
+        if self.record_schedule in files:
+            refuse(recorded, "twice", "another name than those of other files")
         check_target(self.record_schedule, force, (".json",), "--record-schedule")
 
     @contextmanager

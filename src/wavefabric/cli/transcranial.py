@@ -13,10 +13,10 @@ from wavefabric.acoustics.transcranial.page import draw_page
 from wavefabric.acoustics.transcranial.phantom import synthetic_head
 from wavefabric.acoustics.transcranial.plan import UNCHECKED, plan_sonication
 from wavefabric.acoustics.transcranial.sonication import Sonication
-from wavefabric.cli.common.decomposition import DecompositionOptions, traffic
+from wavefabric.cli.common.decomposition import GridRankOptions, traffic
 from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.progress import naming_no_resume, running
-from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
+from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import SimulationOptions
 from wavefabric.collectives import Schedule
@@ -79,8 +79,7 @@ def command(
     ],
     sonication: SonicationOptions,
     options: PlanOptions,
-    ranks: RankOptions,
-    decomposition: DecompositionOptions,
+    ranks: GridRankOptions,
 ) -> None:
     """Simulate a sonication through a skull: pressure, focus, temperature and thermal dose.
 
@@ -88,7 +87,7 @@ def command(
     """
     ranks = replace(ranks, device=options.device, threads=options.threads)
     ranks.check()
-    planned, shared = sonication.read(), decomposition.read(ranks)
+    planned, shared = sonication.read(), ranks.shared()
 
     picture = options.output.with_suffix(".png")
     inputs = [] if ct == SYNTHETIC else [Path(ct)]

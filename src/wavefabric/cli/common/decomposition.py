@@ -13,10 +13,13 @@ from wavefabric.collectives import Schedule, point_to_point
 from wavefabric.errors import InputError
 from wavefabric.spectral.distributed import boxes, transpose_messages
 
+#: Options of how the grid is shared.
+GRID = ("decomposition", "grid", "overlap", "bell")
+
 
 @options(PANEL)
-class DecompositionOptions:
-    """How ranks share the grid, as on the command line."""
+class GridRankOptions(RankOptions):
+    """How many ranks, and how they share the grid."""
 
     decomposition: str | None = option(
         "{wavefabric.acoustics.decomposition.decompose:KINDS}: exact, or with less communication, "
@@ -29,19 +32,19 @@ class DecompositionOptions:
         "\\[default: nested-sine]"
     )
 
-    def read(self, ranks: RankOptions) -> Decomposition | None:
-        """What was asked for, checked; None if nothing was."""
-        inputs = changed(self)
+    def shared(self) -> Decomposition | None:
+        """What was asked for of the grid, checked; None if nothing was."""
+        inputs = changed(self, *GRID)
         if not inputs:
             return None
-        if ranks.count == 1:
+        if self.count == 1:
             refuse(inputs, "for one rank", "with --ranks 2 or more")
         local = changed(self, "overlap", "bell")
         if self.decomposition != "local":
             refuse(local, "without --decomposition local", "with it")
         if self.overlap is not None and self.overlap < 1:
             raise InputError(f"--overlap: {self.overlap} given; allowed: a whole number of points from 1")
-        blocks = None if self.grid is None else _blocks(self.grid, ranks.count)
+        blocks = None if self.grid is None else _blocks(self.grid, self.count)
 
         # The command line has allowed no other word: ``kind`` is one of two.
         return Decomposition(kind=self.decomposition or "global", grid=blocks, **local)  # type: ignore[arg-type]
