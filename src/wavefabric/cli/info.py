@@ -45,7 +45,6 @@ def command(
     if as_json:
         print_json(facts)
         return
-
     console = Console(highlight=False, markup=False)
     console.print(pairs_table(_lines(facts)))
     if rows:

@@ -59,7 +59,6 @@ class CheckpointOptions:
         if not periods:
             allowed = "with --checkpoint_interval or --checkpoint_timesteps"
             raise InputError(f"--checkpoint_file: is given alone; allowed: {allowed}")
-
         path = check_output(file, True, "--checkpoint_file")
         taken = {name.resolve() for name in (input, output, *working_names(output))}
         if taken & {path.resolve(), working_names(path)[0].resolve()}:

@@ -1,8 +1,7 @@
 """`wavefabric plot`: figures from a result file."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 import typer
 
@@ -20,13 +19,8 @@ from wavefabric.results.sweeps import read_sweep
 from wavefabric.system.progress import terminal_bar
 from wavefabric.units import quantity as quantity_of
 
-
-class Format(StrEnum):
-    """File formats of a figure."""
-
-    png = "png"
-    pdf = "pdf"
-    svg = "svg"
+#: File formats of a figure.
+Format = Literal["png", "pdf", "svg"]
 
 
 @options()
@@ -88,11 +82,11 @@ def command(
         inputs |= changed(options, "movie")
         refuse(inputs, "with a result of a fibre", "with results of ultrasound")
         signal = changed(options, "mode", "channel")
-        print_written(plot_result(file, options.output, (options.format or Format.png).value, **signal))
+        print_written(plot_result(file, options.output, options.format or "png", **signal))
 
 
 def _sweep(file: Path, options: PlotOptions) -> list[Path]:
-    result, kind = read_sweep(file), (options.format or Format.png).value
+    result, kind = read_sweep(file), options.format or "png"
     more = changed(options, "over", "mode", "channel")
     if not (more or options.quantity):
         return plot_sweep(result, options.output, kind)
@@ -129,14 +123,14 @@ def _ultrasound(recorded: RecordedFile, options: PlotOptions) -> None:
 def _targets(file: Path, names: list[str], output: Path | None, kind: Format | None) -> dict[str, Path]:
     """The picture of each quantity."""
     suffix = output.suffix.lower().removeprefix(".") if output is not None else ""
-    if output is not None and suffix in list(Format) and not output.is_dir():
+    if output is not None and suffix in get_args(Format) and not output.is_dir():
         if len(names) > 1:
             allowed = f"a folder, or one --quantity of {', '.join(names)}"
             raise InputError(f"--output: {output} is one file for {len(names)} figures; allowed: {allowed}")
         if kind not in (None, suffix):
             raise InputError(f"--format: {kind} with --output {output}; allowed: {suffix}, or without")
         return {names[0]: output}
-    folder, ending = output or file.parent, (kind or Format.png).value
+    folder, ending = output or file.parent, kind or "png"
     return {name: folder / f"{file.stem}-{name.replace('/', '-')}.{ending}" for name in names}
 
 

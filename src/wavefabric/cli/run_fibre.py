@@ -37,7 +37,6 @@ def run_link_file(file: Path, options: RunOptions, ranks: RunRankOptions) -> Non
     ranks.check()
     target = options.output or settings.output_path()
     checkpoint = checkpoint_path(target)
-
     # What the ranks exchange: every rank its powers with all others.
     traffic = partial(direct_all_gather, [1] * ranks.count)
     check = partial(check_start, settings, ranks.count, target, options.force)

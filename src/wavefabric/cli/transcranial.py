@@ -88,7 +88,6 @@ def command(
     ranks = replace(ranks, device=options.device, threads=options.threads)
     ranks.check()
     planned, shared = sonication.read(), ranks.shared()
-
     picture = options.output.with_suffix(".png")
     inputs = [] if ct == SYNTHETIC else [Path(ct)]
     saved = checkpoint_path(options.output)

@@ -79,7 +79,6 @@ def _shows_device_memory(transports: list[str], device: str) -> bool:
     """Whether mpiexec should be told to let MPI see device memory."""
     if device == "cpu":
         return False
-
     wanted = "mpi-cuda" in transports or ("all" in transports and find_spec("libucx") is not None)
     return cuda_count() > 0 and wanted
 

@@ -109,7 +109,6 @@ class RankOptions:
         if here != self.count:
             actual, allowed = "auto given with ranks on several hosts", "a file of GPUs, for each host alike"
             raise InputError(f"--placement: {actual}; allowed: {allowed}")
-
         topology = gpu_topology.query()
         if topology is None or schedule is None:
             actual = "auto given, but nvidia-smi topo -m names no GPUs"
@@ -151,7 +150,6 @@ def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bo
     """The communicator of several ranks, None for one; collective."""
     if is_alone():
         return None
-
     device = options.device or "auto"
     gpus = options.gpus(schedule, quiet or not is_rank_zero())
     if device == "cpu" or (device == "auto" and not cuda_count()):

@@ -95,6 +95,5 @@ def status_line(quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda line: None
         return
-
     with Console(stderr=True).status("") as status:
         yield status.update

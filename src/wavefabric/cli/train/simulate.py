@@ -16,7 +16,7 @@ from wavefabric.cli.common.planning_options import PlanningOptions
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
 from wavefabric.cli.train.table import facts, show_case, show_comparison
-from wavefabric.cli.train.work import TrainSearchOptions, WorkOptions, make_work
+from wavefabric.cli.train.work import WorkOptions, make_work
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError, choice
 from wavefabric.fabric import AnyFabric
@@ -107,7 +107,6 @@ def command(
     work: WorkOptions,
     where: TrainFabricOptions,
     circuits: PlanningOptions,
-    find: TrainSearchOptions,
     result: ResultOptions,
 ) -> None:
     """Time of a training iteration on a fabric, what of it is communication, and what bounds it.
@@ -121,11 +120,10 @@ def command(
     wavefabric train ncf --gpus 4,16,64,256 --fabric switch,lightpath --collective ring,lumorph-2 --compare
     """
     choice("--policy", where.policy, POLICIES)
-    find.check()
     # Names of families stay names, to be as large as is needed.
     fabrics = [word if word in FAMILIES else load_fabric(word) for word in parse_list(where.fabric)]
     collectives = parse_list(where.collective)
-    options = make_work(model, work, find, where.policy)
+    options = make_work(model, work, where.policy)
     if where.gpus is not None:
         gpus = _parse_gpus(where.gpus)
     else:
@@ -153,7 +151,7 @@ def command(
     cases = compare(options.make, gpus, fabrics, collectives, merge=not result.pictured, **how)
     without: list[Case] = []
     if where.slow_link is not None or work.straggler is not None:
-        plain = make_work(model, replace(work, straggler=None), find, where.policy)
+        plain = make_work(model, replace(work, straggler=None), where.policy)
         without = compare(plain.make, gpus, healthy, collectives, **how)
     planned = (name if value is True else f"{name} {value}" for name, value in changed(circuits).items())
     title = ", ".join([options.title, f"{where.policy} calls", *planned])
