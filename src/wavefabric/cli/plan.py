@@ -10,7 +10,7 @@ import typer
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, write_all
 from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_list
-from wavefabric.cli.common.show import console, print_json, print_written, status_line, table
+from wavefabric.cli.common.show import conclude, console, status_line, table
 from wavefabric.errors import InputError
 from wavefabric.planner import Candidate, RunPlan
 from wavefabric.planner.files import RunPlanOptions, plan_file
@@ -91,11 +91,7 @@ def command(
             written += write_all({options.output: json.dumps(facts, indent=1) + "\n"}, options.force)
         else:
             written.append(draw_plan(plan, options.output, _SHOWN))
-    if options.as_json:
-        print_json({**facts, "written": written})
-        return
-    show(plan, file, options.all)
-    print_written(written)
+    conclude(options.as_json, facts, written, lambda: show(plan, file, options.all))
 
 
 def plan_options(options: PlanCommandOptions) -> dict[str, Any]:
