@@ -55,7 +55,7 @@ _COMMANDS = {
     "plot": "Draw what a result file holds.",
     "report": "Write one HTML page about a result: whether it worked, how fast it was, and its figures.",
     "theory": "Show the Q² that theory expects of a fibre link, by mode group and distance, in seconds.",
-    "info": "Show version, processor, FFT library, GPUs, transports between ranks and optional parts.",
+    "info": "Show version, processor, GPUs, transports between ranks and optional parts.",
 }
 _GROUPS = {
     "bench": "Benchmarks: what steps and exchanges cost on this machine.",

@@ -202,8 +202,6 @@ class _Link:
         state = self.checkpoint.find()
         solver, grid, link = self.settings.solver, self.transmitter.grid, self.settings.link
         options = propagation_options(self.settings, self.path, check_interval=self._check_interval())
-        if state:  # FFTW's plans may be others now
-            self.shared.has("propagator", None)
 
         def allocate() -> tuple[Propagator, Any]:
             shape = grid.samples, grid.sample_rate
