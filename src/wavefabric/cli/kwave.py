@@ -1,7 +1,7 @@
 """`wavefabric kwave`: the command line of k-Wave's own programs, and their files."""
 
 import math
-from dataclasses import make_dataclass, replace
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -116,8 +116,7 @@ def command(
     if threads is not None:
         # k-Wave's scripts name the threads of the machine they were written on.
         threads = min(threads, usable_threads())
-    ranks = replace(ranks, device=device, threads=threads)
-    ranks.check()
+    ranks = ranks.checked(device, threads)
     ranks.check_files(options.force, input, output, checkpoint.checkpoint_file)
     verbose = options.verbose if is_rank_zero() else 0
     names = [name for name, wanted in vars(quantities).items() if wanted] or ["p_raw"]

@@ -121,8 +121,7 @@ def command(
 
     The same command again goes on where a killed one stopped.
     """
-    given = replace(ranks, device=options.device, threads=options.threads)
-    given.check()
+    given = ranks.checked(options.device, options.threads)
     given.check_files(options.force, file, options.output)
     with naming_no_resume(), given.planned(file, options) as (options, shared):
         if is_hdf5(file):

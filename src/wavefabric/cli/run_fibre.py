@@ -1,7 +1,6 @@
 """`wavefabric run` with a run file of a fibre link: a result file, figures, and a penalty table."""
 
 import math
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,7 @@ def run_link_file(file: Path, options: RunOptions, ranks: RunRankOptions) -> Non
     settings = load(file).with_theory()
     if solver := changed(options, "device", "threads", "exchange"):
         settings = settings.with_solver(**solver)
-    ranks = replace(ranks, device=settings.solver.device, threads=settings.solver.threads)
-    ranks.check()
+    ranks = ranks.checked(settings.solver.device, settings.solver.threads)
     target = options.output or settings.output_path()
     checkpoint = checkpoint_path(target)
     # What the ranks exchange: every rank its powers with all others.

@@ -1,6 +1,5 @@
 """`wavefabric sweep`: a link at all points of a grid of axes; a result file, figures and a table."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -63,8 +62,7 @@ def command(
         refuse(changed(options, "exchange"), "for ranks with points of their own", "with --together")
     grid = make_grid(file, _axes(options), **changed(options, "device", "threads", "exchange"))
     solver, target = grid.base.solver, options.output or output_path(grid.base)
-    ranks, folder = replace(ranks, device=solver.device, threads=solver.threads), points_folder(target)
-    ranks.check()
+    ranks, folder = ranks.checked(solver.device, solver.threads), points_folder(target)
     # What the ranks of one point exchange: every rank its powers with all others.
     traffic = partial(direct_all_gather, [1] * ranks.count)
     together = ranks.count if options.together else 1

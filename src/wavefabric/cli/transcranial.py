@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -83,8 +82,7 @@ def command(
 
     The same command again goes on where a killed one stopped.
     """
-    ranks = replace(ranks, device=options.device, threads=options.threads)
-    ranks.check()
+    ranks = ranks.checked(options.device, options.threads)
     planned, shared = sonication.read(), ranks.shared()
     picture = options.output.with_suffix(".png")
     inputs = [] if ct == SYNTHETIC else [Path(ct)]

@@ -3,8 +3,9 @@
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
+from typing import Self
 
 import typer
 
@@ -62,6 +63,12 @@ class RankOptions:
     def count(self) -> int:
         """Ranks that will run, however they are started."""
         return max(environment.ranks(), self.ranks or 1)
+
+    def checked(self, device: str | None, threads: int | None) -> Self:
+        """The same with the device and threads of the command; refuses what cannot be, before any starts."""
+        chosen = replace(self, device=device, threads=threads)
+        chosen.check()
+        return chosen
 
     def check(self) -> None:
         """Refuse what cannot be, before anything starts."""
