@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
@@ -50,7 +50,7 @@ class PlannedRankOptions(RunRankOptions):
     )
 
     @contextlib.contextmanager
-    def planned(self, file: Path, options: RunOptions) -> Iterator[tuple[RunOptions, RunRankOptions]]:
+    def planned(self, file: Path, options: RunOptions) -> Iterator[tuple[RunOptions, Self]]:
         """The options of a run and of its ranks as a plan says, without one as they are.
 
         Ranks and results are told of the plan by the environment, inside alone.
@@ -63,7 +63,7 @@ class PlannedRankOptions(RunRankOptions):
                 os.environ.pop(name, None)
                 os.environ |= {} if value is None else {name: value}
 
-    def _planned(self, file: Path, options: RunOptions) -> tuple[RunOptions, RunRankOptions]:
+    def _planned(self, file: Path, options: RunOptions) -> tuple[RunOptions, Self]:
         # What the starter of these ranks has planned; nobody else may say so.
         inherited = os.environ.pop(PLAN, "") if environment.expected_ranks() is not None else ""
         os.environ.pop(PLAN, None)
@@ -121,21 +121,21 @@ def command(
 
     The same command again goes on where a killed one stopped.
     """
-    given = ranks.checked(options.device, options.threads)
-    given.check_files(options.force, file, options.output)
-    with naming_no_resume(), given.planned(file, options) as (options, shared):
+    ranks = ranks.checked(options.device, options.threads)
+    ranks.check_files(options.force, file, options.output)
+    with naming_no_resume(), ranks.planned(file, options) as (options, ranks):
         if is_hdf5(file):
             refuse(changed(options, "exchange", "verify_step"), "with a k-Wave file", "with run files")
             from wavefabric.cli.kwave_run import run_and_show
 
-            run_and_show(file, options, shared)
+            run_and_show(file, options, ranks)
             return
-        refuse(changed(shared, *GRID), "with a run file", "with k-Wave files")
-        if shared.count == 1:
+        refuse(changed(ranks, *GRID), "with a run file", "with k-Wave files")
+        if ranks.count == 1:
             refuse(changed(options, "exchange"), "for one rank", "with --ranks 2 or more")
         from wavefabric.cli.run_fibre import run_link_file
 
-        run_link_file(file, options, shared)
+        run_link_file(file, options, ranks)
 
 
 def _read(path: Path, ranks: int) -> "RunPlan":
