@@ -10,7 +10,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.ultrasound_breakdown import parse_blocks, parse_overlaps
 from wavefabric import cli
-from wavefabric.cli.bench.app import MEDIA_HELP, SAMPLES, Local, argument, parse_media, parse_points
+from wavefabric.cli.bench.app import MEDIA_HELP, SAMPLES, Argument, Local, parse_media, parse_points
 from wavefabric.cli.bench.app import benchmark as add_benchmark
 from wavefabric.cli.common.options import check_range
 from wavefabric.cli.common.parse import parse_list
@@ -35,16 +35,16 @@ def benchmark(name: str, base: type, help: str, least: int = 2, /, **arguments: 
 
 
 _Text, _Texts = str | None, list[str] | None
-_MEDIA = argument(str, MEDIA_HELP, "homogeneous", parse_media, "--medium")
-_PRECISION = argument(str, "single or double.", "single")
-_SAMPLED = {"precision": _PRECISION, "repeats": argument(int, SAMPLES, 5)}
+_MEDIA = Argument(str, MEDIA_HELP, "homogeneous", parse_media, "--medium")
+_PRECISION = Argument(str, "single or double.", "single")
+_SAMPLED = {"precision": _PRECISION, "repeats": Argument(int, SAMPLES, 5)}
 _CUT = {
-    "overlap": argument(int, "Points on each side of a block.", 16),
-    "grid": argument(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
+    "overlap": Argument(int, "Points on each side of a block.", 16),
+    "grid": Argument(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
 }
 _SIZE = "Points of the whole grid, N or NXxNYxNZ"
-_SIZES = argument(_Texts, f"{_SIZE}; may be repeated.", None, parse_points, "--size")
-_SHAPE = argument(_Text, f"{_SIZE}. \\[default: by device]", None, parse_points, "--size")
+_SIZES = Argument(_Texts, f"{_SIZE}; may be repeated.", None, parse_points, "--size")
+_SHAPE = Argument(_Text, f"{_SIZE}. \\[default: by device]", None, parse_points, "--size")
 _GRIDS = "Blocks along x, y and z; may be repeated. \\[default: all along z, and even]"
 _ORDERS = "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all."
 _WEAK = "Weak: a rank owns so many points cubed. \\[default: 48, GPU 512]"
@@ -55,28 +55,28 @@ benchmark(
     "fibre-scaling",
     RankedOptions,
     "Time of a step when the modes are split over ranks, over that of a step on one.",
-    modes_per_rank=argument(int, "Spatial modes of a rank.", 15),
-    log2_n=argument(int | None, "log2 of the samples a row. \\[default: CPU 12, GPU 21]", name="--log2n"),
-    steps=argument(int, "Steps in a sample.", 150),
-    exchanges=argument(
+    modes_per_rank=Argument(int, "Spatial modes of a rank.", 15),
+    log2_n=Argument(int | None, "log2 of the samples a row. \\[default: CPU 12, GPU 21]", name="--log2n"),
+    steps=Argument(int, "Steps in a sample.", 150),
+    exchanges=Argument(
         str, "What travels: dense, factored, comma between.", "dense,factored", parse_list, "--exchange"
     ),
-    step=argument(str, "Step; does not change the time.", "100 m", partial(quantity, unit="m", key="--step")),
-    repeats=argument(int, SAMPLES, 3),
+    step=Argument(str, "Step; does not change the time.", "100 m", partial(quantity, unit="m", key="--step")),
+    repeats=Argument(int, SAMPLES, 3),
 )
 benchmark(
     "ultrasound-scaling",
     RankedOptions,
     "Owned points a second and rank, of grids that grow with the ranks and of one that does not.",
     1,
-    block=argument(int | None, _WEAK, None, _eight("--block")),
-    total=argument(int | None, _STRONG, None, _eight("--total")),
-    kinds=argument(str, "weak, strong, comma between.", "weak,strong", parse_list),
-    forms=argument(str, "local, global, comma between.", "local,global", parse_list),
+    block=Argument(int | None, _WEAK, None, _eight("--block")),
+    total=Argument(int | None, _STRONG, None, _eight("--total")),
+    kinds=Argument(str, "weak, strong, comma between.", "weak,strong", parse_list),
+    forms=Argument(str, "local, global, comma between.", "local,global", parse_list),
     media=_MEDIA,
     **_CUT,
     **_SAMPLED,
-    earlier=argument(list[Path] | None, _FROM, name="--from"),
+    earlier=Argument(list[Path] | None, _FROM, name="--from"),
 )
 benchmark(
     "local-vs-global",
@@ -92,8 +92,8 @@ benchmark(
     RankedOptions,
     "A step of one grid in every cut into blocks, and with the blocks on other devices.",
     shape=_SHAPE,
-    placements=argument(str, _ORDERS, "identity,round-robin", parse_list),
-    medium=argument(str, "homogeneous, heterogeneous or tissues.", "homogeneous"),
+    placements=Argument(str, _ORDERS, "identity,round-robin", parse_list),
+    medium=Argument(str, "homogeneous, heterogeneous or tissues.", "homogeneous"),
     overlap=_CUT["overlap"],
     **_SAMPLED,
 )
@@ -102,8 +102,8 @@ benchmark(
     RankedOptions,
     "Where a step of the local decomposition spends its time: compute, pack, exchange, idle; by overlap.",
     shape=_SHAPE,
-    overlaps=argument(str, "Points, comma between.", "2,4,8,16,32", parse_overlaps),
-    grids=argument(_Texts, _GRIDS, None, parse_blocks, "--grid"),
+    overlaps=Argument(str, "Points, comma between.", "2,4,8,16,32", parse_overlaps),
+    grids=Argument(_Texts, _GRIDS, None, parse_blocks, "--grid"),
     media=_MEDIA,
     **_SAMPLED,
 )
@@ -112,9 +112,9 @@ benchmark(
     Local,
     "Cost of an adjoint time step beside a forward one, and of a whole gradient in forward runs.",
     sizes=_SIZES,
-    media=argument(str, MEDIA_HELP, "both", parse_media, "--medium"),
+    media=Argument(str, MEDIA_HELP, "both", parse_media, "--medium"),
     precision=_PRECISION,
-    repeats=argument(int, "Rounds; medians count.", 7),
+    repeats=Argument(int, "Rounds; medians count.", 7),
 )
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.ultrasound_adjoint import WRT, _runs
-from wavefabric.lifecycle.reversal.binomial import advances
+from wavefabric.lifecycle.reversal.store import advances
 
 
 def test_lines(numbers):

@@ -1,21 +1,22 @@
 """The commands on sound input. The simulation itself is replaced: it has its own tests."""
 
+import importlib
 import importlib.util
 import json
 import os
 import subprocess
 import sys
-import types
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import typer.main
 
+from wavefabric.cli import app
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.errors import LateRank
 from wavefabric.results import Data, ResultWriter
-from wavefabric.system.progress import Progress
-from wavefabric.system.progress_bar import Bar
+from wavefabric.system.progress import Bar, Progress
 
 
 def received(q, km):
@@ -53,9 +54,7 @@ def calls(monkeypatch):
             payload=PAYLOAD, path=ResultWriter(output, force).write(PAYLOAD, run_file=runfile.text)
         )
 
-    module = types.ModuleType("wavefabric.optics.link.run")
-    module.run_link = run_link
-    monkeypatch.setitem(sys.modules, "wavefabric.optics.link.run", module)
+    monkeypatch.setattr("wavefabric.cli.run_fibre.run_link", run_link)
     return seen
 
 
@@ -103,7 +102,7 @@ def test_interrupt_says_where_the_checkpoint_is(command, run_text, tmp_path, mon
             (tmp_path / "demo.h5.checkpoint").touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["wavefabric.optics.link.run"], "run_link", run_link)
+    monkeypatch.setattr("wavefabric.cli.run_fibre.run_link", run_link)
     (tmp_path / "demo.toml").write_text(run_text)
     code, out, err = command("run", "demo.toml")
     assert (code, out, err.count("\n")) == (130, "", 1)
@@ -115,7 +114,7 @@ def test_faults_of_the_machine_are_one_line(command, run_text, tmp_path, monkeyp
     def run_link(runfile, **_):
         raise fault
 
-    monkeypatch.setattr(sys.modules["wavefabric.optics.link.run"], "run_link", run_link)
+    monkeypatch.setattr("wavefabric.cli.run_fibre.run_link", run_link)
     (tmp_path / "demo.toml").write_text(run_text)
     code, _, err = command("run", "demo.toml")
     assert (code, err.count("\n")) == (2, 1)
@@ -129,7 +128,7 @@ def test_a_rank_that_did_not_come_is_one_line(command, run_text, tmp_path, monke
     def run_link(runfile, **_):
         raise LateRank("transposes: rank 1 did not come to the exchange in time")
 
-    monkeypatch.setattr(sys.modules["wavefabric.optics.link.run"], "run_link", run_link)
+    monkeypatch.setattr("wavefabric.cli.run_fibre.run_link", run_link)
     (tmp_path / "demo.toml").write_text(run_text)
     line = "wavefabric: error: transposes: rank 1 did not come to the exchange in time\n"
     assert command("run", "demo.toml") == (1, "", line)
@@ -171,6 +170,15 @@ def test_version_and_help(command):
     assert code == 0
     for name in ("run", "plot", "info"):
         assert name in out
+
+
+@pytest.mark.parametrize(
+    "name", ["run", "plan", "sweep", "kwave", "transcranial", "plot", "report", "theory", "info"]
+)
+def test_help_has_the_first_line_of_each_command(name):
+    each = typer.main.get_command(app).commands[name]
+    module = importlib.import_module(f"wavefabric.cli.{name}")
+    assert each.help == module.command.__doc__.partition("\n")[0]
 
 
 def test_help_imports_nothing_heavy():

@@ -33,7 +33,7 @@ RANK = '''
 import os, signal
 from wavefabric.lifecycle.checkpoint import when as checkpoints
 from wavefabric.cli import main
-from wavefabric.lifecycle.checkpoint.manifest import RankCheckpoint
+from wavefabric.lifecycle.checkpoint.when import RankCheckpoint
 class Often(checkpoints.Checkpoints):
     def __init__(self, path, interval=None, resume=True):
         often = dict(every={every}) if interval is None else dict(interval=interval)

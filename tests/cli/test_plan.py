@@ -166,7 +166,7 @@ def test_bad_input_to_run(command, tmp_path, jobs, words, message):
 
 
 def test_a_plan_says_how_ranks_are_started(command, jobs, monkeypatch):
-    monkeypatch.setattr("wavefabric.device.select.cuda_count", lambda: 4)
+    monkeypatch.setattr("wavefabric.cli.run.cuda_count", lambda: 4)
     problem, steps = "48 x 40 x 32 points, homogeneous, {} precision", 120
     for cpu, order in ((False, [2, 0, 1, 3]), (True, [])):
         plan_file(

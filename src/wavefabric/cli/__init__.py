@@ -1,6 +1,6 @@
 """The `wavefabric` command: a module for each subcommand, no physics; may import everything else.
 
-Modules import what is heavy inside their functions, so that ``--help`` answers at once.
+A module is imported when its command is asked for, so that ``--help`` answers at once.
 """
 
 import os
@@ -12,11 +12,10 @@ from typing import Annotated
 import typer
 
 import wavefabric
-from wavefabric.cli import info, kwave, plan, plot, report, run, sweep, theory, transcranial
-from wavefabric.cli.common import encoding, failure, ranks
-from wavefabric.cli.common.options import Invocation, lazy_group, register
+from wavefabric.cli.common import encoding, failure
+from wavefabric.cli.common.options import Invocation, defer
 from wavefabric.errors import InputError, LateRank, MissingExtra, one_line
-from wavefabric.exchange.launch import rank_status
+from wavefabric.exchange.launch import environment, rank_status
 from wavefabric.system.interrupt import INTERRUPTED, exit_code, terminable
 from wavefabric.system.user_cache import redirect
 
@@ -46,21 +45,30 @@ def _common(
     pass
 
 
-register(app, "run", run.command, all_ranks=True)
-register(app, "plan", plan.command)
-register(app, "sweep", sweep.command, all_ranks=True)
-register(app, "kwave", kwave.command, all_ranks=True)
-register(app, "transcranial", transcranial.command, all_ranks=True)
-register(app, "plot", plot.command)
-register(app, "report", report.command)
-register(app, "theory", theory.command)
-register(app, "info", info.command, all_ranks=True)
-lazy_group(app, "bench", "Benchmarks: what steps and exchanges cost on this machine.")
-lazy_group(
-    app, "collective", "Schedules of collective operations: make, verify, cost, draw, export and run them."
-)
-lazy_group(app, "fabric", "Fabrics between GPUs: show, import, route and measure them.")
-lazy_group(app, "train", "Training of a model on a fabric: how long an iteration takes.", default="simulate")
+#: Commands and groups of commands, with the first line of their help.
+_COMMANDS = {
+    "run": "Simulate the link of a run file, or a k-Wave input file.",
+    "plan": "Predict the time of a step, and the memory, of every way to share a run among GPUs; choose one.",
+    "sweep": "Simulate the link of a run file for all values of some of its keys.",
+    "kwave": "Run a k-Wave input file as kspaceFirstOrder-OMP and -CUDA do: same options, same files.",
+    "transcranial": "Simulate a sonication through a skull: pressure, focus, temperature and thermal dose.",
+    "plot": "Draw what a result file holds.",
+    "report": "Write one HTML page about a result: whether it worked, how fast it was, and its figures.",
+    "theory": "Show the Q² that theory expects of a fibre link, by mode group and distance, in seconds.",
+    "info": "Show version, processor, GPUs, transports between ranks and optional parts.",
+}
+_GROUPS = {
+    "bench": "Benchmarks: what steps and exchanges cost on this machine.",
+    "collective": "Schedules of collective operations: make, verify, cost, draw, export and run them.",
+    "fabric": "Fabrics between GPUs: show, import, route and measure them.",
+    "train": "Training of a model on a fabric: how long an iteration takes.",
+}
+#: Commands in which ranks after the first have a part.
+_ALL_RANKS = ("run", "sweep", "kwave", "transcranial", "info")
+for _name, _help in _COMMANDS.items():
+    defer(app, _name, _help, all_ranks=_name in _ALL_RANKS)
+for _name, _help in _GROUPS.items():
+    defer(app, _name, _help, group=True, default="simulate")
 
 
 def redirect_caches() -> None:
@@ -71,7 +79,7 @@ def redirect_caches() -> None:
 
 
 def _command(words: list[str], invocation: Invocation) -> int:
-    if ranks.on_ranks():
+    if environment.ranks() > 1:
         rank_status.begin()
     redirect_caches()
     code = app(args=words, prog_name="wavefabric", standalone_mode=False, obj=invocation)
@@ -109,7 +117,7 @@ def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
         fault = error if shown or (debug and message and isinstance(error, Exception)) else None
     # Values of options stand behind their "=".
     message = one_line(message, words + [word.partition("=")[2] for word in words if word.startswith("-")])
-    if ranks.on_ranks():
+    if environment.ranks() > 1:
         sys.exit(failure.leave(code, message, fault, invocation.comm))
     if fault is not None:
         raise fault

@@ -5,10 +5,18 @@ from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Column, Table
 
 import wavefabric
 from wavefabric.cli.common.ranks import is_rank_zero, on_ranks
 from wavefabric.cli.common.show import pairs_table, print_json
+from wavefabric.device import describe
+from wavefabric.exchange import describe as exchange
+from wavefabric.exchange.control import world_control
+from wavefabric.kernels.library import library
+from wavefabric.results.provenance import git_commit, versions
+from wavefabric.system.machine import nvidia_driver
 
 #: Optional parts: extra, the module that shows it is there, what it is for.
 EXTRAS = {
@@ -27,10 +35,7 @@ def command(
     """
     rows = []
     if on_ranks():
-        from wavefabric.exchange import describe
-        from wavefabric.exchange.control import world_control
-
-        rows = describe.ranks(world_control())
+        rows = exchange.ranks(world_control())
     if not is_rank_zero():
         return
     facts = gather()
@@ -39,9 +44,6 @@ def command(
     if as_json:
         print_json(facts)
         return
-    from rich.console import Console
-    from rich.table import Column, Table
-
     console = Console(highlight=False, markup=False)
     console.print(pairs_table(_lines(facts)))
     if rows:
@@ -53,12 +55,6 @@ def command(
 
 def gather() -> dict[str, Any]:
     """All facts as a nested dict of plain values."""
-    from wavefabric.device import describe
-    from wavefabric.exchange import describe as exchange
-    from wavefabric.kernels.library import library
-    from wavefabric.results.provenance import git_commit, versions
-    from wavefabric.system.machine import nvidia_driver
-
     return {
         "wavefabric": wavefabric.__version__,
         "git_commit": git_commit(),

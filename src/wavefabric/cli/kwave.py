@@ -1,28 +1,25 @@
 """`wavefabric kwave`: the command line of k-Wave's own programs, and their files."""
 
-from __future__ import annotations
-
 import math
-from dataclasses import make_dataclass, replace
+from dataclasses import make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from wavefabric.acoustics.kwave.input import KWaveInput
+from wavefabric.acoustics.kwave.output import working_names
 from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local, meaning
-from wavefabric.cli.common.decomposition import DecompositionOptions
+from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
-from wavefabric.cli.common.recording import RecordingOptions
+from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.kwave_run import run_on_ranks
+from wavefabric.cli.run_options import RunRankOptions
 from wavefabric.errors import InputError
+from wavefabric.files.output import check_output
+from wavefabric.lifecycle.checkpoint.when import Checkpoints
 from wavefabric.system.machine import usable_threads
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.kwave.input import KWaveInput
-    from wavefabric.acoustics.recording.sinks import Report
-    from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
 #: What the options are called here that errors of a run name.
 _NAMES = {
@@ -62,10 +59,6 @@ class CheckpointOptions:
         if not periods:
             allowed = "with --checkpoint_interval or --checkpoint_timesteps"
             raise InputError(f"--checkpoint_file: is given alone; allowed: {allowed}")
-        from wavefabric.acoustics.kwave.output import working_names
-        from wavefabric.files.output import check_output
-        from wavefabric.lifecycle.checkpoint.when import Checkpoints
-
         path = check_output(file, True, "--checkpoint_file")
         taken = {name.resolve() for name in (input, output, *working_names(output))}
         if taken & {path.resolve(), working_names(path)[0].resolve()}:
@@ -112,9 +105,7 @@ def command(
     options: KWaveOptions,
     quantities: Quantities,  # type: ignore[valid-type]
     checkpoint: CheckpointOptions,
-    ranks: RankOptions,
-    decomposition: DecompositionOptions,
-    recording: RecordingOptions,
+    ranks: RunRankOptions,
 ) -> None:
     """Run a k-Wave input file as kspaceFirstOrder-OMP and -CUDA do: same options, same files."""
     device, threads = options.device, options.threads
@@ -125,9 +116,8 @@ def command(
     if threads is not None:
         # k-Wave's scripts name the threads of the machine they were written on.
         threads = min(threads, usable_threads())
-    ranks = replace(ranks, device=device, threads=threads)
-    ranks.check()
-    recording.check(ranks, options.force, input, output, checkpoint.checkpoint_file)
+    ranks = ranks.checked(device, threads)
+    ranks.check_files(options.force, input, output, checkpoint.checkpoint_file)
     verbose = options.verbose if is_rank_zero() else 0
     names = [name for name, wanted in vars(quantities).items() if wanted] or ["p_raw"]
     saved = checkpoint.checkpoints(input, output)
@@ -135,8 +125,6 @@ def command(
         input,
         output,
         ranks,
-        decomposition,
-        recording,
         not verbose,
         checkpoint=saved,
         progress=make_progress(not verbose, options.percent),

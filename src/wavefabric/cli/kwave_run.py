@@ -1,91 +1,51 @@
 """How `wavefabric kwave` and `wavefabric run` run a k-Wave input file, and what the second says of it."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from wavefabric.cli.common.decomposition import DecompositionOptions, file_traffic
+from wavefabric.acoustics.kwave.run_input import run_kwave_file
+from wavefabric.acoustics.recording.sinks import Report
+from wavefabric.cli.common.decomposition import file_traffic
 from wavefabric.cli.common.options import check_range
-from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
-from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
-from wavefabric.cli.common.recording import RecordingOptions
+from wavefabric.cli.common.progress import make_progress, running
+from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_json
-from wavefabric.cli.run_options import RunOptions
-from wavefabric.files.input import read_start
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.recording.sinks import Report
-
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+from wavefabric.cli.run_options import RunOptions, RunRankOptions
+from wavefabric.files.output import check_output
+from wavefabric.lifecycle.checkpoint.file import checkpoint_path
+from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
 
-def run_on_ranks(
-    input: Path,
-    output: Path,
-    ranks: RankOptions,
-    decomposition: DecompositionOptions,
-    recording: RecordingOptions,
-    quiet: bool,
-    **options: Any,
-) -> Report:
+def run_on_ranks(input: Path, output: Path, ranks: RunRankOptions, quiet: bool, **options: Any) -> Report:
     """Start the ranks and exit when they have ended, or run the file on those that are there.
 
     ``options`` are those of `run_kwave_file`, which the others do not give.
     """
-    shared, checkpoint = decomposition.read(ranks), options["checkpoint"]
-    saved = checkpoint and checkpoint.path
+    shared, checkpoint, force = ranks.shared(), options["checkpoint"], options["force"]
 
     def schedule():
         return file_traffic(input, ranks.count, shared)
 
-    if must_start(ranks):
-        from wavefabric.files.output import check_output
-
-        check_output(output, options["force"], inputs=[input])
+    def check():
+        check_output(output, force, inputs=[input])
         schedule()
-        start(ranks, saved, schedule, quiet)
-    comm = open_ranks(ranks, schedule, quiet)
-    from wavefabric.acoustics.kwave.run_input import run_kwave_file
 
-    announce_compiling(quiet)
-    options |= {"device": ranks.device or "auto", "threads": ranks.threads, "comm": comm}
-    progress = options["progress"]
-    with guarded(progress, saved), recording.recording(comm, options["force"], progress):
-        return run_kwave_file(input, output, **options, decomposition=shared)
+    saved, progress = checkpoint and checkpoint.path, options["progress"]
+    with running(ranks, schedule, saved, check, quiet, progress) as (comm, _):
+        options |= {"device": ranks.device or "auto", "threads": ranks.threads, "comm": comm}
+        with ranks.recording(comm, force, progress):
+            return run_kwave_file(input, output, **options, decomposition=shared)
 
 
-def is_hdf5(file: Path) -> bool:
-    """Whether a file is HDF5 by its name, or by its content if its name does not say TOML."""
-    suffix = file.suffix.lower()
-    if suffix in (".h5", ".hdf5"):
-        return True
-    try:
-        return suffix != ".toml" and read_start(file, len(_SIGNATURE)) == _SIGNATURE
-    except (OSError, ValueError):  # whoever reads it says why
-        return False
-
-
-def run_and_show(
-    file: Path,
-    options: RunOptions,
-    ranks: RankOptions,
-    decomposition: DecompositionOptions,
-    recording: RecordingOptions,
-) -> None:
+def run_and_show(file: Path, options: RunOptions, ranks: RunRankOptions) -> None:
     """Run an input file and print what it cost; ``ranks`` are checked."""
     check_range("--threads", ranks.threads, 1, math.inf, "a whole number from 1")
-    from wavefabric.lifecycle.checkpoint.file import checkpoint_path
-    from wavefabric.lifecycle.checkpoint.when import Checkpoints
-
     target = options.output or file.with_name(file.stem + "_out.h5")
     report = run_on_ranks(
         file,
         target,
         ranks,
-        decomposition,
-        recording,
         options.silent,
         checkpoint=Checkpoints(checkpoint_path(target), resume=not options.no_resume),
         progress=make_progress(options.silent),

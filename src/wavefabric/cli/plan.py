@@ -1,24 +1,23 @@
 """`wavefabric plan`: what each way to share a run among GPUs would take on a fabric, and which to choose."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, write_all
 from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_list
-from wavefabric.cli.common.show import console, print_json, print_written, status_line, table
+from wavefabric.cli.common.show import conclude, console, status_line, table
 from wavefabric.errors import InputError
+from wavefabric.planner import Candidate, RunPlan
+from wavefabric.planner.files import RunPlanOptions, plan_file
+from wavefabric.planner.picture import draw_plan
+from wavefabric.planner.plan import error_words
 from wavefabric.system.variables import PROTOCOL
 from wavefabric.units import binary_bytes, time_words
-
-if TYPE_CHECKING:
-    from wavefabric.planner import Candidate, RunPlan
 
 #: Candidates that are shown when not all are.
 _SHOWN = 12
@@ -87,14 +86,8 @@ def command(
         if options.output.suffix == ".json":
             written += write_all({options.output: json.dumps(facts, indent=1) + "\n"}, options.force)
         else:
-            from wavefabric.planner.picture import draw_plan
-
             written.append(draw_plan(plan, options.output, _SHOWN))
-    if options.as_json:
-        print_json({**facts, "written": written})
-        return
-    show(plan, file, options.all)
-    print_written(written)
+    conclude(options.as_json, facts, written, lambda: show(plan, file, options.all))
 
 
 def plan_options(options: PlanCommandOptions) -> dict[str, Any]:
@@ -118,8 +111,6 @@ def make_plan(
     file: Path, gpus: int | None, fabric: str | None, device_file: str, keywords: dict[str, Any]
 ) -> RunPlan:
     """The plan of a file, by what the command line says."""
-    from wavefabric.planner.files import RunPlanOptions, plan_file
-
     if fabric is None:
         raise InputError("--fabric: missing; allowed: a preset (wavefabric fabric show), or a file")
     between = load_fabric(fabric)
@@ -155,8 +146,6 @@ def show(plan: RunPlan, file: Path, everything: bool) -> None:
 
 
 def _row(c: Candidate, mark: str, plan: RunPlan) -> tuple[str, ...]:
-    from wavefabric.planner.plan import error_words
-
     parts = [_ms(getattr(c.seconds, key), 3) for key in _PARTS]
     memory = binary_bytes(c.bytes) + ("" if plan.fits(c) else " (too much)")
     return mark, c.words, _ms(c.seconds.step, 4), *parts, memory, error_words(c.error)

@@ -1,29 +1,26 @@
 """`wavefabric plot`: figures from a result file."""
 
-from __future__ import annotations
-
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal, get_args
 
 import typer
 
+from wavefabric.acoustics.pictures.movie import Movie, draw_movie
+from wavefabric.acoustics.pictures.plot_recorded import plot_recorded, select_quantities
+from wavefabric.acoustics.pictures.recorded import RecordedFile, open_recorded
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.show import print_written
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, made_folder
+from wavefabric.results import read_result
+from wavefabric.results.link_plots import plot_result
+from wavefabric.results.sweep_plots import SweepFigure, plot_sweep
+from wavefabric.results.sweeps import read_sweep
+from wavefabric.system.progress import terminal_bar
 from wavefabric.units import quantity as quantity_of
 
-if TYPE_CHECKING:
-    from wavefabric.acoustics.pictures.recorded import RecordedFile
-
-
-class Format(StrEnum):
-    """File formats of a figure."""
-
-    png = "png"
-    pdf = "pdf"
-    svg = "svg"
+#: File formats of a figure.
+Format = Literal["png", "pdf", "svg"]
 
 
 @options()
@@ -66,8 +63,6 @@ def command(
     over an axis or over distance. Ultrasound, also from k-Wave's own output files: fields as slices, time
     series, values at the sensor.
     """
-    from wavefabric.acoustics.pictures.recorded import open_recorded
-
     recorded = open_recorded(file)
     if options.movie is None:
         refuse(changed(options, "fps", "every"), "without --movie", "with it")
@@ -78,9 +73,6 @@ def command(
         with recorded:
             (_ultrasound if options.movie is None else _movie)(recorded, options)
     else:
-        from wavefabric.results import read_result
-        from wavefabric.results.link_plots import plot_result
-
         swept = "axes" in read_result(file).attrs()
         if swept and options.movie is None and not options.slice:
             print_written(_sweep(file, options))
@@ -90,14 +82,11 @@ def command(
         inputs |= changed(options, "movie")
         refuse(inputs, "with a result of a fibre", "with results of ultrasound")
         signal = changed(options, "mode", "channel")
-        print_written(plot_result(file, options.output, (options.format or Format.png).value, **signal))
+        print_written(plot_result(file, options.output, options.format or "png", **signal))
 
 
 def _sweep(file: Path, options: PlotOptions) -> list[Path]:
-    from wavefabric.results.sweep_plots import SweepFigure, plot_sweep
-    from wavefabric.results.sweeps import read_sweep
-
-    result, kind = read_sweep(file), (options.format or Format.png).value
+    result, kind = read_sweep(file), options.format or "png"
     more = changed(options, "over", "mode", "channel")
     if not (more or options.quantity):
         return plot_sweep(result, options.output, kind)
@@ -106,9 +95,6 @@ def _sweep(file: Path, options: PlotOptions) -> list[Path]:
 
 
 def _movie(recorded: RecordedFile, options: PlotOptions) -> None:
-    from wavefabric.acoustics.pictures.movie import Movie, draw_movie
-    from wavefabric.system.progress_bar import terminal_bar
-
     refuse(changed(options, "quantity", "slice", "format"), "with --movie", "without")
     movie = Movie(recorded, options.movie or "", options.every)
     name = f"{recorded.path.stem}-{movie.item.name.replace('/', '-')}.gif"
@@ -119,8 +105,6 @@ def _movie(recorded: RecordedFile, options: PlotOptions) -> None:
 
 
 def _ultrasound(recorded: RecordedFile, options: PlotOptions) -> None:
-    from wavefabric.acoustics.pictures.plot_recorded import plot_recorded, select_quantities
-
     names = select_quantities(recorded, options.quantity or [])
     positions = _positions(options.slice or [], len(recorded.shape))
     targets = _targets(recorded.path, names, options.output, options.format)
@@ -139,14 +123,14 @@ def _ultrasound(recorded: RecordedFile, options: PlotOptions) -> None:
 def _targets(file: Path, names: list[str], output: Path | None, kind: Format | None) -> dict[str, Path]:
     """The picture of each quantity."""
     suffix = output.suffix.lower().removeprefix(".") if output is not None else ""
-    if output is not None and suffix in list(Format) and not output.is_dir():
+    if output is not None and suffix in get_args(Format) and not output.is_dir():
         if len(names) > 1:
             allowed = f"a folder, or one --quantity of {', '.join(names)}"
             raise InputError(f"--output: {output} is one file for {len(names)} figures; allowed: {allowed}")
         if kind not in (None, suffix):
             raise InputError(f"--format: {kind} with --output {output}; allowed: {suffix}, or without")
         return {names[0]: output}
-    folder, ending = output or file.parent, (kind or Format.png).value
+    folder, ending = output or file.parent, kind or "png"
     return {name: folder / f"{file.stem}-{name.replace('/', '-')}.{ending}" for name in names}
 
 

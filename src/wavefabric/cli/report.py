@@ -1,7 +1,5 @@
 """`wavefabric report`: a page about a result."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +8,7 @@ import typer
 from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import conclude
+from wavefabric.report import write_report
 
 
 @options()
@@ -39,8 +38,6 @@ def command(
 
     wavefabric report results --force
     """
-    from wavefabric.report import write_report
-
     how = {"fabric": options.fabric, "nbytes": parse_size(options.bytes)}
     report = write_report(out, options.output, options.force, **how)
     facts = {"pages": [content.facts() for content in report.contents]}

@@ -1,20 +1,113 @@
-"""`wavefabric run`: a run file or a k-Wave input file in; a result file, tables and figures out."""
+"""`wavefabric run`: a run file or a k-Wave input file in; a result file, tables and figures out.
 
+With ``--plan`` the options of ranks are those of a plan.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from wavefabric.cli.common.decomposition import DecompositionOptions
-from wavefabric.cli.common.options import changed, refuse
+from wavefabric.cli.common.decomposition import GRID
+from wavefabric.cli.common.files import is_hdf5, read_json
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.progress import naming_no_resume
-from wavefabric.cli.common.ranks import RankOptions
-from wavefabric.cli.common.recording import RecordingOptions
-from wavefabric.cli.kwave_run import is_hdf5, run_and_show
-from wavefabric.cli.planned import PlannedOptions
-from wavefabric.cli.run_fibre import run_link_file
-from wavefabric.cli.run_options import RunOptions
+from wavefabric.cli.common.ranks import PANEL, is_rank_zero, on_ranks
+from wavefabric.cli.run_options import RunOptions, RunRankOptions
+from wavefabric.device import describe
+from wavefabric.device.select import cuda_count
+from wavefabric.errors import InputError, quoted
+from wavefabric.exchange.launch import environment
+from wavefabric.system.variables import PLAN, PROTOCOL
+
+if TYPE_CHECKING:
+    from wavefabric.planner import RunPlan
+
+
+#: Options of a plan that is made.
+_PLANNING = ("fabric", "device_file", "max_error")
+
+
+@options(PANEL)
+class PlannedRankOptions(RunRankOptions):
+    """Options of ranks, and how a plan is made that takes their place."""
+
+    plan: str | None = option(
+        "auto: predict every way to share the run among the ranks, and take the best; or a JSON file of "
+        "`wavefabric plan -o`."
+    )
+    fabric: str | None = option("With --plan auto: fabric between the GPUs, a preset or a file.")
+    device_file: str | None = option(
+        "With --plan auto: how fast the device is, as of `wavefabric plan`. \\[default: by the GPU's name]"
+    )
+    max_error: float | None = option(
+        "With --plan auto: class of error allowed, such as 1e-3. \\[default: 0, the answers of one rank]"
+    )
+
+    @contextlib.contextmanager
+    def planned(self, file: Path, options: RunOptions) -> Iterator[tuple[RunOptions, Self]]:
+        """The options of a run and of its ranks as a plan says, without one as they are.
+
+        Ranks and results are told of the plan by the environment, inside alone.
+        """
+        before = {name: os.environ.get(name) for name in (PLAN, PROTOCOL)}
+        try:
+            yield self._planned(file, options)
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                os.environ |= {} if value is None else {name: value}
+
+    def _planned(self, file: Path, options: RunOptions) -> tuple[RunOptions, Self]:
+        # What the starter of these ranks has planned; nobody else may say so.
+        inherited = os.environ.pop(PLAN, "") if environment.expected_ranks() is not None else ""
+        os.environ.pop(PLAN, None)
+        if self.plan is None:
+            refuse(changed(self, *_PLANNING), "without --plan", "with --plan auto")
+            return options, self
+        if self.count == 1:
+            refuse(changed(self, "plan"), "for one rank", "with --ranks 2 or more")
+        by_hand = changed(self, *GRID) | changed(options, "exchange")
+        refuse(by_hand | changed(self, "transport", "placement"), "with --plan", "without")
+        record = json.loads(inherited or self._record(file))
+        os.environ[PLAN] = json.dumps(record)
+        if record["protocol"]:
+            os.environ[PROTOCOL] = record["protocol"]
+        several_hosts = on_ranks() and environment.local_size() != self.count
+        order = () if record["cpu"] or several_hosts else tuple(record["order"])
+        blocks = dict(record["options"])
+        exchange = {"exchange": blocks.pop("exchange")} if "exchange" in blocks else {}
+        carrier = record["carrier"].partition(", ")[0]
+        return replace(options, **exchange), replace(self, transport=carrier, order=order, **blocks)
+
+    def _record(self, file: Path) -> str:
+        """The chosen candidate, the same on all ranks."""
+        if self.plan != "auto":
+            refuse(changed(self, *_PLANNING), "with a plan's file", "with --plan auto")
+            plan = _read(Path(str(self.plan)), self.count)
+        else:
+            from wavefabric.cli.plan import make_plan
+
+            device = self.device_file or _known_device(self.device)
+            plan = make_plan(file, self.count, self.fabric, device, {"max_error": self.max_error or 0.0})
+        if not plan.cpu and (self.device == "cpu" or not cuda_count()):
+            actual = f"a plan for GPUs ({plan.device}), and ranks on CPUs"
+            raise InputError(f"--plan: {actual}; allowed: a device file of this CPU")
+        if self.plan != "auto":
+            from wavefabric.planner.files import file_problem
+
+            if (here := file_problem(file)) != (plan.problem, plan.steps):
+                actual = f"{self.plan} is for {plan.problem}, {plan.steps} steps"
+                raise InputError(f"--plan: {actual}; allowed: a plan for {here[0]}, {here[1]} steps")
+        elif is_rank_zero():
+            step = f"{1e3 * plan.shared.seconds.step:.3g} ms a step"
+            typer.echo(f"plan: {plan.shared.words}, {step}: {plan.reason_of(plan.shared)}", err=True)
+        return plan.record()
 
 
 def command(
@@ -22,25 +115,51 @@ def command(
         Path, typer.Argument(help="Run file (TOML; see docs/run-files.md) or k-Wave input file (HDF5).")
     ],
     options: RunOptions,
-    ranks: RankOptions,
-    decomposition: DecompositionOptions,
-    planned: PlannedOptions,
-    recording: RecordingOptions,
+    ranks: PlannedRankOptions,
 ) -> None:
     """Simulate the link of a run file, or a k-Wave input file.
 
     The same command again goes on where a killed one stopped.
     """
-    ranks = replace(ranks, device=options.device, threads=options.threads)
-    ranks.check()
-    recording.check(ranks, options.force, file, options.output)
-    with naming_no_resume(), planned.for_one_run():
-        options, ranks, decomposition = planned.apply(file, options, ranks, decomposition)
+    ranks = ranks.checked(options.device, options.threads)
+    ranks.check_files(options.force, file, options.output)
+    with naming_no_resume(), ranks.planned(file, options) as (options, ranks):
         if is_hdf5(file):
             refuse(changed(options, "exchange", "verify_step"), "with a k-Wave file", "with run files")
-            run_and_show(file, options, ranks, decomposition, recording)
+            from wavefabric.cli.kwave_run import run_and_show
+
+            run_and_show(file, options, ranks)
             return
-        refuse(changed(decomposition), "with a run file", "with k-Wave files")
+        refuse(changed(ranks, *GRID), "with a run file", "with k-Wave files")
         if ranks.count == 1:
             refuse(changed(options, "exchange"), "for one rank", "with --ranks 2 or more")
-        run_link_file(file, options, ranks, recording)
+        from wavefabric.cli.run_fibre import run_link_file
+
+        run_link_file(file, options, ranks)
+
+
+def _read(path: Path, ranks: int) -> "RunPlan":
+    from wavefabric.planner.plan import read_plan
+
+    content = read_json(path, "--plan")
+    try:
+        plan = read_plan(content)
+    except InputError as error:
+        raise InputError(f"--plan: {path} is no plan ({error})") from None
+    if plan.ranks != ranks:
+        raise InputError(f"--plan: {path} is for {plan.ranks} ranks; allowed: a plan for {ranks}")
+    return plan
+
+
+def _known_device(wanted: str | None) -> str:
+    """The device file of this machine's GPU, by its name."""
+    from wavefabric.planner.rates import DEVICE_NAMES
+
+    gpus = [] if wanted == "cpu" else [gpu["model"] for gpu in describe()["gpus"]]
+    for name in DEVICE_NAMES:
+        if gpus and name.lower() in gpus[0].lower():
+            return name
+    here = quoted(gpus[0]) if gpus else "a CPU"
+    raise InputError(
+        f"--device-file: missing, none is known of {here}; allowed: a file of wavefabric bench solver-rates"
+    )

@@ -1,86 +1,60 @@
 """`wavefabric run` with a run file of a fibre link: a result file, figures, and a penalty table."""
 
-from __future__ import annotations
-
 import math
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Column, Table
 
 from wavefabric.cli.common import show as common_show
 from wavefabric.cli.common.options import changed
-from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
-from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
-from wavefabric.cli.common.recording import RecordingOptions
+from wavefabric.cli.common.progress import running
+from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_json
-from wavefabric.cli.run_options import RunOptions
+from wavefabric.cli.run_options import RunOptions, RunRankOptions
+from wavefabric.collectives import direct_all_gather
 from wavefabric.errors import visible
+from wavefabric.lifecycle.checkpoint.file import checkpoint_path
+from wavefabric.optics.link.build import check_start, result_writer
+from wavefabric.optics.link.expected import left_out
+from wavefabric.optics.link.result import group_rows
+from wavefabric.optics.link.run import run_link
+from wavefabric.optics.link.step_choice import StepCheck, choose_step, verify_step
+from wavefabric.optics.propagation.resonance import metres
+from wavefabric.optics.run_file.load import RunFile, load
+from wavefabric.results import read_result
+from wavefabric.results.link_plots import plot_result
 
-if TYPE_CHECKING:
-    from rich.table import Table
 
-    from wavefabric.collectives import Schedule
-    from wavefabric.optics.link.step_choice import StepCheck
-    from wavefabric.optics.run_file.load import RunFile
-
-
-def run_link_file(file: Path, options: RunOptions, ranks: RankOptions, recording: RecordingOptions) -> None:
+def run_link_file(file: Path, options: RunOptions, ranks: RunRankOptions) -> None:
     """Run a run file, draw its figures and print its table."""
-    from wavefabric.lifecycle.checkpoint.file import checkpoint_path
-    from wavefabric.optics.run_file.load import load
-
-    settings = load(file)
-    settings = settings.with_theory()
+    settings = load(file).with_theory()
     if solver := changed(options, "device", "threads", "exchange"):
         settings = settings.with_solver(**solver)
-    ranks = replace(ranks, device=settings.solver.device, threads=settings.solver.threads)
-    ranks.check()
+    ranks = ranks.checked(settings.solver.device, settings.solver.threads)
     target = options.output or settings.output_path()
     checkpoint = checkpoint_path(target)
-
-    def traffic() -> Schedule:
-        """What the ranks exchange: every rank its powers with all others."""
-        from wavefabric.collectives import direct_all_gather
-
-        return direct_all_gather([1] * ranks.count)
-
-    if must_start(ranks):
-        from wavefabric.optics.link.build import check_start
-
-        check_start(settings, ranks.count, target, options.force)
-        start(ranks, checkpoint, traffic, options.silent)
-    comm = open_ranks(ranks, traffic, options.silent)
-
-    from wavefabric.optics.link.run import run_link
-
-    progress = make_progress(options.silent)
-    announce_compiling(options.silent)
-    command = "without --no-resume it" if options.no_resume else "the same command"
-    check = None
-    with guarded(progress, checkpoint, command=command):
+    # What the ranks exchange: every rank its powers with all others.
+    traffic = partial(direct_all_gather, [1] * ranks.count)
+    check = partial(check_start, settings, ranks.count, target, options.force)
+    go_on, step_check = "without --no-resume it" if options.no_resume else "the same command", None
+    with running(ranks, traffic, checkpoint, check, options.silent, command=go_on) as (comm, progress):
         if options.verify_step:
-            from wavefabric.optics.link.build import result_writer
-            from wavefabric.optics.link.step_choice import choose_step, verify_step
-
             result_writer(settings, target, options.force)  # refuses what the run would refuse
             if settings.solver.step_penalty is not None:
                 settings = choose_step(settings, comm, progress)
-            check = verify_step(settings, comm, progress)
+            step_check = verify_step(settings, comm, progress)
             progress.finish()
         how = {"output": target, "force": options.force, "resume": not options.no_resume}
-        with recording.recording(comm, options.force, progress):
+        with ranks.recording(comm, options.force, progress):
             done = run_link(settings, **how, progress=progress, comm=comm)
     if is_rank_zero():
-        _conclude(done.path, settings, check, options)
+        _conclude(done.path, settings, step_check, options)
 
 
 def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: RunOptions) -> None:
     """Draw the figures of a result and print its table."""
-    from wavefabric.optics.link.expected import left_out
-    from wavefabric.optics.link.result import group_rows
-    from wavefabric.results import read_result
-    from wavefabric.results.link_plots import plot_result
-
     figures = plot_result(path) if settings.output.figures else []
     result = read_result(path)
     rows = group_rows(result)
@@ -163,7 +137,6 @@ def step_line(solver: dict[str, Any]) -> str:
     limit, step = solver.get("resonance_step_m", math.nan), solver.get("step", math.nan)
     if not (math.isfinite(limit) and math.isfinite(step)):
         return ""
-    from wavefabric.optics.propagation.resonance import metres
 
     def side(limit: float) -> str:
         return "above" if step > limit else "below"
@@ -175,8 +148,6 @@ def step_line(solver: dict[str, Any]) -> str:
 
 
 def _table(rows: list[dict[str, Any]], names: list[str]) -> Table:
-    from rich.table import Column, Table
-
     reference = _has_reference(rows)
     expected = bool(names) and rows[0]["received"][names[0]]["q_squared_expected_db"] is not None
     heads = ["\ngroup", "\nmodes", *["back to\nback"] * reference]

@@ -1,9 +1,15 @@
 """Options of `wavefabric run` that both kinds of files have, and of other commands that simulate."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from wavefabric.cli.common.options import OutputOptions, from_one, option, options
+from wavefabric.cli.common.decomposition import GridRankOptions
+from wavefabric.cli.common.files import check_target
+from wavefabric.cli.common.options import OutputOptions, changed, from_one, option, options, refuse
 from wavefabric.cli.common.ranks import PANEL
+from wavefabric.exchange.communicator import Communicator
+from wavefabric.system.progress import Progress
 
 
 @options()
@@ -39,3 +45,28 @@ class RunOptions(SimulationOptions):
         "\\[default: auto]",
         panel=PANEL,
     )
+
+
+@options(PANEL)
+class RunRankOptions(GridRankOptions):
+    """How many ranks, how they share a grid, and where a step of theirs is recorded."""
+
+    record_schedule: Path | None = option("Write what ranks exchange in a step, as a schedule (JSON).")
+
+    def check_files(self, force: bool, *files: Path | None) -> None:
+        """Refuse a recording that cannot be, before ranks are started; ``files`` are others of the run."""
+        recorded = changed(self, "record_schedule")
+        if self.count == 1:
+            refuse(recorded, "for one rank", "with --ranks 2 or more")
+        if self.record_schedule in files:
+            refuse(recorded, "twice", "another name than those of other files")
+        check_target(self.record_schedule, force, (".json",), "--record-schedule")
+
+    @contextmanager
+    def recording(self, comm: Communicator | None, force: bool, progress: Progress) -> Iterator[None]:
+        """Around the run; collective."""
+        with ExitStack() as stack:
+            if self.record_schedule is not None and comm is not None:
+                stack.enter_context(comm.recording(self.record_schedule, force))
+                stack.callback(progress.finish)  # before anything is said
+            yield

@@ -1,24 +1,24 @@
 """`wavefabric sweep`: a link at all points of a grid of axes; a result file, figures and a table."""
 
-from __future__ import annotations
-
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from wavefabric.cli.common.files import is_hdf5
 from wavefabric.cli.common.options import changed, option, options, refuse
-from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress, naming_no_resume
-from wavefabric.cli.common.ranks import PANEL, RankOptions, is_rank_zero, must_start, open_ranks, start
+from wavefabric.cli.common.progress import naming_no_resume, running
+from wavefabric.cli.common.ranks import PANEL, RankOptions, is_rank_zero
 from wavefabric.cli.common.show import conclude, console, table
-from wavefabric.cli.kwave_run import is_hdf5
 from wavefabric.cli.run_options import RunOptions
+from wavefabric.collectives import direct_all_gather
 from wavefabric.errors import InputError, visible
-
-if TYPE_CHECKING:
-    from wavefabric.results.sweeps import SweepResult
+from wavefabric.optics.link.build import check_start
+from wavefabric.optics.sweeps.points import make_grid
+from wavefabric.optics.sweeps.run import output_path, points_folder, sweep
+from wavefabric.results.sweep_plots import plot_sweep
+from wavefabric.results.sweeps import SweepResult
 
 #: Most points that get a row each in the table.
 _MOST_ROWS = 40
@@ -42,6 +42,7 @@ class SweepOptions(RunOptions):
     )
 
 
+@naming_no_resume()
 def command(
     file: Annotated[Path, typer.Argument(help="Run file of a fibre (TOML; see docs/sweeps.md).")],
     options: SweepOptions,
@@ -59,30 +60,15 @@ def command(
         refuse(changed(options, "exchange", "together"), "for one rank", "with --ranks 2 or more")
     elif not options.together:
         refuse(changed(options, "exchange"), "for ranks with points of their own", "with --together")
-    with naming_no_resume():
-        _run(file, options, ranks)
-
-
-def _run(file: Path, options: SweepOptions, ranks: RankOptions) -> None:
-    from wavefabric.collectives import direct_all_gather
-    from wavefabric.optics.link.build import check_start
-    from wavefabric.optics.sweeps.points import make_grid
-    from wavefabric.optics.sweeps.run import output_path, points_folder, sweep
-
     grid = make_grid(file, _axes(options), **changed(options, "device", "threads", "exchange"))
     solver, target = grid.base.solver, options.output or output_path(grid.base)
-    ranks, folder = replace(ranks, device=solver.device, threads=solver.threads), points_folder(target)
-    ranks.check()
+    ranks, folder = ranks.checked(solver.device, solver.threads), points_folder(target)
     # What the ranks of one point exchange: every rank its powers with all others.
     traffic = partial(direct_all_gather, [1] * ranks.count)
-    if must_start(ranks):
-        check_start(grid.base, ranks.count if options.together else 1, target, options.force)
-        start(ranks, folder, traffic, options.silent)
-    comm = open_ranks(ranks, traffic, options.silent)
-    progress = make_progress(options.silent)
-    announce_compiling(options.silent)
+    together = ranks.count if options.together else 1
+    check = partial(check_start, grid.base, together, target, options.force)
     go_on = "without --no-resume it" if options.no_resume else "the same command"
-    with guarded(progress, folder, command=go_on):
+    with running(ranks, traffic, folder, check, options.silent, command=go_on) as (comm, progress):
         how: dict[str, Any] = {"progress": progress, "comm": comm, "together": options.together}
         result = sweep(grid, None, target, options.force, not options.no_resume, **how)
     if is_rank_zero():
@@ -106,8 +92,6 @@ def _pair(text: str, option: str) -> tuple[Any, Any]:
 def _conclude(result: SweepResult, title: str, draw: bool, options: SweepOptions) -> None:
     """Draw the figures of a sweep, print its table and name the best point."""
     import numpy as np
-
-    from wavefabric.results.sweep_plots import plot_sweep
 
     figures, best, axes = plot_sweep(result) if draw else [], result.best(), list(result.axes)
     least = np.fmin.reduce(result.at_farthest(result.numbers("q_squared_db")), (-2, -1))

@@ -1,7 +1,5 @@
 """`wavefabric theory`: what to expect of a run file of a fibre link, without a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +7,9 @@ import typer
 
 from wavefabric.cli.common.show import console, print_json, table
 from wavefabric.errors import visible
+from wavefabric.optics.link.build import build_fibre
+from wavefabric.optics.link.expected import expected_of, group_expectations
+from wavefabric.optics.run_file.load import load
 
 
 def command(
@@ -20,10 +21,6 @@ def command(
     Nonlinear interference by the Gaussian-noise model for many modes with corrections for the modulation
     format, noise of amplifiers and of the OSNR.
     """
-    from wavefabric.optics.link.build import build_fibre
-    from wavefabric.optics.link.expected import expected_of, group_expectations
-    from wavefabric.optics.run_file.load import load
-
     run = load(file)
     fibre = build_fibre(run)
     rows = group_expectations(expected_of(run, fibre), fibre)

@@ -1,26 +1,28 @@
 """`wavefabric transcranial`: from a CT, a transducer and a target to a focus and its heat."""
 
-from __future__ import annotations
-
 import math
 import warnings
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from wavefabric.cli.common.decomposition import DecompositionOptions, traffic
+from wavefabric.acoustics.transcranial.ct import content_warnings, read_ct
+from wavefabric.acoustics.transcranial.page import draw_page
+from wavefabric.acoustics.transcranial.phantom import synthetic_head
+from wavefabric.acoustics.transcranial.plan import UNCHECKED, plan_sonication
+from wavefabric.acoustics.transcranial.sonication import Sonication
+from wavefabric.cli.common.decomposition import GridRankOptions, traffic
 from wavefabric.cli.common.options import option, options
-from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress, naming_no_resume
-from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
+from wavefabric.cli.common.progress import naming_no_resume, running
+from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import SimulationOptions
+from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.transcranial.sonication import Sonication
-    from wavefabric.collectives import Schedule
+from wavefabric.files.output import check_output
+from wavefabric.lifecycle.checkpoint.file import checkpoint_path
+from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
 #: Stands for a CT that is made.
 SYNTHETIC = "synthetic"
@@ -50,8 +52,6 @@ class SonicationOptions:
 
     def read(self) -> Sonication:
         """Checked."""
-        from wavefabric.acoustics.transcranial.sonication import Sonication
-
         numbers: dict[str, Any] = vars(self) | {
             name: _point(name, getattr(self, name)) for name in ("position", "target")
         }
@@ -69,26 +69,21 @@ class PlanOptions(SimulationOptions):
     precision: str = option("{wavefabric.acoustics.run_settings:PRECISIONS}.", default="single")
 
 
+@naming_no_resume()
 def command(
     ct: Annotated[
         str, typer.Argument(help=f"CT of a head: .nii, .nii.gz, .npy, or {SYNTHETIC}: one is made.")
     ],
     sonication: SonicationOptions,
     options: PlanOptions,
-    ranks: RankOptions,
-    decomposition: DecompositionOptions,
+    ranks: GridRankOptions,
 ) -> None:
     """Simulate a sonication through a skull: pressure, focus, temperature and thermal dose.
 
     The same command again goes on where a killed one stopped.
     """
-    ranks = replace(ranks, device=options.device, threads=options.threads)
-    ranks.check()
-    planned, shared = sonication.read(), decomposition.read(ranks)
-    from wavefabric.files.output import check_output
-    from wavefabric.lifecycle.checkpoint.file import checkpoint_path
-    from wavefabric.lifecycle.checkpoint.when import Checkpoints
-
+    ranks = ranks.checked(options.device, options.threads)
+    planned, shared = sonication.read(), ranks.shared()
     picture = options.output.with_suffix(".png")
     inputs = [] if ct == SYNTHETIC else [Path(ct)]
     saved = checkpoint_path(options.output)
@@ -100,21 +95,10 @@ def command(
     def schedule() -> Schedule:
         return traffic(planned.grid.total_shape, ranks.count, shared)
 
-    quiet = options.silent
-    if must_start(ranks):
-        start(ranks, saved, schedule, quiet)
-    comm = open_ranks(ranks, schedule, quiet)
-    from wavefabric.acoustics.transcranial.ct import content_warnings, read_ct
-    from wavefabric.acoustics.transcranial.page import draw_page
-    from wavefabric.acoustics.transcranial.phantom import synthetic_head
-    from wavefabric.acoustics.transcranial.plan import UNCHECKED, plan_sonication
-
-    head = synthetic_head("1 mm") if ct == SYNTHETIC else read_ct(ct, options.spacing, options.orientation)
-    for line in content_warnings(head.values) if is_rank_zero() else ():
-        warnings.warn(line, stacklevel=1)
-    announce_compiling(quiet)
-    progress = make_progress(quiet)
-    with naming_no_resume(), guarded(progress, saved):
+    with running(ranks, schedule, saved, schedule, options.silent) as (comm, progress):
+        head = read_ct(ct, options.spacing, options.orientation) if inputs else synthetic_head("1 mm")
+        for line in content_warnings(head.values) if is_rank_zero() else ():
+            warnings.warn(line, stacklevel=1)
         plan = plan_sonication(
             head,
             planned,

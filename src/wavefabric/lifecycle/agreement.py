@@ -2,23 +2,19 @@
 up; whether all devices have the memory for a run; and between steps whether to stop or save.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from wavefabric.device import Device
 from wavefabric.errors import InputError, UnusableCheckpoint
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.results.lock import locked
-
-if TYPE_CHECKING:  # what is checked before a run starts needs no communicator
-    from wavefabric.device import Device
-    from wavefabric.exchange.communicator import Communicator
 
 _T = TypeVar("_T")
 _GIB = 1 << 30

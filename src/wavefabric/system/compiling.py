@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 
 class CompilationClock:
@@ -20,19 +20,27 @@ class CompilationClock:
         #: Whether the first compilation is announced on stderr.
         self.announces = True
 
-    def begin(self) -> None:
-        """Count one more running compilation: in another thread, or nested in one of the same thread."""
+    @contextmanager
+    def compiling(self, announce_after: float | None = None) -> Iterator[None]:
+        """Count the time inside this context, once for all threads and for contexts inside each other.
+
+        It is announced if it takes longer than some seconds.
+        """
+        timer = threading.Timer(announce_after or 0.0, self.announce)
         with self._lock:
             if not self._threads:
                 self._began = time.perf_counter()
             self._threads += 1
-
-    def end(self) -> None:
-        """End what the matching `begin` began."""
-        with self._lock:
-            self._threads -= 1
-            if not self._threads:
-                self._ended += time.perf_counter() - self._began
+        if announce_after is not None:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            with self._lock:
+                self._threads -= 1
+                if not self._threads:
+                    self._ended += time.perf_counter() - self._began
 
     def announce(self) -> None:
         """Tell the user, once per process, that kernels are being compiled."""
@@ -65,15 +73,6 @@ def working_time() -> float:
     return time.perf_counter() - CLOCK.seconds()
 
 
-@contextmanager
-def compiling(announce_after: float | None = None) -> Iterator[None]:
-    """Count the time inside this context as compilation, announced if it takes longer than some seconds."""
-    CLOCK.begin()
-    timer = threading.Timer(announce_after or 0.0, CLOCK.announce)
-    if announce_after is not None:
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        CLOCK.end()
+def compiling(announce_after: float | None = None) -> AbstractContextManager[None]:
+    """Count the time inside this context as compilation of this process, as `CompilationClock.compiling`."""
+    return CLOCK.compiling(announce_after)

@@ -14,7 +14,7 @@ from wavefabric.acoustics.gradients import run as gradient_run
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 from wavefabric.lifecycle.reversal import store
-from wavefabric.lifecycle.reversal.binomial import advances
+from wavefabric.lifecycle.reversal.store import advances
 from wavefabric.system.progress import Progress
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")

@@ -8,7 +8,6 @@ import typer.main
 
 from wavefabric.cli import app
 from wavefabric.cli.common.files import write_all
-from wavefabric.cli.common.options import full_help
 from wavefabric.collectives import ring_all_gather, save
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
@@ -193,5 +192,5 @@ def test_helps_lose_no_words(command, monkeypatch, name, each):
     seen = "".join(c for c in out if c not in "│╭╮╰╯─\n ")
     for option in each.params:
         if hasattr(option, "help"):
-            text = full_help(getattr(option, "help", None) or "").replace("\\[", "[")
+            text = (getattr(option, "help", None) or "").replace("\\[", "[")
             assert "".join(text.split()) in seen, (option.name, text)

@@ -350,7 +350,7 @@ def test_a_searched_strategy_is_no_slower_than_data_parallelism(command):
 
 
 def test_a_search_is_told_what_is_simulated(command, monkeypatch):
-    from wavefabric.training.search import search as module
+    from wavefabric.cli.train import work as module
 
     seen, search = [], module.search
 

@@ -8,7 +8,7 @@ import pytest
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
 from wavefabric.lifecycle.checkpoint import file as checkpoint_file
-from wavefabric.lifecycle.checkpoint.manifest import RankCheckpoint
+from wavefabric.lifecycle.checkpoint.when import RankCheckpoint
 
 RUN = "this run"
 

@@ -12,9 +12,8 @@ from wavefabric import exchange
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.reversal import store as module
-from wavefabric.lifecycle.reversal.binomial import repetitions
 from wavefabric.lifecycle.reversal.reversal import Reversal
-from wavefabric.lifecycle.reversal.store import StateStore, Tiers, choose_tiers
+from wavefabric.lifecycle.reversal.store import StateStore, Tiers, choose_tiers, repetitions
 
 GIB = 1 << 30
 

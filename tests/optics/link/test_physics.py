@@ -12,7 +12,7 @@ from scipy.special import erfc
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.lifecycle.checkpoint.manifest import RankCheckpoint
+from wavefabric.lifecycle.checkpoint.when import RankCheckpoint
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import FieldLost, InputError
-from wavefabric.lifecycle.checkpoint.manifest import RankCheckpoint
+from wavefabric.lifecycle.checkpoint.when import RankCheckpoint
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file import load
 from wavefabric.results import read_result

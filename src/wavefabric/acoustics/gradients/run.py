@@ -24,9 +24,8 @@ from wavefabric.acoustics.solver.step import Step
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, on_all_ranks
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
-from wavefabric.lifecycle.reversal.binomial import advances
 from wavefabric.lifecycle.reversal.reversal import Reversal
-from wavefabric.lifecycle.reversal.store import StateStore, Tiers, choose_tiers
+from wavefabric.lifecycle.reversal.store import StateStore, Tiers, advances, choose_tiers
 from wavefabric.system.compiling import working_time
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.progress import Progress

@@ -25,7 +25,7 @@ from wavefabric.acoustics.simulation import warn_of
 from wavefabric.errors import InputError, choice
 from wavefabric.system.compiling import CLOCK
 from wavefabric.system.machine import usable_threads
-from wavefabric.system.progress_bar import terminal_bar
+from wavefabric.system.progress import terminal_bar
 
 #: Thicknesses that ``pml_size="auto"`` chooses from.
 _AUTO = range(10, 41)

@@ -11,7 +11,7 @@ from wavefabric.acoustics.kwave.drop_in import name_once
 from wavefabric.acoustics.kwave.values import ObjectOptions, each_axis, plain
 from wavefabric.acoustics.sensor import record_names, recorded_quantities
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
-from wavefabric.system.progress_bar import terminal_bar
+from wavefabric.system.progress import terminal_bar
 
 #: Options that have only these values here; the first stands for an option that is missing.
 _ONLY = {

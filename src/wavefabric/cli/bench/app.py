@@ -1,6 +1,5 @@
 """The commands of `wavefabric bench`: for each argument of a benchmark its option, and how that is read."""
 
-import copy
 from collections.abc import Callable
 from dataclasses import make_dataclass
 from functools import partial
@@ -10,11 +9,13 @@ from typing import Any, NamedTuple
 
 import typer
 
+from wavefabric.bench import ultrasound_cases as cases
 from wavefabric.cli.common.options import from_one, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.rank_session import RankedOptions, RankSession, show_measurement
 from wavefabric.cli.common.show import status_line
 from wavefabric.errors import choice
+from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.units import quantity
 
 app = typer.Typer()
@@ -42,21 +43,19 @@ class Local:
 
 
 class Argument(NamedTuple):
-    """Of ``run``: its type and option on the command line, and how what is given there is read."""
+    """Of ``run``: type, help, default and name on the command line, and how what is given there is read."""
 
     type: Any
-    field: Any
-    read: Callable[[Any], Any] | None
+    help: str
+    default: Any = None
+    read: Callable[[Any], Any] | None = None
+    name: str = ""
 
     def value(self, inputs: Any) -> Any:
         """For ``run``; an option that may be repeated gives a list."""
         if self.read is None or inputs is None:
             return inputs
         return list(map(self.read, inputs)) if isinstance(inputs, list) else self.read(inputs)
-
-
-def argument(type: Any, help: str, default: Any = None, read: Any = None, name: str = "") -> Argument:
-    return Argument(type, option(help, *[name] * bool(name), default=default), read)
 
 
 def benchmark(
@@ -69,7 +68,10 @@ def benchmark(
     **arguments: Argument,
 ) -> None:
     """Add the command of the module ``NAME`` of a package; `least`: ranks that it needs."""
-    fields = [(key, each.type, copy.copy(each.field)) for key, each in arguments.items()]
+    fields = [
+        (key, each.type, option(each.help, *[each.name] * bool(each.name), default=each.default))
+        for key, each in arguments.items()
+    ]
     group = make_dataclass(name, fields, bases=(Shown, base), frozen=True, kw_only=True)
 
     def command(options) -> None:
@@ -106,15 +108,11 @@ def parse_points(text: str, planes: bool = False) -> tuple[int, int, int]:
 
 def parse_media(text: str) -> list[str]:
     """One medium, or both, or all."""
-    from wavefabric.bench import ultrasound_cases as cases
-
     choice("--medium", text, (*cases.ALL_MEDIA, "both", "all"))
     return list({"both": cases.MEDIA, "all": cases.ALL_MEDIA}.get(text, [text]))
 
 
 def _integrators(text: str) -> list[str]:
-    from wavefabric.optics.propagation.integrators import INTEGRATORS
-
     return list(INTEGRATORS) if text == "all" else parse_list(text)
 
 
@@ -141,7 +139,7 @@ _BYTES = (
     "Bytes from rank to rank: least:most, or with commas between; K, M, G are powers of 1024. "
     "\\[default: 64K:4M on CPUs, 64K:1G on GPUs]"
 )
-POINTS = argument(
+POINTS = Argument(
     _Texts,
     "Points, N, NXxNY or NXxNYxNZ; may be repeated. \\[default: 128 on a CPU, 256 and 512 on a GPU]",
     None,
@@ -154,45 +152,45 @@ benchmark(
     "fibre-step",
     Local,
     "Cost of one step: time, FFT share, passes over the data, memory; against bare FFTs and plain RK4IP.",
-    cases=argument(_Texts, _CASES, None, parse_case, "--case"),
-    precisions=argument(str, "double, single, or both.", "both", _precisions, "--precision"),
-    integrators=argument(str, "Names, comma between, or all.", "rk4ip,strang", _integrators),
-    step=argument(
+    cases=Argument(_Texts, _CASES, None, parse_case, "--case"),
+    precisions=Argument(str, "double, single, or both.", "both", _precisions, "--precision"),
+    integrators=Argument(str, "Names, comma between, or all.", "rk4ip,strang", _integrators),
+    step=Argument(
         str, "Step; changes the error, not the time.", "100 m", partial(quantity, unit="m", key="--step")
     ),
-    repeats=argument(int, SAMPLES, 15),
-    error_steps=argument(int, "Steps after which complex64 is compared; 0: not.", 100),
-    plain=argument(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=_PLAIN),
+    repeats=Argument(int, SAMPLES, 15),
+    error_steps=Argument(int, "Steps after which complex64 is compared; 0: not.", 100),
+    plain=Argument(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=_PLAIN),
 )
 benchmark(
     "solver-rates",
     Local,
     "How fast this device runs the parts of steps of both simulators: a device file for `wavefabric plan`.",
-    media=argument(str, MEDIA_HELP, "all", parse_media, "--medium"),
-    precisions=argument(str, "double, single, or both.", "both", _precisions, "--precision"),
-    repeats=argument(int, "Samples of each time; the least counts.", 3),
+    media=Argument(str, MEDIA_HELP, "all", parse_media, "--medium"),
+    precisions=Argument(str, "double, single, or both.", "both", _precisions, "--precision"),
+    repeats=Argument(int, "Samples of each time; the least counts.", 3),
 )
 benchmark(
     "exchange",
     RankedOptions,
     "Bandwidth, latency and correctness of every transport, in the manner of nccl-tests.",
-    patterns=argument(
+    patterns=Argument(
         str, "ping, ring, halo, all-gather, all-to-all, comma between, or all.", "all", _patterns
     ),
-    sizes=argument(_Text, _BYTES),
-    factor=argument(int, "From one size to the next of least:most.", 4),
-    repeats=argument(int, SAMPLES, 5),
-    peaks=argument(bool, "Give shares of bandwidths measured on H200.", False),
+    sizes=Argument(_Text, _BYTES),
+    factor=Argument(int, "From one size to the next of least:most.", 4),
+    repeats=Argument(int, SAMPLES, 5),
+    peaks=Argument(bool, "Give shares of bandwidths measured on H200.", False),
 )
 benchmark(
     "ultrasound-step",
     Local,
     "Cost of one ultrasound time step: time against bare 3-D transforms, passes over the data, memory.",
     sizes=POINTS,
-    media=argument(str, MEDIA_HELP, "both", parse_media, "--medium"),
-    precision=argument(str, "single or double.", "single"),
-    repeats=argument(int, "Rounds; medians count.", 15),
-    plain=argument(bool, "Time stages of whole-array transforms too.", True, name=_PLAIN),
-    points=argument(int, "Time each medium with sources and a sensor at so many points too.", 0),
-    peer=argument(Path | None, "kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
+    media=Argument(str, MEDIA_HELP, "both", parse_media, "--medium"),
+    precision=Argument(str, "single or double.", "single"),
+    repeats=Argument(int, "Rounds; medians count.", 15),
+    plain=Argument(bool, "Time stages of whole-array transforms too.", True, name=_PLAIN),
+    points=Argument(int, "Time each medium with sources and a sensor at so many points too.", 0),
+    peer=Argument(Path | None, "kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
 )

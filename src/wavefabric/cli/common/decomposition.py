@@ -1,24 +1,23 @@
 """Options of how ranks share an ultrasound grid."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
+from wavefabric.acoustics.kwave.format import Reader
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.cli.common.ranks import PANEL, RankOptions
+from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
 
-if TYPE_CHECKING:
-    from wavefabric.acoustics.decomposition.decompose import Decomposition
-    from wavefabric.collectives import Schedule
+#: Options of how the grid is shared.
+GRID = ("decomposition", "grid", "overlap", "bell")
 
 
 @options(PANEL)
-class DecompositionOptions:
-    """How ranks share the grid, as on the command line."""
+class GridRankOptions(RankOptions):
+    """How many ranks, and how they share the grid."""
 
     decomposition: str | None = option(
         "{wavefabric.acoustics.decomposition.decompose:KINDS}: exact, or with less communication, "
@@ -31,21 +30,19 @@ class DecompositionOptions:
         "\\[default: nested-sine]"
     )
 
-    def read(self, ranks: RankOptions) -> Decomposition | None:
-        """What was asked for, checked; None if nothing was."""
-        inputs = changed(self)
+    def shared(self) -> Decomposition | None:
+        """What was asked for of the grid, checked; None if nothing was."""
+        inputs = changed(self, *GRID)
         if not inputs:
             return None
-        if ranks.count == 1:
+        if self.count == 1:
             refuse(inputs, "for one rank", "with --ranks 2 or more")
         local = changed(self, "overlap", "bell")
         if self.decomposition != "local":
             refuse(local, "without --decomposition local", "with it")
         if self.overlap is not None and self.overlap < 1:
             raise InputError(f"--overlap: {self.overlap} given; allowed: a whole number of points from 1")
-        blocks = None if self.grid is None else _blocks(self.grid, ranks.count)
-        from wavefabric.acoustics.decomposition.decompose import Decomposition
-
+        blocks = None if self.grid is None else _blocks(self.grid, self.count)
         # The command line has allowed no other word: ``kind`` is one of two.
         return Decomposition(kind=self.decomposition or "global", grid=blocks, **local)  # type: ignore[arg-type]
 
@@ -59,8 +56,6 @@ def _blocks(text: str, ranks: int) -> tuple[int, ...]:
 
 def file_traffic(file: Path, ranks: int, options: Decomposition | None) -> Schedule:
     """`traffic` of the grid of a k-Wave file."""
-    from wavefabric.acoustics.kwave.format import Reader
-
     with Reader(file) as reader:
         x, y, z = (int(reader.scalar(name)) for name in ("Nx", "Ny", "Nz"))
     return traffic((x, y, z), ranks, options)
@@ -68,7 +63,6 @@ def file_traffic(file: Path, ranks: int, options: Decomposition | None) -> Sched
 
 def traffic(shape: tuple[int, int, int], ranks: int, options: Decomposition | None) -> Schedule:
     """What ranks that share a grid exchange most often."""
-    from wavefabric.acoustics.decomposition.decompose import decompose
     from wavefabric.planner.ultrasound import busiest_exchange
 
     return busiest_exchange(decompose(shape, ranks, options))

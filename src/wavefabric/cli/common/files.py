@@ -1,24 +1,21 @@
 """Files that commands read and write: text, JSON, fabrics; several files written together."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wavefabric.cli.common.options import check_range
 from wavefabric.errors import InputError
+from wavefabric.fabric import AnyFabric
 from wavefabric.files import input as input_file
-from wavefabric.files.input import MOST_TEXT
+from wavefabric.files.input import MOST_TEXT, read_start
 from wavefabric.files.output import check_output, replacing
 
-if TYPE_CHECKING:
-    from wavefabric.fabric import AnyFabric
-
+_HDF5 = b"\x89HDF\r\n\x1a\n"
 #: Endings of pictures.
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -50,6 +47,17 @@ def read_rows(path: Path, key: str, columns: str, most: int | None = None) -> li
             actual = f"{path}[{number}]: {str(row)[:40]} given"
             raise InputError(f"{key}: {actual}; allowed: {columns}, {limit}")
     return [tuple(row) for row in rows]
+
+
+def is_hdf5(file: Path) -> bool:
+    """Whether a file is HDF5 by its name, or by its content if its name does not say TOML."""
+    suffix = file.suffix.lower()
+    if suffix in (".h5", ".hdf5"):
+        return True
+    try:
+        return suffix != ".toml" and read_start(file, len(_HDF5)) == _HDF5
+    except (OSError, ValueError):  # whoever reads it says why
+        return False
 
 
 def check_target(

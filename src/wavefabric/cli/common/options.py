@@ -50,10 +50,12 @@ def option(
     """A field of an `options` class that is an option of the command line, called as the field unless named.
 
     If the help holds ``{module:NAME}``, a value must be one of these words, or of `also`, unless it is not
-    to be checked. The module is imported when a value is given, or help is shown by a `Command`.
+    to be checked. The module is imported when the command is.
     """
-    how = {"help": help, "names": names, "panel": panel, "also": also, "checked": checked, "more": more}
-    return dataclasses.field(default=default, metadata=how)
+    if checked and (match := _LISTED.search(help)):
+        more["callback"] = _only(match, also)
+    how = {"param_decls": names, "help": help, "rich_help_panel": panel, **more}
+    return dataclasses.field(default=default, metadata={"option": how})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option,))
@@ -123,22 +125,23 @@ def _parameters(group: type) -> Iterable[inspect.Parameter]:
     """Of an `options` class: a parameter for each field that is an option."""
     hints = get_type_hints(group, include_extras=True)
     for field in dataclasses.fields(group):
-        if how := field.metadata:
-            names = how["names"] or (f"--{field.name.replace('_', '-')}",)
-            more = dict(how["more"])
-            if how["checked"] and (match := _LISTED.search(how["help"])):
-                more["callback"] = _only(names[0], match, how["also"])
-            panel = how["panel"] or getattr(group, "panels", {}).get(field.name)
-            shown = typer.Option(*names, help=how["help"], rich_help_panel=panel, **more)
-            hint = Annotated[hints[field.name], shown]
-            parameter = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY)
-            yield parameter.replace(default=field.default, annotation=hint)
+        if how := dict(field.metadata.get("option", {})):
+            names = how.pop("param_decls") or (f"--{field.name.replace('_', '-')}",)
+            # Words of the library stand in the help.
+            how["help"] = _LISTED.sub(lambda match: ", ".join(_words(match)), how["help"])
+            how["rich_help_panel"] = how["rich_help_panel"] or getattr(group, "panels", {}).get(field.name)
+            yield inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=Annotated[hints[field.name], typer.Option(*names, **how)],
+            )
 
 
-def _only(name: str, match: re.Match[str], also: tuple[str, ...]) -> Callable[..., Any]:
+def _only(match: re.Match[str], also: tuple[str, ...]) -> Callable[..., Any]:
     def check(param: typer.CallbackParam, value: Any) -> Any:
         if value is not None and value != param.default:
-            choice(name, value, (*also, *_words(match)))
+            choice(param.opts[0], value, (*also, *_words(match)))
         return value
 
     return check
@@ -165,102 +168,52 @@ def check_seed(seed: int | None) -> None:
     check_range("--seed", seed, 0, float("inf"), "whole numbers from 0")
 
 
-def full_help(help: str) -> str:
-    """A help text with the words of the library."""
-    return _LISTED.sub(lambda match: ", ".join(_words(match)), help)
-
-
-def fill_in(params: Iterable[Any]) -> None:
-    """Put the words of the library into the help of options."""
-    for param in params:
-        if text := getattr(param, "help", None):
-            param.help = full_help(text)
-
-
-class Command(typer.core.TyperCommand):
-    """A command whose help names the words that the library allows."""
-
-    def get_usage(self, ctx: Any) -> str:
-        """How it is used; a default command has no name, and leaves one space."""
-        return super().get_usage(ctx).replace("  [", " [")
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Put the words in."""
-        fill_in(self.params)
-        super().format_help(ctx, formatter)
-
-
-def register(app: typer.Typer, name: str, command: Callable, all_ranks: bool = False) -> None:
+def register(app: typer.Typer, name: str, command: Callable, all_ranks: bool = False, **how: Any) -> None:
     """Add a command whose parameters may be `options` classes; others than rank 0 leave most at once."""
-    app.command(name, cls=Command)(grouped(command, all_ranks))
+    app.command(name, **how)(grouped(command, all_ranks))
 
 
-class _LazyGroup(typer.core.TyperGroup):
-    """The commands of a module that is imported when one is asked for."""
+class _Deferred(typer.core.TyperCommand):
+    """A command, or the group ``app`` of a module, that is imported when it is asked for."""
 
-    module = ""
-    default: str | None = None  # the command that words go to which begin with the name of none
-    _helping = False
+    all_ranks, group, default = False, False, ""
+
+    def __init__(self, **own: Any) -> None:
+        super().__init__(**own)
+        del self.params  # there are those of the command itself
 
     @functools.cached_property
     def _loaded(self) -> Any:
-        return typer.main.get_group(importlib.import_module(self.module).app)
+        if not self.group:
+            app = typer.Typer()
+            module = importlib.import_module(f"wavefabric.cli.{self.name}")
+            register(app, str(self.name), module.command, self.all_ranks)
+            return typer.main.get_group(app).commands[str(self.name)]
+        group = typer.main.get_group(importlib.import_module(f"wavefabric.cli.{self.name}.app").app)
+        group.help, group.no_args_is_help = group.help or self.help, True
+        return group
 
-    @property
-    def commands(self) -> Any:
-        return self._loaded.commands
+    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Go on with the command of a group whose name comes first, or with the default one."""
+        command, below = self._loaded, getattr(self._loaded, "commands", {})
+        if args and args[0] in below:
+            command, info_name, args = below[args[0]], f"{info_name} {args[0]}", args[1:]
+        elif args and args[0] not in parent.help_option_names:
+            command = below.get(self.default, command)
+        return command.make_context(info_name, args, parent, **extra)
 
-    @commands.setter
-    def commands(self, value: Any) -> None:
-        """There are none before the module is imported."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the default command's name in front of what is no command."""
-        if self.default and args and args[0] not in (*self.commands, *ctx.help_option_names):
-            args = [self.default, *args]
-        return super().parse_args(ctx, args)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Leave the default command's name out of its usage line."""
-        result, command, rest = super().resolve_command(ctx, args)
-        return "" if result == self.default else result, command, rest
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Names of all but the default command."""
-        return [name for name in self.commands if name != self.default]
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """In help also those of the default command."""
-        own = super().get_params(ctx)
-        return [*self.commands[self.default].params, *own] if self._helping else own
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """How the default command is used, or another."""
-        if self.default is None:
-            return super().collect_usage_pieces(ctx)
-        return [*self.commands[self.default].collect_usage_pieces(ctx), "|", self.subcommand_metavar]
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Show what the default command takes above the names of the others."""
-        if self.default:
-            command = self.commands[self.default]
-            self.help, self._helping = command.help, True
-            fill_in(command.params)
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self._helping = False
+    def __getattr__(self, name: str) -> Any:
+        """Of the command, or the group, what only that has."""
+        return getattr(self._loaded, name)
 
 
-def lazy_group(app: typer.Typer, name: str, help: str, default: str | None = None) -> None:
-    """Add the commands of ``wavefabric.cli.NAME.app``, which is imported when one is asked for.
+def defer(app: typer.Typer, name: str, help: str, **own: Any) -> None:
+    """Add the command of ``wavefabric.cli.NAME``, imported when it is asked for, with its first line of help.
 
-    ``wavefabric NAME`` followed by the name of no command is the command `default`, whose options the group's
-    help shows.
+    With ``group`` it is the group ``wavefabric.cli.NAME.app``; there words that begin with the name of no
+    command go to the command ``default``. ``all_ranks`` as of `register`.
     """
-    own = {"module": f"wavefabric.cli.{name}.app", "default": default}
-    group = type("Group", (_LazyGroup,), own)
-    app.add_typer(typer.Typer(name=name, help=help, cls=group, no_args_is_help=True))
+    app.command(name, help=help, cls=type("Deferred", (_Deferred,), own))(lambda: None)
 
 
 @options()

@@ -4,17 +4,18 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import typer
 
-from wavefabric.cli.common.ranks import is_rank_zero
+from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
+from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError, UnusableCheckpoint
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.system.compiling import CLOCK
 from wavefabric.system.interrupt import exit_code
-from wavefabric.system.progress import Progress
-from wavefabric.system.progress_bar import Bar, terminal_bar
+from wavefabric.system.progress import Bar, Progress, terminal_bar
 
 
 class Lines(Progress):
@@ -48,16 +49,29 @@ def make_progress(quiet: bool = False, percent: int | None = None) -> Progress:
     return bar if isinstance(bar, Bar) or percent is None else Lines(percent)
 
 
-def announce_compiling(quiet: bool = False) -> None:
-    """Announce the compilation of kernels by one line on stderr, on rank 0 alone; ``quiet``: no line."""
-    CLOCK.announces = not quiet and is_rank_zero()
-
-
 @contextlib.contextmanager
-def guarded(progress: Progress, checkpoint: Path | None, command: str = "the same command") -> Iterator[None]:
-    """Run inside: ends the progress; after Ctrl-C or SIGTERM tells of the checkpoint, and exits."""
+def running(
+    ranks: RankOptions,
+    schedule: Callable[[], Schedule],
+    checkpoint: Path | None,
+    check: Callable[[], object],
+    quiet: bool,
+    progress: Progress | None = None,
+    command: str = "the same command",
+) -> Iterator[tuple[Communicator | None, Progress]]:
+    """Start ranks once `check` finds no fault, and leave; or run inside on those there, or alone.
+
+    Gives their communicator, and `progress` or one by `make_progress`, which ends with the block. After
+    Ctrl-C or SIGTERM a line tells with which `command` it goes on from the checkpoint, and the process exits.
+    """
+    if must_start(ranks):
+        check()
+        start(ranks, checkpoint, schedule, quiet)
+    comm = open_ranks(ranks, schedule, quiet)
+    CLOCK.announces = not quiet and is_rank_zero()  # that kernels are compiled
+    progress = progress or make_progress(quiet)
     try:
-        yield
+        yield comm, progress
     except KeyboardInterrupt:
         progress.finish()  # before anything is said
         if is_rank_zero():

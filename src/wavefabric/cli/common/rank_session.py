@@ -1,7 +1,5 @@
 """Measurements between ranks: options, starting the ranks, and what is printed and written in the end."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -9,7 +7,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -18,12 +16,12 @@ from wavefabric.cli.common.options import from_one, option, options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.cli.common.show import console, plain, status_line
+from wavefabric.collectives import point_to_point
+from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError
 from wavefabric.exchange.transports import TRANSPORTS
+from wavefabric.execution.timing import Ranks
 from wavefabric.files.output import made_folder, write_text
-
-if TYPE_CHECKING:
-    from wavefabric.execution.timing import Ranks
 
 TRANSPORTS_HELP = f"{', '.join(list(TRANSPORTS)[:0:-1])}, comma between, or all."
 
@@ -49,8 +47,6 @@ class RankSession:
     """Starts ranks if they are not there, opens their communicators, and lets only rank 0 print."""
 
     def __init__(self, who: RankedOptions, as_json: bool, least: int = 2):
-        from wavefabric.execution.timing import Ranks
-
         names = parse_list(who.transports)
         several = (who.ranks or 1) > 1
         transport = "mpi-cuda" if several and _shows_device_memory(names, who.device) else None
@@ -83,16 +79,12 @@ def _shows_device_memory(transports: list[str], device: str) -> bool:
     """Whether mpiexec should be told to let MPI see device memory."""
     if device == "cpu":
         return False
-    from wavefabric.device.select import cuda_count
-
     wanted = "mpi-cuda" in transports or ("all" in transports and find_spec("libucx") is not None)
     return cuda_count() > 0 and wanted
 
 
 def _ring(ranks: int):
     """What a placement is chosen for: neighbours that talk."""
-    from wavefabric.collectives import point_to_point
-
     pairs = [(r, (r + step) % ranks) for r in range(ranks) for step in (1, -1)]
     return point_to_point("ring", ranks, [(a, b, 1) for a, b in pairs if a != b])
 

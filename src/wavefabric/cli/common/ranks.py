@@ -1,25 +1,26 @@
 """Options of several ranks: what is allowed together, starting them, and opening their communicator."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Self
 
 import typer
 
 from wavefabric.cli.common.options import Invocation, changed, option, options, refuse
+from wavefabric.collectives import Schedule
+from wavefabric.device import get_device
+from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, quoted
+from wavefabric.exchange import world
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.launch import environment, launcher
+from wavefabric.exchange.placement import best_placement, read_placement
 from wavefabric.exchange.transports import serving
+from wavefabric.system import gpu_topology
 from wavefabric.system.machine import usable_threads
-
-if TYPE_CHECKING:
-    from wavefabric.collectives import Schedule
-    from wavefabric.exchange.communicator import Communicator
 
 PANEL = "Several ranks"
 #: Most ranks, whatever the machine: a bound on absurd input.
@@ -63,6 +64,12 @@ class RankOptions:
         """Ranks that will run, however they are started."""
         return max(environment.ranks(), self.ranks or 1)
 
+    def checked(self, device: str | None, threads: int | None) -> Self:
+        """The same with the device and threads of the command; refuses what cannot be, before any starts."""
+        chosen = replace(self, device=device, threads=threads)
+        chosen.check()
+        return chosen
+
     def check(self) -> None:
         """Refuse what cannot be, before anything starts."""
         self._check_count(environment.ranks())
@@ -105,15 +112,10 @@ class RankOptions:
         if chosen and environment.expected_ranks() is not None:
             return [int(word) for word in chosen.split()]
         if self.placement != "auto":
-            from wavefabric.exchange.placement import read_placement
-
             return read_placement(self.placement, here)
         if here != self.count:
             actual, allowed = "auto given with ranks on several hosts", "a file of GPUs, for each host alike"
             raise InputError(f"--placement: {actual}; allowed: {allowed}")
-        from wavefabric.exchange.placement import best_placement
-        from wavefabric.system import gpu_topology
-
         topology = gpu_topology.query()
         if topology is None or schedule is None:
             actual = "auto given, but nvidia-smi topo -m names no GPUs"
@@ -155,10 +157,6 @@ def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bo
     """The communicator of several ranks, None for one; collective."""
     if is_alone():
         return None
-    from wavefabric.device import get_device
-    from wavefabric.device.select import cuda_count
-    from wavefabric.exchange import world
-
     device = options.device or "auto"
     gpus = options.gpus(schedule, quiet or not is_rank_zero())
     if device == "cpu" or (device == "auto" and not cuda_count()):

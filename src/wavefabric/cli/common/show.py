@@ -1,23 +1,20 @@
 """What commands print: tables, JSON, names of written files, and what is being computed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Column, Table
 
 from wavefabric.errors import visible
 from wavefabric.exchange.launch import environment
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
 
 
 def plain(value: Any) -> Any:
@@ -60,17 +57,12 @@ def console(markup: bool = False) -> Console:
 
     120 are assumed where there is no terminal; also under Open MPI, which shows ranks one of its own.
     """
-    from rich.console import Console
-
     own = sys.stdout.isatty() and environment.ranks() == 1
     return Console(highlight=False, markup=markup, width=None if own else 120)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]] = (), title: str | None = None) -> Table:
     """A table with a rule below its headings: numbers; text that may wrap (``<``) or may not (``|``)."""
-    from rich import box
-    from rich.table import Table
-
     made = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in columns:
         justify, wraps = "left" if heading[0] in "<|" else "right", heading[0] == "<"
@@ -82,8 +74,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]] = (), title: str
 
 def pairs_table(lines: Iterable[tuple[str, str]]) -> Table:
     """Names and values as a table without lines."""
-    from rich.table import Column, Table
-
     columns = Column(style="bold", no_wrap=True), Column(overflow="fold")
     made = Table(*columns, show_header=False, box=None, pad_edge=False)
     for name, text in lines:
@@ -105,7 +95,5 @@ def status_line(quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda line: None
         return
-    from rich.console import Console
-
     with Console(stderr=True).status("") as status:
         yield status.update

@@ -2,10 +2,11 @@
 
 import typer
 
-from wavefabric.cli.common.options import register
+from wavefabric.cli.common.options import grouped, register
 from wavefabric.cli.train import measure, models, simulate
 
-app = typer.Typer()
-register(app, "simulate", simulate.command)
+app = typer.Typer(subcommand_metavar="| COMMAND [ARGS]...")
+app.callback()(grouped(simulate.command, all_ranks=False))  # which help shows
+register(app, "simulate", simulate.command, hidden=True)
 register(app, "models", models.command)
 register(app, "measure", measure.command)

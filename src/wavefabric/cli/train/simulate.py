@@ -16,7 +16,7 @@ from wavefabric.cli.common.planning_options import PlanningOptions
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
 from wavefabric.cli.train.table import facts, show_case, show_comparison
-from wavefabric.cli.train.work import TrainSearchOptions, WorkOptions, make_work
+from wavefabric.cli.train.work import WorkOptions, make_work
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError, choice
 from wavefabric.fabric import AnyFabric
@@ -27,6 +27,10 @@ from wavefabric.training.fabrics import fabric_for
 from wavefabric.training.iteration.engine import POLICIES
 from wavefabric.training.iteration.faults import parse_slow_links, with_slow_links
 from wavefabric.training.strategies.strategy_text import save_strategy
+from wavefabric.training.traces.chakra import write_chakra
+from wavefabric.training.traces.chakra.messages import schema
+from wavefabric.training.traces.perfetto import write_perfetto
+from wavefabric.training.traces.timeline import draw_timeline
 
 Fabrics = Sequence[str | AnyFabric]
 #: Of one simulation alone.
@@ -103,7 +107,6 @@ def command(
     work: WorkOptions,
     where: TrainFabricOptions,
     circuits: PlanningOptions,
-    find: TrainSearchOptions,
     result: ResultOptions,
 ) -> None:
     """Time of a training iteration on a fabric, what of it is communication, and what bounds it.
@@ -117,11 +120,10 @@ def command(
     wavefabric train ncf --gpus 4,16,64,256 --fabric switch,lightpath --collective ring,lumorph-2 --compare
     """
     choice("--policy", where.policy, POLICIES)
-    find.check()
     # Names of families stay names, to be as large as is needed.
     fabrics = [word if word in FAMILIES else load_fabric(word) for word in parse_list(where.fabric)]
     collectives = parse_list(where.collective)
-    options = make_work(model, work, find, where.policy)
+    options = make_work(model, work, where.policy)
     if where.gpus is not None:
         gpus = _parse_gpus(where.gpus)
     else:
@@ -149,7 +151,7 @@ def command(
     cases = compare(options.make, gpus, fabrics, collectives, merge=not result.pictured, **how)
     without: list[Case] = []
     if where.slow_link is not None or work.straggler is not None:
-        plain = make_work(model, replace(work, straggler=None), find, where.policy)
+        plain = make_work(model, replace(work, straggler=None), where.policy)
         without = compare(plain.make, gpus, healthy, collectives, **how)
     planned = (name if value is True else f"{name} {value}" for name, value in changed(circuits).items())
     title = ", ".join([options.title, f"{where.policy} calls", *planned])
@@ -177,8 +179,6 @@ def _check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int,
     if result.trace is not None and result.trace == result.save_strategy:
         raise InputError(f"--trace: {result.trace} given, and --save-strategy; allowed: another name")
     if result.chakra is not None:
-        from wavefabric.training.traces.chakra.messages import schema
-
         schema()
         if result.chakra.name in ("", ".."):  # Path("") is Path(".")
             shown = f"{result.chakra} or nothing" if str(result.chakra) == "." else result.chakra
@@ -192,17 +192,11 @@ def _write_files(case: Case, result: ResultOptions, name: str) -> list[Path]:
     written: list[Path] = []
     workload = case.iteration.workload
     if result.output is not None:
-        from wavefabric.training.traces.timeline import draw_timeline
-
         words = f"{name} on {case.gpus} GPUs of {case.fabric.name}, {case.collective}"
         written.append(draw_timeline(result.output, case.iteration, title=words, force=result.force))
     if result.trace is not None:
-        from wavefabric.training.traces.perfetto import write_perfetto
-
         written.append(write_perfetto(result.trace, case.iteration, result.force))
     if result.chakra is not None:
-        from wavefabric.training.traces.chakra import write_chakra
-
         written += write_chakra(result.chakra, case.iteration, force=result.force)
     if result.save_strategy is not None and workload is not None:
         written.append(save_strategy(result.save_strategy, workload.model, workload.strategy, result.force))

@@ -4,7 +4,9 @@ import statistics
 from collections import Counter
 from typing import Any
 
+from rich.cells import cell_len
 from rich.table import Table
+from rich.text import Text
 
 from wavefabric.cli.common.show import console, pairs_table, rate_text, table
 from wavefabric.training.compare import Case
@@ -192,8 +194,6 @@ def _calls_table(result: dict[str, dict[str, Any]]) -> Table:
 
 def show_comparison(cases: list[Case], title: str) -> None:
     """Print a table of cases, the fastest of each number of GPUs in bold."""
-    from rich.text import Text
-
     unit = "samples/s" if cases[0].iteration.workload else "iterations/s"
     headings = (
         "GPUs", "|fabric", "|collective", "iteration", unit, "a GPU", "exposed", "x ring", "x free",
@@ -231,8 +231,6 @@ def show_comparison(cases: list[Case], title: str) -> None:
 
 def _fit(made: Table, width: int) -> None:
     """Make a table of `show_comparison` so narrow that no word or number is cut, if it can be."""
-    from rich.cells import cell_len
-
     texts = [max(cell_len(str(cell)) for cell in column.cells) for column in made.columns]
     widths = [max(text, cell_len(str(of.header))) for text, of in zip(texts, made.columns, strict=True)]
     if sum(widths) + 3 * len(widths) - 1 <= width:

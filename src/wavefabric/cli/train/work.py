@@ -23,12 +23,17 @@ from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload, build_tasks
 from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.search.search import PROPOSALS, search
 from wavefabric.training.strategies.strategy import Strategy, check_strategy
 from wavefabric.training.strategies.strategy_text import parse_strategy
+from wavefabric.training.traces.chakra.read import read_chakra, trace_files
 from wavefabric.training.traces.order import gpus_of_workers
+from wavefabric.training.wave_steps import parse_wave_step
 from wavefabric.units import quantity, time_words
 
 _MOST = 10**12
+#: Options of the search alone.
+_SEARCH = ("proposals", "seconds", "seed")
 #: What --strategy may say instead of a strategy, and the method of `search` that it means.
 METHODS = {"search": "markov", "chain": "chain"}
 #: Time steps of our own simulations, with what they are of unless it is given behind a colon.
@@ -37,7 +42,7 @@ STEPS = {"fibre": "120x1048576", "ultrasound": "1024x1024x1024:local"}
 
 @options("Model and GPUs")
 class WorkOptions:
-    """How the model is shared, and on which GPUs."""
+    """How the model is shared, and on which GPUs; or how that is searched for."""
 
     strategy: str = option(
         "Words with commas between: data, sharded, tables, recompute, selective, sequence, overlap, "
@@ -63,21 +68,11 @@ class WorkOptions:
     straggler: str | None = option(
         "GPUs that compute slower, such as 5:1.5,9:2 (GPU 5 takes 1.5 times as long)."
     )
-
-
-@options("Search")
-class TrainSearchOptions:
-    """Of ``--strategy search``."""
-
-    proposals: int | None = option("Strategies that the Markov chains try at most. \\[default: 600]")
-    seconds: float | None = option("End after so long with the best so far.")
-    seed: int = option("Of random choices.", default=0)
-
-    def check(self) -> None:
-        """Refuse numbers out of range."""
-        check_range("--proposals", self.proposals, 1, 10**9, "1 to 1e9")
-        check_range("--seconds", self.seconds, 1e-3, 1e9, "0.001 to 1e9")
-        check_seed(self.seed)
+    proposals: int | None = option(
+        "Strategies that the Markov chains try at most. \\[default: 600]", panel="Search"
+    )
+    seconds: float | None = option("End after so long with the best so far.", panel="Search")
+    seed: int = option("Of random choices.", default=0, panel="Search")
 
 
 @dataclass(frozen=True)
@@ -99,7 +94,7 @@ class SimulatedWork:
 
 
 def _model_work(
-    text: str, options: WorkOptions, device: DeviceModel, memory: float, find: TrainSearchOptions, policy: str
+    text: str, options: WorkOptions, device: DeviceModel, memory: float, policy: str
 ) -> SimulatedWork:
     """A model and a strategy for it, or the search for one."""
     model, precision = load_model(text), PRECISIONS[options.precision]
@@ -110,20 +105,20 @@ def _model_work(
         model = replace(model, batch=options.batch)
     title = f"{model.name}, strategy {options.strategy}, {options.precision} on {device.name}"
     if options.strategy == "chain":
-        refuse(changed(find, "proposals", "seed"), "with --strategy chain", "with --strategy search")
+        refuse(changed(options, "proposals", "seed"), "with --strategy chain", "with --strategy search")
     if options.strategy in METHODS:
         refuse(changed(options, "microbatches"), f"with --strategy {options.strategy}", "with a strategy")
 
         def search(gpus: int, fabric: CallTimes) -> Workload:
             strategy = _search(
-                (model, gpus, device, precision, fabric), options.strategy, find,
+                (model, gpus, device, precision, fabric), options,
                 memory=memory, batch=options.global_batch, policy=policy,
             )  # fmt: skip
             return Workload(model, strategy, device, precision)
 
         refuse(changed(options, "straggler"), f"with --strategy {options.strategy}", "with a strategy")
         return SimulatedWork(model.name, title, memory, search, lambda gpus: None, True, searched=True)
-    refuse(changed(find), f"with --strategy {options.strategy}", f"with {' or '.join(METHODS)}")
+    refuse(changed(options, *_SEARCH), f"with --strategy {options.strategy}", f"with {' or '.join(METHODS)}")
     stragglers = tuple(_stragglers(options).items())
 
     @cache
@@ -138,14 +133,12 @@ def _model_work(
     return SimulatedWork(model.name, title, memory, lambda gpus, _: workload(gpus), workload, True)
 
 
-def _search(setting: tuple[Any, ...], method: str, options: TrainSearchOptions, **limits: Any) -> Strategy:
+def _search(setting: tuple[Any, ...], options: WorkOptions, **limits: Any) -> Strategy:
     """The best strategy found; `setting`: the first arguments of `search`, `limits`: its others.
 
     After Ctrl-C it is the best so far, which a line on stderr says.
     """
-    from wavefabric.training.search.search import PROPOSALS, search
-
-    proposals = options.proposals or PROPOSALS
+    proposals, method = options.proposals or PROPOSALS, options.strategy
     bar = make_progress()
     bar.start(proposals if method == "search" else None, f"search, {setting[1]} GPUs")
 
@@ -189,8 +182,6 @@ def _on_gpus(graph: TaskGraph, device: DeviceModel, options: WorkOptions) -> Tas
 
 def _step_work(text: str, device: DeviceModel, options: WorkOptions) -> SimulatedWork:
     """A time step of light in a fibre, or of ultrasound."""
-    from wavefabric.training.wave_steps import parse_wave_step
-
     step = parse_wave_step(text if ":" in text else f"{text}:{STEPS[text]}")
     tasks = cache(lambda gpus: _on_gpus(step(gpus, device), device, options))
     name = f"time step of {text}"
@@ -199,8 +190,6 @@ def _step_work(text: str, device: DeviceModel, options: WorkOptions) -> Simulate
 
 def _trace_work(prefix: str, device: DeviceModel, options: WorkOptions) -> SimulatedWork:
     """What was recorded in a Chakra trace, for as many GPUs as it is of."""
-    from wavefabric.training.traces.chakra.read import read_chakra, trace_files
-
     files = trace_files(prefix)
     graph = _on_gpus(read_chakra(files, device, options.precision, options.groups), device, options)
     count = sum(map(len, gpus_of_workers(graph)))
@@ -213,8 +202,11 @@ def _trace_work(prefix: str, device: DeviceModel, options: WorkOptions) -> Simul
     return SimulatedWork(name, name, device.memory, lambda *_: graph, check, gpus=count, files=files)
 
 
-def make_work(text: str, options: WorkOptions, find: TrainSearchOptions, policy: str) -> SimulatedWork:
+def make_work(text: str, options: WorkOptions, policy: str) -> SimulatedWork:
     """What MODEL is: a trace, a time step, or a model by name or file; `policy` is that of the search."""
+    check_range("--proposals", options.proposals, 1, 10**9, "1 to 1e9")
+    check_range("--seconds", options.seconds, 1e-3, 1e9, "0.001 to 1e9")
+    check_seed(options.seed)
     choice("--precision", options.precision, PRECISIONS)
     for name in ("batch", "global_batch", "microbatches"):
         check_range(f"--{name.replace('_', '-')}", getattr(options, name), 1, _MOST, "whole numbers from 1")
@@ -228,10 +220,10 @@ def make_work(text: str, options: WorkOptions, find: TrainSearchOptions, policy:
     trace, step = trace_prefix(text), text.partition(":")[0] in STEPS
     if not (trace or step):
         refuse(changed(options, "groups"), f"with {text}", "with a Chakra trace")
-        return _model_work(text, options, device, memory, find, policy)
+        return _model_work(text, options, device, memory, policy)
     others = ["strategy", "batch", "global_batch", "microbatches", "memory"]
     others += [] if trace else ["precision", "groups"]
-    refuse(changed(options, *others) | changed(find), f"with {text}", "with a model")
+    refuse(changed(options, *others, *_SEARCH), f"with {text}", "with a model")
     return (_trace_work if trace else _step_work)(trace or text, device, options)
 
 

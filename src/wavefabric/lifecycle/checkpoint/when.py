@@ -1,25 +1,37 @@
-"""When a run is saved, what its checkpoint holds, and going on from it."""
+"""When a run is saved, what its checkpoint holds, and going on from it.
 
-from __future__ import annotations
+Of several ranks each writes its own part, and a manifest says which parts count. It has the name and format
+of the checkpoint of one rank. The parts of rank r of K are ``NAME.rank{r}of{K}.0`` and ``….1``: two slots.
+A save fills the slot that the manifest does not name; the manifest follows when all parts are on the disk, so
+that a kill at any moment leaves the old generation or the new one, whole.
+"""
 
+import contextlib
+import re
+import secrets
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from wavefabric.errors import InputError, UnusableCheckpoint
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.files.output import check_output
 from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
-from wavefabric.lifecycle.checkpoint.manifest import RankCheckpoint
+from wavefabric.lifecycle.checkpoint import file as checkpoint_file
+from wavefabric.lifecycle.checkpoint.file import Arrays, Targets, unusable
 from wavefabric.results.file import Rows
 from wavefabric.results.lock import check_held
 from wavefabric.results.provenance import cuda_source_hash, fingerprint
 from wavefabric.system.machine import cpu_model
+from wavefabric.units import counted
 
-if TYPE_CHECKING:
-    from wavefabric.exchange.communicator import Communicator
+#: Key of the state that makes a file a manifest.
+_PARTS = "rank_parts"
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,122 @@ class Checkpoints:
     every: int | None = None
     stop: bool = False
     resume: bool = True
+
+
+class RankCheckpoint:
+    """The checkpoint files of all ranks of a run; every method is collective, and raises on all ranks.
+
+    ``fingerprint`` is that of the run as this rank sees it, files with another one are refused; ``layout``
+    says in words how the run is divided among its ranks.
+    """
+
+    def __init__(self, comm: Communicator, path: str | Path, fingerprint: str, layout: str = ""):
+        self.comm, self.path, self.fingerprint = comm, Path(path), fingerprint
+        self._layout = layout if comm.size > 1 else ""
+
+    def exists(self) -> bool:
+        """Whether rank 0 sees one."""
+        return on_first_rank(self.comm, self.path.exists)
+
+    def save(self, arrays: Arrays, state: dict[str, Any], last: bool = True) -> None:
+        """Write the arrays and JSON state of every rank; an OSError leaves the previous checkpoint as it was.
+
+        It is only warned of if there is an earlier checkpoint and this is not the last.
+        """
+        try:
+            self._save(arrays, state)
+        except OSError as error:
+            if last or not self.exists():
+                raise
+            if self.comm.rank == 0:
+                kept = f"the run goes on, its last checkpoint {self.path} is whole"
+                text = f"{error.filename}: {error.strerror}; {kept}"
+                warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+    def _save(self, arrays: Arrays, state: dict[str, Any]) -> None:
+        if self.comm.size == 1:
+            checkpoint_file.save(self.path, arrays, state, self.fingerprint)
+            return
+        old = on_first_rank(self.comm, self._current_slot)
+        slot = 0 if old is None else 1 - old
+        token = self.comm.control.bcast(secrets.token_hex(8))
+
+        def write_part() -> None:
+            part = self._part(slot)
+            checkpoint_file.remove(part)  # belongs to no manifest, and would only take space
+            checkpoint_file.save(part, arrays, {"token": token, "state": state}, self.fingerprint)
+
+        def write_manifest() -> None:
+            parts = {"ranks": self.comm.size, "slot": slot, "token": token, "layout": self._layout}
+            checkpoint_file.save(self.path, {}, {**state, _PARTS: parts}, self.fingerprint)
+
+        on_all_ranks(self.comm, write_part)
+        on_first_rank(self.comm, write_manifest)
+        if old is not None:
+            with contextlib.suppress(OSError):
+                checkpoint_file.remove(self._part(old))
+
+    def load(self, targets: Targets | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and state that this rank saved; ``targets`` as for `checkpoint_file.load`.
+
+        InputError if the checkpoint is missing, of another number of ranks or another layout, or if one of
+        its parts is missing, damaged or of another run.
+        """
+        return self._read(lambda path: checkpoint_file.load(path, self.fingerprint, targets))
+
+    def read_state(self) -> dict[str, Any]:
+        """Only the state that this rank saved; errors as for `load`."""
+        return self._read(lambda path: ({}, checkpoint_file.read_state(path, self.fingerprint)))[1]
+
+    def remove(self) -> None:
+        """Remove the checkpoint, the parts of any number of ranks, and what killed saves left."""
+        pattern = re.compile(re.escape(self.path.name) + r"\.rank\d+of\d+\.[01](\.partial)?")
+
+        def remove_parts() -> None:
+            for file in list(self.path.parent.iterdir()) if self.path.parent.is_dir() else []:
+                if pattern.fullmatch(file.name):
+                    file.unlink(missing_ok=True)
+
+        # The manifest first: parts count only with one.
+        on_first_rank(self.comm, lambda: checkpoint_file.remove(self.path))
+        on_all_ranks(self.comm, remove_parts)
+
+    def _part(self, slot: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.rank{self.comm.rank}of{self.comm.size}.{slot}")
+
+    def _read(self, read: Callable[[Path], tuple[dict, dict]]) -> tuple[dict, dict]:
+        parts = on_first_rank(self.comm, self._manifest)
+        if self.comm.size == 1:
+            return read(self.path)
+
+        def read_part() -> tuple[dict, dict]:
+            part = self._part(parts["slot"])
+            if not part.exists():
+                raise unusable(self.path, f"its part {part.name} is missing")
+            arrays, state = read(part)
+            if state.get("token") != parts["token"]:
+                raise unusable(self.path, f"its part {part.name} was saved at another time")
+            return arrays, state["state"]
+
+        return on_all_ranks(self.comm, read_part)
+
+    def _manifest(self) -> dict[str, Any]:
+        """What the checkpoint says of its parts, which must be those of these ranks and of this run."""
+        parts = checkpoint_file.read_state(self.path, None).get(_PARTS, {"ranks": 1, "layout": ""})
+        saved, here = (parts["ranks"], parts["layout"]), (self.comm.size, self._layout)
+        if saved != here:
+            fault = f"this checkpoint was saved by {_in_words(*saved)}, this run has {_in_words(*here)}"
+            raise UnusableCheckpoint(f"{self.path}: {fault}; go on as it was, or remove it to start anew")
+        checkpoint_file.read_state(self.path, self.fingerprint)
+        return parts
+
+    def _current_slot(self) -> int | None:
+        """The slot that the manifest names, if there is one of as many ranks."""
+        try:
+            parts = checkpoint_file.read_state(self.path, None).get(_PARTS, {})
+        except (InputError, OSError):
+            return None  # nothing to keep
+        return parts["slot"] if parts.get("ranks") == self.comm.size else None
 
 
 class RunCheckpoint(RankCheckpoint):
@@ -106,3 +234,7 @@ class RunCheckpoint(RankCheckpoint):
         if self._on_cpu or array.ndim == 1 or isinstance(array, np.ndarray):
             return np.ascontiguousarray(to_host(array))
         return Rows(tuple(array.shape), np.dtype(array.dtype), lambda i: np.asarray(to_host(array[i])))
+
+
+def _in_words(ranks: int, layout: str) -> str:
+    return counted(ranks, "rank") + (f" ({layout})" if layout else "")

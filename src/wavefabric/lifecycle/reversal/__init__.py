@@ -1,1 +1,1 @@
-"""A run of time steps in reverse, for adjoint gradients: `binomial` (the schedule), `reversal`, `store`."""
+"""A run of time steps in reverse, for adjoint gradients: `reversal`, and its `store` of states."""

@@ -1,13 +1,8 @@
 """The states of a run from the last to the first, from few that are stored and steps that are taken again."""
 
-from __future__ import annotations
+from typing import Any, Protocol
 
-from typing import TYPE_CHECKING, Any, Protocol
-
-from wavefabric.lifecycle.reversal.binomial import split
-
-if TYPE_CHECKING:
-    from wavefabric.lifecycle.reversal.store import StateStore
+from wavefabric.lifecycle.reversal.store import StateStore, split
 
 
 class Reversible(Protocol):
@@ -31,7 +26,7 @@ class Reversal:
     """Brings back the states of a run of ``steps`` steps, from the last to state 0.
 
     The forward run calls `after` after each step; then `bring` is called for falling numbers. Steps are the
-    fewest for the states of ``store``: `binomial.advances` of one more, as `Reversible.begin` makes state 0
+    fewest for the states of ``store``: `advances` of one more, as `Reversible.begin` makes state 0
     anew. With ``store_start`` state 0, now in the working arrays, is stored, and `begin` is never called.
 
     ``at``: the forward run is resumed there, so states before it are not stored; call `after` for it too.

@@ -1,8 +1,14 @@
-"""Stored states, on the device, in host memory and on disk; and how many of them fit where."""
+"""Stored states, on the device, in host memory and on disk; which they are, and how many of them fit where.
 
-from __future__ import annotations
+Which are stored, so that fewest steps are taken again: binomial checkpointing, Griewank & Walther, "Algorithm
+799: revolve", ACM TOMS 26, 19 (2000), doi:10.1145/347837.347846. There the state before the last step is
+still in the working arrays. Here the forward run takes that step too: a run of l steps needs the states l,
+l − 1, …, 0 in this order, as one of l + 1 steps does there. In its formulas ``states`` are those stored, with
+state 0: one more than the store holds where the system makes that anew.
+"""
 
 import errno
+import math
 import os
 import shutil
 import socket
@@ -11,19 +17,16 @@ from bisect import bisect_left
 from collections import Counter
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.device import Device
 from wavefabric.errors import InputError
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.lifecycle.agreement import device_identity, on_all_ranks
-from wavefabric.lifecycle.reversal.binomial import repetitions
 from wavefabric.system.machine import host_memory
 from wavefabric.units import binary_bytes
-
-if TYPE_CHECKING:
-    from wavefabric.device import Device
-    from wavefabric.exchange.communicator import Communicator
 
 
 class Tiers(NamedTuple):
@@ -153,3 +156,34 @@ def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None, 
     for size, tiers in ranks:
         needed.update({owner: size for owner, _ in tiers})
     return [max(min(tiers[i][1] // needed[tiers[i][0]] for _, tiers in ranks), 0) for i in range(3)]
+
+
+def capacity(states: int, repetitions: int) -> int:
+    """C(s + r, s): most states of a run, of which s are stored and no step is taken more than r times."""
+    return math.comb(states + repetitions, states)
+
+
+def repetitions(steps: int, states: int) -> int:
+    """Most times that a step is taken, the forward run included; ValueError if ``states`` is below 1."""
+    if states < 1:
+        raise ValueError(f"states: {states} given; allowed: 1 or more")
+    number, reached = 0, 1
+    while reached <= steps:
+        number += 1
+        reached = reached * (states + number) // number
+    return number
+
+
+def advances(steps: int, states: int) -> int:
+    """Least number of steps in all: t(l + 1, s) of the article, with t(l, s) = r l − C(s + r, s + 1)."""
+    number = repetitions(steps, states)
+    return number * (steps + 1) - math.comb(states + number, states + 1)
+
+
+def split(steps: int, states: int) -> int:
+    """How many of ``steps`` steps to take from one of ``states`` states to the next to store; all if none."""
+    number = repetitions(steps, states)
+    if states == 1 or number == 0:
+        return steps
+    # The most of all optimal numbers: both parts of the run stay within their repetitions.
+    return min(capacity(states, number - 1), steps + 1 - capacity(states - 1, number - 1))
