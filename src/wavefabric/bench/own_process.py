@@ -1,18 +1,11 @@
-"""What ``ultrasound-step`` measures in processes of their own: bare 3-D transforms, and memory.
-
-This package lets OpenMP threads sleep between kernels, since other threads are at work then; FFTW alone is up
-to a tenth faster if its threads spin for a while, and the yardstick is FFTW at its best.
-"""
+"""What steps are compared with: bare transforms of the grid; and the memory of a run in its own process."""
 
 import contextlib
 import math
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,15 +19,12 @@ from wavefabric.system.machine import peak_memory
 _SAMPLE_MS = 40.0
 #: Between the smallest and the largest value; unscaled transforms grow by N a pair.
 _DECADES = 40
-#: GNU OpenMP's own choice where nothing is said about waiting: some milliseconds.
-_SPIN = {"GOMP_SPINCOUNT": "300000"}
-_REST = 0.05  # s, until those threads sleep
 #: Of the runs whose memory is measured.
 _STEPS, _TINY = 4, (16, 16, 16)
 
 
 class Bare:
-    """Transforms in this process: FFTW with all threads, planned by measurement, or cuFFT."""
+    """Transforms of a whole real grid there and back: kernels of the library on all threads, or cuFFT."""
 
     def __init__(self, device: Device, shape: Triple, dtype):
         nx, ny, nz = shape
@@ -64,62 +54,20 @@ class Bare:
         self._plan.backward(self._spectrum, self.real)
 
 
-@contextlib.contextmanager
-def bare_transforms(device: Device, shape: Triple, dtype: np.dtype) -> Iterator[Callable[[], float]]:
-    """A function that times one bare transform of a device on demand, in ms; see `Bare`."""
-    if device.name != "cpu":
-        yield Bare(device, shape, dtype).milliseconds
-        return
-    words = _command("transforms", shape_words(shape), dtype, device.threads)
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=_SPIN | os.environ)
-
-    def ask() -> float:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write("\n")
-            process.stdin.flush()
-        answer = process.stdout.readline()
-        if not answer:
-            raise InputError(f"size: bare transforms ended with the exit code {process.wait()}")
-        time.sleep(_REST)
-        return float(answer)
-
-    try:
-        yield ask
-    finally:
-        process.kill()
-        process.communicate()
-
-
 def memory(medium: str, shape: Triple, precision: str, device: Device) -> dict[str, float]:
     """Bytes that a run adds at its peak, in a process that has done such a run on a tiny grid before.
 
     On a CPU the resident size; on a GPU what CuPy's pool holds, work areas of transforms in it.
     """
     size = shape_words(shape)
-    words = _command("memory", medium, size, precision, device.name, device.threads)
-    done = subprocess.run(words, capture_output=True, text=True)
+    words = medium, size, precision, device.name, device.threads
+    done = subprocess.run([sys.executable, "-m", __name__, *map(str, words)], capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise InputError(f"size: {size}, {medium}, did not run: {said[-1]}")
     base, peak = map(int, done.stdout.splitlines()[-1].split())
     added, number = max(0, peak - base), 4 if precision == "single" else 8
     return {"bytes": added, "floats_per_point": added / number / math.prod(shape), "base_bytes": base}
-
-
-def _command(*words: Any) -> list[str]:
-    """Of a process that calls a function of this module."""
-    return [sys.executable, "-m", __name__, *map(str, words)]
-
-
-def _answer_times(size: str, dtype: str, threads: str) -> None:
-    """Answer each line of the standard input with the time of a transform in ms."""
-    x, y, z = map(int, size.split("x"))
-    transforms = Bare(get_device("cpu", int(threads)), (x, y, z), np.dtype(dtype))
-    for _ in sys.stdin:
-        print(transforms.milliseconds(), flush=True)
 
 
 def _print_memory(medium: str, size: str, precision: str, device: str, threads: str) -> None:
@@ -155,6 +103,6 @@ def _held(device: Device) -> int:
 
 if __name__ == "__main__":
     try:
-        {"transforms": _answer_times, "memory": _print_memory}[sys.argv[1]](*sys.argv[2:])
+        _print_memory(*sys.argv[1:])
     except (InputError, MemoryError) as error:
         sys.exit(str(error) or "not enough memory")

@@ -6,15 +6,16 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Column, Table
 
 from wavefabric.errors import visible
 from wavefabric.exchange.launch import environment
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 
 def plain(value: Any) -> Any:
@@ -52,17 +53,22 @@ def print_written(paths: Iterable[Path]) -> None:
         typer.echo(f"wrote {path}")
 
 
-def console(markup: bool = False) -> Console:
+def console(markup: bool = False) -> "Console":
     """A console for tables, which are for reading whole: 80 columns would cut them.
 
     120 are assumed where there is no terminal; also under Open MPI, which shows ranks one of its own.
     """
+    from rich.console import Console
+
     own = sys.stdout.isatty() and environment.ranks() == 1
     return Console(highlight=False, markup=markup, width=None if own else 120)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]] = (), title: str | None = None) -> Table:
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]] = (), title: str | None = None) -> "Table":
     """A table with a rule below its headings: numbers; text that may wrap (``<``) or may not (``|``)."""
+    from rich import box
+    from rich.table import Table
+
     made = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in columns:
         justify, wraps = "left" if heading[0] in "<|" else "right", heading[0] == "<"
@@ -72,8 +78,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]] = (), title: str
     return made
 
 
-def pairs_table(lines: Iterable[tuple[str, str]]) -> Table:
+def pairs_table(lines: Iterable[tuple[str, str]]) -> "Table":
     """Names and values as a table without lines."""
+    from rich.table import Column, Table
+
     columns = Column(style="bold", no_wrap=True), Column(overflow="fold")
     made = Table(*columns, show_header=False, box=None, pad_edge=False)
     for name, text in lines:
@@ -95,5 +103,7 @@ def status_line(quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda line: None
         return
+    from rich.console import Console
+
     with Console(stderr=True).status("") as status:
         yield status.update
