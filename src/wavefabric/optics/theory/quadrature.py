@@ -2,12 +2,12 @@
 
 import math
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from wavefabric.optics.signal.carrier import sliding_sum
 from wavefabric.optics.signal.transmitter import root_raised_cosine
-from wavefabric.optics.theory.kernels import Comb, Nodes
 
 #: Nodes over the flat part of the received channel; of f1 over that of a channel beside it, of one far off.
 RECEIVED, BESIDE, FAR = 3, 5, 3
@@ -16,6 +16,29 @@ RECEIVED, BESIDE, FAR = 3, 5, 3
 OWN = (3, 16, 12, 3)
 #: Gauss–Legendre nodes and weights on −1 … 1.
 legendre = lru_cache(64)(np.polynomial.legendre.leggauss)
+
+
+class Comb(NamedTuple):
+    """Channels in ascending order: ``centres`` (C,) in Hz from the fibre's centre, symbol rate, roll-off."""
+
+    centres: np.ndarray
+    rate: float
+    rolloff: float
+
+
+class Nodes(NamedTuple):
+    """Frequencies f (F,), Hz, and for each the offsets x = f1 − f (F, X), with all that belongs to them."""
+
+    f: np.ndarray
+    weights: np.ndarray  # of f, Hz
+    received: np.ndarray  # channel of f
+    x: np.ndarray
+    weight: np.ndarray  # of f1, Hz, with the spectrum there
+    slow: np.ndarray  # the part that is tracked phase
+    channel: np.ndarray  # of f1
+    alias: float  # light at f + alias (Hz), 0 or a sampling rate off, counts as light at f
+    each: int  # nodes f of a channel
+    inside: int  # columns of x in the received channel itself
 
 
 def spectral_nodes(count: int, rolloff: float) -> tuple[np.ndarray, np.ndarray]:

@@ -1,21 +1,37 @@
-"""Four-wave mixing between kinds of rows: rows that propagate and are launched alike have the same sums."""
+"""Four-wave mixing between kinds of rows: rows that propagate and are launched alike have the same sums.
+
+``interference.cpp`` and ``correlation.cpp`` of `wavefabric.kernels` explain how they integrate; sums run in a
+fixed order, whatever the number of threads.
+"""
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.interpolate import CubicSpline
 
+from wavefabric.kernels.cpu_launch import call_kernel
 from wavefabric.optics.fibre.fibre import Array
 from wavefabric.optics.signal.transmitter import root_raised_cosine
-from wavefabric.optics.theory import kernels
-from wavefabric.optics.theory.kernels import Comb, Nodes, Row, Table
-from wavefabric.optics.theory.response import CORRELATED, Accumulation
+from wavefabric.optics.theory.quadrature import Comb, Nodes
+from wavefabric.optics.theory.response import CORRELATED, Accumulation, Table
+from wavefabric.system.machine import usable_threads
 
 #: Delays between two channels for which their correlated mixing is evaluated.
 _WALKS = 121
+
+
+class Row(NamedTuple):
+    """A row as the sums see it: β1 … β4, power over symbol rate, phase, delay and β2 by channel (SI)."""
+
+    beta: np.ndarray
+    density: np.ndarray
+    phases: np.ndarray
+    delays: np.ndarray
+    curvatures: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +48,10 @@ def dispersion(beta: Array, f) -> list[Array]:
     """Phase (1/m), group delay (s/m) and β2 (s²/m) of β1 … β4 at optical offsets f in Hz."""
     phase = Polynomial(np.append(0.0, beta) / [1, 1, 2, 6, 24])
     return [phase.deriv(order)(2 * math.pi * f) for order in range(3)]
+
+
+def _sum(kernel: str, *arguments) -> None:
+    call_kernel(kernel, *arguments, threads=usable_threads())
 
 
 def walk_off(kinds: list[RowKind], comb: Comb) -> float:
@@ -81,9 +101,8 @@ class Sums:
 
     def gaussian(self, i: RowKind) -> Array:
         """∬ G_i G_j G_j |μ|², and the part of it that is slow phase noise."""
-        rest = self.areas[0], (i.row, self.j.row), self._power
-        sums = np.zeros((2, len(self.nodes.f)))
-        kernels.interference(self.nodes, self.comb, *rest, sums)
+        rows, sums = (i.row, self.j.row), np.zeros((2, len(self.nodes.f)))
+        _sum("interference_double", self.nodes, self.comb, self.areas[0], rows, self._power, sums)
         return self._received(sums)
 
     def correlated(self, i: RowKind) -> Array:
@@ -101,7 +120,7 @@ class Sums:
         rest = self.nodes, comb, self.areas[1], curvatures
         parts = np.zeros((len(self._amplitude), _WALKS))
         for part, table in zip(parts, self._amplitude, strict=True):
-            kernels.correlation(scale * np.sinh(at), *rest, table, part)
+            _sum("correlation_double", scale * np.sinh(at), *rest, table, part)
         mixed = CubicSpline(at, parts.sum(axis=0))(np.arcsinh(walks / scale))
         return i.row.density[mine] / comb.rate * (mixed @ self.j.row.density**2)
 
@@ -115,7 +134,7 @@ class Sums:
         pairs = triples = mean = 0.0
         for table in self._amplitude:
             sums: Array = np.zeros((2, len(n.f)), complex)
-            kernels.channel_correlation(n, comb, self.areas[1], row, table, sums)
+            _sum("channel_correlation_double", n, comb, self.areas[1], row, table, sums)
             pairs += self._received(sums[0].real)
             triples += self._received(abs(sums[1]) ** 2)
             mean += abs(self._received(sums[1] / root)) ** 2
