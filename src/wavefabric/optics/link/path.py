@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from copy import copy
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -13,9 +14,9 @@ from wavefabric.exchange.communicator import Communicator
 from wavefabric.optics.fibre.fibre import Array, Fibre, shift_expansion
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
 from wavefabric.optics.fibre.random_coupling import RandomCoupling
-from wavefabric.optics.link.coupled_ranks import CoupledRanks
 from wavefabric.optics.link.spectral_gain import SpectralGain, filter_band
 from wavefabric.optics.propagation.operators import FibreOperators
+from wavefabric.optics.propagation.operators_ranks import PowerExchange
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import LinkTable
@@ -28,6 +29,8 @@ from wavefabric.optics.theory.gaussian_noise import Spans
 _SPECTRAL = ("raman", "attenuation_csv", "attenuation_slope")
 #: Longest stretch of fibre for which one filter stands, m: a tenth of an effective length.
 FILTER_SPACING = 2e3
+#: Samples that a rank sends of a row at once where ranks couple rows.
+_CHUNK = 1 << 14
 
 
 def amplifier_gain(link: LinkTable, fibre: Fibre) -> float:
@@ -289,3 +292,29 @@ class SpanSections:
         filter_band(
             self._device, A, path.grid, lambda f: sign * spectral.log_gain(*at, f), path.local_modes.range
         )
+
+
+class CoupledRanks:
+    """Applies a unitary of all rows to a field whose rows are split over the ranks of ``comm``."""
+
+    def __init__(self, comm: Communicator, local_modes: RankModes):
+        self._comm, self._modes = comm, local_modes
+        self._exchange = cache(self._new_exchange)
+
+    def mix(self, A, unitary: np.ndarray) -> None:
+        """``A`` (own rows, N), √W, in place; ``unitary`` (2M, 2M). All ranks call it with the same one."""
+        device, rows = self._comm.device, self._modes.slice
+        matrix = device.asarray(np.ascontiguousarray(unitary[rows]).astype(A.dtype))
+        for start in range(0, A.shape[1], _CHUNK):
+            window = A[:, start : start + _CHUNK]
+            exchange = self._exchange(window.shape[1], A.dtype)
+            exchange.own.view(A.dtype)[...] = window
+            exchange.start()
+            exchange.arrived()
+            window[...] = matrix @ exchange.all.view(A.dtype)
+            exchange.wait()
+
+    def _new_exchange(self, samples: int, dtype) -> PowerExchange:
+        """Buffers of real numbers, two for each sample."""
+        rows = np.diff(self._modes.row_ends).tolist()
+        return PowerExchange(self._comm, rows, 2 * samples, np.finfo(dtype).dtype)

@@ -34,20 +34,19 @@ from wavefabric.optics.link.build import (
 )
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link.expected import expected_beside, numerical_penalty_db, theory_payload
+from wavefabric.optics.link.field_files import Snapshots, check_waveform, read_waveform, with_whole_field
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.reception import LinkReceiver
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
 from wavefabric.optics.link.shared import SharedParts, back_to_back_key, fibre_key, propagator_key
-from wavefabric.optics.link.snapshots import Snapshots, field_rows
 from wavefabric.optics.link.step_choice import choose_step
-from wavefabric.optics.link.waveform import check_waveform, read_waveform
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import Propagator
 from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.joint import scratch_bytes
 from wavefabric.optics.signal.spectrum import BINS, power_spectrum
-from wavefabric.results import ResultWriter, fingerprint, provenance
+from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results.provenance import stamp
 from wavefabric.system.compiling import CLOCK, working_time
 from wavefabric.system.interrupt import DeferredInterrupt
@@ -181,7 +180,7 @@ class _Link:
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
         # What is undone by more than a phase is undone in a copy.
         own = self.local_modes.rows * grid.samples * item
-        fields = 1 + self.path.inverted - self.shared.has("propagator", self.propagator_key)
+        fields = 1 + self.path.inverted - self.shared.release_others("propagator", self.propagator_key)
         needed = fields * own + scratch
         if equaliser is not None:
             modes = max(self.settings.receiver.sets(fibre.group_sizes))
@@ -196,14 +195,12 @@ class _Link:
         what, advice = f"result of {positions} receiver positions", "fewer (receiver.at) need less"
         check_memory(self.comm, get_device("cpu", 1), kept if self.first else 0, what, advice)
 
-    # --- the run ---------------------------------------------------------------------------------
-
     def run(self) -> LinkResult:
         state = self.checkpoint.find()
         solver, grid, link = self.settings.solver, self.transmitter.grid, self.settings.link
         options = propagation_options(self.settings, self.path, check_interval=self._check_interval())
         if state:  # FFTW's plans may be others now
-            self.shared.has("propagator", None)
+            self.shared.release_others("propagator")
 
         def allocate() -> tuple[Propagator, Any]:
             shape = grid.samples, grid.sample_rate
@@ -323,8 +320,6 @@ class _Link:
         middle = len(channels) // 2
         return channels if self.settings.receiver.constellations == "all" else channels[middle : middle + 1]
 
-    # --- checkpoints -----------------------------------------------------------------------------
-
     def _checkpoint(self, span: int, inside: dict | None) -> None:
         # One clock for all, and everyone's Ctrl-C. One that comes from here on is agreed on at the next step.
         status = combine(self.comm, Status(self.interrupt.requested, self.checkpoint.due()))
@@ -359,8 +354,6 @@ class _Link:
         self.seconds.update(state.get("seconds", {}))  # older checkpoints have none
         return state["span"], state["inside"]
 
-    # --- the result ------------------------------------------------------------------------------
-
     def _seconds(self) -> dict[str, float]:
         """Return the wall time so far: of the run, of all its receivers, and of compilation."""
         leg = {
@@ -371,32 +364,25 @@ class _Link:
 
     def _write(self) -> dict[str, Any]:
         """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""
-        field, reader, content = None, None, {}
-        if self.settings.output.save_field:
-            field, reader = field_rows(self.comm, self.local_modes, self.A)
-
+        content: dict[str, Any] = {}
         free, total = self.device.memory()
         # Of a GPU now, while all arrays are there.
         used = self.comm.control.max(peak_memory() if self.device.name == "cpu" else total - free)
 
-        def write() -> None:
+        def write(field: Rows | None = None) -> None:
             solver = solver_attributes(self.propagator, self.limit) | {"memory_bytes": used}
             solver |= {f"{name}_seconds": seconds for name, seconds in self._seconds().items()}
-            try:
-                along = np.array(self.powers)
-                parts = self.fibre, self.transmitter, self.received, along, solver, self.warnings
-                content.update(payload(*parts, field))
-                if self.expected:
-                    content["theory"] = theory_payload(self.expected)
-                facts = self.facts | {"written_utc": stamp()}
-                self.writer.write(content, self.settings.text, facts)
-            finally:
-                if reader:
-                    reader.drain()
+            along = np.array(self.powers)
+            parts = self.fibre, self.transmitter, self.received, along, solver, self.warnings
+            content.update(payload(*parts, field))
+            if self.expected:
+                content["theory"] = theory_payload(self.expected)
+            self.writer.write(content, self.settings.text, self.facts | {"written_utc": stamp()})
 
-        if reader and not self.first:
-            reader.serve()
-        on_first_rank(self.comm, write)
+        if self.settings.output.save_field:
+            with_whole_field(self.comm, self.local_modes, self.A, write)
+        else:
+            on_first_rank(self.comm, write)
         if self.ranks > 1:
             content.pop("field", None)  # it could not be read again
         return content

@@ -21,8 +21,8 @@ class SharedParts:
             kept[key] = make()
         return kept[key]
 
-    def has(self, kind: str, key: Hashable) -> bool:
-        """Whether there is what was made for this key; all else of the kind is released."""
+    def release_others(self, kind: str, key: Hashable = None) -> bool:
+        """Release all of a kind but what was made for this key; whether that is there."""
         kept = self._kept.pop(kind, {})
         self._kept[kind] = {key: kept[key]} if key in kept else {}
         return key in kept

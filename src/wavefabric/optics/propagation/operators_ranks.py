@@ -132,8 +132,6 @@ class RankOperators(FibreOperators):
         # A captured step could not wait for other ranks.
         return work
 
-    # --- pipeline --------------------------------------------------------------------------------
-
     def _pipeline(self, *phases: Callable[[TimeChunk, int], None]) -> None:
         """Phase k of chunk i in turn i + k; each gets the chunk and the number of its buffers in the ring.
 
@@ -188,8 +186,6 @@ class RankOperators(FibreOperators):
         """Wait until no exchange is under way."""
         for powers in self._exchanges.values():
             powers.wait()
-
-    # --- Kerr ------------------------------------------------------------------------------------
 
     def _kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
         def update(chunk: TimeChunk, rate, numbers) -> None:
@@ -254,8 +250,6 @@ class RankOperators(FibreOperators):
         self.comm.check()
         # numpy.max and control.max keep a NaN: all ranks see it.
         return float(self.comm.control.max(float(np.max(largest))))
-
-    # --- norms -----------------------------------------------------------------------------------
 
     def squared_error(self) -> float:
         return float(self.comm.control.sum(float(self.device.to_host(self.error).sum())))

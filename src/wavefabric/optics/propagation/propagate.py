@@ -24,8 +24,7 @@ from wavefabric.optics.propagation.operators import (
 from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, chunks_for, rank_operators
 from wavefabric.optics.propagation.phase_groups import KERR_FORMS, exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
-from wavefabric.optics.propagation.sections import Sections
-from wavefabric.optics.propagation.step_size import FixedStep, make_control, section_end
+from wavefabric.optics.propagation.step_size import FixedStep, Sections, make_control, section_end
 from wavefabric.quantities import field_array, instance, positive, whole, within
 from wavefabric.system.compiling import working_time
 

@@ -5,9 +5,9 @@ so that a checkpoint resumes it bit for bit.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
@@ -17,6 +17,26 @@ from wavefabric.optics.propagation.operators import OperationCounts
 _GRID = 2 ** (1 / 8)
 #: Shortest step, as a fraction of the length. What needs shorter ones would not end.
 _SHORTEST = 1e-9
+
+
+class Sections(Protocol):
+    """Equal sections of a length of fibre. Boundary b, from 0 to ``count``, is the end of the b-th section.
+
+    A field that goes back crosses the boundaries from the last to the first.
+    """
+
+    count: int
+
+    @property
+    def blocks(self) -> Sequence[tuple[int, int]] | None:
+        """First row and the row after the last of rows that exchange energy; None if none do."""
+
+    def changes_energy(self, boundary: int) -> bool:
+        """Whether the whole field has more or less energy behind a boundary."""
+        ...
+
+    def cross(self, A, boundary: int) -> None:
+        """Change ``A`` (own rows, N), √W, in place, as the boundary does."""
 
 
 def on_grid(h: float) -> float:
