@@ -12,7 +12,6 @@ from wavefabric.device import get_device, philox
 from wavefabric.errors import InputError, choice, quoted
 from wavefabric.optics.fibre.mode_mixing import ModeMixing
 from wavefabric.optics.signal.amplifier import osnr_noise_density
-from wavefabric.optics.signal.bands import ALL, Bands, unit_noise
 from wavefabric.optics.signal.carrier import METHODS as PHASES
 from wavefabric.optics.signal.carrier import carrier_phase, check_phase
 from wavefabric.optics.signal.clock import METHODS as CLOCKS
@@ -20,9 +19,10 @@ from wavefabric.optics.signal.clock import advance, fold, symbol_clock
 from wavefabric.optics.signal.equaliser import Equaliser, equalise
 from wavefabric.optics.signal.information import information_rates
 from wavefabric.optics.signal.joint import mode_sets, windows
-from wavefabric.optics.signal.laser import check_linewidth
+from wavefabric.optics.signal.laser import LOCAL_OSCILLATOR, check_linewidth, laser_turn
 from wavefabric.optics.signal.offset import steady, without_offset
-from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.optics.signal.transmitter import Transmitter, root_raised_cosine
+from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.quantities import field_array, instance, numbers, whole, within
 from wavefabric.system.progress import warn
 
@@ -160,13 +160,13 @@ class Receiver:
         if beta.shape != (modes, 4) or not np.isfinite(beta).all():
             allowed = f"finite numbers of shape {(modes, 4)} allowed"
             raise InputError(f"beta: shape {beta.shape} given, {allowed}")
-        bands = Bands(device, self.transmitter, self.noise_seed, self.linewidth)
+        bands = _Bands(device, self.transmitter, self.noise_seed, self.linewidth)
         powers = self.transmitter.powers(modes)
         noise: Any = [None] * modes
         if self.osnr_db is not None:
             noise = osnr_noise_density(self.osnr_db, request.power_gain) * powers
 
-        def cut(mode: int, channels: slice = ALL):
+        def cut(mode: int, channels: slice = slice(None)):
             k = mode - request.first_mode
             pair = field[2 * k : 2 * k + 2]
             if inverse_mixing is not None:
@@ -290,7 +290,7 @@ class Receiver:
         for k in range(field.shape[0]):
             density = osnr_noise_density(self.osnr_db, 1.0) * power_gain * powers[first_mode + k // 2]
             scale = device.xp.asarray(np.sqrt(density[nearest] * grid.sample_rate * grid.samples))
-            noise = unit_noise(device, grid, self.noise_seed, 2 * first_mode + k)
+            noise = _unit_noise(device, grid, self.noise_seed, 2 * first_mode + k)
             field[k] += device.ifft(noise * scale).astype(field.dtype)
 
     def _judge(self, device, symbols, sent) -> np.ndarray:
@@ -307,3 +307,52 @@ def _clocked(device, window, sent, clock: str):
     """Symbols (2, channels, symbols) of a window behind the matched filter, and their delay (channels,)."""
     delay = symbol_clock(device, window, device.fft(sent), clock)
     return device.ifft(fold(advance(device.xp, window, delay))), delay
+
+
+class _Bands:
+    """Where each channel's window lies in a row's spectrum, and what a receiver does to it first.
+
+    ``seed`` is that of the noise, ``linewidth`` (Hz) that of the local oscillators.
+    """
+
+    def __init__(self, device, transmitter: Transmitter, seed: int, linewidth: float = 0.0):
+        self._device, self._grid, self._seed, self._turn = device, transmitter.grid, seed, None
+        xp, grid, signed = device.xp, transmitter.grid, transmitter.grid.window_bins
+        self._where = xp.asarray(signed % grid.samples)
+        self._omega = xp.asarray(2 * np.pi * grid.resolution * signed)
+        around = signed[0] - grid.bins[0]
+        #: The matched filter over a window, (2 symbols,).
+        self.matched = xp.asarray(root_raised_cosine(around / grid.symbols, transmitter.rolloff))
+        if linewidth:
+            self._turn = laser_turn(device, grid, linewidth, seed, LOCAL_OSCILLATOR)
+
+    def received(self, spectrum, mode: int, channels: slice, length: float, beta, density):
+        """Windows of both rows of a mode before the matched filter: (2, channels, 2 symbols).
+
+        Without the linear phase of a ``length`` (m) of fibre, with white noise of ``density`` (W/Hz, of all
+        channels; None: none). The phase noise of the local oscillators comes first: what dispersion is
+        compensated has met it.
+        """
+        device, grid = self._device, self._grid
+        window = spectrum[:, self._where[channels]].astype(np.complex128)
+        if self._turn is not None:
+            window = device.fft(device.ifft(window) * self._turn[channels])
+        if length and beta.any():
+            b1, b2, b3, b4 = (float(b) for b in beta)
+            w = self._omega[channels]
+            phase = w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))  # that a metre of fibre takes away
+            window *= device.xp.exp(1j * length * phase)
+        if density is not None:
+            scale = device.xp.asarray(np.sqrt(density * grid.sample_rate * grid.samples))[channels, None]
+            for polarisation in range(2):
+                noise = _unit_noise(device, grid, self._seed, 2 * mode + polarisation)
+                window[polarisation] += scale * noise[self._where[channels]]
+        return window
+
+
+def _unit_noise(device, grid: WdmGrid, seed: int, row: int):
+    """White noise of unit variance over all bins of a row, which neighbours share: complex128 (N,)."""
+    unit = device.zeros((grid.samples,), np.complex128)
+    stream = philox.stream(philox.RECEIVER, row)
+    device.kernels(philox.TABLE).add_complex_normal(unit, 1.0, seed, stream, 0)
+    return unit

@@ -13,8 +13,7 @@ from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.lifecycle.reversal.reversal import Reversal, Reversible
 from wavefabric.lifecycle.reversal.store import StateStore, choose_tiers
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.propagation.adjoint.operators import StepOperators
-from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS
+from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS, StepOperators
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import linear_nbytes
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
