@@ -172,7 +172,7 @@ def test_a_checkpoint_belongs_to_the_fibre_that_was_built(tmp_path, monkeypatch)
     built = build_fibre(run)
     prints = set()
     for fibre in (built, built, at_frequency(built, 186.001e12)):
-        monkeypatch.setattr(links, "build_fibre", lambda *_, fibre=fibre: fibre)
+        monkeypatch.setattr(links.build, "build_fibre", lambda *_, fibre=fibre: fibre)
         writer = ResultWriter(tmp_path / "o.h5")
         made = links._Link(run, writer, links.Progress(), solo("cpu"), print, True)
         prints.add(made.checkpoint.fingerprint)

@@ -93,9 +93,19 @@ def fibre_from_csv(
     else:
         raise InputError(f"{modes_csv}: no LP01 (l = 0, m = 1), from which γ follows; add it or give gamma")
     if profile is None:
-        kappa, kappa_of = _kappa_from_file(kappa_csv, len(labels), len(np.unique(groups)))
+        assert kappa_csv is not None
+        kappa, modes = read_square_matrix(kappa_csv), len(labels)
+        # The last wins where sizes are equal.
+        kinds: dict[int, Any] = {len(np.unique(groups)): "group", 2 * modes: "row", modes: "mode"}
+        if (kappa_of := kinds.get(len(kappa))) is None:
+            needs = f"{len(np.unique(groups))} (groups), {modes} (modes) or {2 * modes} (field rows)"
+            raise InputError(f"{kappa_csv}: {len(kappa)} rows; needs {needs}")
     else:
-        taken, lp01_area = _overlap_of_table(modes_csv, labels, profile, wavelength, step)
+        _, overlap = solved_overlaps(profile, wavelength, step)
+        if missing := [label for label in labels if label not in overlap.labels]:
+            raise InputError(f"{modes_csv}: {missing[0]} is not guided by the profile at {wavelength!r} m")
+        taken = overlap.take([overlap.labels.index(label) for label in labels])
+        lp01_area = float(overlap.a_eff[0])
         kappa, kappa_of = kappa_from(taken, coupling, lp01_area)
         if text := _areas_apart(labels, a_eff, taken.a_eff, lp01_area, inputs.gamma is None):
             (warn or partial(warnings.warn, stacklevel=2))(f"{modes_csv}: {text}")
@@ -104,24 +114,6 @@ def fibre_from_csv(
         if alpha.shape == groups.shape:
             average_over_groups(alpha, groups)
     return Fibre(inputs.name, labels, groups, alpha, beta, gamma, kappa, kappa_of, a_eff, wavelength)
-
-
-def _overlap_of_table(path, labels, profile: Profile, wavelength: float, step: float):
-    """Overlaps of the profile's modes that the table has, in its order, and the profile's A_eff of LP01."""
-    _, overlap = solved_overlaps(profile, wavelength, step)
-    if missing := [label for label in labels if label not in overlap.labels]:
-        raise InputError(f"{path}: {missing[0]} is not guided by the profile at {wavelength!r} m")
-    return overlap.take([overlap.labels.index(label) for label in labels]), float(overlap.a_eff[0])
-
-
-def _kappa_from_file(path, modes: int, groups: int) -> tuple[Array, Any]:
-    """κ of a CSV file and its `Fibre.kappa_of`."""
-    kappa = read_square_matrix(path)
-    kinds = {groups: "group", 2 * modes: "row", modes: "mode"}  # the last wins where sizes are equal
-    if len(kappa) not in kinds:
-        needs = f"{groups} (groups), {modes} (modes) or {2 * modes} (field rows)"
-        raise InputError(f"{path}: {len(kappa)} rows; needs {needs}")
-    return kappa, kinds[len(kappa)]
 
 
 def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_from_table: bool) -> str:

@@ -17,6 +17,7 @@ from wavefabric.optics.fibre.random_coupling import RandomCoupling
 from wavefabric.optics.link.spectral_gain import SpectralGain, filter_band
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.operators_ranks import PowerExchange
+from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import LinkTable
@@ -140,6 +141,10 @@ class LinkPath:
             return 1.0
         return (self.amplifier.gain * math.exp(-self.fibre.alpha.mean() * self.link.length)) ** spans
 
+    def propagator(self, options: PropagationOptions, comm: Communicator) -> Propagator:
+        """What takes the field of this path through a span."""
+        return Propagator(self.fibre, self.grid.samples, self.grid.sample_rate, comm.device, options, comm)
+
     def sections(self, device, span: int, backward: bool = False) -> "SpanSections | None":
         """What stands along a span; None for a fibre in one piece."""
         return SpanSections(self, device, span, backward) if self.coupling or self.spectral else None
@@ -180,12 +185,6 @@ class LinkPath:
         philox.add_complex_normal(normal, 1.0, self.seed, philox.stream(philox.GAINS, span), 0)
         level = normal.real - normal.real.mean()
         return 10 ** (rms / 10 * level / np.sqrt((level**2).mean()))
-
-    def without_noise(self) -> "LinkPath":
-        """The same path with noiseless amplifiers."""
-        quiet = copy(self)
-        quiet.amplifier = Amplifier(self.amplifier.gain)
-        return quiet
 
     def amplify(self, device, A, span: int) -> None:
         """Amplifier and lumped coupling behind span ``span``; ``A`` (own rows, N), √W, in place."""

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from wavefabric.exchange.communicator import Communicator
+from wavefabric.optics.link.build import propagation_options
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.operators import FibreOperators
-from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.run_file.load import RunFile
-from wavefabric.optics.run_file.tables import BackPropagationTable, SolverTable
+from wavefabric.optics.run_file.tables import BackPropagationTable
 from wavefabric.optics.signal.receiver import Receiver, ReceiverResult
 from wavefabric.system.progress import Progress
 
@@ -28,28 +28,16 @@ class BackPropagation:
     doi 10.1109/JLT.2008.927791.
     """
 
-    def __init__(
-        self, path: LinkPath, device, comm: Communicator, solver: SolverTable, table: BackPropagationTable
-    ):
-        self._path, self._device, self._comm = path, device, comm
-        self._options = PropagationOptions(
-            **solver.model_dump(include={"precision", "kerr", "svd_tolerance", "exchange"}),
-            integrator=table.integrator,
-            step=table.step,
-            split=tuple(np.diff(path.local_modes.ends).tolist()),
-            backward=True,
-            measure_error=False,
-        )
+    def __init__(self, run: RunFile, table: BackPropagationTable, path: LinkPath, comm: Communicator):
+        self._path, self._device, self._comm = path, comm.device, comm
+        steps = {"integrator": table.integrator, "step": table.step, "max_phase": None, "tolerance": None}
+        self._options = propagation_options(run, path, **steps, backward=True, measure_error=False)
         self._of, grid = table.of, path.grid
         samples = table.samples_per_symbol or CHANNEL_SAMPLES
         self._samples = min(samples, grid.samples_per_symbol)
         #: Propagations of a span.
         self.parts = 1 if self._of == "band" else grid.channels
-        self._band = self._propagator(path) if self._of == "band" else None
-
-    def _propagator(self, path: LinkPath) -> Propagator:
-        grid = path.grid
-        return Propagator(path.fibre, grid.samples, grid.sample_rate, self._device, self._options, self._comm)
+        self._band = path.propagator(self._options, comm) if self._of == "band" else None
 
     def run(self, field, spans: int, progress: Callable[[int, int], None] | None = None) -> None:
         """Take ``field`` (own rows, N), √W, from behind ``spans`` spans back to the transmitter; in place.
@@ -70,7 +58,7 @@ class BackPropagation:
         field[...] = 0
         for channel in range(grid.channels):
             path = self._path.of_channel(channel, self._samples)
-            propagator = self._propagator(path)
+            propagator = path.propagator(self._options, self._comm)
             where = xp.asarray((grid.bins[channel] + around) % grid.samples)[inside]
             own, bins = propagator.operators.empty(), xp.zeros(n, spectrum.dtype)
             for row in range(len(own)):
@@ -131,8 +119,7 @@ class LinkReceiver:
             if back is None:
                 path.undo_linear(operators, field, spans)
             else:
-                solver = self.run.solver
-                self._back = self._back or BackPropagation(path, device, self.comm, solver, back)
+                self._back = self._back or BackPropagation(self.run, back, path, self.comm)
                 progress.start(self._back.parts * spans, "digital back-propagation, spans")
                 self._back.run(field, spans, on_row)
         progress.start(modes.rows, f"receiver, {f'span {spans}' if spans else 'back to back'}, rows")

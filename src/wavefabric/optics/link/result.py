@@ -141,6 +141,7 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
         inside = groups == number
         # One number for the group: its modes and channels together, averaged in linear units.
         means = {name: float(plots.mean_db(q[name][inside].reshape(1, -1))[0]) for name in names}
+        rates = {name: float(gmi[name][inside].mean()) for name in names}
         reference = means.get("back_to_back", math.inf)
         expected = {name: plots.expected_db(result, name, q[name].shape) for name in names}
         received_at = {
@@ -149,14 +150,10 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
                 "q_squared_expected_db": _mean(expected[name], inside),
                 "q_squared_mean_db": means[name],
                 "q_squared_min_db": float(q[name][inside].min()),
-                "gmi_mean": _finite(gmi[name][inside].mean()),
+                "gmi_mean": rates[name] if np.isfinite(rates[name]) else None,
                 "penalty_db": means[name] - reference if reference <= plots.NOISELESS_DB else None,
             }
             for name in names
         }
         rows.append({"group": int(number), "modes": int(inside.sum()), "received": received_at})
     return rows
-
-
-def _finite(value) -> float | None:
-    return float(value) if np.isfinite(value) else None

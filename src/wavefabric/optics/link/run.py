@@ -18,9 +18,8 @@ from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.link import build
+from wavefabric.optics.link import expected as theory
 from wavefabric.optics.link.build import SharedParts
-from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
-from wavefabric.optics.link.expected import expected_beside, numerical_penalty_db, theory_payload
 from wavefabric.optics.link.field_files import Snapshots, check_waveform, read_waveform, with_whole_field
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.reception import LinkReceiver
@@ -129,7 +128,8 @@ class _Link:
         self.snapshots = Snapshots(comm, settings, writer, self.checkpoint.fingerprint)
         #: Distance (m) and `arrays_of` the result by place; the arrays are on rank 0 alone.
         self.received: dict[str, tuple[float, dict[str, np.ndarray]]] = {}
-        self.limit = resonance(self.fibre, self.transmitter)
+        self.expected: dict[str, theory.Expectation] = {}
+        self.limit = theory.resonance(self.fibre, self.transmitter)
         #: Distance (m) and power of each mode (W), along the link.
         self.powers: list[list[float]] = []
         #: Wall time, s, of the legs of the run before its checkpoint; receivers' of this leg too.
@@ -178,14 +178,13 @@ class _Link:
 
     def run(self) -> LinkResult:
         state = self.checkpoint.find()
-        solver, grid, link = self.settings.solver, self.transmitter.grid, self.settings.link
+        solver, link = self.settings.solver, self.settings.link
         options = build.propagation_options(self.settings, self.path, check_interval=self.check_interval)
         if state:  # FFTW's plans may be others now
             self.shared.release_others("propagator")
 
         def allocate() -> tuple[Propagator, Any]:
-            shape = grid.samples, grid.sample_rate
-            propagator = Propagator(self.fibre, *shape, self.device, options, self.comm)
+            propagator = self.path.propagator(options, self.comm)
             return propagator, propagator.operators.empty()
 
         self.propagator, self.A = self.shared.get("propagator", self.propagator_key, allocate)
@@ -201,11 +200,12 @@ class _Link:
                 first, inside = self._restore() if state else self._transmit()
                 if self.settings.output.theory:
                     self.progress.start(1, "theory")
-                expect = partial(expected_beside, self.settings, self.fibre)
-                self.expected = agreement.on_first_rank(self.comm, expect)
-                known = steps, numerical_penalty_db(self.expected)
-                before = warnings_before(self.settings, self.fibre, self.transmitter, *known)
-                for text in self.notes + before:
+                    if not theory.left_out(self.settings):
+                        expect = partial(theory.expected_of, self.settings, self.fibre)
+                        self.expected = agreement.on_first_rank(self.comm, expect)
+                known = steps, theory.numerical_penalty_db(self.expected)
+                warnings = theory.warnings_before(self.settings, self.fibre, self.transmitter, *known)
+                for text in self.notes + warnings:
                     self._tell(text)
                 for span in range(first, link.spans):
                     self._span(span, inside)
@@ -214,8 +214,8 @@ class _Link:
                 # The same steps lead there again: the checkpoint is of no use.
                 self.checkpoint.remove()
                 raise
-        if solver.step is None and (text := warning_after(self.propagator.report.step, self.limit)):
-            self._tell(text)
+        if solver.step is None and (taken := self.propagator.report.step) > self.limit.step:
+            self._tell(f"solver: the last step of {theory.above_limit(taken, self.limit)}")
         content = self._write()
         self.checkpoint.remove()
         self.progress.finish()
@@ -355,7 +355,7 @@ class _Link:
             parts = self.fibre, self.transmitter, self.received, along, solver, self.warnings
             content.update(payload(*parts, field))
             if self.expected:
-                content["theory"] = theory_payload(self.expected)
+                content["theory"] = theory.theory_payload(self.expected)
             self.writer.write(content, self.settings.text, self.facts | {"written_utc": stamp()})
 
         if self.settings.output.save_field:

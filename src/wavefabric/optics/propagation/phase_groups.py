@@ -69,12 +69,6 @@ class PhaseGroupCoupling:
         """Multiplications a time sample of one evaluation of the phases by a single rank."""
         return 2 * self.groups * self.rank if self.rank else self.groups**2
 
-    def exchange_nbytes(self, n: int, real_bytes: int, chunks: int) -> int:
-        """Bytes of power buffers and scratch: two rounds of all powers and up to six numbers an own group,
-        for up to five chunks of time at once."""
-        numbers = 2 * sum(self.parts) + 6 * self.own_groups
-        return numbers * n * real_bytes * min(5, chunks) // chunks
-
 
 def exchange_form(exchange: str, kerr: str) -> str:
     """What the options ``exchange`` and ``kerr`` of several ranks ask for; InputError unless they agree."""

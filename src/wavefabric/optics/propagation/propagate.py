@@ -313,7 +313,9 @@ def memory_needed(
     forms = (options.exchange, options.kerr) if several else ("factored", "factored")
     coupling = rank_phase_group_coupling(fibre, local_modes, *forms)
     chunks = options.chunks or chunks_for(samples)
-    powers = coupling.exchange_nbytes(samples, item // 2, chunks) if several else 0
+    # Two rounds of all powers and up to six numbers an own group, for up to five chunks of time at once.
+    powers = (2 * sum(coupling.parts) + 6 * coupling.own_groups) * several
+    powers = powers * samples * (item // 2) * min(5, chunks) // chunks
     if one_sided:
         powers += most_nbytes(coupling, samples, options.dtype)
     beside = integrator.nbytes(field_bytes, coupling.own_groups * samples * item // 2)

@@ -16,7 +16,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wavefabric.optics.fibre.fibre import Fibre
 
@@ -63,7 +62,11 @@ def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
     member = np.equal.outer(np.arange(len(first)), np.repeat(kind.reshape(-1), 2))
     kerr = member @ (fibre.gamma * np.abs(fibre.kappa_rows())) @ member.T
     mixes = kerr + kerr.T > 0  # nothing limits the step without Kerr effect of one mode on the other
-    curvature = _largest_beta2(beta, w)
+    # Largest |β2(ω)| for |ω| ≤ w: at an edge, or where β3 + β4 ω = 0.
+    _, b2, b3, b4 = beta.T
+    turn = np.clip(np.divide(-b3, b4, out=np.zeros_like(b3), where=b4 != 0), -w, w)
+    at = np.stack([np.full_like(b2, -w), np.full_like(b2, w), turn])
+    curvature = np.abs(b2 + b3 * at + b4 * at**2 / 2).max(axis=0)
     top = int(np.argmax(curvature * np.diagonal(mixes)))
     dispersion = _step(float(curvature[top] * mixes[top, top]) * w**2)
     d = np.abs(beta[:, None, 0] - beta[None, :, 0])
@@ -87,14 +90,6 @@ def delay_spread(fibre: Fibre) -> tuple[float, tuple[str, str]]:
     delay = fibre.beta[:, 0]
     low, high = int(np.argmin(delay)), int(np.argmax(delay))
     return float(delay[high] - delay[low]), (fibre.labels[low], fibre.labels[high])
-
-
-def _largest_beta2(beta: NDArray[np.float64], w: float) -> NDArray[np.float64]:
-    """Largest |β2(ω)| for |ω| ≤ w of each row of ``beta``: at an edge, or where β3 + β4 ω = 0."""
-    b2, b3, b4 = beta[:, 1], beta[:, 2], beta[:, 3]
-    turn = np.clip(np.divide(-b3, b4, out=np.zeros_like(b3), where=b4 != 0), -w, w)
-    at = np.stack([np.full_like(b2, -w), np.full_like(b2, w), turn])
-    return np.abs(b2 + b3 * at + b4 * at**2 / 2).max(axis=0)
 
 
 def _step(mismatch: float) -> float:

@@ -1,8 +1,18 @@
-"""Clock recovery: the delay of each channel, and how to undo it."""
+"""Recovery of clock and frequency: the delay of each channel, and its carrier's offset from known symbols."""
+
+import math
 
 import numpy as np
 
 METHODS = ("auto", "square-law", "data-aided", "none")
+#: Turns per window that the carrier-phase recovery is left with.
+_LEAST_TURNS = 0.05
+#: Where the correlation of strangers stands this much above its mean, by chance 1 in e^7, it has been found.
+_CERTAIN = 7.0
+#: Symbols at each end of a window by which the phase is compared there.
+_END = 32
+#: Part of the power that is like the sent symbols where the carrier turns by half: (sin x/x)², x = π/2.
+_HALF_A_TURN = 4 / math.pi**2
 
 
 def symbol_clock(device, window, known, method: str = "data-aided"):
@@ -48,3 +58,80 @@ def fold(window):
     """Spectrum of every second sample: from 2 samples per symbol to 1."""
     half = window.shape[-1] // 2
     return window[..., :half] + window[..., half:]
+
+
+def carrier_offset(device, window, sent):
+    """Return how often the carriers turn per window, and the delay in symbols: float arrays (channels,).
+
+    ``window`` (rows, channels, 2 symbols): spectra at 2 samples per symbol; ``sent`` (rows, channels,
+    symbols). Products of samples q symbols apart, summed over the rows, keep what neither the carrier's phase
+    nor a unitary mixing of the rows changes, and turn by 2πΔf q. The delay is where those for q = 1 are most
+    like the products of the sent symbols; longer q then tell Δf more sharply. Pairs that begin at the end of
+    the window tell whether the phase goes on at its begin, as that of a laser does in a periodic field: then
+    the turns are whole. Both are 0 where nothing is alike.
+    """
+    xp, (_, channels, n) = device.xp, sent.shape
+    samples = device.ifft(window)
+
+    def products(rows, apart: int):
+        """Σ y[n + apart] y*[n] over the rows: (channels, n)."""
+        return (xp.roll(rows, -apart, axis=-1) * rows.conj()).sum(axis=0)
+
+    def across(apart: int, first: int, last: int):
+        """Correlation over all delays (channels, n) of pairs that begin at symbols first … last."""
+        # Odd samples follow half a symbol later, and count as rows.
+        both = products(samples, 2 * apart).reshape(channels, n, 2).sum(axis=-1)
+        both[:, :first] = both[:, last:] = 0
+        spectrum = device.fft(both) * device.fft(products(sent, apart)).conj()
+        spectrum[:, 0] = 0
+        return device.ifft(spectrum)
+
+    def angle(apart: int, *pairs: int):
+        """Phase of these pairs less that of so many ``turns``."""
+        seen = (across(apart, *pairs) * weights).sum(axis=-1)
+        return xp.angle(seen * xp.exp(-2j * np.pi * apart / n * turns))
+
+    power = abs(across(1, 0, n - 1)) ** 2
+    best, delay = power.max(axis=-1), power.argmax(axis=-1)
+    weights = xp.where(power > best[:, None] / 4, power, 0)
+    turns, apart = xp.zeros(channels), 1
+    while apart <= n // 2:
+        turns = turns + angle(apart, 0, n - apart) * (n / apart / (2 * np.pi))
+        apart *= 2
+    end, whole = min(_END, n // 4), xp.rint(turns)
+    step = angle(end, n - end, n)
+    goes_on = abs(step) < 2 * abs(xp.angle(xp.exp(1j * (step + 2 * np.pi * (turns - whole)))))
+    turns = xp.where(goes_on, whole, turns)
+    certain = best > (math.log(n) + _CERTAIN) * power.mean(axis=-1)
+    return xp.where(certain, turns, 0.0), xp.where(certain, delay - n * (delay > n // 2), 0)
+
+
+def without_offset(device, window, matched, sent):
+    """Return a ``window`` less its frequency offset, turns removed, delay (symbols); as `carrier_offset`.
+
+    It is found behind the filter ``matched`` (2 symbols,), first where the offset puts the filter beside the
+    signal, then where it belongs.
+    """
+    xp, total = device.xp, device.xp.zeros(window.shape[1])
+    time = xp.arange(window.shape[-1]) / window.shape[-1]
+    for _ in range(3):
+        turns, delay = carrier_offset(device, window * matched, sent)
+        turns = turns * (abs(turns + total) >= _LEAST_TURNS)
+        if not bool(turns.any()):
+            break
+        window = device.fft(device.ifft(window) * xp.exp(-2j * np.pi * turns[:, None] * time))
+        total += turns
+    return window, total, delay
+
+
+def steady(xp, symbols, sent):
+    """Whether ``symbols`` (rows, channels, n) keep the phase of ``sent`` ones as far as noise lets one see.
+
+    So that it turns by less than half, and goes on from the end of the window to its begin: (channels,).
+    """
+    like, end = symbols * sent.conj(), min(_END, symbols.shape[-1] // 4)
+    power = ((abs(symbols) ** 2).sum(axis=-1) * (abs(sent) ** 2).sum(axis=-1)).sum(axis=0)
+    part = (abs(like.sum(axis=-1)) ** 2).sum(axis=0) / (power + (power == 0))
+    noise = xp.maximum(1 / xp.maximum(part, 1e-9) - 1, 0) / (len(like) * end)
+    step = like[..., :end].sum(axis=-1) * like[..., -end:].sum(axis=-1).conj()
+    return (part > _HALF_A_TURN) & (abs(xp.angle(step.sum(axis=0))) < 0.3 + 4 * xp.sqrt(noise))

@@ -66,10 +66,6 @@ class Constellation:
         label = np.arange(self._levels**2)
         return amplitude[label >> half] + 1j * amplitude[label & self._levels - 1]
 
-    def labels_from_words(self, words):
-        """Labels from random words (any integer array of NumPy or CuPy): their lowest bits."""
-        return (words & (self._levels**2 - 1)).astype(np.int32)
-
     def map(self, xp, labels):
         """Symbols of ``labels``: complex128 array of the same shape, in the array module ``xp``."""
         return xp.asarray(self.points)[labels]

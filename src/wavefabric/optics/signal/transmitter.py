@@ -89,7 +89,7 @@ class Transmitter:
         words = device.empty((self.grid.symbols,), np.uint32)
         stream = philox.stream(philox.SYMBOLS, row, channel)
         device.kernels(philox.TABLE).philox_uint32(words, self.seed, stream, 0)
-        return self.format.labels_from_words(words)
+        return (words & (len(self.format.points) - 1)).astype(np.int32)  # the lowest bits
 
     def symbols(self, device, row: int, channel: int):
         """Symbols sent on ``row`` and ``channel``: complex128 array of the device, shape (symbols,)."""

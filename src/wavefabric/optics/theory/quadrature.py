@@ -55,15 +55,6 @@ def spectral_nodes(count: int, rolloff: float) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([half * u, at, -at]), np.concatenate([half * w, part, part])
 
 
-def slow_phase(x, rate: float, window: int) -> np.ndarray:
-    """Fraction 1 − |1 − W(x)|² of phase noise at x Hz that the carrier-phase estimate removes.
-
-    W is the response of the receiver's sliding window (`sliding_sum`) of ``window`` symbols.
-    """
-    response = np.exp(-2j * np.pi * np.multiply.outer(x / rate, np.arange(-window, window + 2)))
-    return 1 - abs(1 - response @ window_weights(window)) ** 2
-
-
 def window_weights(window: int, own: float | None = None) -> np.ndarray:
     """Weights of a `sliding_sum` of ``window`` symbols at lags −window … window + 1, together 1."""
     weights = sliding_sum(np, np.eye(1, 2 * window + 2, window)[0], window, own)
@@ -90,7 +81,9 @@ def _own(offset: float, comb: Comb, scale: float, window: int | None, symbols: i
             nodes, weights = scale * np.sinh(u), scale * np.cosh(u) * w * half
             tracked = np.full(count, float(k == 0))
             if k == 1 and window and window < (symbols or math.inf):
-                tracked = slow_phase(nodes, comb.rate, window)
+                # The carrier-phase estimate removes 1 − |1 − W(x)|², W the response of its sliding window.
+                lags = np.multiply.outer(nodes / comb.rate, np.arange(-window, window + 2))
+                tracked = 1 - abs(1 - np.exp(-2j * np.pi * lags) @ window_weights(window)) ** 2
             parts.append((sign * nodes, weights, tracked))
     own = np.concatenate(parts, axis=1)
     own[1] *= root_raised_cosine((offset + own[0]) / comb.rate, comb.rolloff) ** 2

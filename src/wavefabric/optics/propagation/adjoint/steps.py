@@ -10,7 +10,6 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import check_memory
-from wavefabric.optics.propagation.integrators import KERR
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.quantities import numbers
 
@@ -181,13 +180,14 @@ class AdjointSteps:
 
 
 class AdjointStrangSteps(AdjointSteps):
-    """Of ``strang``, and of its subclasses by the fractions of a step of their flows."""
+    """Of ``strang`` and ``blanes_moan``, by the fractions of a step of their flows."""
 
     phased = True
 
     def __init__(self, operators, integrator, h):
         super().__init__(operators, integrator, h)
         self.first, self.pairs = integrator.linear[0] * h, integrator.pairs(h)
+        self.stages_of_step = len(self.pairs)
 
     def rotate_adjoint(self, A, Y, h: float) -> None:
         self.operators.kerr_adjoint("rotate", A, Y, h)
@@ -224,12 +224,6 @@ class AdjointSSFMRK4Steps(AdjointStrangSteps):
 
     def rotate_adjoint(self, A, Y, h):
         self.runge_kutta_adjoint(A, Y, 0.0)
-
-
-class AdjointBlanesMoanSteps(AdjointStrangSteps):
-    """Of ``blanes_moan``."""
-
-    stages_of_step = len(KERR)
 
 
 class AdjointRK4IPSteps(AdjointSteps):
@@ -277,7 +271,7 @@ class AdjointAgrawalSteps(AdjointSteps):
 ADJOINT_STEPS: dict[str, type[AdjointSteps]] = {
     "strang": AdjointStrangSteps,
     "ssfm_rk4": AdjointSSFMRK4Steps,
-    "blanes_moan": AdjointBlanesMoanSteps,
+    "blanes_moan": AdjointStrangSteps,
     "rk4ip": AdjointRK4IPSteps,
     "ssfm_agrawal": AdjointAgrawalSteps,
 }
