@@ -63,23 +63,19 @@ class SeriesPlan:
 
     def __init__(self, n: int, dtype):
         kind = np.result_type(dtype, np.complex64)
-        self.points = n
-        self.radices = pass_radices(n)
-        self.inner = n if self.radices else convolution_points(n)
-        self._chirp, self._kernel = np.zeros(0, kind), np.zeros(0, kind)
-        convolution, self.radices = not self.radices, self.radices or pass_radices(self.inner)
-        order = reversed_digits(self.radices)
-        self._order = np.arange(n) if convolution else order
-        if convolution:
-            j = np.arange(n)
+        self.points, self._chirp, self._kernel = n, np.zeros(0, kind), np.zeros(0, kind)
+        direct = pass_radices(n)
+        self.inner = n if direct else convolution_points(n)
+        self.radices = direct or pass_radices(self.inner)
+        self._order = order = reversed_digits(self.radices)
+        if not direct:
+            self._order = j = np.arange(n)
             chirp = unit_roots(j * j, 2 * n)
             around = np.zeros(self.inner, complex)
             around[:n] = chirp.conj()
             around[self.inner - n + 1 :] = chirp[:0:-1].conj()
-            self._chirp, self._kernel = (
-                rounded(chirp, kind),
-                (np.fft.fft(around) / self.inner)[order].astype(kind),
-            )
+            self._chirp = rounded(chirp, kind)
+            self._kernel = (np.fft.fft(around) / self.inner)[order].astype(kind)
         self._radices, self._position = np.array(self.radices, np.int64), np.argsort(self._order)
         self._factors = _pass_factors(self.radices, kind)
 

@@ -63,8 +63,11 @@ class RandomCoupling:
         """Modes that a random unitary of full strength couples, for each block of neighbours."""
         return fibre.group_sizes.tolist() if self.within == "groups" else [1] * fibre.modes
 
-    def check(self, fibre: Fibre, length: float) -> None:
-        """Refuse what does not fit the fibre, or sections beyond the numbers that Philox's streams have."""
+    def fibre(self, fibre: Fibre, length: float) -> Fibre:
+        """The same fibre with the delays of its rows in the sections of a span of ``length`` m.
+
+        It refuses what does not fit the fibre, or sections beyond the numbers that Philox's streams have.
+        """
         if self.within == "groups" and fibre.kappa_of != "group" and max(fibre.group_sizes) > 1:
             fault = "the fibre's kappa is that of modes which do not couple"
             raise InputError(
@@ -76,10 +79,6 @@ class RandomCoupling:
             least = length * (fibre.modes + 1) / 2**28
             actual = f"{float(self.correlation_length):g} m given"
             raise InputError(f"correlation_length: {actual}; allowed: {least:.2g} m or more")
-
-    def fibre(self, fibre: Fibre, length: float) -> Fibre:
-        """The same fibre with the delays of its rows in the sections of a span of ``length`` m."""
-        self.check(fibre, length)
         section = length / self.sections(length)
         delays = np.zeros(fibre.rows) if fibre.row_delays is None else np.array(fibre.row_delays)
         # A row each: ± half of √(3π/8) pmd / √section.

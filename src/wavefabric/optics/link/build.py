@@ -20,6 +20,7 @@ from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.optics.run_file.load import DESIGN_WAVELENGTH, RunFile
 from wavefabric.optics.run_file.tables import ProfileTable
 from wavefabric.optics.run_file.values import POWER_FORMS
+from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.results import ResultWriter
@@ -147,8 +148,9 @@ def propagation_options(run: RunFile, path: LinkPath | None = None, **options: A
 
 def build_receiver(run: RunFile, transmitter: Transmitter, fibre: Fibre) -> Receiver:
     """Receiver of [receiver]; `InputError` if its equaliser does not suit the fibre or the window."""
-    table, equaliser = run.receiver, run.receiver.mimo
-    if equaliser is not None:
+    table, equaliser = run.receiver, None
+    if table.equaliser == "mimo":
+        equaliser = Equaliser(table.taps, table.training, table.decision_directed, table.memory or None)
         try:
             equaliser.check(2 * max(table.sets(fibre.group_sizes)), transmitter.grid.symbols)
         except InputError as error:

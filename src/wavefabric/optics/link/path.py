@@ -19,6 +19,7 @@ from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.operators_ranks import PowerExchange
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
+from wavefabric.optics.propagation.step_size import Sections
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import LinkTable
 from wavefabric.optics.signal.amplifier import Amplifier
@@ -91,9 +92,20 @@ class LinkPath:
         self.section_count = section_count(run)
         #: Whether the receiver knows the inverse of the link; an equaliser does not need it.
         self.known = run.receiver.equaliser == "ideal"
-        self.back_propagated = run.receiver.back_propagation is not None
-        if run.link.mix_groups and self.known:
-            self._check_mixing()
+        #: Whether the inverse of the linear phase and of one unitary undoes the link but for its loss.
+        self.plain = self.coupling is None and not run.link.mode_dependent_gain
+        #: Whether the receiver solves the link backwards: what it knows is more than phases and a unitary.
+        self.inverted = run.receiver.back_propagation is not None or (self.known and not self.plain)
+        even = bool((fibre.alpha == fibre.alpha[0]).all()) and self.spectral is None
+        #: Whether what undoes the link leaves white noise as it is.
+        self.unitary = self.plain or (even and not run.link.mode_dependent_gain)
+        linear, inside = np.column_stack([fibre.alpha, fibre.beta]), np.diff(fibre.groups) == 0
+        if run.link.mix_groups and self.known and (np.diff(linear, axis=0)[inside] != 0).any():
+            fault = "modes of one group differ in loss or dispersion, so that no matrix undoes the mixing"
+            raise InputError(
+                f'link.mix_groups: true given, but {fault}; allowed with fibre.coupling = "groups" '
+                'or receiver.equaliser = "mimo"'
+            )
         if run.receiver.linewidth and self.inverted:
             fault = f"{run.receiver.linewidth:g} Hz given for a receiver that solves the link backwards"
             raise InputError(
@@ -109,32 +121,6 @@ class LinkPath:
         mixed = run.link.mix_groups or joint or (table is not None and table.within == "groups")
         return np.cumsum(fibre.group_sizes) if mixed else None
 
-    @property
-    def plain(self) -> bool:
-        """Whether the inverse of the linear phase and of one unitary undoes the link but for its loss."""
-        return self.coupling is None and not self.link.mode_dependent_gain
-
-    @property
-    def inverted(self) -> bool:
-        """Whether the receiver solves the link backwards: what it knows is more than phases and a unitary."""
-        return self.back_propagated or (self.known and not self.plain)
-
-    @property
-    def unitary(self) -> bool:
-        """Whether what undoes the link leaves white noise as it is."""
-        even = bool((self.fibre.alpha == self.fibre.alpha[0]).all())
-        return self.plain or (even and not self.link.mode_dependent_gain and self.spectral is None)
-
-    def _check_mixing(self) -> None:
-        linear = np.column_stack([self.fibre.alpha, self.fibre.beta])
-        inside = np.diff(self.fibre.groups) == 0
-        if (np.diff(linear, axis=0)[inside] != 0).any():
-            fault = "modes of one group differ in loss or dispersion, so that no matrix undoes the mixing"
-            raise InputError(
-                f'link.mix_groups: true given, but {fault}; allowed with fibre.coupling = "groups" '
-                'or receiver.equaliser = "mimo"'
-            )
-
     def net_gain(self, spans: int) -> float:
         """Mean power gain from the transmitter to behind so many spans."""
         if self.link.gain is None:
@@ -145,9 +131,10 @@ class LinkPath:
         """What takes the field of this path through a span."""
         return Propagator(self.fibre, self.grid.samples, self.grid.sample_rate, comm.device, options, comm)
 
-    def sections(self, device, span: int, backward: bool = False) -> "SpanSections | None":
-        """What stands along a span; None for a fibre in one piece."""
-        return SpanSections(self, device, span, backward) if self.coupling or self.spectral else None
+    def sections(self, device, span: int, backward: bool = False) -> Sections:
+        """What stands along a span."""
+        bare = self.coupling is None and self.spectral is None
+        return Sections() if bare else SpanSections(self, device, span, backward)
 
     def of_channel(self, channel: int, samples_per_symbol: int) -> "LinkPath":
         """The same path in the frame and band of one channel: its grid, and the fibre expanded there."""
@@ -230,15 +217,13 @@ class LinkPath:
             self.undo_amplifier(operators.device, A, span)
             sections = self.sections(operators.device, span, backward=True)
             for boundary in range(self.section_count, 0, -1):
-                if sections:
-                    sections.cross(A, boundary)
+                sections.cross(A, boundary)
                 operators.linear(A, -section)
-            if sections:
-                sections.cross(A, 0)
+            sections.cross(A, 0)
         vars(operators.counts).update(vars(counts))
 
 
-class SpanSections:
+class SpanSections(Sections):
     """`Sections` of one span: random coupling, and filters of the band.
 
     A filter stands for the stretch of fibre around it, up to half way to the next: second order.
@@ -249,7 +234,6 @@ class SpanSections:
         self.count = path.section_count
         stride = max(1, int(self.count * FILTER_SPACING / path.link.length))
         self._filters = [*range(0, self.count, stride), self.count] if path.spectral else []
-        self.blocks: list[tuple[int, int]] | None = None
         if path.coupling:
             ends = 2 * np.cumsum([0, *path.coupling.block_modes(path.fibre)])
             pairs = list(pairwise(ends.tolist()))

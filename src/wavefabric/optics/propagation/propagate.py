@@ -183,11 +183,10 @@ class Propagator:
         ``on_energy(z, Σ_t |A|² of each row)``, at the begin too. ``sections`` cut the length in equal parts,
         with something between. FieldLost if the field is no longer finite.
         """
-        begun, report = working_time(), self.report
-        count = sections.count if sections else 1
+        begun, report, sections = working_time(), self.report, sections or Sections()
+        count = sections.count
         if state is None:
-            if sections:
-                sections.cross(A, count if self._sign < 0 else 0)
+            sections.cross(A, count if self._sign < 0 else 0)
             energy = self.finite_energy(A, 0.0)
             state = {"z": 0.0, "done": 0, "section": 0, "energy": energy.tolist(), "drift": 0.0}
             if on_energy:
@@ -226,10 +225,8 @@ class Propagator:
             report.bytes_per_step = self.operators.exchange_bytes * report.exchanges / report.steps
         return state
 
-    def _cross(self, A, sections: Sections | None, state: dict) -> None:
+    def _cross(self, A, sections: Sections, state: dict) -> None:
         """Let the field cross the boundary at the end of a section."""
-        if sections is None:
-            return
         at = state["section"] if self._sign > 0 else sections.count - state["section"]
         if not sections.changes_energy(at):
             sections.cross(A, at)
@@ -240,13 +237,13 @@ class Propagator:
         # What the energy would have been at the begin, for the next look.
         state["energy"] = (self.finite_energy(A, state["z"]) * np.exp(loss * state["z"])).tolist()
 
-    def _watch_energy(self, A, state: dict, sections: Sections | None) -> np.ndarray:
+    def _watch_energy(self, A, state: dict, sections: Sections) -> np.ndarray:
         """Note how far the energy of rows has drifted, together where sections couple them; gives it."""
         loss = np.repeat(self.fibre.alpha, 2) * self._sign
         first, now = np.array(state["energy"]), self.finite_energy(A, state["z"])
         energy = now * np.exp(loss * state["z"])
         known = np.ones(len(first), bool)
-        if sections is not None and sections.blocks is not None:
+        if sections.blocks is not None:
             starts = [start for start, _ in sections.blocks]
             # Where loss differs between rows that exchange energy, nobody knows what is left of it.
             known = np.maximum.reduceat(loss, starts) == np.minimum.reduceat(loss, starts)

@@ -18,7 +18,6 @@ from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORM
 from wavefabric.optics.run_file import values
 from wavefabric.optics.signal.carrier import METHODS as PHASES
 from wavefabric.optics.signal.constellation import FORMATS
-from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_between
 from wavefabric.units import show
 
@@ -296,13 +295,6 @@ class ReceiverTable(values.RunFileTable):
         of_mimo = {"joint", "taps", "training", "decision_directed", "memory"} & self.model_fields_set
         if self.equaliser == "ideal" and of_mimo:
             raise InputError(f'{min(of_mimo)}: has no effect with equaliser = "ideal"; remove it')
-
-    @property
-    def mimo(self) -> Equaliser | None:
-        """The MIMO equaliser, if there is one."""
-        if self.equaliser == "ideal":
-            return None
-        return Equaliser(self.taps, self.training, self.decision_directed, self.memory or None)
 
     def sets(self, group_sizes: np.ndarray) -> list[int]:
         """Numbers of modes that an equaliser takes together, of mode groups of these sizes."""
