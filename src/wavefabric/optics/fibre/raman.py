@@ -14,8 +14,7 @@ from scipy.interpolate import CubicSpline
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.csv_files import Array
 from wavefabric.optics.fibre.fibre import N2_SILICA, Fibre
-from wavefabric.optics.fibre.loss_spectrum import LossSpectrum
-from wavefabric.optics.fibre.raman_gain import RamanGain
+from wavefabric.optics.fibre.spectra import LossSpectrum, RamanGain
 from wavefabric.quantities import instance, numbers, positive
 from wavefabric.units import show
 

@@ -23,14 +23,12 @@ from wavefabric.optics.link.build import SharedParts
 from wavefabric.optics.link.field_files import Snapshots, check_waveform, read_waveform, with_whole_field
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.reception import LinkReceiver
-from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
+from wavefabric.optics.link.result import BINS, POINTS, arrays_of, payload, power_spectrum, solver_attributes
 from wavefabric.optics.link.step_choice import choose_step
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import Propagator
 from wavefabric.optics.run_file.load import RunFile, run_file
-from wavefabric.optics.signal.equaliser import Equaliser
-from wavefabric.optics.signal.joint import scratch_bytes
-from wavefabric.optics.signal.spectrum import BINS, power_spectrum
+from wavefabric.optics.signal.equaliser import Equaliser, scratch_bytes
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results.provenance import stamp
 from wavefabric.system.compiling import CLOCK, working_time

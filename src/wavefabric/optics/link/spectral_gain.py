@@ -7,9 +7,8 @@ from scipy.interpolate import CubicSpline
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import N2_SILICA, Array, Fibre
-from wavefabric.optics.fibre.loss_spectrum import LossSpectrum
 from wavefabric.optics.fibre.raman import PowerEvolution, intensity_overlap, raman_evolution
-from wavefabric.optics.fibre.raman_gain import RamanGain
+from wavefabric.optics.fibre.spectra import LossSpectrum, RamanGain
 from wavefabric.optics.run_file.tables import FibreTable, RamanTable
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.units import SPEED_OF_LIGHT

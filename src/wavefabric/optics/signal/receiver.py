@@ -16,11 +16,15 @@ from wavefabric.optics.signal.carrier import METHODS as PHASES
 from wavefabric.optics.signal.carrier import carrier_phase, check_phase
 from wavefabric.optics.signal.clock import METHODS as CLOCKS
 from wavefabric.optics.signal.clock import advance, fold, steady, symbol_clock, without_offset
-from wavefabric.optics.signal.equaliser import Equaliser, equalise
-from wavefabric.optics.signal.information import information_rates
-from wavefabric.optics.signal.joint import mode_sets, windows
-from wavefabric.optics.signal.laser import LOCAL_OSCILLATOR, check_linewidth, laser_turn
-from wavefabric.optics.signal.transmitter import Transmitter, root_raised_cosine
+from wavefabric.optics.signal.constellation import information_rates
+from wavefabric.optics.signal.equaliser import Equaliser, equalise, mode_sets, windows
+from wavefabric.optics.signal.transmitter import (
+    LOCAL_OSCILLATOR,
+    Transmitter,
+    check_linewidth,
+    laser_turn,
+    root_raised_cosine,
+)
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.quantities import field_array, instance, numbers, whole, within
 from wavefabric.system.progress import warn

@@ -24,7 +24,7 @@ from wavefabric.optics.signal.carrier import BLIND_OWN
 from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
-from wavefabric.optics.theory.quadrature import window_weights
+from wavefabric.optics.theory.sums import window_weights
 from wavefabric.quantities import instance, whole
 
 #: Parts of the noise.

@@ -38,9 +38,17 @@ from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.optics.theory.quadrature import Comb, nodes_of
 from wavefabric.optics.theory.response import Accumulation, Steps
-from wavefabric.optics.theory.sums import Row, RowKind, Sums, dispersion, overlap_areas, walk_off
+from wavefabric.optics.theory.sums import (
+    Comb,
+    Row,
+    RowKind,
+    Sums,
+    dispersion,
+    nodes_of,
+    overlap_areas,
+    walk_off,
+)
 from wavefabric.quantities import instance, whole, within
 from wavefabric.units import db
 
