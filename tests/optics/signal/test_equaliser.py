@@ -5,7 +5,7 @@ import pytest
 
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.mode_mixing import haar_unitary
+from wavefabric.optics.fibre.random_coupling import haar_unitary
 from wavefabric.optics.signal import equaliser
 from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.receiver import Receiver

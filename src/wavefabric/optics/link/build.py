@@ -9,16 +9,14 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import ATTENUATION, Fibre, at_frequency
-from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.presets import graded_index_62_5, single_mode
-from wavefabric.optics.fibre.profile import IndexProfile, Profile, TableProfile, Trench
-from wavefabric.optics.fibre.tables import fibre_from_csv
+from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, Trench
+from wavefabric.optics.fibre.sources import fibre_from_csv, fibre_from_profile
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.phase_groups import exchange_form
 from wavefabric.optics.propagation.propagate import PropagationOptions
 from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.optics.run_file.load import DESIGN_WAVELENGTH, RunFile
-from wavefabric.optics.run_file.tables import ProfileTable
 from wavefabric.optics.run_file.values import POWER_FORMS
 from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.receiver import Receiver
@@ -67,20 +65,6 @@ def back_to_back_key(run: RunFile) -> Hashable:
     return run.solver.precision, *(sections[f"run file, {name}"] for name in ("seed", "signal", "receiver"))
 
 
-def build_profile(table: ProfileTable, wavelength: float) -> Profile:
-    """Index profile of [fibre.profile]."""
-    if table.table_csv is not None:
-        return TableProfile.from_csv(table.table_csv, design_wavelength=wavelength)
-    trench = (table.trench_gap, table.trench_width, table.trench_depth)
-    return IndexProfile(
-        table.core_diameter,  # type: ignore[arg-type]  # the table has checked both
-        table.numerical_aperture,  # type: ignore[arg-type]
-        table.exponent,
-        trench=Trench(*trench) if table.trench_width else None,
-        design_wavelength=wavelength,
-    )
-
-
 def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibre:
     """Fibre of [fibre], expanded at the middle of the channels: that is the field's frequency zero.
 
@@ -100,7 +84,14 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
         fibre = graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, warn=warn, **options)
         return at_frequency(fibre, centre)
     wavelength = options.setdefault("wavelength", DESIGN_WAVELENGTH)
-    profile = None if table.profile is None else build_profile(table.profile, wavelength)
+    profile, index = None, table.profile
+    if index is not None and index.table_csv is not None:
+        profile = TableProfile.from_csv(index.table_csv, design_wavelength=wavelength)
+    elif index is not None:
+        power_law: Any = index.core_diameter, index.numerical_aperture, index.exponent
+        trench = index.trench_gap, index.trench_width, index.trench_depth
+        trench = Trench(*trench) if index.trench_width else None
+        profile = IndexProfile(*power_law, trench=trench, design_wavelength=wavelength)
     if table.modes_csv is not None:
         files = (table.modes_csv, table.groups_csv, table.kappa_csv)
         fibre = fibre_from_csv(*files, profile=profile, coupling=table.coupling, warn=warn, **options)

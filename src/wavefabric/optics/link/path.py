@@ -12,8 +12,7 @@ from wavefabric.device import philox
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.optics.fibre.fibre import Array, Fibre, shift_expansion
-from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
-from wavefabric.optics.fibre.random_coupling import RandomCoupling
+from wavefabric.optics.fibre.random_coupling import ModeMixing, RandomCoupling, total
 from wavefabric.optics.link.spectral_gain import SpectralGain, filter_band
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.operators_ranks import PowerExchange

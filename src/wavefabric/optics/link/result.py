@@ -104,7 +104,11 @@ def payload(
             "distance": Data(along_z[:, 0], "m", "from the transmitter; twice at an amplifier"),
             "power": Data(along_z[:, 1:], "W", "of each spatial mode, all channels together"),
         },
-        "received": {name: _group(length, arrays) for name, (length, arrays) in received.items()},
+        "received": {
+            name: {"attrs": {"distance_m": length}}
+            | {key: Data(arrays[key], *meaning) for key, meaning in _RECEIVED.items()}
+            for name, (length, arrays) in received.items()
+        },
         "solver": {"attrs": solver},
     }
     if warnings:
@@ -125,11 +129,6 @@ def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
         points = points.reshape(modes, -1, *points.shape[1:])
     arrays = {name: getattr(result, name) for name in _RECEIVED if hasattr(result, name)}
     return arrays | {"constellation": points.astype(np.complex64)}
-
-
-def _group(length: float, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    data = {name: Data(arrays[name], *meaning) for name, meaning in _RECEIVED.items()}
-    return {"attrs": {"distance_m": length}, **data}
 
 
 def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any]:

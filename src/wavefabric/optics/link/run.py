@@ -114,6 +114,10 @@ class _Link:
         self.propagator_key = (self.fibre, self.local_modes.ends, build.propagator_key(settings))
         receiver = build.build_receiver(settings, self.transmitter, fibre)
         self.receiver = LinkReceiver(settings, self.path, receiver, comm)
+        #: Channels of which received symbols are kept.
+        self.kept = range(self.transmitter.grid.channels)
+        if settings.receiver.constellations == "middle":
+            self.kept = self.kept[len(self.kept) // 2 : len(self.kept) // 2 + 1]
         self._check(receiver.equaliser)
         #: Steps between looks at the field, which give its power along the fibre.
         self.check_interval, apart = settings.output.checkpoint_every, settings.output.power_every
@@ -168,7 +172,7 @@ class _Link:
         agreement.check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
         receiver = self.settings.receiver
         positions = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
-        points = 2 * 8 * min(grid.symbols, POINTS) * len(self._kept_channels())
+        points = 2 * 8 * min(grid.symbols, POINTS) * len(self.kept)
         of_mode = points + 7 * 8 * grid.channels + 8 * BINS
         kept = positions * fibre.modes * of_mode
         what, advice = f"result of {positions} receiver positions", "fewer (receiver.at) need less"
@@ -277,7 +281,7 @@ class _Link:
 
     def _receive(self, name: str, spans: int) -> tuple[float, dict[str, np.ndarray]]:
         begun = working_time()
-        kept = [(mode, channel) for mode in self.local_modes.range for channel in self._kept_channels()]
+        kept = [(mode, channel) for mode in self.local_modes.range for channel in self.kept]
         how, lost = (self.progress, self._stoppable), []
         options = {"keep": kept, "warn": lost.append}
         result = self.receiver.receive(self.propagator.operators, self.A, spans, *how, **options)
@@ -289,12 +293,6 @@ class _Link:
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
         self.seconds["receiver"] += working_time() - begun
         return spans * self.settings.link.length, whole
-
-    def _kept_channels(self) -> range:
-        """Channels of which received symbols are kept."""
-        channels = range(self.transmitter.grid.channels)
-        middle = len(channels) // 2
-        return channels if self.settings.receiver.constellations == "all" else channels[middle : middle + 1]
 
     def _checkpoint(self, span: int, inside: dict | None) -> None:
         # One clock for all, and everyone's Ctrl-C. One that comes from here on is agreed on at the next step.

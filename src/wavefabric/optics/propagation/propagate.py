@@ -315,8 +315,8 @@ def memory_needed(
     powers = powers * samples * (item // 2) * min(5, chunks) // chunks
     if one_sided:
         powers += most_nbytes(coupling, samples, options.dtype)
-    beside = integrator.nbytes(field_bytes, coupling.own_groups * samples * item // 2)
-    return field_bytes + beside + linear + powers + (64 << 20)
+    rates = integrator.rate_arrays * (coupling.own_groups * samples * item // 2)
+    return (1 + integrator.extra_fields) * field_bytes + rates + linear + powers + (64 << 20)
 
 
 def checked_launch(field, fibre: Fibre, length, sample_rate) -> tuple[np.ndarray, float, float]:

@@ -24,14 +24,12 @@ from wavefabric.optics.fibre.fibre import Fibre
 class StepLimit:
     """Steps above which spurious products become phase-matched; ``math.inf`` where nothing limits them."""
 
-    #: B, Hz.
-    half_band: float
     #: 2π/(|β2|(2πB)²) of the mode with the largest |β2| in the band, m.
     dispersion: float
     #: The same of the two modes that walk off fastest, m; `inf` without such a pair.
     walk_off: float
-    #: Label of the mode of ``dispersion``.
-    mode: str
+    #: What sets the lower limit, in words.
+    cause: str
     #: Labels of the two modes of ``walk_off``, or empty.
     pair: tuple[str, ...] = ()
 
@@ -44,14 +42,6 @@ class StepLimit:
     def field(self) -> float:
         """The limit for all that these frequencies create, also beside the channels: ``dispersion``/4, m."""
         return self.dispersion / 4
-
-    @property
-    def cause(self) -> str:
-        """What sets the lower limit, in words."""
-        band = f"a band of {2 * self.half_band / 1e12:.3g} THz"
-        if self.walk_off < self.dispersion:
-            return f"delay between {' and '.join(self.pair)} over {band}"
-        return f"dispersion of {self.mode} over {band}"
 
 
 def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
@@ -77,7 +67,10 @@ def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
     a, b = np.unravel_index(int(np.argmax(mismatch)), mismatch.shape)
     label = [fibre.labels[i] for i in first]
     pair = tuple(label[i] for i in sorted((int(a), int(b)))) if mismatch[a, b] > 0 else ()
-    return StepLimit(half_band, dispersion, _step(float(mismatch[a, b])), label[top], pair)
+    walk_off = _step(float(mismatch[a, b]))
+    cause = f"delay between {' and '.join(pair)}" if walk_off < dispersion else f"dispersion of {label[top]}"
+    cause = f"{cause} over a band of {2 * half_band / 1e12:.3g} THz"
+    return StepLimit(dispersion, walk_off, cause, pair)
 
 
 def metres(length: float) -> str:

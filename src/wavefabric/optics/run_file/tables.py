@@ -16,8 +16,8 @@ from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORMS
 from wavefabric.optics.run_file import values
-from wavefabric.optics.signal.carrier import METHODS as PHASES
 from wavefabric.optics.signal.constellation import FORMATS
+from wavefabric.optics.signal.recovery import PHASES
 from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_between
 from wavefabric.units import show
 

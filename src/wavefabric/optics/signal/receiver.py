@@ -10,12 +10,9 @@ import numpy as np
 
 from wavefabric.device import get_device, philox
 from wavefabric.errors import InputError, choice, quoted
-from wavefabric.optics.fibre.mode_mixing import ModeMixing
+from wavefabric.optics.fibre.random_coupling import ModeMixing
+from wavefabric.optics.signal import recovery
 from wavefabric.optics.signal.amplifier import osnr_noise_density
-from wavefabric.optics.signal.carrier import METHODS as PHASES
-from wavefabric.optics.signal.carrier import carrier_phase, check_phase
-from wavefabric.optics.signal.clock import METHODS as CLOCKS
-from wavefabric.optics.signal.clock import advance, fold, steady, symbol_clock, without_offset
 from wavefabric.optics.signal.constellation import information_rates
 from wavefabric.optics.signal.equaliser import Equaliser, equalise, mode_sets, windows
 from wavefabric.optics.signal.transmitter import (
@@ -116,10 +113,10 @@ class Receiver:
         philox.check_seed(self.noise_seed, "noise_seed")
         if self.osnr_db is not None:
             object.__setattr__(self, "osnr_db", within(self.osnr_db, "dB", "osnr_db", -1000, 1000))
-        choice("clock", self.clock, CLOCKS)
-        choice("phase", self.phase, PHASES)
+        choice("clock", self.clock, recovery.CLOCKS)
+        choice("phase", self.phase, recovery.PHASES)
         object.__setattr__(self, "linewidth", check_linewidth(self.linewidth))
-        check_phase(self.phase, self.transmitter.format.name)
+        recovery.check_phase(self.phase, self.transmitter.format.name)
         if self.phase_window is not None and not (
             isinstance(self.phase_window, int) and self.phase_window > 1
         ):
@@ -245,12 +242,14 @@ class Receiver:
             window = cut(mode)
             symbols, delay = _clocked(device, window * matched, sent, clock)
             turns = np.zeros(sent.shape[1])
-            which = np.flatnonzero(~device.to_host(steady(xp, symbols, sent)))
+            which = np.flatnonzero(~device.to_host(recovery.steady(xp, symbols, sent)))
             if which.size:
-                window, some, _ = without_offset(device, window[:, which], matched, sent[:, which])
+                window, some, _ = recovery.without_offset(device, window[:, which], matched, sent[:, which])
                 again = _clocked(device, window * matched, sent[:, which], clock)
                 (symbols[:, which], delay[which]), turns[which] = again, device.to_host(some)
-            symbols *= xp.exp(-1j * carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent))
+            symbols *= xp.exp(
+                -1j * recovery.carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent)
+            )
             yield [mode], 0, symbols, sent, device.to_host(delay)[None], turns
 
     def _equalised(self, device, parts: Iterable, matched, options: Equaliser):
@@ -263,7 +262,7 @@ class Receiver:
 
         def phase(symbols, sent, trained: bool):
             method = "data-aided" if trained and self.phase != "none" else self.phase
-            return carrier_phase(xp, form, method, self.phase_window, symbols, sent, periodic=False)
+            return recovery.carrier_phase(xp, form, method, self.phase_window, symbols, sent, periodic=False)
 
         def decide(symbols):
             return form.map(xp, form.decide(xp, symbols))
@@ -271,9 +270,9 @@ class Receiver:
         for modes, channel, window in parts:
             rows = range(2 * modes.start, 2 * modes.stop)
             sent = xp.stack([self.transmitter.symbols(device, row, channel) for row in rows])
-            window, turns, lag = without_offset(device, window[:, None], matched, sent[:, None])
+            window, turns, lag = recovery.without_offset(device, window[:, None], matched, sent[:, None])
             lag = lag * (2 * abs(lag) >= options.taps)  # what the taps do not hold
-            window = (advance(xp, window, lag) * matched)[:, 0]
+            window = (recovery.advance(xp, window, lag) * matched)[:, 0]
             out, delay = equalise(device, window, sent, options, phase, decide if form.digital else None)
             delay, turns = delay[:, None] + device.to_host(lag), device.to_host(turns)
             yield modes, channel, out[:, None], sent[:, None, options.training :], delay, turns
@@ -308,8 +307,8 @@ class Receiver:
 
 def _clocked(device, window, sent, clock: str):
     """Symbols (2, channels, symbols) of a window behind the matched filter, and their delay (channels,)."""
-    delay = symbol_clock(device, window, device.fft(sent), clock)
-    return device.ifft(fold(advance(device.xp, window, delay))), delay
+    delay = recovery.symbol_clock(device, window, device.fft(sent), clock)
+    return device.ifft(recovery.fold(recovery.advance(device.xp, window, delay))), delay
 
 
 class _Bands:

@@ -1,7 +1,7 @@
 """The transmitter: root-raised-cosine WDM waveforms, exactly periodic, and the phase noise of lasers."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -56,11 +56,12 @@ class Transmitter:
     launch_power: Any
     seed: int = 1
     linewidth: Any = 0.0
+    format: Constellation = field(init=False, repr=False)  # the modulation format
 
     def __post_init__(self):
         instance("grid", self.grid, WdmGrid)
-        object.__setattr__(self, "constellation", constellation(self.constellation))
-        object.__setattr__(self, "rolloff", number(self.rolloff, "", "rolloff"))
+        form = constellation(self.constellation)
+        vars(self).update(constellation=form, format=form, rolloff=number(self.rolloff, "", "rolloff"))
         self.grid.check(self.rolloff)
         philox.check_seed(self.seed)
         object.__setattr__(self, "linewidth", check_linewidth(self.linewidth))
@@ -72,12 +73,6 @@ class Transmitter:
             raise InputError(f"launch_power: {power.shape[-1]} channels given, {self.grid.channels} allowed")
         power.setflags(write=False)
         object.__setattr__(self, "launch_power", power)
-
-    @property
-    def format(self) -> Constellation:
-        """The modulation format."""
-        assert isinstance(self.constellation, Constellation)
-        return self.constellation
 
     def powers(self, modes: int) -> np.ndarray:
         """Launch power by mode and channel, W, (modes, channels); InputError if given for other modes."""

@@ -20,9 +20,9 @@ from scipy.special import ndtr
 from wavefabric.errors import InputError, quoted
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.amplifier import Amplifier, osnr_noise_density
-from wavefabric.optics.signal.carrier import BLIND_OWN
 from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.receiver import Receiver
+from wavefabric.optics.signal.recovery import BLIND_OWN
 from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
 from wavefabric.optics.theory.sums import window_weights
 from wavefabric.quantities import instance, whole

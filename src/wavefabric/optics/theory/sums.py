@@ -17,7 +17,7 @@ from scipy.interpolate import CubicSpline
 
 from wavefabric.kernels.cpu_launch import call_kernel
 from wavefabric.optics.fibre.fibre import Array
-from wavefabric.optics.signal.carrier import sliding_sum
+from wavefabric.optics.signal.recovery import sliding_sum
 from wavefabric.optics.signal.transmitter import root_raised_cosine
 from wavefabric.optics.theory.response import CORRELATED, Accumulation, Table
 from wavefabric.system.machine import usable_threads

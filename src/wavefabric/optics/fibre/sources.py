@@ -1,10 +1,10 @@
-"""Fibres from tables: CSV files of modes, of mode groups and of the Kerr coupling."""
+"""A fibre from its index profile, by our own solver, or from CSV tables; κ of the Manakov equations."""
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,11 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.errors import InputError, choice
 from wavefabric.optics.fibre.csv_files import Array, read_columns, read_square_matrix
-from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, gamma_of
-from wavefabric.optics.fibre.from_profile import average_over_groups, kappa_from, solved_overlaps
-from wavefabric.optics.fibre.modes import STEP, spatial_modes
+from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, gamma_of, group_numbers
+from wavefabric.optics.fibre.modes import STEP, ModeSet, dispersion, solve_modes, spatial_modes
 from wavefabric.optics.fibre.profile import Profile
-from wavefabric.quantities import number, numbers
+from wavefabric.quantities import instance, number, numbers, within
 
 #: Columns of β1 … β4 and of the loss: the factor to SI, and the value if there is no such column.
 _LINEAR = {
@@ -30,6 +29,153 @@ _LINEAR = {
 _NEEDED = ("dmgd_ps_per_km", "beta2_ps2_per_km")
 #: Effective areas of a table and of a profile's modes may be so far apart, as a part, before it is said.
 _AREA_TOLERANCE = 0.03
+_solved = lru_cache(maxsize=4)(dispersion)
+
+
+@dataclass(frozen=True, eq=False)
+class Overlaps:
+    """Overlaps of all M spatial modes, ordered as fields are: by group, inside it by l, cos before sin."""
+
+    f: Array  # f_nm = ∫F_n² F_m² dA with ∫F² dA = 1, in 1/m², (M, M)
+    labels: tuple[str, ...]  # "LP01", "LP11a" (cos), "LP11b" (sin), …
+    groups: NDArray[np.int64]  # mode group of each spatial mode, (M,)
+    lp: NDArray[np.int64]  # index of the LP mode in the mode set, (M,)
+
+    @property
+    def a_eff(self) -> Array:
+        """Effective areas 1/f_nn in m², (M,)."""
+        return 1 / np.diagonal(self.f)
+
+    def take(self, keep) -> "Overlaps":
+        """Those of the spatial modes that an index or mask of shape (M,) picks, in its order."""
+        rows = np.arange(len(self.f))[keep]
+        labels = tuple(self.labels[row] for row in rows)
+        return Overlaps(self.f[np.ix_(rows, rows)], labels, self.groups[rows], self.lp[rows])
+
+
+def angular_overlap(l_n: ArrayLike, parity_n: ArrayLike, l_m: ArrayLike, parity_m: ArrayLike) -> Array:
+    """∫Φ_n² Φ_m² dφ over a full turn for Φ = cos(lφ)/√π or sin(lφ)/√π (1/√(2π) for l = 0).
+
+    From Φ² = (1 + p cos 2lφ)/2π follows (1 + p_n p_m δ_{l_n l_m}/2)/2π: 3/4π for equal modes, 1/4π for the
+    cos and sin of one l, 1/2π otherwise. The parity p is +1 for cos, −1 for sin, 0 for l = 0.
+    """
+    same = np.asarray(l_n) == np.asarray(l_m)
+    return (1 + 0.5 * same * np.asarray(parity_n) * np.asarray(parity_m)) / (2 * math.pi)
+
+
+def overlaps(modes: ModeSet) -> Overlaps:
+    """f_nm = ∫F_n² F_m² dA of all spatial modes: radial sum over the rings, angular part in closed form."""
+    squares = modes.radial**2
+    radial = (squares * modes.ring) @ squares.T
+    lp, parity, labels = spatial_modes(modes.l, modes.m)
+    order = modes.l[lp]
+    f = radial[np.ix_(lp, lp)] * angular_overlap(order[:, None], parity[:, None], order, parity)
+    return Overlaps((f + f.T) / 2, labels, modes.group[lp], lp)
+
+
+def kappa_weak(f: Array, a_ref: float) -> Array:
+    """κ (M, M) of weakly coupled modes: κ_aa = 8/9 A_ref f_aa, κ_ab = 4/3 A_ref f_ab.
+
+    It multiplies |A_bx|² + |A_by|², the total power of mode b: polarisations mix at random within a mode,
+    modes do not mix. ``f`` (M, M) in 1/m²; ``a_ref`` is the effective area in γ = n₂ω₀/(c₀A_ref), m².
+    Source: S. Mumtaz, R.-J. Essiambre, G. P. Agrawal, J. Lightwave Technol. 31, 398 (2013).
+    """
+    kappa = 4 / 3 * a_ref * f
+    np.fill_diagonal(kappa, 8 / 9 * a_ref * np.diagonal(f))
+    return kappa
+
+
+def kappa_strong_groups(f: Array, groups: NDArray[np.int64], a_ref: float) -> Array:
+    """κ (G, G) of groups whose N_a modes mix at random (strong coupling inside a group, none between groups).
+
+    κ_aa = 4/3 · 2N_a/(2N_a+1) · A_ref/N_a² Σ_{n,m∈a} f_nm and κ_ab = 4/3 · A_ref/(N_a N_b) Σ_{n∈a,m∈b} f_nm.
+    It multiplies the total power of group b and turns every row of group a alike. ``groups`` (M,) is
+    non-decreasing; f and ``a_ref`` as in `kappa_weak`. Source: A. Mecozzi, C. Antonelli, M. Shtaif, "Coupled
+    Manakov equations in multimode fibers with strongly coupled groups of modes", Opt. Express 20, 23436
+    (2012), doi 10.1364/OE.20.023436.
+    """
+    _, starts, sizes = np.unique(groups, return_index=True, return_counts=True)
+    sums = np.add.reduceat(np.add.reduceat(f, starts, axis=0), starts, axis=1)
+    kappa = 4 / 3 * a_ref * sums / np.multiply.outer(sizes, sizes)
+    kappa[np.diag_indices(len(sizes))] *= 2 * sizes / (2 * sizes + 1)
+    return kappa
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """Options of `fibre_from_profile`.
+
+    ``step`` is the radial step of the solver, in m or text with a unit; ``name`` is the fibre's. ``warn`` is
+    called with a line that names the guided modes left out as too near to cut-off (see `dispersion`); without
+    it, that line is a `UserWarning`.
+    """
+
+    step: float | str = STEP
+    name: str = "fibre"
+    warn: Callable[[str], None] | None = None
+
+
+def fibre_from_profile(
+    profile: Profile,
+    wavelength: float | str,
+    groups: int | Iterable[int] | None = None,
+    attenuation: ArrayLike | str = ATTENUATION,
+    n2: float | str = N2_SILICA,
+    coupling: Literal["groups", "modes"] = "groups",
+    **options: Any,
+) -> Fibre:
+    """Everything from an index profile: modes, β, A_eff and κ of our own solver.
+
+    Quantities may be text with a unit: wavelength in vacuum, m; power attenuation, 1/m, one for all modes or
+    each; nonlinear refractive index n2, m²/W. Groups (see `ModeSet`) are 1 to g, or those of a list, by
+    default all. ``options`` are those of `ProfileOptions`. `InputError` if a group is not guided.
+
+    With coupling "groups" modes of a group mix strongly at random: κ is per group, and β averaged over the
+    group's modes, since light there sees all of them. With "modes" κ and β are those of weakly coupled modes.
+    """
+    instance("profile", profile, Profile)
+    within(wavelength, "m", "wavelength", 1e-8, 1e-3)
+    choice("coupling", coupling, ("groups", "modes"))
+    inputs = ProfileOptions(**options)
+    wavelength, step = number(wavelength, "m", "wavelength"), number(inputs.step, "m", "step")
+    wanted = None if groups is None else group_numbers(groups)
+    modes, overlap = solved_overlaps(profile, wavelength, step)
+    fit = _solved(profile, wavelength, groups=(1, *modes.select(wanted).group) if wanted else None, step=step)
+    chosen = fit.modes if wanted is None else fit.modes.select(wanted)
+    if notes := [note for group, note in fit.modes.left_out if wanted is None or group in wanted]:
+        text = f"{inputs.name}: guided modes left out: {', '.join(notes)}"
+        (inputs.warn or partial(warnings.warn, stacklevel=2))(text)
+    kept = overlap.take(np.isin(overlap.lp, modes.rows(chosen.labels)))
+    taylor = fit.beta[fit.modes.rows(chosen.labels), 1:] - np.array([fit.beta[0, 1], 0, 0, 0])
+    beta = taylor[np.unique(kept.lp, return_inverse=True)[1]]
+    if coupling == "groups":
+        average_over_groups(beta, kept.groups)
+    a_ref = float(overlap.a_eff[0])
+    kappa, kappa_of = kappa_from(kept, coupling, a_ref)
+    gamma = gamma_of(a_ref, wavelength, number(n2, "m^2/W", "n2"))
+    alpha = numbers(attenuation, "1/m", "attenuation")
+    values = kept.labels, kept.groups, alpha, beta, gamma, kappa, kappa_of, kept.a_eff, wavelength
+    return Fibre(inputs.name, *values)
+
+
+@lru_cache(maxsize=4)
+def solved_overlaps(profile: Profile, wavelength: float, step: float) -> tuple[ModeSet, Overlaps]:
+    """Modes of a profile at a wavelength (m), solved with a radial step (m), and their overlaps; cached."""
+    modes = solve_modes(profile, wavelength, step)
+    return modes, overlaps(modes)
+
+
+def kappa_from(overlap: Overlaps, coupling: str, a_ref: float) -> tuple[Array, Any]:
+    """κ of spatial modes, per "groups" or "modes", and its `Fibre.kappa_of`; a_ref in m²."""
+    if coupling == "modes":
+        return kappa_weak(overlap.f, a_ref), "mode"
+    return kappa_strong_groups(overlap.f, overlap.groups, a_ref), "group"
+
+
+def average_over_groups(values: Array, groups) -> None:
+    """Replace the values of each mode by the mean over its group, in place."""
+    for g in np.unique(groups):
+        values[groups == g] = values[groups == g].mean(axis=0)
 
 
 @dataclass(frozen=True)
