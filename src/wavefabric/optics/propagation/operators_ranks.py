@@ -106,6 +106,8 @@ class RankOperators(FibreOperators):
         comm = self.comm
         self.coupling = rank_phase_group_coupling(self.fibre, self.local_modes, self._form, kerr)
         self.layout = self.kernels.KerrChunkLayout(self.device, self.coupling.start, self.n, self.dtype)
+        # Few groups of all ranks are coupled in one kernel: one a peer would cost more than it hides.
+        self._couple_at_once = self.use_received and self.coupling.form == "factored"
         self._blocks = [self.device.asarray(block.astype(self.real)) for block in self.coupling.blocks]
         self._all_blocks = self.device.asarray(np.hstack(self.coupling.blocks).astype(self.real))
         # Peers in the order in which a round of direct sends reaches this rank; fixed, so that sums are.
@@ -143,12 +145,6 @@ class RankOperators(FibreOperators):
             for k, phase in enumerate(phases):
                 if 0 <= turn - k < last:
                     phase(self._chunks[turn - k], (turn - k) % depth)
-
-    @property
-    def _couple_at_once(self) -> bool:
-        """Whether the groups of all ranks are coupled in one kernel: where they are few, one a peer costs
-        more than it hides."""
-        return self.use_received and self.coupling.form == "factored"
 
     def _powers(self, chunk: TimeChunk, ring: int, stage: int = 0) -> PowerExchange:
         """Buffers of exchanged powers; two alternate, since the stages of a chunk follow one another."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from wavefabric.device import Device, get_device
 from wavefabric.errors import FieldLost, InputError, choice
-from wavefabric.exchange.communicator import Communicator
+from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.exchange.step_recorder import StepRecorder
 from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
@@ -128,22 +128,20 @@ class Propagator:
         comm: Communicator | None = None,
     ):
         self.fibre, self.device = fibre, device
-        self.comm = comm if comm is not None and comm.size > 1 else None
-        ranks, rank = (self.comm.size, self.comm.rank) if self.comm else (1, 0)
+        self.comm = comm = comm or solo(device)
         split, modes = options.split, fibre.modes
-        ends = split_modes(modes, ranks) if split is None else check_split(split, modes, ranks)
-        self.local_modes = RankModes(ends, rank)
-        one_sided = self.comm is not None and self.comm.one_sided
-        needed = memory_needed(fibre, samples, options, device, self.local_modes, one_sided)
+        ends = split_modes(modes, comm.size) if split is None else check_split(split, modes, comm.size)
+        self.local_modes = RankModes(ends, comm.rank)
+        needed = memory_needed(fibre, samples, options, device, self.local_modes, comm.one_sided)
         what = f"{self.local_modes.rows} rows x {samples} samples"
         advice = "fewer modes, symbols or samples a symbol, or single precision, need less"
-        check_memory(self.comm, device, needed, what, advice)
+        check_memory(comm, device, needed, what, advice)
         shape = (fibre, samples, sample_rate, options.dtype)
-        if self.comm is None:
+        if comm.size == 1:
             self.operators = FibreOperators(device, *shape, options.kerr, options.svd_tolerance)
         else:
             exchange = ExchangeOptions(options.exchange, options.chunks)
-            self.operators = rank_operators(self.comm, *shape, self.local_modes, options.kerr, exchange)
+            self.operators = rank_operators(comm, *shape, self.local_modes, options.kerr, exchange)
         self.integrator = INTEGRATORS[options.integrator](self.operators)
         #: What records a step of `run`; that of the communicator is for a run's own propagator alone.
         self.recorder: StepRecorder | None = None
@@ -158,7 +156,7 @@ class Propagator:
         self.operators.counts = OperationCounts()
         form, dropped = self.operators.coupling.form, self.operators.coupling.dropped
         self.report = PropagationReport(options.integrator, form, self.device.name, dropped=dropped)
-        if self.comm is not None:
+        if self.comm.size > 1:
             self.report.ranks, self.report.transport = self.comm.size, self.comm.label
             self.report.exchange = form
 
@@ -269,7 +267,7 @@ class Propagator:
         """Compare one step with two half steps. Costs three steps; they do not count."""
         operators = self.operators
         short = self.device.memory()[0] < 2 * A.nbytes + MOST_LENGTHS * operators.propagation.table_bytes
-        if self.comm.control.max(int(short)) if self.comm else short:
+        if self.comm.control.max(int(short)):
             return
         counts = replace(operators.counts)
         one, two = operators.empty(), operators.empty()

@@ -71,7 +71,7 @@ def check_split(split: Sequence[int], modes: int, ranks: int) -> tuple[int, ...]
 
 def gather_field(comm, local_modes: RankModes, field: np.ndarray) -> np.ndarray:
     """The whole field (2M, N) on the host of every rank, from the own rows of each."""
-    if comm is None or comm.size == 1:
+    if comm.size == 1:
         return field
     out = np.empty((local_modes.row_ends[-1], field.shape[1]), field.dtype)
     for rank, (first, end) in enumerate(pairwise(local_modes.row_ends)):

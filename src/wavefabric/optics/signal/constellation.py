@@ -8,7 +8,7 @@ Source: A. Alvarado, T. Fehenberger, B. Chen, F. M. J. Willems, "Achievable info
 optics: applications and computations", J. Lightwave Technol. 36 (2018) 424, doi 10.1109/JLT.2017.2786351.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -41,22 +41,14 @@ class Constellation:
     """
 
     name: str
+    bits_per_symbol: int = field(init=False, repr=False)  # of one polarisation; 0 for Gaussian symbols
+    digital: bool = field(init=False, repr=False)  # whether symbols are of a finite set and carry bits
 
     def __post_init__(self):
         key = self.name.lower().replace("-", "") if isinstance(self.name, str) else ""
         if key not in FORMATS:
             raise InputError(f"constellation: {quoted(self.name)} given, one of {', '.join(FORMATS)} allowed")
-        object.__setattr__(self, "name", key)
-
-    @property
-    def bits_per_symbol(self) -> int:
-        """Bits of one symbol of one polarisation; 0 for Gaussian symbols."""
-        return FORMATS[self.name]
-
-    @property
-    def digital(self) -> bool:
-        """Whether symbols come from a finite set and carry bits."""
-        return self.bits_per_symbol > 0
+        vars(self).update(name=key, bits_per_symbol=FORMATS[key], digital=FORMATS[key] > 0)
 
     @cached_property
     def _levels(self) -> int:

@@ -106,6 +106,7 @@ class Receiver:
     phase_window: int | None = 64
     equaliser: Equaliser | None = None
     linewidth: float = 0.0
+    tracked: int | None = field(init=False, repr=False)  # `phase_window`, or None if phase is "none"
 
     def __post_init__(self):
         instance("transmitter", self.transmitter, Transmitter)
@@ -115,17 +116,13 @@ class Receiver:
             object.__setattr__(self, "osnr_db", within(self.osnr_db, "dB", "osnr_db", -1000, 1000))
         choice("clock", self.clock, recovery.CLOCKS)
         choice("phase", self.phase, recovery.PHASES)
-        object.__setattr__(self, "linewidth", check_linewidth(self.linewidth))
+        tracked = None if self.phase == "none" else self.phase_window
+        vars(self).update(linewidth=check_linewidth(self.linewidth), tracked=tracked)
         recovery.check_phase(self.phase, self.transmitter.format.name)
         if self.phase_window is not None and not (
             isinstance(self.phase_window, int) and self.phase_window > 1
         ):
             raise InputError(f"phase_window: {quoted(self.phase_window)} given, 2 or more symbols allowed")
-
-    @property
-    def tracked(self) -> int | None:
-        """Symbols in the window of the carrier-phase estimate; None for one phase over all symbols."""
-        return None if self.phase == "none" else self.phase_window
 
     def receive(
         self, device, field, length: float = 0.0, beta=None, inverse_mixing: Any = None, **options: Any

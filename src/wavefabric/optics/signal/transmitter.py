@@ -130,21 +130,16 @@ class Transmitter:
             if turn is None:
                 # Channels never share a bin (WdmGrid.check), and the bins are the same for every row.
                 spectrum[where] = (sent[:, tiled] * (shape * gain)).astype(field.dtype)
-            else:
-                self._fill_noisy(device, spectrum, turn, sent[:, tiled] * (shape * gain), around)
+            else:  # phase noise widens channels, so that they overlap
+                window = device.zeros((grid.channels, 2 * grid.symbols), np.complex128)
+                window[:, xp.asarray(around % (2 * grid.symbols))] = sent[:, tiled] * (shape * gain)
+                window = device.fft(device.ifft(window) * turn)
+                spectrum[...] = 0
+                for c, signed in enumerate(grid.window_bins):
+                    spectrum[xp.asarray(signed % grid.samples)] += window[c].astype(spectrum.dtype)
             field[k][...] = device.ifft(spectrum)
             if progress is not None:
                 progress(k + 1, rows)
-
-    def _fill_noisy(self, device, spectrum, turn, shaped, around) -> None:
-        """Write ``shaped`` spectra of the channels into a row's, with phase noise, so that they overlap."""
-        grid, wide = self.grid, 2 * self.grid.symbols
-        window = device.zeros((grid.channels, wide), np.complex128)
-        window[:, device.xp.asarray(around % wide)] = shaped
-        window = device.fft(device.ifft(window) * turn)
-        spectrum[...] = 0
-        for c, signed in enumerate(grid.window_bins):
-            spectrum[device.xp.asarray(signed % grid.samples)] += window[c].astype(spectrum.dtype)
 
 
 def check_linewidth(linewidth: Any) -> float:
