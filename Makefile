@@ -1,15 +1,10 @@
-# `make demo` and `make test` need only Python >= 3.11: they make .venv by themselves. With FFTW=no they leave out
-# pyfftw, whose wheels bundle FFTW (GPL): transforms then go through scipy.fft.
+# `make demo` and `make test` need only Python >= 3.11: they make .venv by themselves.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-FFTW ?= yes
-ifeq ($(FFTW),no)
-KIND := -without-fftw
-endif
 # What `make demo` needs, and what tests and linters need too.
-CORE := $(VENV)/.core$(KIND)
-STAMP := $(VENV)/.installed$(KIND)
+CORE := $(VENV)/.core
+STAMP := $(VENV)/.installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 .PHONY: demo demo-bowl demo-link demo-schedule test test-slow test-peers lint docs papers clean
@@ -17,13 +12,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 $(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wavefabric needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-ifeq ($(FFTW),no)
 	$(INSTALL) -e .
-	$(BIN)/python -m pip uninstall --quiet --disable-pip-version-check --yes pyfftw
-else
-	@# FFTW has no wheel on some platforms; scipy.fft then serves.
-	$(INSTALL) -e '.[fftw]' || { $(INSTALL) -e . && echo "pyfftw could not be installed: transforms go through scipy.fft"; }
-endif
 	@rm -f $(VENV)/.core* $(VENV)/.installed*
 	@touch $@
 
@@ -64,7 +53,7 @@ KWAVE_EXAMPLES ?= $(PEERS)/k-wave-python/examples
 test-peers: export KWAVE_EXAMPLES := $(abspath $(KWAVE_EXAMPLES))
 test-peers: $(KWAVE_EXAMPLES)
 	test -d $(PEERS)/bin || $(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet -e '.[fftw]' pytest pytest-xdist k-wave-python==$(KWAVE)
+	$(PEERS)/bin/python -m pip install --quiet -e . pytest pytest-xdist k-wave-python==$(KWAVE)
 	$(PEERS)/bin/python -m pytest -n 2 --dist worksteal -m 'not gpu' -rs tests/peers
 
 $(PEERS)/k-wave-python/examples:

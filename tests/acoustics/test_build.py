@@ -16,14 +16,12 @@ from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.solver.stages import PlainStages
-from wavefabric.device import fftw, get_device
+from wavefabric.device import get_device
 from wavefabric.device.cpu import CpuDevice
 
-needs_fftw = pytest.mark.skipif(fftw.pyfftw is None, reason="pyfftw (extra fftw) is not installed")
 SHAPE = (40, 36, 30)
 
 
-@needs_fftw
 def test_stages_on_a_cpu(cpu):
     from wavefabric.acoustics.fused.fused_cpu import FusedCpuStages
 
@@ -110,23 +108,6 @@ def test_a_medium_by_index():
     assert saved == (7 * 4 - 1) * few.points // 2 - 81 * 7 * 4
 
 
-def test_without_fftw(cpu, monkeypatch):
-    """scipy.fft serves; the answers are the same to round-off."""
-    from wavefabric.acoustics.solver.step import Step
-
-    result = []
-    for there in (True, False):
-        if not there:
-            monkeypatch.setattr(fftw, "pyfftw", None)
-        stages = make_stages(cpu, problem((24, 20, 37), absorption="power_law"), np.float64, plain=True)
-        step = Step(stages)
-        for number in range(5):
-            step.take(number)
-        result.append(stages.fields.p.copy())
-    assert type(stages) is PlainStages
-    assert abs(result[0] - result[1]).max() < 1e-12 * abs(result[0]).max()
-
-
 class Counting(CpuDevice):
     """Knows which of the arrays that it gave are still alive."""
 
@@ -178,7 +159,6 @@ MEMORY = {
 }  # fmt: skip
 
 
-@needs_fftw
 @pytest.mark.parametrize("name", MEMORY)
 @pytest.mark.parametrize(
     "dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)], ids=["single", "double"]

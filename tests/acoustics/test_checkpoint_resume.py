@@ -177,17 +177,16 @@ def test_plain_stages_stop_and_resume(leg, monkeypatch):
 
 
 def test_two_threads(tmp_path):
+    """The answer is the same bits on one thread, which may go on where two have stopped."""
     try:
         leg = Leg(get_device("cpu", threads=2), "all losses and sources", tmp_path)
     except ValueError:
         pytest.skip("this machine has one core")
     wanted = whole(leg)
     leg.run(every=9, stop=True)
+    leg.device = get_device("cpu", threads=1)
     leg.run()
     check(leg, wanted)
-    leg.run(every=9, stop=True)
-    leg.device = get_device("cpu", threads=1)
-    refused(leg, "another run")
 
 
 def test_checkpoints_on_the_way_change_nothing(leg, monkeypatch):

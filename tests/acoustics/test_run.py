@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from random_problems import points, pressure_source, problem
 
-from wavefabric.acoustics import choose_stages, run_settings
+from wavefabric.acoustics import choose_stages
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
@@ -117,7 +117,7 @@ def test_precisions(device):
 def test_bad_arguments(cpu):
     sink = Watched()
     for more, match in [
-        (dict(precision="half"), 'precision: "half" given; allowed: single, double, auto'),
+        (dict(precision="half"), 'precision: "half" given; allowed: single, double'),
         (dict(device="tpu"), "device"),
         (dict(device="cpu", threads=0), "threads"),
     ]:
@@ -268,15 +268,6 @@ def test_two_runs_give_the_same_bits(device):
         run(problem(SHAPE), Recording(quantities, SENSOR), sink, RunSettings(device=device))
         result.append({name: array.tobytes() for name, array in sink.arrays.items()})
     assert result[0] == result[1]
-
-
-def test_automatic_precision(device, monkeypatch):
-    """Small grids run in double precision where it costs little: on a CPU."""
-    for small, wanted in ((problem(SHAPE).points, np.float64), (problem(SHAPE).points - 1, np.float32)):
-        monkeypatch.setattr(run_settings, "SMALL", small)
-        sink = MemorySink()
-        run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=device, precision="auto"))
-        assert sink.arrays["p_final"].dtype == (wanted if device.name == "cpu" else np.float32)
 
 
 def test_compilation_is_a_phase_of_its_own(monkeypatch):

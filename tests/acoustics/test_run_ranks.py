@@ -59,7 +59,7 @@ def kwave_run(comm, folder, name, options=None, **more):
         inputs.problem,
         recording,
         sink,
-        RunSettings(precision="auto", comm=comm, decomposition=options, **more),
+        RunSettings(precision="double", comm=comm, decomposition=options, **more),
     )
 
 

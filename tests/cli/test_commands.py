@@ -156,8 +156,8 @@ def test_info(command):
     facts = json.loads(out)
     assert (code, err) == (0, "")
     assert facts["python"].startswith("3.")
-    assert set(facts["extras"]) == {"fftw", "cuda", "mpi", "schedules"}
-    assert facts["extras"]["fftw"]["present"] == (importlib.util.find_spec("pyfftw") is not None)
+    assert set(facts["extras"]) == {"cuda", "mpi", "schedules"}
+    assert facts["extras"]["mpi"]["present"] == (importlib.util.find_spec("mpi4py") is not None)
     code, out, _ = command("info")
     assert code == 0
     assert "[cuda]" in out

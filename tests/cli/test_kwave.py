@@ -84,9 +84,10 @@ def test_same_answer_as_kwave(kwave, tmp_path, name):
             if b.dtype.kind == "u":
                 np.testing.assert_array_equal(a, b)
             else:
-                # By the end of the layered case most of the wave has left the grid, and k-Wave's own
-                # round-off counts: its uz_final is 1.23e-5 away from what double precision gives.
-                tolerance = 1.3e-5 if (name, key) == (LAYERED, "uz_final") else 1e-5
+                # By the end of a run most of the wave has left the grid, and round-off in single precision
+                # counts, k-Wave's and ours: its uz_final of the layered case is 1.23e-5 away from what
+                # double precision gives.
+                tolerance = 2e-5 if key.endswith("_final") else 1e-5
                 assert np.abs(a - b).max() <= tolerance * np.abs(b).max(), key
 
 
@@ -134,13 +135,12 @@ def test_short_options(kwave, tmp_path):
 
 
 def test_precision(kwave, tmp_path):
-    """Small grids are computed in double precision by themselves; the file is k-Wave's either way."""
+    """Runs are in single precision as k-Wave's; the file is k-Wave's either way."""
     result = {}
-    for precision in ("auto", "double", "single"):
+    for precision in ("double", "single"):
         kwave(D2, *flags(D2), "--precision", precision, output=f"{precision}.h5")
         result[precision] = datasets(tmp_path / f"{precision}.h5")["p"]
         assert result[precision].dtype == np.float32
-    np.testing.assert_array_equal(result["auto"], result["double"])
     difference = np.abs(result["single"] - result["double"]).max() / np.abs(result["double"]).max()
     assert 1e-8 < difference < 1e-5
 
@@ -226,7 +226,7 @@ def test_an_unstable_time_step_is_refused(kwave, unstable, tmp_path):
 
 
 def test_field_that_is_lost(kwave, unstable, tmp_path):
-    _, err = kwave("in.h5", "--allow_unstable", code=2)
+    _, err = kwave("in.h5", "--allow_unstable", "--precision", "double", code=2)
     assert "the acoustic energy is" in err.splitlines()[-1]
     assert "what the sources can have put in after time step 32 of 200" in err
     assert os.listdir(tmp_path) == ["in.h5"]

@@ -56,7 +56,7 @@ class EmulatedDevice(CpuDevice):
 
     def kernels(self, module):
         if isinstance(module, KernelTable):
-            return CudaKernels(module, self)
+            return CudaKernels(module, self) if module.source else super().kernels(module)
         return importlib.import_module(module + "_cuda").KERNELS(self)
 
     @lru_cache(maxsize=64)  # noqa: B019 - a device lives as long as its modules

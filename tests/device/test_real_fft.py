@@ -1,24 +1,18 @@
 """Real 3-D transforms of every device against numpy.fft."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from wavefabric.device import fftw, get_device
+from wavefabric.device import get_device
 
-DEVICES = ["cpu 1", "cpu 2", "cpu without FFTW", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = ["cpu 1", "cpu 2", pytest.param("cuda", marks=pytest.mark.gpu)]
 SHAPES = [(12, 10, 8), (5, 7, 9), (1, 12, 10), (1, 7, 9), (1, 1, 16), (11, 1, 6)]
 TOLERANCE = {np.float64: 1e-14, np.float32: 1e-6}
 
 
 @pytest.fixture(params=DEVICES)
-def device(request, monkeypatch):
+def device(request):
     name, _, rest = request.param.partition(" ")
-    if rest == "without FFTW":
-        monkeypatch.setattr(fftw, "pyfftw", None)
     try:
         return get_device(name, 2 if rest == "2" else 1)
     except ValueError:
@@ -60,32 +54,3 @@ def test_other_arrays_than_those_planned_for(device):
         plan.forward(real, spectrum)
         wanted = np.fft.rfftn(host.astype(float))
         assert abs(device.to_host(spectrum) - wanted).max() < 1e-6 * abs(wanted).max()
-
-
-IMPORT = """
-import os, sys
-seen = []
-
-class Watch:
-    def find_spec(name, path=None, target=None):
-        if name == "pyfftw":
-            seen.append(os.environ.get("OMP_WAIT_POLICY"))
-
-sys.meta_path.insert(0, Watch)
-from wavefabric.device import get_device
-get_device("cpu", threads=1)
-assert len(seen) == 1, seen
-print(*seen)
-"""
-
-
-@pytest.mark.skipif(fftw.pyfftw is None, reason="pyfftw (extra fftw) is not installed")
-@pytest.mark.parametrize("chosen", [None, "active"])
-def test_threads_sleep_while_they_wait(chosen):
-    """OpenMP reads this when its library is loaded: too late, and threads spin at each other's cost."""
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    if chosen:
-        environment["OMP_WAIT_POLICY"] = chosen
-    done = subprocess.run([sys.executable, "-c", IMPORT], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [chosen or "passive"]

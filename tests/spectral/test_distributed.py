@@ -83,12 +83,7 @@ def test_one_rank_alone():
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 @pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("without", [False, True], ids=["planned", "scipy"])
-def test_transform_of_one_axis(device, monkeypatch, dtype, axis, without):
-    if without:
-        from wavefabric.device import fftw
-
-        monkeypatch.setattr(fftw, "pyfftw", None)
+def test_transform_of_one_axis(device, dtype, axis):
     rng = np.random.default_rng(2)
     inputs = (rng.standard_normal((6, 10, 7)) + 1j * rng.standard_normal((6, 10, 7))).astype(dtype)
     fft, array = device.axis_fft(inputs.shape, dtype, axis), device.empty(inputs.shape, dtype)

@@ -11,14 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wavefabric.acoustics.fused.plane_kernels import DOWN, NONE, TABLE, UP
-from wavefabric.spectral.line_transforms import (
-    PRIMES,
-    LineTransforms,
-    convolution_points,
-    pass_radices,
-    pitch,
-    reversed_digits,
-)
+from wavefabric.kernels.series_plan import PRIMES, convolution_points, pass_radices, reversed_digits
+from wavefabric.spectral.line_transforms import LineTransforms, pitch
 
 #: (Nz, Ny, Nx): one and several batches of rows, whole and half vectors of columns, convolutions.
 SHAPES = [
@@ -74,8 +68,8 @@ def shape(request):
 
 
 def test_examples():
-    failed, tried = doctest.testmod(importlib.import_module("wavefabric.spectral.line_transforms"))
-    assert (failed, tried) == (0, 2)
+    failed, tried = doctest.testmod(importlib.import_module("wavefabric.kernels.series_plan"))
+    assert (failed, tried) == (0, 3)
 
 
 @given(st.integers(1, 5000))

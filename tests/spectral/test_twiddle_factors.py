@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from roots_of_unity import ROUNDED, exact_root, worst_error
 
-from wavefabric.spectral.inplace_fft import balanced, leg_factors, radices, unit_roots
+from wavefabric.kernels.roots import balanced, unit_roots
+from wavefabric.spectral.inplace_fft import leg_factors, radices
 
 smooth = st.lists(st.sampled_from([2, 2, 2, 3, 5, 7]), min_size=1, max_size=23).map(math.prod)
 

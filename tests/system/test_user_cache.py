@@ -118,18 +118,13 @@ def test_a_library_is_redirected_only_if_it_must_be(monkeypatch, tmp_path, capsy
 
 
 @posix
-def test_plans_and_fonts_without_a_home(tmp_path):
-    """FFTW's plans are stored, figures drawn, and one line is all that is said."""
+def test_fonts_without_a_home(tmp_path):
+    """Figures are drawn, and one line is all that is said."""
     text = """\
 from wavefabric.cli import redirect_caches
 redirect_caches()
-from wavefabric.device import fftw
-if fftw.pyfftw:
-    from wavefabric.device.cpu import CpuRowFFT
-    CpuRowFFT(64, "complex128")
-    assert list(fftw._folder().glob('*.json'))
-else:
-    fftw.cache_directory()
+from wavefabric.system.user_cache import cache_directory
+cache_directory()
 import matplotlib
 print(matplotlib.get_configdir())
 """

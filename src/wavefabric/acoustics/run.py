@@ -91,7 +91,7 @@ class _Run:
         self, problem: Problem, recording: Recording, options: RunSettings, observer: Observer | None
     ):
         self._observer, self._compiled_before = observer, CLOCK.seconds()
-        comm, checkpoints, dtype = options.ranks, options.checkpoints, options.dtype(problem)
+        comm, checkpoints, dtype = options.ranks, options.checkpoints, options.dtype
         if comm.step_recorder is not None:
             comm.step_recorder.check_steps(problem.steps)
         self._problem, self._recording, self._dtype = problem, recording, dtype

@@ -11,7 +11,6 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.decomposition.decompose import Decomposition
-from wavefabric.acoustics.problem import Problem
 from wavefabric.device import get_device
 from wavefabric.errors import choice
 from wavefabric.exchange.communicator import Communicator, world
@@ -21,9 +20,6 @@ from wavefabric.system.machine import usable_threads
 from wavefabric.system.progress import Progress
 
 PRECISIONS = {"single": np.float32, "double": np.float64}
-#: Up to so many points ``"auto"`` means double precision on a CPU: a few milliseconds a step keep round-off
-#: out of sight even where a field has decayed to a hundredth of what it was.
-SMALL = 1 << 18
 #: Grid points for each thread. Where nothing else runs more threads gain on smaller grids too (eight on 256²:
 #: 2.6 times). On a busy machine a thread that waits for another costs far more than it can gain there.
 POINTS_EACH = 1 << 16
@@ -42,7 +38,7 @@ class RunSettings:
         CPU threads. By default as many as suit the grid (one below some 10⁵ points in 3-D and 2·10⁶ in 2-D),
         at most all; under ``mpiexec`` one a rank.
     precision : str
-        ``"single"``, ``"double"``, or ``"auto"``: double on a CPU for grids of up to `SMALL` points.
+        ``"single"`` or ``"double"``.
     progress : Progress, optional
         Is shown where the run is, on rank 0.
     checkpoint : path or Checkpoints, optional
@@ -77,7 +73,7 @@ class RunSettings:
         require(known, "device", device, "'auto', 'cpu', 'cuda', 'cuda:N'")
         right = threads is None or (is_whole(threads) and threads > 0)
         require(right, "threads", threads, "a whole number from 1")
-        choice("precision", self.precision, ("single", "double", "auto"))
+        choice("precision", self.precision, PRECISIONS)
         if not isinstance(self.checkpoint, Checkpoints):
             self._require_files("checkpoint")
         self._require_flags("check_stability")
@@ -113,13 +109,10 @@ class RunSettings:
         assert self.comm is not None
         return self.comm
 
-    def dtype(self, problem: Problem) -> np.dtype:
-        """What ``precision`` stands for on the device of the ranks."""
-        precision = self.precision
-        if precision == "auto":
-            small = self.ranks.device.name == "cpu" and problem.points <= SMALL
-            precision = "double" if small else "single"
-        return np.dtype(PRECISIONS[precision])
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of real numbers that ``precision`` stands for."""
+        return np.dtype(PRECISIONS[self.precision])
 
 
 def _communicator(device: Any, threads: int | None, shape: tuple[int, int, int] | None) -> Communicator:

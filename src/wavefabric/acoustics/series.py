@@ -4,7 +4,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-import scipy.fft
 
 from wavefabric.acoustics.arguments import real_array
 from wavefabric.errors import InputError
@@ -45,7 +44,7 @@ def densified(series: np.ndarray, factor: int) -> np.ndarray:
     result = np.empty((len(series), (steps - 1) * factor + 1))
     for row, spectrum in zip(result, map(_spectrum, series), strict=True):
         spectrum[-1] /= 2  # half of the Nyquist frequency's stands for the negative frequency
-        samples: Any = scipy.fft.irfft(spectrum, 2 * (steps - 1) * factor)
+        samples: Any = np.fft.irfft(spectrum, 2 * (steps - 1) * factor)
         row[:] = factor * samples[: row.size]
     return result
 
@@ -74,4 +73,4 @@ def warn_if_coarse(series: np.ndarray, dt: float, key: str) -> None:
 
 def _spectrum(row: np.ndarray) -> Any:
     """The spectrum of a series and its mirror image, as many frequencies as samples."""
-    return scipy.fft.rfft(np.concatenate([row, row[-2:0:-1]]).astype(np.float64))
+    return np.fft.rfft(np.concatenate([row, row[-2:0:-1]]).astype(np.float64))

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
-import scipy.fft
 
 from wavefabric.acoustics.arguments import ensure, real, real_array, require
 from wavefabric.acoustics.grid import Grid
@@ -292,7 +291,7 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     if field.dtype.kind != "f":
         field = field.astype(np.float64)
     shape = tuple(n for n in field.shape if n > 1)
-    spectrum: Any = scipy.fft.rfftn(field.reshape(shape))
+    spectrum: Any = np.fft.rfftn(field.reshape(shape))
     halves = [n // 2 for n in shape]
     radius = max(halves)
     distance = np.arange(radius + 1)
@@ -308,7 +307,7 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     # One plane at a time: the window of a whole 3-D grid would be as large as the field in float64.
     for i, square in enumerate(squares[0]):
         spectrum[i] *= np.interp(radius * np.sqrt(square + in_plane), distance, window)
-    smoothed = np.asarray(scipy.fft.irfftn(spectrum, shape)).reshape(field.shape)
+    smoothed = np.asarray(np.fft.irfftn(spectrum, shape, range(len(shape)))).reshape(field.shape)
     if restore_max:
         peak = np.abs(smoothed).max()
         if peak > 0:

@@ -12,7 +12,6 @@ from wavefabric.cli.common.show import pairs_table, print_json
 
 #: Optional parts: extra, the module that shows it is there, what it is for.
 EXTRAS = {
-    "fftw": ("pyfftw", "FFTW: faster transforms on the CPU"),
     "cuda": ("cupy", "NVIDIA GPUs (CUDA 13; cuda12 for CUDA 12)"),
     "mpi": ("mpi4py", "several ranks"),
     "schedules": ("ortools", "schedules and routes"),
@@ -22,7 +21,7 @@ EXTRAS = {
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON and nothing else.")] = False,
 ) -> None:
-    """Show version, processor, FFT library, GPUs, transports between ranks and optional parts.
+    """Show version, processor, GPUs, transports between ranks and optional parts.
 
     Under mpiexec: which device each rank has.
     """
@@ -70,7 +69,7 @@ def gather() -> dict[str, Any]:
         "transports": exchange.transports(),
         "links": exchange.links(),
         "kernels": {"compiled_for": library().path.stem},
-        "versions": versions(("numpy", "scipy", "h5py", "pyfftw")),
+        "versions": versions(("numpy", "scipy", "h5py")),
         "extras": {
             name: {
                 "present": find_spec(module) is not None,
@@ -88,7 +87,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("wavefabric", facts["wavefabric"] + commit),
         ("python", f"{facts['python']}, {facts['system']}"),
     ]
-    for name in ("cpu", "fft", "kernels"):
+    for name in ("cpu", "kernels"):
         value = facts.get(name)
         if isinstance(value, dict):
             words = [f"{key.replace('_', ' ')} {text}" for key, text in value.items()]

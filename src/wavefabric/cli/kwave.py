@@ -90,9 +90,7 @@ class KWaveOptions:
     )
     gpu: int | None = option("Use the GPU of this number.", "-g", min=0)
     device: str | None = option("auto, cpu, cuda or cuda:K.")
-    precision: str = option(
-        "auto, {wavefabric.acoustics.run_settings:PRECISIONS}.", default="auto", also=("auto",)
-    )
+    precision: str = option("{wavefabric.acoustics.run_settings:PRECISIONS}.", default="single")
     percent: int = option("Report progress every so many percent.", "-r", default=5, min=1, max=100)
     compression: int = option("Deflate level of the output.", "-c", default=0, min=0, max=9)
     start: int = option("First time step recorded, counted from 1.", "-s", default=1)

@@ -52,11 +52,7 @@ class PlanCommandOptions(OutputOptions):
         "\\[default: 0, the answers of one GPU]",
         default=0.0,
     )
-    precision: str = option(
-        "Ultrasound: auto (as a run has it), {wavefabric.acoustics.run_settings:PRECISIONS}.",
-        default="auto",
-        also=("auto",),
-    )
+    precision: str = option("Ultrasound: {wavefabric.acoustics.run_settings:PRECISIONS}.", default="single")
     all: bool = option("Show every candidate.", default=False)
     output: Path | None = option("JSON (for `run --plan` and `report`) or a picture.", "--output", "-o")
 

@@ -96,7 +96,7 @@ class PlannedOptions:
         if self.plan != "auto":
             from wavefabric.planner.files import file_problem
 
-            if (here := file_problem(file, plan.cpu)) != (plan.problem, plan.steps):
+            if (here := file_problem(file)) != (plan.problem, plan.steps):
                 actual = f"{self.plan} is for {plan.problem}, {plan.steps} steps"
                 raise InputError(f"--plan: {actual}; allowed: a plan for {here[0]}, {here[1]} steps")
         elif is_rank_zero():

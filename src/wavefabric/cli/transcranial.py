@@ -66,9 +66,7 @@ class PlanOptions(SimulationOptions):
     plot: bool = option("Draw the page of pictures, beside the result.", "--plot/--no-plot", default=True)
     spacing: str | None = option("Distance of voxels, of a CT as .npy.")
     orientation: str | None = option("Where x, y, z of a CT go that does not say it, such as RAS or LPS.")
-    precision: str = option(
-        "auto, {wavefabric.acoustics.run_settings:PRECISIONS}.", default="single", also=("auto",)
-    )
+    precision: str = option("{wavefabric.acoustics.run_settings:PRECISIONS}.", default="single")
 
 
 def command(

@@ -57,13 +57,10 @@ def get_device(name: str | Device = "auto", threads: int | None = None) -> Devic
 
 
 def describe() -> dict:
-    """What this machine offers: CPU, FFT library, GPUs."""
-    from wavefabric.device import fftw
-
+    """Return what this machine offers: processor and GPUs."""
     cuda, state = _cuda()
     return {
         "cpu": {"model": cpu_model(), "threads": usable_threads()},
-        "fft": {"library": fftw.library(), "wisdom": fftw.wisdom_state()},
         "gpus": cuda.describe() if cuda else [],
         "cuda": state,
     }

@@ -26,10 +26,9 @@ _MOST_CALLS = 2000
 
 
 def machine(device: Device) -> dict[str, Any]:
-    """Versions, commit, processor, FFT library and GPU: what a time belongs to."""
+    """Versions, commit, processor and GPU: what a time belongs to."""
     facts: dict[str, Any] = dict(provenance(device=device.name))
     here = describe()
-    facts["fft"] = here["fft"]["library"] if device.name == "cpu" else "cufft"
     facts["threads"] = device.threads
     for gpu in here["gpus"]:
         if gpu["name"] == device.name:
@@ -84,7 +83,7 @@ def copy_bandwidth(device: Device) -> float:
 def allocations(device: Device) -> Iterator[SimpleNamespace]:
     """Watch what the block allocates: bytes at the ``peak``, bytes ``kept``.
 
-    On a CPU buffers inside FFTW and SciPy's FFT stay unseen; on a GPU what is given back inside the block.
+    On a CPU buffers inside kernels and SciPy's FFT stay unseen; on a GPU what is given back inside the block.
     """
     seen = SimpleNamespace(peak=0, kept=0)
     gc.collect()

@@ -9,8 +9,6 @@ import numpy as np
 from wavefabric.kernels.library import Library, library
 from wavefabric.kernels.table import KernelRow, KernelTable, is_full, is_single
 
-_BOUNDS = struct.Struct("=qq")
-
 
 def address(array: np.ndarray, /) -> int:
     """Return where an array begins; ValueError unless it is contiguous, in C order."""
@@ -117,18 +115,6 @@ class CpuKernel:
         function, words = self._prepared(arguments)
         self._launcher.launch(function, words, arguments)
 
-    def over(self, *arguments: Any) -> Callable[[slice], None]:
-        """Return what runs the kernel for a slice of rows, whose bounds are its last two arguments."""
-        function, words = self._prepared((*arguments, 0, 0))
-        first_words, count = words[: -_BOUNDS.size], arguments[0].shape[0]
-        launch, bounds = self._launcher.launch, _BOUNDS.pack
-
-        def run(rows: slice) -> None:
-            first, last, _ = rows.indices(count)
-            launch(function, first_words + bounds(first, last), arguments)
-
-        return run
-
     def _prepared(self, arguments: tuple[Any, ...]) -> tuple[int, bytes]:
         """Return the kernel's address for these arguments, and their words, which keep no array alive."""
         values: list[Any] = list(arguments[0].shape) if self._sized else []
@@ -155,7 +141,7 @@ _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
     ("medium", ""): ("qq", medium_words),
     ("layers", ""): ("q" * 13, _layers),
     ("parts", ""): ("qqq", lambda layers: map(address, layers.parts)),
-    ("lines", ""): ("q", lambda lines: (address(lines.words),)),
+    ("plan", ""): ("q", lambda plan: (address(plan.words),)),
     ("source", ""): (_SOURCE, lambda source: source.words()),
     ("component", ""): (_COMPONENT, lambda component: component.words()),
     ("state", ""): ("qq" * 4 + "d", lambda state: state.words()),

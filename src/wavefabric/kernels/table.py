@@ -12,7 +12,7 @@ A row is the form of the launch, the name, and the arguments in the order of the
 - ``layers``: a `wavefabric.acoustics.solver.split_density.SplitLayers`; ``parts``: its three arrays alone.
 - ``coupling``, ``groups``: a `KerrLayout` and a `KerrChunkLayout` of
   `wavefabric.optics.propagation.kernels.kerr`.
-- ``lines``: a `wavefabric.spectral.line_transforms.LineTransforms`; ``component``, ``source``, ``state``:
+- ``plan``: how rows and columns are transformed, by its ``words``; ``component``, ``source``, ``state``:
   groups of arguments of a pass, as `wavefabric.acoustics.fused.plane_kernels` has them.
 - ``int``, ``long`` (of 64 bits on a GPU too), ``real`` (of the kernel's precision), ``double``: numbers.
 
@@ -28,7 +28,7 @@ import numpy as np
 
 FORMS = ("points", "items", "elements", "packs", "once")
 KINDS = ("array", "doubles", "indices", "int32s", "bytes", "medium", "layers", "parts")
-KINDS += ("int", "long", "real", "double", "lines", "component", "source", "state")
+KINDS += ("int", "long", "real", "double", "plan", "component", "source", "state")
 KINDS += ("coupling", "groups")
 WITH = ("counted", "rows", "columns", "shape", "optional")
 _SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))

@@ -12,7 +12,7 @@ from wavefabric.acoustics.choose_stages import needed_bytes, stages_form
 from wavefabric.acoustics.decomposition.decompose import Decomposition, Partition, block_grids, decompose
 from wavefabric.acoustics.materials.find import Materials, find_materials
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.run_settings import PRECISIONS, SMALL
+from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.formulas import disperses
 from wavefabric.acoustics.solver.stages import PlainStages
 from wavefabric.errors import InputError, choice
@@ -45,12 +45,12 @@ class RunPlanOptions:
     bell: str = "nested-sine"
     transports: Sequence[str] | None = None
     max_error: float = 0.0
-    precision: str = "auto"
+    precision: str = "single"
     #: Told what is being looked at.
     progress: Callable[[str], object] = lambda line: None
 
     def __post_init__(self):
-        choice("precision", self.precision, ("auto", *PRECISIONS))
+        choice("precision", self.precision, PRECISIONS)
         if not 0 <= self.max_error < 1:
             raise InputError(f"max-error: {self.max_error} given; allowed: 0, or a number below 1")
 
@@ -98,9 +98,8 @@ def _plan(
 class _Grid:
     """What of a problem is the same for all ways to share it."""
 
-    def __init__(self, problem: Problem, precision: str, cpu: bool):
-        auto = "double" if cpu and problem.points <= SMALL else "single"
-        self.problem, self.precision = problem, auto if precision == "auto" else precision
+    def __init__(self, problem: Problem, precision: str):
+        self.problem, self.precision = problem, precision
         self.dtype = np.dtype(PRECISIONS[self.precision])
         self.materials = find_materials(problem, self.dtype)
         self.medium = medium_of(problem, self.materials)
@@ -113,7 +112,7 @@ class _Grid:
 
 class _Ultrasound(_Grid):
     def __init__(self, problem: Problem, recording: Recording, rates: SolverRates, options: RunPlanOptions):
-        super().__init__(problem, options.precision, rates.name == "cpu")
+        super().__init__(problem, options.precision)
         self.recording, self.rates, self.options = recording, rates, options
 
     def cuts(self, ranks: int, left_out: list[str]) -> Iterator[Partition]:
@@ -298,15 +297,15 @@ def plan_file(
     return plan_ultrasound(inputs.problem, ranks, fabric, rates, options, recording)
 
 
-def file_problem(path: Path, cpu: bool) -> tuple[str, int]:
-    """Words and steps of a file's problem, as its plan has them, run on GPUs or CPUs."""
+def file_problem(path: Path) -> tuple[str, int]:
+    """Words and steps of a file's problem, as its plan has them, in single precision."""
     if path.suffix.lower() == ".toml":
         run = _fibre_run(path)
         return run.words, run.steps
     from wavefabric.acoustics.kwave.input import read_input
 
     problem = read_input(path).problem
-    return _Grid(problem, "auto", cpu).words, problem.steps
+    return _Grid(problem, "single").words, problem.steps
 
 
 def _fibre_run(path: Path) -> FibreRun:

@@ -21,7 +21,7 @@ CUDA_SOURCES = ("*.cu", "kernels/*.h", "*_cuda.py", "cuda_*.py", "fused_plan.py"
 CPU_SOURCES = ("kernels/*.h", "kernels/cpu/*")
 _STARTED = datetime.now(UTC)
 #: Packages whose version may change an answer by round-off.
-NUMERICAL = ("numpy", "scipy", "pyfftw", "cupy-cuda13x", "cupy-cuda12x")
+NUMERICAL = ("numpy", "scipy", "cupy-cuda13x", "cupy-cuda12x")
 
 
 def provenance(device: str = "cpu") -> dict[str, str]:
@@ -45,7 +45,7 @@ def provenance(device: str = "cpu") -> dict[str, str]:
 def fingerprint(identity: str, **more: str) -> str:
     """SHA-256 of a run's identity (all settings and inputs) and of the versions that may change its answer.
 
-    ``more`` must match too for a bit-identical resume: device, FFT library, layout.
+    ``more`` must match too for a bit-identical resume: device, its kernels, layout.
     """
     kernels = _hash_of(CPU_SOURCES)
     facts = {"identity": identity, "wavefabric": wavefabric.__version__, "kernels": kernels}

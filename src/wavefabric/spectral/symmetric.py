@@ -9,7 +9,6 @@ with mirrored data.
 from typing import Any, Literal
 
 import numpy as np
-import scipy.fft
 
 from wavefabric.errors import InputError
 
@@ -45,6 +44,8 @@ class CpuSymmetricFFT:
         self._threads = threads
 
     def forward(self, array: np.ndarray, symmetry: Symmetry) -> None:
+        import scipy.fft
+
         kinds = {"even": (scipy.fft.dct, 3), "even_half": (scipy.fft.dct, 4), "odd_half": (scipy.fft.dst, 4)}
         self._put(array, *kinds[symmetry])
 
@@ -54,6 +55,8 @@ class CpuSymmetricFFT:
         self.forward(out, "even_half")
 
     def backward(self, array: np.ndarray, symmetry: Symmetry) -> None:
+        import scipy.fft
+
         if symmetry == "even":
             self._put(array, scipy.fft.dct, 2)
         elif symmetry == "odd":

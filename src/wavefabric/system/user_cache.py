@@ -1,4 +1,4 @@
-"""Where things are kept between runs that can be made again: FFT plans, compiled kernels, fonts.
+"""Where things are kept between runs that can be made again: compiled kernels, fonts.
 
 The user's cache directory, or where that cannot be written (a service without a home, a container, a full
 quota) a temporary one of this user, and one line on stderr that says so.

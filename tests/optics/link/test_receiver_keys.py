@@ -112,5 +112,5 @@ def test_a_plan_counts_the_steps_of_a_run(tmp_path):
     step = "20 km"
     """
     (tmp_path / "run.toml").write_text(text)
-    _, steps = file_problem(tmp_path / "run.toml", cpu=True)
+    _, steps = file_problem(tmp_path / "run.toml")
     assert steps == 2 * 3 * 2

@@ -10,7 +10,6 @@ import pytest
 from emulated_device import opened
 from fibre_cases import ALL, distance, make_fibre, smooth_field
 
-from wavefabric.device import fftw
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS, KERR, LINEAR
 from wavefabric.optics.propagation.operators import FibreOperators, OperationCounts
@@ -68,7 +67,7 @@ def test_rows_with_the_same_dispersion_share_a_table(cpu):
     )
     operators.prepare(100.0)
     (table,) = operators.propagation.kept.values()
-    assert table.shape == (2, 64)
+    assert len(table) == 2
     assert operators.device.to_host(operators.propagation.table_row).tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
 
 
@@ -120,8 +119,6 @@ def test_lengths_are_those_that_are_used(cpu, integrator):
 @pytest.mark.parametrize("dtype", [np.complex128, pytest.param(np.complex64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("integrator", ALL)
 def test_a_step_allocates_nothing(integrator, dtype, threads):
-    if fftw.pyfftw is None:
-        pytest.skip("scipy.fft allocates; pyfftw (extra fftw) is not installed")
     device = opened(f"cpu {threads}")
     operators = operators_for(device, 1 << 14, dtype)
     A = put(operators, smooth_field(6, 1 << 14, 1e-3))

@@ -268,6 +268,9 @@ def test_transfer_table(device, kernels, n):
 
 
 def test_apply_transfer(device, kernels, size, dtype):
+    """On a GPU; a CPU multiplies in its transforms, see tests/device/test_cpu_fft.py."""
+    if device.name == "cpu":
+        return
     rows, n = size
     rng = np.random.default_rng(9)
     table = np.exp(2j * np.pi * rng.random((3, n)))
@@ -276,9 +279,7 @@ def test_apply_transfer(device, kernels, size, dtype):
     spectrum = case.put(case.a)
     held = device.empty((3, n), np.complex128)
     held[...] = device.asarray(table)
-    transfer = kernels.apply_transfer(spectrum, held, device.asarray(cell))
-    transfer(slice(0, 1))
-    transfer(slice(1, rows))
+    kernels.apply_transfer(spectrum, held, device.asarray(cell))
     wanted = case.a * table[cell]
     case.check(spectrum, wanted, 1e-15 if dtype == np.complex128 else 6e-8)
 

@@ -32,7 +32,11 @@ from linear_cases import (
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.kernels.fused_linear_cuda import FusedSteps
 from wavefabric.optics.propagation.kernels.fused_plan import fused_plan
-from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS, TransformsAndTable
+from wavefabric.optics.propagation.linear_propagation import (
+    MOST_LENGTHS,
+    ProductsInTransforms,
+    TransformsAndTable,
+)
 from wavefabric.optics.propagation.operators import FibreOperators, fused_plan_of, linear_nbytes
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 
@@ -46,8 +50,9 @@ def gpu(request):
 def table_of(device, n, dtype, rows):
     kernels = device.kernels("wavefabric.optics.propagation.kernels.kerr")
     table_row = np.array(ROWS[rows], np.int32)
-    plan = lambda: device.row_fft(rows, n, dtype)  # noqa: E731
-    return TransformsAndTable(device, kernels, COEFFICIENTS, table_row, n, 1.0, plan)
+    kind = ProductsInTransforms if device.name == "cpu" else TransformsAndTable
+    fft = device.row_fft(rows, n, dtype)
+    return kind(device, kernels, COEFFICIENTS, device.asarray(table_row), n, 1.0, fft)
 
 
 # --- Both ways --------------------------------------------------------------------------------------------
@@ -182,7 +187,7 @@ def test_which_way_is_taken(cpu):
     assert fused_plan_of(cpu, 60, DOUBLE) is None
     emulated.block_memory = 512
     assert fused_plan_of(emulated, 60, SINGLE) is None
-    assert isinstance(operators_for(cpu, 60).propagation, TransformsAndTable)
+    assert isinstance(operators_for(cpu, 60).propagation, ProductsInTransforms)
 
 
 @pytest.mark.parametrize("dtype", [DOUBLE, SINGLE])

@@ -18,8 +18,8 @@ from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
 from wavefabric.acoustics.decomposition.window import WINDOWS
 from wavefabric.errors import InputError
 from wavefabric.exchange.halos_transposes import Message
+from wavefabric.kernels.roots import factorised
 from wavefabric.spectral.distributed import boxes
-from wavefabric.spectral.inplace_fft import factorised
 
 KINDS = ("global", "local")
 _AXES = "xyz"

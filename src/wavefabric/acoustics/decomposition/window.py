@@ -7,11 +7,12 @@ Comput. 8, 135).
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import erf
 
 
 def _erf(t: np.ndarray) -> np.ndarray:
     """½(1 + erf(2s/√(1−s²))), s = 2t − 1; after Boyd 2002 (doi:10.1006/jcph.2002.7023)."""
+    from scipy.special import erf
+
     s = 2 * t - 1
     return (1 + erf(2 * s / np.sqrt(1 - s * s))) / 2
 

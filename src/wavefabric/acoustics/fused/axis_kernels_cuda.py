@@ -14,6 +14,7 @@ import numpy as np
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.exchange.transports import SIGNALS
+from wavefabric.kernels.roots import rounded, unit_roots
 from wavefabric.spectral import inplace_fft
 
 #: Sources of the passes, in this order.
@@ -228,9 +229,7 @@ def twiddles(radices: Sequence[int], real) -> np.ndarray:
         for radix in order:
             if before > 1:
                 turns = np.arange(radix)[:, None] * np.arange(before)
-                parts.append(
-                    inplace_fft.rounded(inplace_fft.unit_roots(turns, before * radix), dtype).ravel()
-                )
+                parts.append(rounded(unit_roots(turns, before * radix), dtype).ravel())
             before *= radix
     return np.concatenate(parts)
 
@@ -239,7 +238,7 @@ def row_twiddles(radices: Sequence[int], real) -> np.ndarray:
     """Those of a real row, N/2 values, and the first N/2 roots of N, which take its spectrum apart."""
     half = math.prod(radices)
     dtype = np.result_type(real, np.complex64)
-    roots = inplace_fft.rounded(inplace_fft.unit_roots(np.arange(half), 2 * half), dtype)
+    roots = rounded(unit_roots(np.arange(half), 2 * half), dtype)
     return np.concatenate([twiddles(radices, real), roots])
 
 

@@ -24,17 +24,17 @@ LOSSLESS, STOKES, POWER_LAW = range(3)
 
 TABLE = kernel_table(
     """
-    once transform_planes(lines lines, array real, array spectrum)
-    once transform_planes_back(lines lines, array real, array spectrum, int by_x, int by_y)
-    once add_derivatives(lines lines, array out, array a, optional array b)
-    once multiply_columns(lines lines, array spectrum, array operator, int derivative, optional array more)
-    once gradient_columns(lines lines, array s0, optional array s1, array kappa)
-    once velocity_planes(lines lines, array s0, optional array s1, real dt, component ux, component uy,
+    once transform_planes(plan lines, array real, array spectrum)
+    once transform_planes_back(plan lines, array real, array spectrum, int by_x, int by_y)
+    once add_derivatives(plan lines, array out, array a, optional array b)
+    once multiply_columns(plan lines, array spectrum, array operator, int derivative, optional array more)
+    once gradient_columns(plan lines, array s0, optional array s1, array kappa)
+    once velocity_planes(plan lines, array s0, optional array s1, real dt, component ux, component uy,
         component uz, source delayed)
-    once density_planes(lines lines, array rho, array in_x, optional array in_y, optional array in_z, layers
+    once density_planes(plan lines, array rho, array in_x, optional array in_y, optional array in_z, layers
         layers, array p, state medium, real dt, source source, real parts, int nonlinear, int losses, array
         s0, optional array s1)
-    once pressure_planes(lines lines, array p, array s0, optional array s1, array rho, state medium, int
+    once pressure_planes(plan lines, array p, array s0, optional array s1, array rho, state medium, int
         nonlinear)
     """
 )

@@ -26,7 +26,7 @@ from wavefabric.quantities import instance
 #: The last forward run of JAX, by its number, until its gradient is taken.
 _LAST: dict[int, Any] = {}
 _NUMBERS = count()
-#: XLA may call from several threads; compiled kernels and FFTW's planner serve one.
+#: XLA may call from several threads; kernels serve one.
 _LOCK = Lock()
 
 
@@ -200,7 +200,7 @@ class _Simulation:
         problem, recording, how = prepare(grid, medium, source, sensor, how)
         check_recorded(recording)
         self._medium, self._source = replace(medium, reference_speed=problem.reference_speed), source
-        self._grid, self._sensor, self._inputs = grid, sensor, (problem, recording, how.dtype(problem))
+        self._grid, self._sensor, self._inputs = grid, sensor, (problem, recording, how.dtype)
         fixed = dict(comm=how.ranks, dt=problem.dt, steps=problem.steps, t_end=None, device="auto")
         self._options = options | fixed
 

@@ -276,7 +276,7 @@ class Linearization(AbstractContextManager):
         how = self._how
         if how.checkpoints is None:
             return None
-        digest = identity(self._problem, self._recording, tuple(sorted(wrt)), how.dtype(self._problem).str)
+        digest = identity(self._problem, self._recording, tuple(sorted(wrt)), how.dtype.str)
         path = how.checkpoints.path
         policy = replace(how.checkpoints, path=path.with_name(f"{path.name}.adjoint"), every=None)
         return RunCheckpoint(how.ranks, policy, f"{digest} {how.decomposition}")

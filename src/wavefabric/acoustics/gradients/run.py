@@ -157,7 +157,7 @@ class AdjointRun:
 
         Returns the other arrays and the state in it; `back` brings the forward fields.
         """
-        device, dtype = self._comm.device, self._how.dtype(self._problem)
+        device, dtype = self._comm.device, self._how.dtype
         inputs = self._problem, self._recording, dtype, device, self._partition, self._comm.one_sided
         needed = needed_bytes(*inputs, indexed=False)
         needed += self.nbytes(self._problem, dtype, list(self._partition.subdomains))

@@ -30,7 +30,7 @@ class KWaveFileSettings(RunSettings):
     another; ``started`` is called with the input when all is checked, before the first step.
     """
 
-    precision: str = "auto"
+    precision: str = "single"
     record: str | Sequence[str] | None = None
     start: int = 1
     steps: int | None = None
@@ -74,7 +74,7 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
     copy_sensor_mask, force : bool
         Copy the sensor mask into the output; replace an output that is there.
     device, threads, precision, progress, checkpoint, check_stability, comm, decomposition : optional
-        As in `RunSettings`, but ``precision`` is ``"auto"`` by default. The output holds float32 in any case.
+        As in `RunSettings`. The output holds float32 in any precision.
 
     Returns
     -------

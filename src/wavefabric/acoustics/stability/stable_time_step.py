@@ -127,7 +127,7 @@ def refuse_unstable(problem: Problem, options: RunSettings, where: str = "", oth
     """
     comm, saved = options.ranks, options.checkpoints
     goes_on = saved is not None and saved.resume and on_first_rank(comm, saved.path.exists)
-    how: dict[str, Any] = {"dtype": options.dtype(problem), "options": options.decomposition}
+    how: dict[str, Any] = {"dtype": options.dtype, "options": options.decomposition}
     verdict = stability(problem, comm=comm, **how, trials=not goes_on)
     if verdict.warning:
         cause = f"; likely cause: {verdict.cause}" if verdict.cause else ""

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.levels import levels
@@ -179,6 +177,9 @@ def pieces(schedule: Schedule) -> list[Piece]:
         start = base[buffer] + t[end].astype(np.int64) * np.array(widths)[buffer] + t[f"{end}_chunk"]
         ends.append(start[transfer] + within)
     # Boundaries that transfers carry onto each other are cut together.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     links = coo_array((np.ones(within.size, np.int8), tuple(ends)), shape=(int(base[-1]),) * 2)
     _, group = connected_components(links, directed=False)
     outer = (within == 0) | (within == count[transfer] - 1)

@@ -15,17 +15,6 @@ static void transfer_table(Thread thread, double *table, Index rows, Index n, co
 }
 EXPORT(transfer_table)
 
-// Rows from `first` on.
-static void apply_transfer(Thread, Counted<Complex> spectrum, const double *table, const int *table_row, Index first, Index last) {
-    const Index n = spectrum.count;
-    for (Index r = first; r < last; ++r) {
-        Complex *row = spectrum.data + r * n;
-        const double *factor = table + 2 * n * table_row[r];
-        EACH(i, 0, n) apply_factor(row[i].re, row[i].im, factor[2 * i], factor[2 * i + 1]);
-    }
-}
-EXPORT(apply_transfer)
-
 // The sum of squares of real numbers, some side by side, in an order that no compiler changes.
 template <int SIDE, class Value> FN double squares(Index n, const Value &value) {
     double sums[SIDE] = {};

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.device import fftw
 from wavefabric.files.output import check_output
 from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
 from wavefabric.lifecycle.checkpoint.manifest import RankCheckpoint
@@ -42,10 +40,10 @@ class Checkpoints:
 
 
 class RunCheckpoint(RankCheckpoint):
-    """The checkpoint of one run: arrays of its device, state, and FFTW's plans; methods are collective.
+    """The checkpoint of one run: arrays of its device, and state; methods are collective.
 
-    ``identity`` is a digest of what was given to the run; processor, threads and FFT library are added, since
-    another FFT plan means other bits, or on a GPU the sources of its kernels.
+    ``identity`` is a digest of what was given to the run; the processor is added, since other vectors may
+    mean other bits, or on a GPU the sources of its kernels.
     """
 
     def __init__(self, comm: Communicator, policy: Checkpoints, identity: str, layout: str = ""):
@@ -53,7 +51,7 @@ class RunCheckpoint(RankCheckpoint):
         self.policy, self._device, self._on_cpu = policy, device, device.name == "cpu"
         here = f"CUDA kernels {cuda_source_hash()}"
         if self._on_cpu:
-            here = f"{fftw.library()}, {device.threads} threads, {cpu_model()}"
+            here = cpu_model()
         kind = device.name.partition(":")[0]
         super().__init__(
             comm, policy.path, fingerprint(identity, device=kind, fft=here, layout=layout), layout
@@ -61,18 +59,15 @@ class RunCheckpoint(RankCheckpoint):
         self._last_save = time.monotonic()
 
     def find(self) -> dict[str, Any] | None:
-        """The state of the checkpoint to go on from, if there is one; FFTW will then plan as it did.
+        """The state of the checkpoint to go on from, if there is one.
 
-        To be called before any transform is planned. InputError if it belongs to another run or is damaged,
+        InputError if it belongs to another run or is damaged,
         or if no checkpoint can be written there.
         """
         on_all_ranks(self.comm, lambda: check_output(self.path, True, "checkpoint"))
         if not (self.policy.resume and self.exists()):
             return None
-        saved = self.read_state()
-        if self._on_cpu:
-            fftw.import_wisdom(base64.b64decode(saved["wisdom"]))
-        return saved
+        return self.read_state()
 
     def due(self) -> bool:
         """Whether the interval is over by the clock of this rank; not collective."""
@@ -84,9 +79,8 @@ class RunCheckpoint(RankCheckpoint):
         OSError if it is the ``last``, with which the run ends, or there is no earlier one; else a warning.
         """
         on_first_rank(self.comm, check_held)
-        wisdom = fftw.export_wisdom() if self._on_cpu else b""
         rows = {name: self._rows(array) for name, array in arrays.items()}
-        super().save(rows, {**state, "wisdom": base64.b64encode(wisdom).decode()}, last)
+        super().save(rows, dict(state), last)
         self._last_save = time.monotonic()
 
     def restore(self, held: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -40,7 +40,7 @@ class SharedParts:
             kept[key] = make()
         return kept[key]
 
-    def release_others(self, kind: str, key: Hashable = None) -> bool:
+    def release_others(self, kind: str, key: Hashable) -> bool:
         """Release all of a kind but what was made for this key; whether that is there."""
         kept = self._kept.pop(kind, {})
         self._kept[kind] = {key: kept[key]} if key in kept else {}

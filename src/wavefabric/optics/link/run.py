@@ -182,8 +182,6 @@ class _Link:
         state = self.checkpoint.find()
         solver, link = self.settings.solver, self.settings.link
         options = build.propagation_options(self.settings, self.path, check_interval=self.check_interval)
-        if state:  # FFTW's plans may be others now
-            self.shared.release_others("propagator")
 
         def allocate() -> tuple[Propagator, Any]:
             propagator = self.path.propagator(options, self.comm)

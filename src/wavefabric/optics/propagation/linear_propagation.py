@@ -1,7 +1,6 @@
 """Linear propagation A ← exp(h L̂) A of all rows of a field, by whichever way is fastest on a device."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,34 +42,37 @@ class LinearPropagation(ABC):
 
 
 class TransformsAndTable(LinearPropagation):
-    """A transform, a product with a table, a transform back; ``plan()`` makes the transforms of all rows.
+    """A transform, a product with a table, a transform back; ``fft`` are the transforms of all rows.
 
     ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``table_row`` says which of them each row has.
     """
 
-    def __init__(self, device, kernels, coefficients, table_row, n: int, sample_rate: float, plan: Callable):
+    def __init__(self, device, kernels, coefficients, table_row, n: int, sample_rate: float, fft):
         super().__init__()
         self._device, self._kernels, self._n = device, kernels, n
         self._coefficients = device.asarray(coefficients)
         self.table_row = device.asarray(table_row)
         self._domega = 2 * np.pi * sample_rate / n
-        self._fft = plan()
+        self._fft = fft
         self.table_bytes = 16 * len(coefficients) * n
 
     def propagate(self, field, length: float) -> None:
-        table = self.prepare(length)
-        transfer = self._kernels.apply_transfer(field, table, self.table_row)
-
-        def rows(span: slice) -> None:
-            part = field[span]
-            self._fft.forward(part)
-            transfer(span)
-            self._fft.backward(part)
-
-        self._device.map_rows(len(self.table_row), rows)
+        self._fft.forward(field)
+        self._kernels.apply_transfer(field, self.prepare(length), self.table_row)
+        self._fft.backward(field)
 
     def _fill(self, free, length):
         shape = len(self._coefficients), self._n
         table = self._device.empty(shape, np.complex128) if free is None else free
         self._kernels.transfer_table(table, self._coefficients, self._domega, length)
         return table
+
+
+class ProductsInTransforms(TransformsAndTable):
+    """The same on a CPU, where each row is multiplied by the table while it is transformed."""
+
+    def propagate(self, field, length: float) -> None:
+        self._fft.multiply(field, self.prepare(length), self.table_row)
+
+    def _fill(self, free, length):
+        return self._fft.arrange(super()._fill(None, length), free)

@@ -12,7 +12,7 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.kernels.fused_linear_cuda import FusedSteps
 from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, fused_plan
-from wavefabric.optics.propagation.linear_propagation import TransformsAndTable
+from wavefabric.optics.propagation.linear_propagation import ProductsInTransforms, TransformsAndTable
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes
 
@@ -106,12 +106,9 @@ class FibreOperators:
         plan = fused_plan_of(self.device, self.n, self.dtype)
         if plan:
             return FusedSteps(self.device, plan, coefficients, row, self._sample_rate)
-        return TransformsAndTable(
-            self.device, self.kernels, coefficients, row, self.n, self._sample_rate, self._plan
-        )
-
-    def _plan(self):
-        return self.device.row_fft(self.local_modes.rows, self.n, self.dtype)
+        fft = self.device.row_fft(self.local_modes.rows, self.n, self.dtype)
+        tables = ProductsInTransforms if self.device.name == "cpu" else TransformsAndTable
+        return tables(self.device, self.kernels, coefficients, row, self.n, self._sample_rate, fft)
 
     def empty(self):
         """One more field."""

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wavefabric.collectives import direct_all_gather
-from wavefabric.device import fftw
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.kernels import KerrOperator
@@ -113,17 +112,6 @@ class RankOperators(FibreOperators):
         # Peers in the order in which a round of direct sends reaches this rank; fixed, so that sums are.
         self._peers = [(comm.rank + step) % comm.size for step in range(1, comm.size)]
         self.exchange_bytes = (comm.size - 1) * sum(self.coupling.parts) * self.n * self.real.itemsize
-
-    def _plan(self):
-        """Plans chosen by rank 0, for all: the next run of these ranks then has the same bits."""
-        if self.device.name != "cpu":
-            return super()._plan()
-        plan = super()._plan() if self.comm.rank == 0 else None
-        wisdom = self.comm.control.bcast(fftw.export_wisdom())
-        if plan is None:
-            fftw.import_wisdom(wisdom)
-            plan = super()._plan()
-        return plan
 
     def empty_rates(self):
         """Kerr phase rates of the own groups, one array (own parts, m) a chunk."""

@@ -81,15 +81,14 @@ class StepOperators:
             turn, values = turn.conj(), self.device.empty(A.shape, np.float64)
 
         def rows(span: slice) -> None:
-            part = A[span]
-            self._fft.forward(part)
-            part *= turn[span]
+            A[span] *= turn[span]
             if spectrum is not None:
-                self._fft.forward(spectrum[span])
-                values[span] = (spectrum[span].conj() * part).imag
-            self._fft.backward(part)
+                values[span] = (spectrum[span].conj() * A[span]).imag
 
+        for field in (A,) if spectrum is None else (A, spectrum):
+            self._fft.forward(field)
         self.device.map_rows(len(A), rows)
+        self._fft.backward(A)
         self.forward.counts.ffts += 2 if spectrum is None else 3
         if spectrum is not None:
             gradient = self.phases[1][self._selected]

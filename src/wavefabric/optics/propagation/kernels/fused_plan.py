@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.spectral.inplace_fft import gap, radices, unit_roots
+from wavefabric.kernels.roots import unit_roots
+from wavefabric.spectral.inplace_fft import gap, radices
 
 #: Values of a transform that a thread holds.
 _HELD = 16

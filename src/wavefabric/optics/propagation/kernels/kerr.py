@@ -24,12 +24,11 @@ Kernels without a method below:
   ``row_distance``: out[r] = Σ_t |A[r, t] − B[r, t]|².
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from wavefabric.kernels.cpu_launch import CpuKernels, CpuLauncher, address
+from wavefabric.kernels.cpu_launch import address
 from wavefabric.kernels.table import kernel_table
 from wavefabric.optics.propagation.kernels import ADJOINTS, KerrOperator
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
@@ -68,10 +67,6 @@ _OTHERS = """
 _TEXT = [_OF_AN_OPERATOR.format(name) for name in _OPERATORS]
 _TEXT += [_OF_AN_ADJOINT.format(name) for name in ADJOINTS]
 TABLE = kernel_table("".join(_TEXT) + _OTHERS, __package__ or "", "kerr.cu")
-_TRANSFER = """
-    items apply_transfer(columns array spectrum, doubles table, int32s table_row, int first, int last)
-"""
-TRANSFER_TABLE = kernel_table(_TRANSFER, __package__ or "", "linear.cu")
 
 
 def tile_samples(bytes_a_sample: int) -> int:
@@ -114,9 +109,6 @@ class CpuKerrKernels:
         self._most = np.zeros(device.threads)
         for name in _AS_THEY_ARE:
             setattr(self, name, getattr(self._kernels, name))
-        # For callers that are threads themselves.
-        serial: Any = CpuKernels(TRANSFER_TABLE, CpuLauncher(1))
-        self._rows = serial.apply_transfer
 
     # --- one rank ------------------------------------------------------------------------------------
 
@@ -163,14 +155,6 @@ class CpuKerrKernels:
         self._most.fill(0)
         self._kernels.max_phase_rate(A, self._most, layout)
         return float(self._most.max())
-
-    def apply_transfer(self, spectrum, table, table_row) -> Callable[[slice], None]:
-        """Return what multiplies rows of ``spectrum`` (rows, N) by their rows of ``table``, in place.
-
-        A call takes a slice of the rows; threads may call it at once. The product is formed in double
-        precision and rounded once.
-        """
-        return self._rows.over(spectrum, table, table_row)
 
     # --- chunks of several ranks ---------------------------------------------------------------------
 

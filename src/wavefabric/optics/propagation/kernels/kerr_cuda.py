@@ -200,12 +200,9 @@ class KerrKernels:
         self._linear("transfer_table", table.dtype, (-(-n // 256),), table, coefficients, *numbers)
 
     def apply_transfer(self, spectrum, table, table_row):
-        def run(rows: slice) -> None:
-            part, n = spectrum[rows], spectrum.shape[1]
-            arguments = part, table, table_row[rows], np.int32(len(part)), np.int64(n)
-            self._linear("apply_transfer", spectrum.dtype, (-(-n // 256),), *arguments)
-
-        return run
+        rows, n = spectrum.shape
+        arguments = spectrum, table, table_row, np.int32(rows), np.int64(n)
+        self._linear("apply_transfer", spectrum.dtype, (-(-n // 256),), *arguments)
 
     def row_energy(self, A, out):
         self.row_distance(A, np.uint64(0), out)

@@ -1,0 +1,102 @@
+"""Transforms of whole arrays on a CPU, in place, by kernels of ``kernels/cpu/rows.cpp``."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wavefabric.kernels.series_plan import RowPlan, SeriesPlan, convolution_kernel
+from wavefabric.kernels.table import kernel_table
+
+TABLE = kernel_table("""
+    once transform_rows(plan rows, shape array field, int backward)
+    once arrange_factors(plan rows, shape doubles factors, columns array arranged)
+    once multiply_spectra(plan rows, shape array field, shape array arranged, int32s kinds, int part)
+    once transform_axis(plan series, array field, int outer, int stride, int backward)
+    once transform_real_rows(plan series, array field, array spectra, int rows, int backward)
+""")
+#: What a call of `multiply_spectra` does, as ``rows.cpp`` numbers it: all, or one of three parts.
+_ALL, *_PARTS = range(4)
+
+
+class CpuRowFFT:
+    """In-place transforms of rows of ``n`` complex samples, of any number of rows."""
+
+    def __init__(self, device: Any, n: int, dtype: Any):
+        self._device, self._kernels, kernel = device, device.kernels(TABLE), None
+        self._dtype = np.dtype(dtype)
+        if (plan := RowPlan(n, dtype)).inner != n:
+            points = RowPlan(plan.inner, dtype)
+            kernel = self._arranged(points, convolution_kernel(n, plan.inner)[None])
+            plan = RowPlan(n, dtype, kernel)
+        self._plan = plan
+
+    def forward(self, field: np.ndarray) -> None:
+        """Transform the rows of a field (rows, n), or (n,)."""
+        self._kernels.transform_rows(self._plan, np.atleast_2d(field), False)
+
+    def backward(self, field: np.ndarray) -> None:
+        """Transform rows back, times n."""
+        self._kernels.transform_rows(self._plan, np.atleast_2d(field), True)
+
+    def arrange(self, factors: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Return factors of spectra, (kinds, n) complex128, in the order in which `multiply` reads them."""
+        return self._arranged(self._plan, factors, out)
+
+    def multiply(self, field: np.ndarray, arranged: np.ndarray, kinds: np.ndarray) -> None:
+        """Transform rows of a field, multiply each by the factors of its kind (int32), and transform it back.
+
+        Nothing is scaled. Where there are fewer rows than threads, these share rows.
+        """
+        share = len(field) < self._device.threads and self._plan.inner == self._plan.points
+        for part in _PARTS if share else (_ALL,):
+            self._kernels.multiply_spectra(self._plan, field, arranged, kinds, part)
+
+    def _arranged(self, plan: RowPlan, factors: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        real = np.finfo(self._dtype).dtype
+        arranged = self._device.zeros((len(factors), plan.factors), real) if out is None else out
+        self._kernels.arrange_factors(plan, factors.view(np.float64).reshape(len(factors), -1), arranged)
+        return arranged
+
+
+class CpuAxisFFT:
+    """In-place transforms of complex arrays of ``shape`` (Nz, Ny, Nx) along axis 0 or 1."""
+
+    def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any, axis: int):
+        self._run: Callable[..., None] = device.kernels(TABLE).transform_axis
+        self._plan = SeriesPlan(int(shape[axis]), dtype)
+        nz, ny, nx = map(int, shape)
+        self._outer, self._stride = (1, ny * nx) if axis == 0 else (nz, nx)
+
+    def forward(self, field: np.ndarray) -> None:
+        """Transform along the axis."""
+        self._run(self._plan, field, self._outer, self._stride, False)
+
+    def backward(self, field: np.ndarray) -> None:
+        """Transform back, times the points of the axis."""
+        self._run(self._plan, field, self._outer, self._stride, True)
+
+
+class CpuRealFFT:
+    """Transforms of real fields of ``shape`` along the last axis, and along others before it."""
+
+    def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any, axes: tuple[int, ...]):
+        nz, ny, nx = map(int, shape)
+        half, self._rows = (nz, ny, nx // 2 + 1), nz * ny
+        self._run: Callable[..., None] = device.kernels(TABLE).transform_real_rows
+        self._plan = SeriesPlan(nx, dtype)
+        self._others = [
+            CpuAxisFFT(device, half, dtype, axis) for axis in (1, 0) if axis in axes and shape[axis] > 1
+        ]
+
+    def forward(self, field: np.ndarray, spectrum: np.ndarray) -> None:
+        """Set ``spectrum`` (…, Nx//2 + 1) to the transform of a field."""
+        self._run(self._plan, field, spectrum, self._rows, False)
+        for transform in self._others:
+            transform.forward(spectrum)
+
+    def backward(self, spectrum: np.ndarray, field: np.ndarray) -> None:
+        """Set a field to the transform back, unscaled, of a spectrum, which is spoilt."""
+        for transform in reversed(self._others):
+            transform.backward(spectrum)
+        self._run(self._plan, field, spectrum, self._rows, True)
