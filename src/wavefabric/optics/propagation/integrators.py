@@ -1,8 +1,4 @@
-"""Integrators of the multimode nonlinear Schrödinger equation, named as in the field; they call operators
-alone.
-
-To add one: write a class with ``name``, ``order`` and ``step`` here, and name it in `INTEGRATORS`.
-"""
+"""Integrators of the multimode nonlinear Schrödinger equation, of operators alone, named in `INTEGRATORS`."""
 
 from __future__ import annotations
 
@@ -42,11 +38,6 @@ class Integrator:
 
     def __init__(self, operators: FibreOperators):
         self.operators = operators
-
-    @classmethod
-    def nbytes(cls, field: int, rates: int) -> int:
-        """Bytes held beside A, from those of a field and of an array of phase rates."""
-        return cls.extra_fields * field + cls.rate_arrays * rates
 
     @classmethod
     def lengths(cls, h: float) -> tuple[float, ...]:

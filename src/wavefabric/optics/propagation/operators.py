@@ -118,8 +118,6 @@ class FibreOperators:
         """An array of Kerr phase rates, (phase groups, N)."""
         return self.device.empty((self.coupling.groups, self.n), self.real)
 
-    # --- linear ----------------------------------------------------------------------------------
-
     def prepare(self, *lengths: float) -> None:
         """Make the transfer functions of ``lengths`` now, so that no step has to."""
         for length in lengths:
@@ -129,8 +127,6 @@ class FibreOperators:
         """A ← exp(length · L̂) A, in place."""
         self.propagation.propagate(A, length)
         self.counts.ffts += 2
-
-    # --- Kerr ------------------------------------------------------------------------------------
 
     def kerr_derivative(self, A, K) -> None:
         """K ← N̂(A)A."""
@@ -174,8 +170,6 @@ class FibreOperators:
     def squared_error(self) -> float:
         """Squared local error of the last step, over all rows; after ``rk4ip_last`` with ``measure``."""
         return float(self.device.to_host(self.error)[0])
-
-    # --- norms and repetition --------------------------------------------------------------------
 
     def energy(self, A) -> np.ndarray:
         """Σ_t |A|² of every row of the fibre, (2M,) on the host, W × samples."""
