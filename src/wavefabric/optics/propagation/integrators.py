@@ -35,6 +35,8 @@ class Integrator:
     rate_arrays = 0
     #: Whether ``trial`` and ``reject`` give steps of controlled local error.
     adaptive = False
+    #: Whether ``step`` does nothing but launch kernels.
+    kernels_alone = True
 
     def __init__(self, operators: FibreOperators):
         self.operators = operators
@@ -201,6 +203,7 @@ class SSFMAgrawal(Integrator):
 
     name, order, extra_fields, rate_arrays = "ssfm_agrawal", 2, 1, 2
     cost_per_step = (6, 2)
+    kernels_alone = False
 
     def __init__(self, operators):
         super().__init__(operators)

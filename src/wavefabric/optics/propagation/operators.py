@@ -185,6 +185,6 @@ class FibreOperators:
         """One number a row, for all rows of the fibre, on the host."""
         return self.device.to_host(values).copy()
 
-    def graph(self, work):
-        """A callable that repeats the operators that ``work`` calls cheaply."""
-        return self.device.graph(work)
+    def graph(self, work, kernels_alone: bool = False):
+        """Return a callable that repeats the operators that ``work`` calls cheaply, see `Device.graph`."""
+        return self.device.graph(work, kernels_alone)

@@ -118,7 +118,7 @@ class RankOperators(FibreOperators):
         rows = self.coupling.own_groups
         return [self.device.empty((rows, chunk.size), self.real) for chunk in self._chunks]
 
-    def graph(self, work):
+    def graph(self, work, kernels_alone: bool = False):
         # A captured step could not wait for other ranks.
         return work
 
@@ -263,7 +263,7 @@ class OneSidedOperators(RankOperators):
                 self.one_sided, "kerr", schedule, self.real, lambda operator, *_: operator.stages
             )
 
-    def graph(self, work):
+    def graph(self, work, kernels_alone: bool = False):
         # No call of a kernel that waits has a number of the host's: a step can be captured.
         return self.device.graph(work)
 

@@ -108,7 +108,12 @@ class FixedStep:
             self.integrator.step(A, h)
             cost = operators.counts - before + OperationCounts(steps=1)
             # A in the tuple keeps its id from being used again.
-            self._graph = key, A, operators.graph(lambda: self.integrator.step(A, h)), cost
+            self._graph = (
+                key,
+                A,
+                operators.graph(lambda: self.integrator.step(A, h), self.integrator.kernels_alone),
+                cost,
+            )
         else:
             self._graph[2]()
         # A capture counts what it does not do, and a replay does what it does not count.
