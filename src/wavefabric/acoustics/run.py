@@ -145,7 +145,7 @@ class _Run:
         self._stages = choose_stages.make_stages(
             device, self._problem, self._dtype, comm=comm, decomposition=shared, indexed=observer is None
         )
-        self._recorder = Recorder(self._stages, self._recording, sink, comm, shared.subdomains)
+        self._recorder = Recorder(self._stages, self._recording, sink)
         self._step, self._energy = Step(self._stages), Energy(self._stages)
         if comm.step_recorder is not None:
             comm.step_recorder.watch(self._step, "advance")

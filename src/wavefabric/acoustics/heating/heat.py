@@ -197,7 +197,7 @@ class _Run:
         self._sampler = None
         self._series = device.zeros((1, 1), np.float64)
         if self.recording is not None:
-            self._sampler = Sampler(stages, self.recording, comm if comm.size > 1 else None)
+            self._sampler = Sampler(stages, self.recording)
             self._series = device.zeros((self._steps + 1, self._sampler.samples), np.float64)
             self._sampler.read(self._series, 0, self._pennes.theta)
 
@@ -257,12 +257,11 @@ class _Run:
         comm, stages = self.how.ranks, self._pennes.stages
         blood = self.medium.blood_temperature
         owned = stages.coefficients.subdomain.owned
-        blocks = None if comm.size == 1 else RankParts.of_blocks(comm, stages.layout.partition.subdomains)
+        blocks = RankParts.of_blocks(comm, stages.layout.partition.subdomains)
         arrays = {}
         fields = {"temperature": self._pennes.theta, "temperature_max": self._highest, "dose": self._dose}
         for name, field in fields.items():
-            host = np.array(comm.device.to_host(field))
-            whole: Any = host if blocks is None else blocks.gather(np.ascontiguousarray(host[owned]))
+            whole = blocks.gather(np.array(comm.device.to_host(field))[owned])
             if whole is not None:
                 arrays[name] = whole + blood * (name != "dose")
         if comm.control.bcast(not all(np.isfinite(array).all() for array in arrays.values())):

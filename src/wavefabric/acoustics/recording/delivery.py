@@ -142,6 +142,8 @@ class RankParts:
 
     def gather(self, values: np.ndarray) -> np.ndarray | None:
         """The whole array on rank 0, from each rank's part; None on the others."""
+        if self._comm.size == 1:
+            return values
         leading = values.shape[: values.ndim - len(self._shape)]  # axes that all ranks hold whole
         whole = None if self._comm.rank else np.empty((*leading, *self._shape), values.dtype)
         for index, part in self._parts(values, leading):

@@ -82,22 +82,19 @@ class _Series:
 
 
 class Recorder:
-    """Records a run into a sink, which is None on other ranks than 0.
+    """Records a run into a sink, which is None on other ranks than 0; collective over those of the stages."""
 
-    With several ranks everything is collective, and ``parts`` are the subdomains of all of them.
-    """
-
-    def __init__(
-        self, stages: Stages, recording: Recording, sink: Sink | None, comm=None, parts: list | None = None
-    ):
+    def __init__(self, stages: Stages, recording: Recording, sink: Sink | None):
         c = stages.coefficients
         self._stages, self._device, self._kernels = stages, c.device, c.kernels
         self._recording, self._rows = recording, c.problem.steps - recording.start
-        self._comm = comm if comm is not None and comm.size > 1 else None
-        self._sampler = Sampler(stages, recording, self._comm)
+        self._comm = stages.layout.comm
+        self._sampler = Sampler(stages, recording)
         self.samples = self._sampler.samples
         self._layout = layout_of(c.problem, recording, c.dtype)
-        blocks = None if self._comm is None else RankParts.of_blocks(self._comm, parts or [])
+        blocks = None
+        if self._comm is not None:
+            blocks = RankParts.of_blocks(self._comm, stages.layout.partition.subdomains)
         self.delivery = Delivery(sink, self._layout, self._comm, self._sampler.columns, blocks)
         self._axes = "xyz"[: c.problem.dimensions]
         self._make_statistics()
@@ -264,7 +261,7 @@ class Recorder:
 
     def _to_host(self, name: str, array) -> np.ndarray:
         """A copy of the values at this rank's points, or of the block of a field that it owns."""
-        if name in self._layout.fields and self._comm is not None:
+        if name in self._layout.fields:
             array = array[self._stages.coefficients.subdomain.owned]
         return np.array(self._device.to_host(array))
 
