@@ -65,7 +65,7 @@ class Sampler:
             mask, local = part.local_index(corners)
             index, own = np.zeros(corners.shape, np.int64), np.where(mask, weights, 0.0)
             index[mask] = local
-            here = mask.any(axis=1)
+            here: Any = mask.any(axis=1)
             # A corner that is elsewhere has no weight: any point of this one's own serves.
             spare = np.where(mask, index, index.max(axis=1, keepdims=True, where=mask, initial=0))
             corners, weights = spare[here], own[here]
