@@ -14,7 +14,7 @@ Adjoint-state method: Plessix 2006 (doi:10.1111/j.1365-246X.2006.02978.x); of th
 Arridge et al. 2016 (doi:10.1088/1361-6420/32/11/115012).
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -48,15 +48,6 @@ def _least_loss(problem: Problem, shape: tuple[int, ...]) -> float:
     return float(np.min(problem.alpha_coeff) * tau_c * k ** (problem.alpha_power - 1))
 
 
-class MediumGradients(NamedTuple):
-    """Derivatives with respect to c₀, ρ₀, α₀ and B/A, (Nz, Ny, Nx) each; of no elements where nobody asks."""
-
-    speed: Any
-    density: Any
-    alpha: Any
-    ratio: Any
-
-
 class AdjointStep:
     """The adjoint fields of some stages, and what takes them a step back.
 
@@ -71,13 +62,13 @@ class AdjointStep:
         self.kernels.load(c.dtype)
         self.sources = AdjointSources(stages, self.kernels, wrt, scaled)
         self.fields = Fields(c)
-        self._none = c.device.zeros((0, 1, 1), c.dtype)
         self._after = Fields(c) if needs_differences(c.problem, wrt) else None
 
         def sums(name: str) -> Any:
-            return c.device.zeros(c.shape, c.dtype) if name in wrt else self._none
+            return c.device.zeros(c.shape if name in wrt else (0, 1, 1), c.dtype)
 
-        self._medium = MediumGradients(*map(sums, MEDIUM))
+        #: Derivatives, (Nz, Ny, Nx) each; of no elements where nobody asks.
+        self._medium = {name: sums(name) for name in MEDIUM}
         self._staggered = [sums("density") for _ in stages.fields.u]
         self._scratch = [c.device.empty(c.shape, c.dtype) for _ in range(max(c.axes, 1 + c.lossy))]
         self._power = c.dtype.type(c.problem.alpha_power)
@@ -98,9 +89,8 @@ class AdjointStep:
             self._rate = c.device.empty(c.shape, c.dtype)
 
     def _change(self, before: Fields, after: Fields) -> AdjointChange:
-        return AdjointChange(
-            self.fields, before, after, self._scratch[0], self._medium.density, self._staggered, self._differs
-        )
+        density = self._medium["density"], self._staggered, self._differs
+        return AdjointChange(self.fields, before, after, self._scratch[0], *density)
 
     @staticmethod
     def nbytes(problem: Problem, wrt: frozenset[str], fields: int, field: int) -> int:
@@ -128,9 +118,8 @@ class AdjointStep:
 
     def gradients(self) -> dict[str, Any]:
         """Sums so far; those with respect to the staggered densities are ``density_x``, …"""
-        named = {name: array for name, array in zip(MEDIUM, self._medium, strict=True) if array.size}
-        staggered = zip("xyz", self._staggered, strict=False)
-        return named | {f"density_{axis}": array for axis, array in staggered if array.size}
+        staggered = {f"density_{axis}": array for axis, array in zip("xyz", self._staggered, strict=False)}
+        return {name: array for name, array in (self._medium | staggered).items() if array.size}
 
     # --- A step: `after`, then `before`; between the two the forward fields may go a step back -----------
 
@@ -155,16 +144,17 @@ class AdjointStep:
                 f.rho, f.split_layers, loss, f.p, forward.rho, c.speed, c.density, c.ratio, c.tau, loss,
                 shift, c.nonlinear, c.lossy, c.stokes, c.disperses,
             )  # fmt: skip
-        if any(each.size for each in self._medium):
+        if any(each.size for each in self._medium.values()):
             self._add_medium(forward)
 
     def _add_medium(self, forward: Fields) -> None:
         """Derivatives with respect to the medium that the equation of state gives."""
-        c, shift = self._c, self._scratch[-1]
-        if c.disperses and (self._medium.speed.size or (self._medium.alpha.size and not self._absorbs)):
+        c, shift, medium = self._c, self._scratch[-1], self._medium
+        lossy = medium["alpha_coeff"].size and not self._absorbs
+        if c.disperses and (medium["sound_speed"].size or lossy):
             self._stages.apply_operator(forward.rho, c.nabla2, out=shift)
         self.kernels.medium_gradients(
-            self.fields.p, *self._medium, forward.p, forward.rho, c.speed, c.density, c.ratio, c.tau,
+            self.fields.p, *medium.values(), forward.p, forward.rho, c.speed, c.density, c.ratio, c.tau,
             self._unit, shift, self._power, c.eta_factor, c.nonlinear, c.lossy, c.disperses, self._absorbs,
         )  # fmt: skip
         if self._rate is not None and self._replaced:
@@ -190,18 +180,18 @@ class AdjointStep:
         """Derivatives with respect to ρ₀ and α₀ in τ L1{ρ₀ ∇·u}."""
         c, f, rate_bar = self._c, self.fields, self._scratch[0]
         if self._replaced:
-            if self._medium.density.size:
-                self._medium.density[...] += rate_bar * rate / c.density
+            if self._medium["density"].size:
+                self._medium["density"][...] += rate_bar * rate / c.density
             rate *= c.density
         else:
             self.kernels.forward_rate(
-                rate, f.split_layers, rate_bar, c.density, self._medium.density, before.rho,
+                rate, f.split_layers, rate_bar, c.density, self._medium["density"], before.rho,
                 before.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear,
             )  # fmt: skip
-        if self._medium.alpha.size and not self._absorbs:
+        if self._medium["alpha_coeff"].size and not self._absorbs:
             if not c.stokes:
                 self._stages.apply_operator(rate, c.nabla1)
-            self.kernels.alpha_gradient(self._medium.alpha, f.p, c.speed, self._unit, rate)
+            self.kernels.alpha_gradient(self._medium["alpha_coeff"], f.p, c.speed, self._unit, rate)
 
     def before(self, number: int, before: Fields, after: Fields) -> None:
         """The transpose of the other two stages, from the forward fields before and after the step.
@@ -223,7 +213,7 @@ class AdjointStep:
         if not aside and stages.adjoint_density_and_velocity(change):
             return
         self.kernels.adjoint_density(
-            f.rho, f.split_layers, *f.three(gradients), c.density, self._medium.density, before.rho,
+            f.rho, f.split_layers, *f.three(gradients), c.density, change.density_bar, before.rho,
             before.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear, c.lossy,
             change.differs, c.axes,
         )  # fmt: skip
@@ -249,9 +239,9 @@ class AdjointStep:
         self.kernels.density_sum(gradient, f.rho, f.split_layers, c.dimensions)
         gradient /= c.dimensions * c.speed * c.speed
         f.p += gradient
-        if self._medium.speed.size:
+        if self._medium["sound_speed"].size:
             gradient *= p0 / c.speed
-            self._medium.speed[...] -= gradient + gradient
+            self._medium["sound_speed"][...] -= gradient + gradient
 
     def _motion_of_initial_pressure(self, before: Fields, after: Fields) -> None:
         """u = Δt/(2ρ₀) ∂p₀, which is an update by −Δt/2 from rest and without PML, adds to that."""
