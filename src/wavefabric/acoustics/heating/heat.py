@@ -119,7 +119,11 @@ def heat(
     ensure(not grid.axisymmetric, "grid", "is axisymmetric", "a Cartesian grid for temperatures")
     bare = replace(grid, pml_size=0, pml_inside=True)
     phases = _phases(schedule)
-    step = _default_step(grid, medium) if dt is None else positive(dt, "s", "dt")
+    if dt is None:
+        diffusivity = float(np.max(np.asarray(medium.conductivity) / medium.heat_capacity))
+        step = min(_LONGEST, min(grid.spacing) ** 2 / (math.pi**2 * diffusivity))
+    else:
+        step = positive(dt, "s", "dt")
     blood = medium.blood_temperature
     fields = {"power": power, "temperature": blood if temperature is None else temperature}
     fields = {name: _field(value, grid, name) for name, value in fields.items()}
@@ -135,11 +139,6 @@ def _phases(schedule: Any) -> list[tuple[float, float]]:
     phases = [(positive(each[0], "s", "schedule"), real(each[1], "schedule")) for each in entries]
     require(all(factor >= 0 for _, factor in phases), "schedule", schedule, "factors from 0")
     return phases
-
-
-def _default_step(grid: Grid, medium: ThermalMedium) -> float:
-    diffusivity = float(np.max(np.asarray(medium.conductivity) / medium.heat_capacity))
-    return min(_LONGEST, min(grid.spacing) ** 2 / (math.pi**2 * diffusivity))
 
 
 def _field(value: Any, grid: Grid, key: str) -> Any:
@@ -202,12 +201,8 @@ class _Run:
             self._sampler.read(self._series, 0, self._pennes.theta)
 
     def _arrays(self) -> dict[str, Any]:
-        return {
-            "theta": self._pennes.theta,
-            "highest": self._highest,
-            "dose": self._dose,
-            "series": self._series,
-        }
+        fields = {"theta": self._pennes.theta, "highest": self._highest, "dose": self._dose}
+        return fields | {"series": self._series}
 
     def _take_steps(self, done: int) -> None:
         progress = Progress() if self.how.progress is None else self.how.progress

@@ -173,7 +173,9 @@ def plan_sonication(
     power = absorbed_power(medium, amplitude, sonication.frequency) * sonication.duty_cycle
     schedule = [(sonication.on, 1.0), (sonication.off, 0.0)]
     schedule = [each for each in schedule if each[0] > 0]
-    heated = heat(sonication.grid, _thermal(hounsfield), power, schedule, **run.options)
+    kinds = [hounsfield < RELATIONS["porosity"].soft_from, hounsfield < RELATIONS["porosity"].bone_from]
+    tissues: dict[str, Any] = {name: np.select(kinds, it[:2], it[2]) for name, it in _THERMAL.items()}
+    heated = heat(sonication.grid, ThermalMedium(**tissues), power, schedule, **run.options)
     plan = Plan(
         sonication=sonication,
         hounsfield=hounsfield,
@@ -288,11 +290,3 @@ def _brain(hounsfield: np.ndarray, sonication: Sonication) -> np.ndarray:
         raise InputError(f"target: {depth}; allowed: deeper in soft tissue")
     outside: Any = ndimage.distance_transform_edt(labels != number)
     return soft & (outside <= reach + 1)
-
-
-def _thermal(hounsfield: np.ndarray) -> ThermalMedium:
-    """Thermal properties by Hounsfield units."""
-    relation = RELATIONS["porosity"]
-    kinds = [hounsfield < relation.soft_from, hounsfield < relation.bone_from]
-    fields: dict[str, Any] = {name: np.select(kinds, each[:2], each[2]) for name, each in _THERMAL.items()}
-    return ThermalMedium(**fields)

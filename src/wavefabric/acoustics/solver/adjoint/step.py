@@ -82,7 +82,10 @@ class AdjointStep:
         self._replaced = any(replaced)
         self._unit = c.tau
         if "alpha_coeff" in wrt:
-            self._unit = c.parameter(c.problem.alpha_coeff) if self._absorbs else self._tau_of_one()
+            self._unit = c.parameter(c.problem.alpha_coeff)
+            if not self._absorbs:  # τ of α₀ = 1
+                self._unit, one = c.device.empty(c.speed.shape, c.dtype), np.ones((1, 1, c.shape[2]), c.dtype)
+                c.fill_tau(self._unit, c.speed, c.device.asarray(one))
         # ρ₀ ∇·u, which absorption depends on: of the fields before and after, unless a source replaces those.
         self._rate = None
         if c.lossy and ("density" in wrt or ("alpha_coeff" in wrt and not self._absorbs)):
@@ -97,14 +100,6 @@ class AdjointStep:
         """Bytes, where `Fields` take ``fields`` and a field ``field``."""
         medium = len(wrt & set(MEDIUM)) + problem.dimensions * ("density" in wrt) + ("alpha_coeff" in wrt)
         return fields * (1 + needs_differences(problem, wrt)) + field * (medium + 6)
-
-    def _tau_of_one(self) -> Any:
-        """τ of α₀ = 1."""
-        c = self._c
-        tau, (factor, _) = c.device.empty(c.speed.shape, c.dtype), absorption_factors(c.problem)
-        one = c.device.asarray(np.ones((1, 1, c.shape[2]), c.dtype))
-        c.kernels.fill_absorption(tau, c.speed, one, factor, float(c.problem.alpha_power) - 1)
-        return tau
 
     def arrays(self) -> dict[str, Any]:
         """What a checkpoint must hold, and what `Fields.named` calls p̄, ū and ρ̄."""
