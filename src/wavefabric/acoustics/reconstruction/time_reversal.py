@@ -188,7 +188,7 @@ class _Reversal:
             self._parts = math.ceil(self._dt / shorter)
         for medium in (self._reversed, self._medium) if how.check_stability else ():
             silent = grid.silent_problem(medium, self._dt / self._parts)
-            step, stable = stable_step(silent, how.ranks, how.dtype, how.decomposition)
+            step, stable = stable_step(silent, how)
             self._parts *= math.ceil(silent.dt / step)
             self._check_stability = not stable
 

@@ -202,7 +202,7 @@ class _Steady:
         self.sonication, self._medium, self._how = sonication, medium, how
         grid, f = sonication.grid, sonication.frequency
         silent = grid.silent_problem(medium, grid.cfl_step(medium, 0.25))
-        step, _ = stable_step(silent, how.ranks, how.dtype, how.decomposition)
+        step, _ = stable_step(silent, how)
         samples = math.ceil(1 / (f * step))
         self._dt = 1 / (f * samples)
         seconds = math.hypot(*grid.size) / WATER + _SETTLE / f
