@@ -157,7 +157,7 @@ class Reader:
         Of the ``shapes`` allowed, (z, y, x), a text stands for any number from 1, and is shown in the error.
         """
         item, dtype = self.dataset(name), _DTYPES[kind_of(name)]
-        if not any(_fits(item.shape, shape) for shape in shapes):
+        if not any(all(map(_fits, item.shape, shape)) for shape in shapes):
             allowed = " or ".join(f"({', '.join(map(str, shape))})" for shape in shapes)
             raise self.fault(name, f"has the shape {item.shape}", f"{allowed}, in z, y, x order")
         check_stored(item, together=0)
@@ -168,8 +168,8 @@ class Reader:
             return np.asarray(item[()], dtype)
 
 
-def _fits(shape: tuple[int, ...], allowed: tuple[int | str, ...]) -> bool:
-    return all(n == m or (isinstance(m, str) and n >= 1) for n, m in zip(shape, allowed, strict=True))
+def _fits(size: int, allowed: int | str) -> bool:
+    return size == allowed or (isinstance(allowed, str) and size >= 1)
 
 
 def _text(value: Any) -> str | None:

@@ -167,7 +167,10 @@ def _translate(
     kgrid: Any, medium: Any, source: Any, sensor: Any, options: ObjectOptions
 ) -> tuple[Grid, Problem, Recording, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]]:
     """What is simulated, and what makes the arrays asked for of those recorded."""
-    _refuse_what_is_not_read(medium=medium, source=source, sensor=sensor)
+    objects = {"medium": medium, "source": source, "sensor": sensor}
+    for part, names, instead in _NOT_READ:
+        for name in names.split():
+            ensure(_attribute(objects[part], name) is None, f"{part}.{name}", "is set", f"None ({instead})")
     grid, (dt, steps) = _grid(kgrid, options), _time(kgrid)
     try:
         translated, driven = _medium(medium, grid, options), read_source(source, grid, options)
@@ -191,12 +194,6 @@ def _smoothed(problem: Problem, grid: Grid, options: ObjectOptions) -> Problem:
         staggered = (stagger(density, axis) if options.use_sg else density for axis in axes)
         arrays["density_staggered"] = tuple(staggered)
     return replace(problem, **arrays, k_space=options.use_kspace, staggered=options.use_sg)
-
-
-def _refuse_what_is_not_read(**objects: Any) -> None:
-    for part, names, instead in _NOT_READ:
-        for name in names.split():
-            ensure(_attribute(objects[part], name) is None, f"{part}.{name}", "is set", f"None ({instead})")
 
 
 def _attribute(described: Any, name: str) -> Any:

@@ -167,7 +167,10 @@ class KWaveOutput:
         other = Path(run.get("checkpoint") or "/")
         if self.force or not self._partial.exists() or other == self.checkpoint:
             return
-        if _goes_on(other, run.get("run", "")):
+        kept = ""
+        with contextlib.suppress(InputError, OSError):
+            kept = read_state(other, None).get("run")
+        if kept and kept == run.get("run"):
             raise InputError(
                 f"output: {self._partial} is the unfinished output of another run, which goes on from "
                 f"{other}; allowed: another name, to finish that run, or --force (force=True)"
@@ -234,11 +237,3 @@ def working_names(path: Path) -> tuple[Path, Path, Path]:
 def _to_disk(path: Path) -> None:
     with open(path, "rb+") as handle:
         os.fsync(handle.fileno())
-
-
-def _goes_on(checkpoint: Path, run: str) -> bool:
-    """Whether a checkpoint is there and of this run."""
-    try:
-        return bool(run) and read_state(checkpoint, None).get("run") == run
-    except (InputError, OSError):
-        return False

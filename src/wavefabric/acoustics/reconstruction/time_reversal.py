@@ -166,7 +166,18 @@ class _Reversal:
         if 0.5 / dt < max_frequency(grid, medium) and how.ranks.rank == 0:
             warn_if_coarse(self._signals, dt, "signals")
         self._check_stability, self._parts = how.check_stability, 1
-        self._shorten_time_step()
+        # How many time steps of simulations go into one of the series: 1 where that is short enough.
+        uniform = MediumExtremes.of(grid.silent_problem(medium, dt)).uniform
+        if dt > (1 + 1e-9) * grid.cfl_step(medium, _UNIFORM if uniform else _UNEVEN):
+            shorter = grid.cfl_step(medium, _SHORTER)
+            allowed = f"up to {_MOST_PARTS * shorter:.3g} s, {_MOST_PARTS} time steps on this grid"
+            require(dt <= _MOST_PARTS * shorter, "dt", dt, allowed)
+            self._parts = math.ceil(dt / shorter)
+        for each in (self._reversed, medium) if how.check_stability else ():
+            silent = grid.silent_problem(each, dt / self._parts)
+            step, stable = stable_step(silent, how)
+            self._parts *= math.ceil(silent.dt / step)
+            self._check_stability = not stable
         if self._parts > 1:
             need = 16 * sum(self._imposed.weights.shape) * self._steps
             advice = f"use a larger spacing: one time step of the data is {self._parts} on this grid"
@@ -176,21 +187,6 @@ class _Reversal:
     def _steps(self) -> int:
         """Time steps of each simulation."""
         return (self._signals.shape[1] - 1) * self._parts + 1
-
-    def _shorten_time_step(self) -> None:
-        """Set how many time steps of simulations go into one of the series: 1 where that is short enough."""
-        grid, how = self._grid, self._how
-        uniform = MediumExtremes.of(grid.silent_problem(self._medium, self._dt)).uniform
-        if self._dt > (1 + 1e-9) * grid.cfl_step(self._medium, _UNIFORM if uniform else _UNEVEN):
-            shorter = grid.cfl_step(self._medium, _SHORTER)
-            allowed = f"up to {_MOST_PARTS * shorter:.3g} s, {_MOST_PARTS} time steps on this grid"
-            require(self._dt <= _MOST_PARTS * shorter, "dt", self._dt, allowed)
-            self._parts = math.ceil(self._dt / shorter)
-        for medium in (self._reversed, self._medium) if how.check_stability else ():
-            silent = grid.silent_problem(medium, self._dt / self._parts)
-            step, stable = stable_step(silent, how)
-            self._parts *= math.ceil(silent.dt / step)
-            self._check_stability = not stable
 
     def run(self) -> Reconstruction:
         how, comm, saved = self._how, self._how.ranks, self._how.checkpoints

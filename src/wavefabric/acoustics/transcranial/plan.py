@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -227,28 +228,24 @@ class _Steady:
             kept = saved.path.with_name(f"{saved.path.name}.{name}.{digest[:12]}.npz")
             self._kept.append(kept)
             if saved.resume and comm.control.bcast(comm.rank == 0 and kept.exists()):
-                return comm.control.bcast(_read(kept) if comm.rank == 0 else {})
+                with np.load(kept) if comm.rank == 0 else nullcontext({}) as file:
+                    return comm.control.bcast(dict(file))
         steps: dict[str, Any] = {"dt": self._dt, "steps": self._steps}
         grid = self.sonication.grid
         result = simulate(grid, self._medium, source, sensor, **steps, **self.options)
         if kept is not None:
-            on_first_rank(comm, lambda: _keep(kept, result))
+
+            def keep() -> None:
+                with replacing(kept) as unfinished, open(unfinished, "wb") as file:
+                    np.savez(file, **dict(result))
+
+            on_first_rank(comm, keep)
         return result
 
     def remove(self) -> None:
         """The plan is complete: what was kept goes."""
         for path in self._kept if self._how.ranks.rank == 0 else ():
             path.unlink(missing_ok=True)
-
-
-def _keep(path: Path, arrays: Mapping[str, Any]) -> None:
-    with replacing(path) as unfinished, open(unfinished, "wb") as file:
-        np.savez(file, **dict(arrays))
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path) as file:
-        return dict(file)
 
 
 def _phases(run: _Steady) -> tuple[Any, float]:

@@ -291,10 +291,10 @@ def spread(
         near = nearest[first : first + CHUNK]
         part = positions[first : first + CHUNK] - near
         centre = (near - low) @ strides
-        tails = [
-            np.stack([_tail(i - part[:, axis], points, reach) for i in range(-reach, reach + 1)])
-            for axis, points in enumerate(shape)
-        ]
+        tails = []  # tapered to nothing a step and a half beyond their reach
+        for axis, points in enumerate(shape):
+            away = np.arange(-reach, reach + 1)[:, None] - part[:, axis]
+            tails.append(periodic_sinc(away, points) * np.sinc(away / (reach + 1.5)))
         for offset, step in zip(offsets, steps, strict=True):
             value = tails[0][offset[0] + reach]
             for axis in range(1, len(shape)):
@@ -309,11 +309,6 @@ def spread(
     index = np.asarray(np.ravel_multi_index(tuple(points[inside].T), shape, order="F"))
     index, back = np.unique(index, return_inverse=True)
     return index, np.bincount(back, total[used][inside]) * weight
-
-
-def _tail(d: np.ndarray, points: int, reach: int) -> np.ndarray:
-    """Periodic sinc, tapered to nothing a step and a half beyond its reach."""
-    return periodic_sinc(d, points) * np.sinc(d / (reach + 1.5))
 
 
 def _spread_whole(

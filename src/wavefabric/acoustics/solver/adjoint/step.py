@@ -14,6 +14,7 @@ Adjoint-state method: Plessix 2006 (doi:10.1111/j.1365-246X.2006.02978.x); of th
 Arridge et al. 2016 (doi:10.1088/1361-6420/32/11/115012).
 """
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -39,13 +40,6 @@ def needs_states(problem: Problem, wrt: frozenset[str]) -> bool:
 def needs_differences(problem: Problem, wrt: frozenset[str]) -> bool:
     """Whether they need those before and after a step at once."""
     return problem.nonlinearity is not None or bool(wrt & {"density", "alpha_coeff"})
-
-
-def _least_loss(problem: Problem, shape: tuple[int, ...]) -> float:
-    """Smallest absorbed part of the density, τ c₀ k^(y−1), of waves of which `_WAVES` fit in the grid."""
-    k = 2 * np.pi * _WAVES / max(n * spacing for n, spacing in zip(shape, problem.spacing, strict=True))
-    tau_c = -absorption_factors(problem)[0] * problem.reference_speed**problem.alpha_power
-    return float(np.min(problem.alpha_coeff) * tau_c * k ** (problem.alpha_power - 1))
 
 
 class AdjointStep:
@@ -74,8 +68,12 @@ class AdjointStep:
         self._power = c.dtype.type(c.problem.alpha_power)
         self._differs = c.nonlinear or "density" in wrt
         # Where the medium absorbs everywhere, absorption itself gives the derivatives with respect to α₀.
-        source = c.problem.pressure_source
-        facts = _least_loss(c.problem, c.subdomain.shape), source is not None and source.mode == "dirichlet"
+        problem, source = c.problem, c.problem.pressure_source
+        # The smallest absorbed part of the density, τ c₀ k^(y−1), of waves of which `_WAVES` fit in the grid.
+        k = 2 * np.pi * _WAVES / max(map(operator.mul, c.subdomain.shape, problem.spacing))
+        tau_c = -absorption_factors(problem)[0] * problem.reference_speed**problem.alpha_power
+        loss = float(np.min(problem.alpha_coeff) * tau_c * k ** (problem.alpha_power - 1))
+        facts = loss, source is not None and source.mode == "dirichlet"
         comm = stages.layout.comm
         losses, replaced = zip(*([facts] if comm is None else comm.control.all_gather(facts)), strict=True)
         self._absorbs = min(losses) > _LEAST_LOSS * np.finfo(c.dtype).eps
