@@ -1,7 +1,6 @@
 """`heat`: temperature and thermal dose over time."""
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -174,11 +173,11 @@ class _Run:
         policy = self.how.checkpoints
         self._checkpoint = None if policy is None else RunCheckpoint(comm, policy, digest)
         with locked_by_first_rank(comm, policy and policy.path, "checkpoint"):
-            saved = None if self._checkpoint is None else self._checkpoint.find()
+            saved = self._checkpoint and self._checkpoint.find()
             self._prepare()
             done = 0
-            if saved is not None and self._checkpoint is not None:
-                _, saved = self._checkpoint.restore(self._arrays())
+            if self._checkpoint is not None and saved is not None:
+                _, saved = self._checkpoint.restore(self._arrays)
                 done = int(saved["step"])
             self._take_steps(done)
             result = self._finish()
@@ -187,30 +186,26 @@ class _Run:
         return result
 
     def _prepare(self) -> None:
-        comm, device = self.how.ranks, self.how.ranks.device
-        self._pennes = PennesStep(self.grid, self.medium, self.fields["power"], comm)
-        stages = self._pennes.stages
-        start = self.fields["temperature"] - self.medium.blood_temperature
-        self._pennes.theta[...] = self._pennes.put(start)
-        self._highest, self._dose = self._pennes.theta.copy(), 0 * self._pennes.theta
-        self._sampler = None
-        self._series = device.zeros((1, 1), np.float64)
+        self._pennes = PennesStep(self.grid, self.medium, self.fields["power"], self.how.ranks)
+        theta = self._pennes.theta
+        theta[...] = self._pennes.put(self.fields["temperature"] - self.medium.blood_temperature)
+        self._sampler, shape = None, (1, 1)
         if self.recording is not None:
-            self._sampler = Sampler(stages, self.recording)
-            self._series = device.zeros((self._steps + 1, self._sampler.samples), np.float64)
-            self._sampler.read(self._series, 0, self._pennes.theta)
-
-    def _arrays(self) -> dict[str, Any]:
-        fields = {"theta": self._pennes.theta, "highest": self._highest, "dose": self._dose}
-        return fields | {"series": self._series}
+            self._sampler = Sampler(self._pennes.stages, self.recording)
+            shape = self._steps + 1, self._sampler.samples
+        series = self.how.ranks.device.zeros(shape, np.float64)
+        if self._sampler is not None:
+            self._sampler.read(series, 0, theta)
+        #: What a checkpoint holds.
+        self._arrays = {"theta": theta, "highest": theta.copy(), "dose": 0 * theta, "series": series}
 
     def _take_steps(self, done: int) -> None:
         progress = Progress() if self.how.progress is None else self.how.progress
         interrupt, xp = DeferredInterrupt(), self.how.ranks.device.xp
+        theta, highest, dose, series = self._arrays.values()
         blood = self.medium.blood_temperature
         progress.start(self._steps, f"time steps of the temperature on {self.how.ranks.device.name}")
-        rate = dose_rate(self._pennes.theta + blood, xp)
-        then, pace = time.perf_counter(), 1.0
+        rate = dose_rate(theta + blood, xp)
         try:
             with interrupt:
                 for number, (length, factor) in enumerate(self._schedule()):
@@ -218,15 +213,14 @@ class _Run:
                         continue
                     self._pennes.set_step(length)
                     self._pennes.take(factor)
-                    xp.maximum(self._highest, self._pennes.theta, out=self._highest)
-                    after = dose_rate(self._pennes.theta + blood, xp)
-                    self._dose += (length / 120) * (rate + after)
+                    xp.maximum(highest, theta, out=highest)
+                    after = dose_rate(theta + blood, xp)
+                    dose += (length / 120) * (rate + after)
                     rate = after
                     if self._sampler is not None:
-                        self._sampler.read(self._series, number + 1, self._pennes.theta)
+                        self._sampler.read(series, number + 1, theta)
                     if self.how.ranks.size == 1 or number % _LOOK == 0:
-                        pace, then = time.perf_counter() - then, time.perf_counter()
-                        self._look(interrupt, number + 1, pace)
+                        self._look(interrupt, number + 1)
                     progress.update(number + 1)
         finally:
             progress.finish()
@@ -237,13 +231,13 @@ class _Run:
             for _ in range(count):
                 yield seconds / count, factor
 
-    def _look(self, interrupt: DeferredInterrupt, done: int, pace: float) -> None:
+    def _look(self, interrupt: DeferredInterrupt, done: int) -> None:
         """Save and stop as all ranks do."""
         due = self._checkpoint is not None and self._checkpoint.due()
-        status = combine(self.how.ranks, Status(interrupt.requested, due, 0.0, 0.0, pace))
+        status = combine(self.how.ranks, Status(interrupt.requested, due))
         if self._checkpoint is not None and (status.save_due or status.interrupted):
             self.how.ranks.device.synchronize()
-            self._checkpoint.save(self._arrays(), {"step": done}, last=status.interrupted)
+            self._checkpoint.save(self._arrays, {"step": done}, last=status.interrupted)
         if status.interrupted:
             interrupt.requested = True
             interrupt.stop()
@@ -254,15 +248,16 @@ class _Run:
         owned = stages.coefficients.subdomain.owned
         blocks = RankParts.of_blocks(comm, stages.layout.partition.subdomains)
         arrays = {}
-        fields = {"temperature": self._pennes.theta, "temperature_max": self._highest, "dose": self._dose}
-        for name, field in fields.items():
+        for name, field in zip(
+            ("temperature", "temperature_max", "dose"), self._arrays.values(), strict=False
+        ):
             whole = blocks.gather(np.array(comm.device.to_host(field))[owned])
             if whole is not None:
                 arrays[name] = whole + blood * (name != "dose")
         if comm.control.bcast(not all(np.isfinite(array).all() for array in arrays.values())):
             raise FieldLost("the temperature is not finite: the time step is too long for so uneven tissue")
         if self._sampler is not None:
-            series: Any = np.array(comm.device.to_host(self._series))
+            series: Any = np.array(comm.device.to_host(self._arrays["series"]))
             if self._sampler.columns is not None:
                 series = self._sampler.columns.gather(series)
             if series is not None:

@@ -139,10 +139,8 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
     ----------------
     pml_size, pml_alpha, pml_inside, smooth_p0, signal_order, use_sg, use_kspace : optional
         As in `from_kwave`, as are the others of its options.
-    output, force, device, threads, precision, progress, checkpoint : optional
-        As in `simulate`.
-    check_stability, comm, decomposition : optional
-        As in `simulate`.
+    output, force : optional
+        As in `simulate`, as are the keywords of `RunSettings`.
 
     Returns
     -------

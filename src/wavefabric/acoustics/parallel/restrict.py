@@ -6,7 +6,7 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import PointSource, PressureSource, Problem, ProductSignal, Signal
-from wavefabric.acoustics.solver.source_terms import SourceForm, source_forms
+from wavefabric.acoustics.solver.source_terms import source_forms
 
 _ARRAYS = ("sound_speed", "density", "nonlinearity", "alpha_coeff", "initial_pressure")
 
@@ -59,19 +59,16 @@ def _restrict_signal(signal: Signal | None, mask: np.ndarray) -> Signal | None:
     return np.ascontiguousarray(signal[:, mask])
 
 
-def _restrict_form(form: SourceForm | None, mask: np.ndarray) -> SourceForm | None:
-    if form is None or form.weights is None or form.weights.size == 1:
-        return form
-    return replace(form, weights=form.weights[mask])
-
-
 def _restrict_source(source: PointSource | None, subdomain: Subdomain):
     if source is None:
         return None
     mask, index = subdomain.local_index(source.index)
     if source.mode != "additive" and not mask.any():
         return None
-    forms = tuple(_restrict_form(form, mask) for form in source_forms(source))
+    forms = list(source_forms(source))
+    for number, form in enumerate(forms):
+        if form is not None and form.weights is not None and form.weights.size > 1:
+            forms[number] = replace(form, weights=form.weights[mask])
     signals: tuple = tuple(_restrict_signal(signal, mask) for signal in source.signals)
     signal = {"signal": signals[0]} if isinstance(source, PressureSource) else {"signals": signals}
-    return replace(source, index=index, forms=forms, **signal)
+    return replace(source, index=index, forms=tuple(forms), **signal)

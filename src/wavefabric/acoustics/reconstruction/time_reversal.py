@@ -126,8 +126,7 @@ def time_reversal(
     number of at most 0.3.
 
     Of y[n], n = 0 … N − 1, step m imposes y[N − 1 − m] as Dirichlet pressure at the mask, in a medium at
-    rest. Points and elements drive the grid points that they hear with at least half of their largest
-    weight: each takes the mean of their series by these weights (`Imposed`). The pressure after N steps is
+    rest; how points and elements drive the grid, `Imposed` says. The pressure after N steps is
     that of t = 0, about which the scheme is symmetric: p₀ begins with u(−Δt/2) = −u(Δt/2). Nothing is scaled.
     If sensors are all around and the field has left by the end, this (R y) is p₀ but for the discrete scheme;
     in one dimension at a CFL number of 1 it is exact. Sensors on one side, as a plane, see half of each wave:

@@ -81,7 +81,8 @@ class LargestEigenvalue(FreeSteps):
             new, count = operator(vectors[-1]), number + 1
             for back, old in enumerate(reversed(vectors)):
                 projected[number - back, number] = product = self._product(operator, old, new)
-                operator.subtract(new, product, old)
+                for plane, more in zip(new, old, strict=True):
+                    plane -= c.dtype.type(product) * more
             norm = math.sqrt(self._product(operator, new, new))
             projected[count, number] = norm
             exact = count == points or norm <= 10 * np.finfo(c.dtype).eps * abs(projected).max()
@@ -127,12 +128,6 @@ class _Operator:
         for at in self._chunks:
             total = total + xp.sum(one[at] * other[at] * self._weight[at], dtype=np.float64)
         return float(total)
-
-    def subtract(self, field: Any, factor: float, other: Any) -> None:
-        """field ← field − factor × other."""
-        factor = field.dtype.type(factor)
-        for plane, more in zip(field, other, strict=True):
-            plane -= factor * more
 
     def __call__(self, vector: Any) -> Any:
         """T of a vector, as a new array."""

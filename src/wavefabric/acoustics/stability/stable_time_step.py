@@ -47,16 +47,12 @@ def stability(problem: Problem, how: RunSettings | None = None, trials: bool = T
     Notes
     -----
     Where absorption is left out, one step is a leapfrog, p ← 2p − p₋ − M p with M = Δt² ρ₀c₀² (κ∇)ᵀ ρ₀⁻¹ κ∇,
-    whose field stays bounded as long as no eigenvalue λ of M is above 4. By the extremes of the medium
-
-        λ ≤ (c_eff/c_ref)² 4 sin²(c_ref |k| Δt/2),   c_eff² = max(ρ₀c₀²)/min(ρ₀),
-
-    which proves stability (`bounds.proved_limit`) and is exact for a uniform medium. A jump of density lifts
-    c_eff above c₀, so that c_ref ≥ c₀ is not enough. Where the stiffest and the lightest points are far apart
-    the bound asks for too short a step, many times too short where densities are a thousand times apart. So
-    beyond it the largest λ itself is found, with absorption (`eigenvalue.LargestEigenvalue`), on the run's
-    own devices and ranks. It leaves out the PML, and of a power law in an uneven medium what grows at any
-    time step: where there is one or the other, noise must not grow in some steps besides (`growth`).
+    whose field stays bounded as long as no eigenvalue λ of M is above 4. The extremes of the medium bound λ
+    (`bounds.proved_limit`). A jump of density lifts c_eff above c₀, so that c_ref ≥ c₀ is not enough; the
+    bound asks for many times too short a step where densities are a thousand times apart. So beyond it the
+    largest λ itself is found, with absorption (`eigenvalue.LargestEigenvalue`), on the run's own devices. It
+    leaves out the PML, and of a power law in an uneven medium what grows at any time step: where there is one
+    or the other, noise must not grow in some steps besides (`growth`).
     """
     medium, dt = MediumExtremes.of(problem), problem.dt
     cfl = medium.speed * dt / min(problem.spacing[: problem.dimensions])

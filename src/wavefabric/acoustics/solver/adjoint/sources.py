@@ -75,7 +75,13 @@ class AdjointSources:
                 self.readings[name] = _Readings(c, term, min(term.steps, c.problem.steps))
             if name in scaled:
                 self.products[name] = c.device.zeros(term.index.size, c.dtype)
-                self._weights[name] = self._weights_of(term)
+                # The source as signals (steps, points or 1), each times weights of its points.
+                signals, weights = [term.signal], np.ones((1, 1))
+                if term.weights is not None:
+                    columns = (np.ascontiguousarray(one[:, None]) for one in term.host_signal.T)
+                    signals, weights = [*map(c.device.asarray, columns)], np.atleast_2d(term.weights.T)
+                by = (c.device.asarray(np.ascontiguousarray(one, c.dtype)) for one in weights)
+                self._weights[name] = list(zip(signals, by, strict=True))
         self._zero = c.device.zeros((1, 1), c.dtype)
         self._first_row, self._clock = (c.device.zeros(1, np.int64) for _ in range(2))
         corrected = any(term.corrected for term in terms.values())
@@ -153,16 +159,6 @@ class AdjointSources:
             target = self.products[name], field, term.index
             for signal, weights in self._weights[name]:
                 self._kernels.accumulate_products(*target, signal, self._clock, weights)
-
-    def _weights_of(self, term: SourceTerm) -> list[tuple[Any, Any]]:
-        """A source as signals (steps, points or 1), each times weights of its points."""
-        asarray, dtype = self._c.device.asarray, self._c.dtype
-        if term.weights is None:
-            return [(term.signal, asarray(np.ones(1, dtype)))]
-        signals = [asarray(np.ascontiguousarray(one[:, None])) for one in term.host_signal.T]
-        columns = np.atleast_2d(term.weights.T)
-        weights = [asarray(np.ascontiguousarray(one, dtype)) for one in columns]
-        return list(zip(signals, weights, strict=True))
 
     def host_arrays(self) -> dict[str, np.ndarray]:
         """What was read so far, by ``signal/p``, …: (steps, points), or (steps, 1) in sum."""
