@@ -156,17 +156,17 @@ def linearize(
 
 
 def _run(how: GradientSettings, wrt: Any, grid: Grid, medium: Medium, source: Source, sensor: Sensor):
-    check_inputs(grid, medium, source, sensor)
-    how = how.with_ranks(grid.total_shape)
     names = tuple(wrt) if isinstance(wrt, tuple | list) else (wrt,)
-    check_parameters(names, grid, medium, source)
-    problem, recording, how = prepare(grid, medium, source, sensor, how)
-    check_recorded(recording)
+    problem, recording, how = prepare_gradient(names, "wrt", grid, medium, source, sensor, how)
     return Linearization(grid, medium, source, problem, recording, names, how)
 
 
-def check_parameters(names: tuple[str, ...], grid: Grid, medium: Medium, source: Any, key="wrt") -> None:
-    """Refuse by what cannot be differentiated; ``key`` is the argument that names it."""
+def prepare_gradient(
+    names: tuple[str, ...], key: str, grid: Grid, medium: Medium, source: Any, sensor: Any, how: Any
+) -> tuple[Problem, Recording, GradientSettings]:
+    """As `simulation.prepare`; refuses what has no derivatives. ``key`` is the argument with the names."""
+    check_inputs(grid, medium, source, sensor)
+    how = how.with_ranks(grid.total_shape)
     require(bool(names), key, names, f"one or more of {', '.join(PARAMETERS)}")
     if grid.axisymmetric:
         raise InputError("grid.axisymmetric: True has no gradient; allowed: False")
@@ -178,6 +178,9 @@ def check_parameters(names: tuple[str, ...], grid: Grid, medium: Medium, source:
             raise InputError(f"{key}: {show(name)}, but {owner}.{name} is not set; allowed: what {owner} has")
         if isinstance(value, ContinuousWave):
             raise InputError(f"{key}: {show(name)}, which is a ContinuousWave; allowed: signals as arrays")
+    problem, recording, how = prepare(grid, medium, source, sensor, how)
+    check_recorded(recording)
+    return problem, recording, how
 
 
 class Linearization(AbstractContextManager):

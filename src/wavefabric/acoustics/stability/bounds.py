@@ -108,8 +108,8 @@ def proved_limit(problem: Problem, medium: MediumExtremes | None = None) -> floa
 
     Without absorption eigenvalues λ (`stability`) are at most (c_eff/c_ref)² 4 sin²(c_ref |k| Δt/2), hence
     c_eff sin(c_ref |k| Δt/2) ≤ c_ref for all k up to the grid's largest, √Σ(π/Δ_i)², or c_eff ≤ c_ref.
-    Without the k-space correction c_eff |k| Δt ≤ 2. With a uniform medium: sin(c_ref k Δt/2) ≤ c_ref/c (Tabei,
-    Mast & Waag 2002, doi:10.1121/1.1421344).
+    Without the k-space correction c_eff |k| Δt ≤ 2. With a uniform medium: sin(c_ref k Δt/2) ≤ c_ref/c
+    (Tabei, Mast & Waag 2002, doi:10.1121/1.1421344).
 
     Of a plane wave in a uniform medium that absorbs, with s = sin(c_ref |k| Δt/2), one step multiplies
     (Σρ, ∇·u) by a 2 × 2 matrix with the determinant 1 + aT and the trace 2 + aT − Δt a E,
