@@ -303,8 +303,6 @@ class _Run:
             return f"{what}, {math.sqrt(alternating / square):.2g} of the field {after}"
         return ""
 
-    # --- Checkpoints and report -------------------------------------------------------------------------
-
     def _arrays(self) -> dict[str, Any]:
         return {**self._stages.fields.named(), **self._recorder.state()}
 

@@ -288,8 +288,6 @@ class Linearization(AbstractContextManager):
         value = on_first_rank(self._how.ranks, call)
         return value, broadcast(self._how.ranks, derivatives)
 
-    # --- From the solver's terms to the user's ------------------------------------------------------------
-
     def _in_terms_of_user(self, run: AdjointRun) -> dict[str, Any]:
         medium, (signals, products) = run.medium(), run.signals(self._points)
         staggered = [medium[name] for name in ("density_x", "density_y", "density_z") if name in medium]

@@ -17,7 +17,6 @@ from wavefabric.acoustics.heating.tissue import ThermalMedium
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.delivery import RankParts, broadcast
 from wavefabric.acoustics.recording.sampling import Sampler
-from wavefabric.acoustics.result import NamedArrays
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
@@ -41,7 +40,7 @@ _TEXTS = {
 }
 
 
-class Heated(NamedArrays):
+class Heated(dict[str, Any]):
     """By name ``temperature``, at the end, and ``temperature_max``, °C, and ``dose``, CEM43 minutes,
     of the grid's shape; with a sensor ``series``, (points, times), at ``time``, s.
 
@@ -51,7 +50,11 @@ class Heated(NamedArrays):
     def __init__(
         self, arrays: dict[str, np.ndarray], grid: Grid, seconds: np.ndarray, device: str, writes: bool
     ):
-        self._arrays, self.grid, self.time, self._device, self._writes = arrays, grid, seconds, device, writes
+        super().__init__(arrays)
+        self.grid, self.time, self._device, self._writes = grid, seconds, device, writes
+
+    def __repr__(self) -> str:
+        return f"Heated({', '.join(self)})"
 
     def save(self, path: str | Path, force: bool = False) -> Path:
         """Write an HDF5 result file, on rank 0; `InputError` if it exists (without `force`)."""
@@ -117,7 +120,9 @@ def heat(
     """
     ensure(not grid.axisymmetric, "grid", "is axisymmetric", "a Cartesian grid for temperatures")
     bare = replace(grid, pml_size=0, pml_inside=True)
-    phases = _phases(schedule)
+    entries = pairs(schedule, "schedule", "pairs of s and a factor")
+    phases = [(positive(each[0], "s", "schedule"), real(each[1], "schedule")) for each in entries]
+    require(all(factor >= 0 for _, factor in phases), "schedule", schedule, "factors from 0")
     if dt is None:
         diffusivity = float(np.max(np.asarray(medium.conductivity) / medium.heat_capacity))
         step = min(_LONGEST, min(grid.spacing) ** 2 / (math.pi**2 * diffusivity))
@@ -131,13 +136,6 @@ def heat(
     where = None if sensor is None else replace(sensor, record=("p",), start=0, frequencies=()).on(bare)
     how = RunSettings(**options).with_ranks(bare.total_shape)
     return _Run(bare, medium, fields, phases, step, where, how)()
-
-
-def _phases(schedule: Any) -> list[tuple[float, float]]:
-    entries = pairs(schedule, "schedule", "pairs of s and a factor")
-    phases = [(positive(each[0], "s", "schedule"), real(each[1], "schedule")) for each in entries]
-    require(all(factor >= 0 for _, factor in phases), "schedule", schedule, "factors from 0")
-    return phases
 
 
 def _field(value: Any, grid: Grid, key: str) -> Any:

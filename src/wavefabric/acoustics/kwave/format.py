@@ -143,14 +143,6 @@ class Reader:
         with self.reading(name):
             return item[0, 0, 0].item()
 
-    def check_sources(self, simulated: set[str]) -> None:
-        """Refuse other sources, as those of stress: ``simulated`` has the names of the flags read."""
-        with self.reading("/"):
-            flags = {name for name in map(str, self.file) if name.endswith("_source_flag")}
-        for name in sorted(flags - simulated):
-            if value := self.scalar(name):
-                raise self.fault(name, str(value), "0: a source of this kind is not simulated")
-
     def array(self, name: str, *shapes: tuple[int | str, ...]) -> np.ndarray:
         """All of a dataset, float32 or uint64; with `outline` zeros of its shape, which take no memory.
 

@@ -154,7 +154,11 @@ class _Contents(Reader):
         else:
             scalar("axisymmetric_flag", 1)
         grid["axisymmetric"] = bool(self.copied_scalars["axisymmetric_flag"])
-        self.check_sources({f"{name}_source_flag" for name in (*signals, "p0")})
+        with self.reading("/"):  # other sources, as those of stress, are refused
+            flags = {name for name in map(str, self.file) if name.endswith("_source_flag")}
+        for name in sorted(flags - {f"{name}_source_flag" for name in (*signals, "p0")}):
+            if value := self.scalar(name):
+                raise self.fault(name, str(value), "0: a source of this kind is not simulated")
         medium = self._medium(axes, shape[::-1], absorbing, nonlinear)
         sources: dict[str, Any] = {}
         if any(velocity) or transducer:

@@ -287,22 +287,17 @@ def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
     record = (record,) if isinstance(record, str) else plain(record)
     words = isinstance(record, list | tuple) and all(isinstance(name, str) for name in record)
     require(words, "sensor.record", record, "names of what to record")
-    recorded, arrays = _recorded(tuple(record))
-    points, order = _sensor(getattr(sensor, "active_elements_mask", getattr(sensor, "mask", None)), grid)
-    return replace(points, record=recorded, start=start - 1), partial(_adapted, arrays, order)
-
-
-def _recorded(record: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What to record for ``sensor.record``, and the names of the arrays asked for: ``p``, ``ux``, …"""
     allowed = (*record_names(), "u_staggered")
-    recorded, arrays = [], []
+    recorded: dict[str, None] = {}  # in the order asked for, each once
+    arrays: dict[str, None] = {}
     for name in record:
         stem = vector_of(name)
         axes = "xyz" if stem == name else name[1:2]
         require(stem in allowed, "sensor.record", name, f"{', '.join(allowed)}, or one axis of them")
-        recorded.append(_U_RECORDED.get(stem, stem))
-        arrays += components(stem, axes)
-    return tuple(dict.fromkeys(recorded)), tuple(dict.fromkeys(arrays))
+        recorded[_U_RECORDED.get(stem, stem)] = None
+        arrays |= dict.fromkeys(components(stem, axes))
+    points, order = _sensor(getattr(sensor, "active_elements_mask", getattr(sensor, "mask", None)), grid)
+    return replace(points, record=tuple(recorded), start=start - 1), partial(_adapted, tuple(arrays), order)
 
 
 def _adapted(

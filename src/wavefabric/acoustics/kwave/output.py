@@ -76,7 +76,15 @@ class KWaveOutput:
             self._begun = True
         else:
             self._check_unfinished()
-            self._check_space(datasets)
+            # Everything is laid out at once: say so now if the disk cannot hold it.
+            needed = sum(item.file_bytes for items in datasets.values() for item in items)
+            needed *= 2 if self.compression else 1
+            free, steps = shutil.disk_usage(self.path.parent).free, self.input.problem.steps
+            if needed > free:
+                raise InputError(
+                    f"output: {self.path} needs {needed / 2**30:.3g} GiB for {steps} time steps (Nt), "
+                    f"and {free / 2**30:.3g} GiB are free; record less, or fewer points"
+                )
             self._begun = True
             run = {"parts": described, "run": layout.run, "checkpoint": str(self.checkpoint or "")}
             write_text(self._run_file, json.dumps(run), "output", force=True)
@@ -149,17 +157,6 @@ class KWaveOutput:
                     self._file.check()
         except OSError as error:
             raise unwritable(self.path, "output", error) from None
-
-    def _check_space(self, datasets: dict[str, list[OutputDataset]]) -> None:
-        """Everything is laid out at once: say so now if the disk cannot hold it."""
-        needed = sum(item.file_bytes for items in datasets.values() for item in items)
-        needed *= 2 if self.compression else 1
-        free, steps = shutil.disk_usage(self.path.parent).free, self.input.problem.steps
-        if needed > free:
-            raise InputError(
-                f"output: {self.path} needs {needed / 2**30:.3g} GiB for {steps} time steps (Nt), "
-                f"and {free / 2**30:.3g} GiB are free; record less, or fewer points"
-            )
 
     def _check_unfinished(self) -> None:
         """Keep the file of another run that can still go on from its own checkpoint."""

@@ -128,8 +128,6 @@ class Recorder:
         if intensity:
             self.intensity = Intensity(device, self._axes, self.samples, dtype)
 
-    # --- A run ------------------------------------------------------------------------------------------
-
     def begin(self, step: int, run: str = "") -> None:
         """Before time step ``step``: the first, or the one after a checkpoint; ``run`` identifies the run."""
         done = max(0, step - self._recording.start)
@@ -210,8 +208,6 @@ class Recorder:
         for series in self._series.values():
             series.hand_over(self.delivery)
         self.delivery.flush()
-
-    # --- Its end ----------------------------------------------------------------------------------------
 
     def finish(self) -> dict[str, Callable[[], np.ndarray]]:
         """The last step is recorded: what makes each statistic and field of this rank, for `delivery`."""

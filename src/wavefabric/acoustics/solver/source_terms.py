@@ -91,7 +91,9 @@ class PointTerm:
         The same arrays each time.
         """
         nz, ny, nx = self._shape
-        return sorted_points(self.host_index, nx, ny * nz)
+        order = np.argsort(self.host_index, kind="stable")
+        row, inside = np.divmod(self.host_index[order], nx)
+        return np.searchsorted(row, np.arange(ny * nz + 1)), inside, order
 
     def refresh(self, clock) -> None:
         """Make the field of this time step, if it is another one each step."""
@@ -161,13 +163,6 @@ class SourceTerm(PointTerm):
             )
         else:
             self._kernels.add_density_pattern(rho, split_layers, self.field, self.amplitude, clock, parts)
-
-
-def sorted_points(index: np.ndarray, size: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Flat points by ``count`` rows of a size: where each row's begin, places in the row, the order."""
-    order = np.argsort(index, kind="stable")
-    part, inside = np.divmod(index[order], size)
-    return np.searchsorted(part, np.arange(count + 1)), inside, order
 
 
 class TransducerTerm(PointTerm):

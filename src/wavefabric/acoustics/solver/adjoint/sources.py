@@ -98,8 +98,6 @@ class AdjointSources:
     def _active(self, step: int) -> dict[str, Any]:
         return {name: term for name, term in self._terms.items() if step < term.steps}
 
-    # --- The forward fields ------------------------------------------------------------------------------
-
     def remove(self, fields: Fields, step: int) -> None:
         """Take from the forward fields after a step what sources have added in it; not what they replaced."""
         fields.clock[...] = step
@@ -115,8 +113,6 @@ class AdjointSources:
             else:
                 axis = 0 if name == "transducer" else "xyz".index(name[1])
                 term.apply(fields.u[axis], fields.clock)
-
-    # --- The adjoint fields ------------------------------------------------------------------------------
 
     def pressure(self, fields: Fields, step: int) -> None:
         """Read ρ̄ at the pressure source, and set it to zero where the source replaces the density."""
