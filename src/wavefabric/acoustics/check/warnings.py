@@ -73,11 +73,11 @@ def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> 
         if not above.sum() > FRACTION * energy.sum():
             continue
         fraction = float(above.sum() / energy.sum())
-        share = f"{100 * fraction:.3g} %" if fraction < 0.995 else "nearly all"
+        percentage = f"{100 * fraction:.3g} %" if fraction < 0.995 else "nearly all"
         mean = float(frequency @ above / above.sum())
         nearly = float(frequency[np.searchsorted(np.cumsum(energy), (1 - FRACTION) * energy.sum())])
         lines.append(
-            f"{names[key]}: {share} of its energy lies above {limit / 1e6:.4g} MHz, the highest "
+            f"{names[key]}: {percentage} of its energy lies above {limit / 1e6:.4g} MHz, the highest "
             f"frequency that the grid carries (two points per wavelength at {c:.4g} m/s, the smallest sound "
             f"speed, and a spacing of {spacing * 1e3:.4g} mm), at {mean / 1e6:.3g} MHz on average; use a "
             f"spacing of at most {c / (2 * nearly) * 1e3:.3g} mm, or a lower or filtered signal"

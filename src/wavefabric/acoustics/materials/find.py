@@ -201,13 +201,13 @@ class _Search:
             result = group if result is None else self._group([*result.names, *group.names]) or result
         if result is not None and (both := self._group([*result.names, *staggered])) is not None:
             return Materials((both,))
-        found = () if result is None else (result,)
+        groups = () if result is None else (result,)
         if (together := self._group(staggered)) is not None:
-            return Materials((*found, together))
+            return Materials((*groups, together))
         alone = self._alone(staggered)
         if len(alone) == len(staggered):
-            found = *found, *(replace(each, bits=max(group.bits for group in alone)) for each in alone)
-        return Materials(found)
+            groups = *groups, *(replace(each, bits=max(group.bits for group in alone)) for each in alone)
+        return Materials(groups)
 
     def _alone(self, names: Sequence[str]) -> list[IndexedGroup]:
         """Each of these that an index of its own can serve."""
