@@ -3,7 +3,7 @@
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -63,32 +63,27 @@ class _Operation:
         return self.shapes[1] if self.module is None else tuple(self.module.weight.shape)
 
 
-@dataclass
-class _Numbers:
-    """What a layer has beside shapes: FLOPs and saved elements of all samples."""
-
-    operator: str
-    flops: float
-    keep: bool = False
-    saved: float = 0.0
-    more: dict[str, Any] = field(default_factory=dict)
+#: What a layer has beside shapes, as `GraphBuilder.add` takes it: FLOPs and saved elements of all samples,
+#: and whether the backward pass reads its inputs (``keep``).
+_Numbers = dict[str, Any]
 
 
-def _matrix(operator: str, flops: float, of_input: bool, saved: float = 0.0) -> _Numbers:
-    return _Numbers(operator, flops, True, saved, {"backward": 1.0 if of_input else 2.0})
+def _matrix(op: _Operation, operator: str, flops: float, saved: float = 0.0) -> _Numbers:
+    back = 1.0 if op.of_input else 2.0
+    return {"operator": operator, "flops": flops, "keep": True, "saved": saved, "backward": back}
 
 
 def _convolution(op: _Operation) -> _Numbers:
     # A transposed one takes each element of its input, not of its output, through the kernel.
     elements = prod(op.shapes[0]) if "transpose" in op.kind else op.size
-    return _matrix("convolution", 2.0 * elements * prod(op.weight[1:]), op.of_input)
+    return _matrix(op, "convolution", 2.0 * elements * prod(op.weight[1:]))
 
 
 def _product(op: _Operation) -> _Numbers:
     if op.kind == "einsum":
-        return _matrix("matmul", _einsum_flops(op), op.of_input)
+        return _matrix(op, "matmul", _einsum_flops(op))
     left = op.shapes[1] if op.kind in ("addmm", "baddbmm") else op.shapes[0]
-    return _matrix("matmul", 2.0 * op.size * left[-1], op.of_input)
+    return _matrix(op, "matmul", 2.0 * op.size * left[-1])
 
 
 def _einsum_flops(op: _Operation) -> float:
@@ -106,7 +101,7 @@ def _scaled_attention(op: _Operation) -> _Numbers:
     query, key, value = op.shapes[:3]
     scores = prod(query[:-1]) * key[-2]
     flops = 2.0 * scores * (query[-1] + value[-1]) + SOFTMAX_FLOPS * scores
-    return _Numbers("attention", flops, True, more={"keep_output": True, "backward": 2.5})
+    return {"operator": "attention", "flops": flops, "keep": True, "keep_output": True, "backward": 2.5}
 
 
 def _multihead_attention(op: _Operation) -> _Numbers:
@@ -121,28 +116,31 @@ def _multihead_attention(op: _Operation) -> _Numbers:
     projected = (prod(key) // key[-1] + prod(value) // value[-1]) * width
     flops = 2.0 * width * (2 * prod(query) + prod(key) + prod(value))
     flops += 4.0 * scores * width + SOFTMAX_FLOPS * scores * heads
-    return _matrix("matmul", flops, op.of_input, 2 * prod(query) + projected + scores * heads)
+    return _matrix(op, "matmul", flops, 2 * prod(query) + projected + scores * heads)
 
 
 def _embedding(op: _Operation) -> _Numbers:
     used = min(1.0, prod(op.shapes[0]) / op.samples / op.weight[0])
-    return _Numbers("embedding", 0.0, more={"backward": 1.0, "used": used})
+    return {"operator": "embedding", "flops": 0.0, "backward": 1.0, "used": used}
 
 
 def _pooling(op: _Operation) -> _Numbers:
     maximum = "max" in op.kind
-    return _Numbers("pooling", prod(op.shapes[0]), maximum, maximum * op.size, {"backward": 1.0})
+    numbers = {"flops": prod(op.shapes[0]), "keep": maximum, "saved": maximum * op.size, "backward": 1.0}
+    return {"operator": "pooling", **numbers}
 
 
 def _normalisation(op: _Operation) -> _Numbers:
     back = 5 / 3 if "batch" in op.kind else 1.5
-    return _Numbers("normalisation", NORMALISATION_FLOPS * op.size, True, more={"backward": back})
+    flops = NORMALISATION_FLOPS * op.size
+    return {"operator": "normalisation", "flops": flops, "keep": True, "backward": back}
 
 
 def _softmax(op: _Operation) -> _Numbers:
     if op.kind.startswith("crossentropy"):
-        return _Numbers("softmax", SOFTMAX_FLOPS * prod(op.shapes[0]), True, more={"backward": 2.0})
-    return _Numbers("softmax", SOFTMAX_FLOPS * op.size, more={"keep_output": True, "backward": 1.5})
+        flops = SOFTMAX_FLOPS * prod(op.shapes[0])
+        return {"operator": "softmax", "flops": flops, "keep": True, "backward": 2.0}
+    return {"operator": "softmax", "flops": SOFTMAX_FLOPS * op.size, "keep_output": True, "backward": 1.5}
 
 
 def _elementwise(op: _Operation) -> _Numbers:
@@ -154,13 +152,13 @@ def _elementwise(op: _Operation) -> _Numbers:
     after = op.kind in FROM_OUTPUT
     scaled = op.kind in _PRODUCTS and len(op.shapes) < 2
     kept = not (after or scaled or op.kind in _LINEAR)
-    more = {"keep_output": after, "backward": 1.5 if kept or after else 1.0}
-    return _Numbers("elementwise", FUNCTION_FLOPS.get(op.kind, 1) * op.size, kept, more=more)
+    flops, back = FUNCTION_FLOPS.get(op.kind, 1) * op.size, 1.5 if kept or after else 1.0
+    return {"operator": "elementwise", "flops": flops, "keep": kept, "keep_output": after, "backward": back}
 
 
 #: How operations are counted, by their names: the first that fits; `_elementwise` is for the rest.
 _RULES: tuple[tuple[str, Callable[[_Operation], _Numbers]], ...] = (
-    ("linear", lambda op: _matrix("matmul", 2.0 * op.size * op.shapes[0][-1], op.of_input)),
+    ("linear", lambda op: _matrix(op, "matmul", 2.0 * op.size * op.shapes[0][-1])),
     (r"conv(transpose)?[123]d", _convolution),
     ("matmul|bmm|mm|addmm|baddbmm|einsum", _product),
     ("scaleddotproductattention", _scaled_attention),
@@ -169,7 +167,7 @@ _RULES: tuple[tuple[str, Callable[[_Operation], _Numbers]], ...] = (
     (r"((sync)?batch|instance|layer|group|rms)norm([123]d)?", _normalisation),
     ("(log)?softmax|crossentropy(loss)?", _softmax),
     (r"(adaptive)?(avg|max)pool[123]d", _pooling),
-    ("cat|concat|concatenate|stack", lambda op: _Numbers("elementwise", 0.0, more={"backward": 1.0})),
+    ("cat|concat|concatenate|stack", lambda op: {"operator": "elementwise", "flops": 0.0, "backward": 1.0}),
     (".*", _elementwise),
 )
 
@@ -221,28 +219,20 @@ class GraphReader:
 
     def _add(self, operation: _Operation, sources: list[Any], weights: list[Any]) -> None:
         numbers = next(rule for form, rule in _RULES if re.fullmatch(form, operation.kind))(operation)
-        node, size = operation.node, operation.size
+        node, operator, keep = operation.node, numbers.pop("operator"), numbers.get("keep", False)
         tensors = [s for s in dict.fromkeys(sources) if s in self._layer or s.op == "placeholder"]
         layers = list(dict.fromkeys(self._layer[s] for s in tensors if s in self._layer))
-        inputs = [s for s in tensors if numbers.keep and s.op == "placeholder" and s not in self._kept]
+        inputs = [s for s in tensors if keep and s.op == "placeholder" and s not in self._kept]
         self._kept.update(inputs)
-        looked_up = numbers.operator == "embedding"  # indices are no activations
-        elements = size + sum(prod(_shape(source)) for source in tensors if not looked_up)
-        if "batchnorm" in operation.kind:
-            elements += size
+        read = [] if operator == "embedding" else tensors  # indices are no activations
+        elements = (1 + ("batchnorm" in operation.kind)) * operation.size + sum(map(_size, read))
+        saved = numbers.get("saved", 0.0) + sum(map(_size, inputs))
+        counts = {"flops": numbers["flops"], "elements": elements, "saved": saved}
+        numbers |= {key: count / self.samples for key, count in counts.items()}
+        numbers |= {"keep": layers if keep else [], "parameters": self._count(weights)}
         self.builder.block = _block(node, self.builder.block)
-        self._layer[node] = self.builder.add(
-            str(node.name),
-            numbers.operator,
-            layers,
-            self._per_sample(operation.output),
-            flops=numbers.flops / self.samples,
-            parameters=self._count(weights),
-            elements=elements / self.samples,
-            keep=layers if numbers.keep else [],
-            saved=(numbers.saved + sum(prod(_shape(source)) for source in inputs)) / self.samples,
-            **numbers.more,
-        )
+        output = self._per_sample(operation.output)
+        self._layer[node] = self.builder.add(str(node.name), operator, layers, output, **numbers)
 
     def _per_sample(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         first, *rest = shape or (1,)
@@ -282,6 +272,11 @@ def _shape(node: Any) -> tuple[int, ...]:
     while meta is not None and not hasattr(meta, "shape"):
         meta = meta[0]
     return tuple(meta.shape) if meta is not None else ()
+
+
+def _size(node: Any) -> int:
+    """Elements of a node's tensor."""
+    return prod(_shape(node))
 
 
 def _block(node: Any, last: str) -> str:
