@@ -20,8 +20,8 @@ from wavefabric.training.communication.affine_time import LARGE, AffineTime, Bat
 from wavefabric.training.communication.algorithms import Built
 from wavefabric.training.communication.placed import Part, combined, common_unit
 from wavefabric.training.fabrics import check_size, is_ideal_switch
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.engine import FreeCommunication
+from wavefabric.training.iteration.task_graph import Call
 
 #: What of a call its time depends on, whatever the bytes: the collective, numbers of groups and messages.
 _Pattern = tuple[str, int, int]
@@ -89,7 +89,7 @@ class Communication:
     Examples
     --------
     >>> from wavefabric.fabric import load
-    >>> from wavefabric.training.iteration.calls import Call
+    >>> from wavefabric.training.iteration.task_graph import Call
     >>> from wavefabric.training.communication.times import Communication
     >>> gradients = Call("all-reduce", (tuple(range(8)),), 2**20, "gradients")
     >>> for fabric, collective in (("switch:8", "ring"), ("lightpath:2x4", "lumorph-2")):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.errors import InputError, not_one_of, show
-from wavefabric.training.models import inception, mixture, recommendation, transformers
+from wavefabric.training.models import inception, recommendation, transformers
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.graph_file import load_graph
 
@@ -38,8 +38,10 @@ MODELS = {
     "gpt-70b": ModelFactory(transformers.gpt_70b, "Llama 2 70B", "tokens"),
     "gpt3-6.7b": ModelFactory(transformers.gpt3_7b, "GPT-3 6.7B", "tokens"),
     "gpt3-175b": ModelFactory(transformers.gpt3_175b, "GPT-3 175B", "tokens"),
-    "mixtral-8x7b": ModelFactory(mixture.mixtral, "8 experts, 2 a token, 46.7 G parameters", "tokens"),
-    "switch-base": ModelFactory(mixture.switch_base, "128 experts, 1 a token, 7.4 G parameters", "tokens"),
+    "mixtral-8x7b": ModelFactory(transformers.mixtral, "8 experts, 2 a token, 46.7 G parameters", "tokens"),
+    "switch-base": ModelFactory(
+        transformers.switch_base, "128 experts, 1 a token, 7.4 G parameters", "tokens"
+    ),
 }
 
 

@@ -15,9 +15,9 @@ from time import monotonic
 from typing import NamedTuple
 
 from wavefabric.errors import InputError
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.engine import CallTimes, FreeCommunication, run
 from wavefabric.training.iteration.memory import strategy_memory
+from wavefabric.training.iteration.task_graph import Call
 from wavefabric.training.iteration.tasks import build_tasks
 from wavefabric.training.models.graph import ModelGraph, part_of
 from wavefabric.training.search.chain import SearchSetting
