@@ -10,7 +10,7 @@ from rich.table import Table
 
 from wavefabric.cli.collective.setting import ORDER_NOTE, order_text
 from wavefabric.cli.common.files import write_all
-from wavefabric.cli.common.options import OutputOptions
+from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.show import conclude, console, pairs_table, rate_text, table
 from wavefabric.collectives import Schedule, to_json
 from wavefabric.collectives.candidates import Choice
@@ -47,17 +47,24 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
     return facts if root is None else {**facts, "root": root}
 
 
+@options()
+class MakeOptions(OutputOptions):
+    """What is written of a schedule that is made, or that all algorithms are listed."""
+
+    list_all: bool = option("Show all algorithms.", "--list", default=False)
+    output: Path | None = option("Schedule (JSON).", "--output", "-o")
+
+
 def show_made(
     schedule: Schedule,
-    output: Path | None,
-    options: OutputOptions,
+    options: MakeOptions,
     *,
     more_lines: Sequence[tuple[str, str]] = (),
     more_facts: dict[str, Any] | None = None,
     more_files: dict[Path, str] | None = None,
 ) -> None:
     """Write a schedule that was verified, and further files; print what was made."""
-    texts = {} if output is None else {output: to_json(schedule)}
+    texts = {} if options.output is None else {options.output: to_json(schedule)}
     written = write_all(texts | (more_files or {}), options.force)
     facts = schedule_facts(schedule)
     local = f", and {facts['local_rounds']} that add or copy within ranks" if facts["local_rounds"] else ""
