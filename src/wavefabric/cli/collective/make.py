@@ -8,7 +8,7 @@ from wavefabric.cli.collective.algorithm import AlgorithmOptions, RankedAlgorith
 from wavefabric.cli.collective.facts import MakeOptions, show_made
 from wavefabric.cli.collective.optimal import SolverOptions, optimal
 from wavefabric.cli.common.files import check_target, read_rows
-from wavefabric.cli.common.options import changed, check_seed, refuse
+from wavefabric.cli.common.options import changed, refuse
 from wavefabric.cli.common.show import console, print_json, table
 from wavefabric.collectives import Schedule, verify
 from wavefabric.collectives.arguments import MOST_RANKS
@@ -61,7 +61,6 @@ def command(
         needed = _FOR.get(name, "optimal")
         if algorithm not in needed.split(" or "):
             refuse({name: value}, f"with {algorithm}", f"with {needed}")
-    check_seed(solver.seed)
     if collective is None and algorithm != "greedy" and solver.conditions is None:
         known = ALGORITHMS[algorithm].collectives if algorithm in ALGORITHMS else COLLECTIVES
         raise InputError(f"COLLECTIVE: none given after {algorithm}; allowed: {', '.join(known)}")

@@ -20,7 +20,7 @@ from wavefabric.cli.collective.algorithm import (
 from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.cli.collective.facts import MakeOptions, show_made
 from wavefabric.cli.common.files import check_target, load_fabric
-from wavefabric.cli.common.options import changed, check_range, option, options, refuse
+from wavefabric.cli.common.options import changed, check_range, from_zero, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import print_json, status_line
 from wavefabric.collectives import Schedule, synthesis
@@ -299,7 +299,7 @@ class SolverOptions:
         "optimal: what is held before and after, a schedule (JSON) without transfers."
     )
     time_limit: float | None = option("optimal: seconds. \\[default: 60]")
-    seed: int | None = option("greedy: order of equals. \\[default: 0]")
+    seed: int | None = option("greedy: order of equals. \\[default: 0]", callback=from_zero)
 
     @property
     def seconds(self) -> float:

@@ -9,7 +9,7 @@ import typer
 
 from wavefabric.cli.collective.circuit_file import load_circuits
 from wavefabric.cli.common.files import load_fabric
-from wavefabric.cli.common.options import changed, check_seed, option, options, refuse
+from wavefabric.cli.common.options import changed, from_zero, option, options, refuse
 from wavefabric.cli.common.planning_options import PANEL, PlanningOptions
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
@@ -33,7 +33,7 @@ Order = Annotated[
 class CircuitOptions(PlanningOptions):
     """Options of photonic fabrics."""
 
-    seed: int = option("Of random choices.", default=0)
+    seed: int = option("Of random choices.", default=0, callback=from_zero)
     circuits: Path | None = option("Circuits of this file (JSON), for its fabric.")
     budget: bool = option(
         "Wavelengths carry what their link budget allows, and no more than the fabric says.", default=False
@@ -88,7 +88,6 @@ class FabricSetting:
 
 def make_setting(fabric: str | None, options: CircuitOptions, order: str | None) -> FabricSetting:
     """The fabric that was named, or else that of the circuits; refuses options that are of no use there."""
-    check_seed(options.seed)
     named = None if fabric is None else load_fabric(fabric)
     plan = None
     if options.circuits is not None and (named is None or isinstance(named, PhotonicFabric)):

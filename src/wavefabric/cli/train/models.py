@@ -85,20 +85,15 @@ def _show(device: DeviceModel) -> None:
     )
 
 
-@options()
-class ModelsOptions:
-    """How the list is printed."""
-
-    as_json: bool = option("Print as JSON and nothing else.", "--json", default=False)
-
-
-def list_models(options: ModelsOptions) -> None:
+def list_models(
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON and nothing else.")] = False,
+) -> None:
     """List the models: parameters, FLOPs, and the batch and optimizer of their published recipes.
 
     Example: wavefabric train models
     """
     models = {name: load_model(name) for name in MODELS}
-    if options.as_json:
+    if as_json:
         print_json({"models": {name: _facts(name, model) for name, model in models.items()}})
         return
     rows = [

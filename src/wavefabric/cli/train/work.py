@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from wavefabric.cli.common.options import changed, check_range, check_seed, option, options, refuse
+from wavefabric.cli.common.options import changed, check_range, from_zero, option, options, refuse
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.errors import InputError, choice
 from wavefabric.training.gpu.device_file import load_device
@@ -72,7 +72,7 @@ class WorkOptions:
         "Strategies that the Markov chains try at most. \\[default: 600]", panel="Search"
     )
     seconds: float | None = option("End after so long with the best so far.", panel="Search")
-    seed: int = option("Of random choices.", default=0, panel="Search")
+    seed: int = option("Of random choices.", default=0, panel="Search", callback=from_zero)
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,6 @@ def make_work(text: str, options: WorkOptions, policy: str) -> SimulatedWork:
     """What MODEL is: a trace, a time step, or a model by name or file; `policy` is that of the search."""
     check_range("--proposals", options.proposals, 1, 10**9, "1 to 1e9")
     check_range("--seconds", options.seconds, 1e-3, 1e9, "0.001 to 1e9")
-    check_seed(options.seed)
     choice("--precision", options.precision, PRECISIONS)
     for name in ("batch", "global_batch", "microbatches"):
         check_range(f"--{name.replace('_', '-')}", getattr(options, name), 1, _MOST, "whole numbers from 1")
