@@ -147,8 +147,8 @@ def _cells(each: Instruction, known: dict[str, Any]) -> tuple[str, str, str, str
         ):
             # At one place of all ranks as a rule: said once.
             once = switched and len({(p.get("buffer"), p.get("first")) for p in end}) == 1
-            places = [{**end[0], "rank": each.rank}] if once else end
-            text = between.join(_address_text(place, each) for place in places)
+            shown = [{**end[0], "rank": each.rank}] if once else end
+            text = between.join(_address_text(p, each) for p in shown)
             texts.append(f"{word}{text}" if switched else text)
         return kind_of([each]), str(each.size), *texts
     if isinstance(each, Signal):
