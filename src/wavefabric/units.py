@@ -50,6 +50,7 @@ _WORD = rf"(?:[^\W\d_]+|\d{{1,9}})(?:\s*{_POWER}\s*[+-]?\d)?"
 _UNIT = re.compile(rf"(?:{_WORD}(?:\s*[*/]\s*|\s+|$))*")
 _LONGEST = 60
 
+_BINARY = re.compile(r"([0-9]{1,15})([kmgt]?)(?:i?b)?", re.I)
 _BYTES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BYTES |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 #: Factors of plain units to SI ones, as Pint has them: most files need no more, and load without Pint.
@@ -164,6 +165,12 @@ def binary_bytes(value: float) -> str:
         if value >= 1 << power:
             return f"{value / (1 << power):.4g} {unit}"
     return f"{value:.4g} B"
+
+
+def binary_size(text: str) -> int | None:
+    """Bytes from text such as ``64M`` or ``4KiB`` (K, M, G, T: 2^10, …); None for any other."""
+    match = _BINARY.fullmatch(text)
+    return int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ") if match else None
 
 
 def counted(number: int, thing: str) -> str:

@@ -2,8 +2,7 @@
 
 from hypothesis import strategies as st
 
-from wavefabric.training.iteration.calls import Call
-from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.task_graph import Call, TaskGraph
 
 
 class Wire:

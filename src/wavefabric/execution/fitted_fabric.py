@@ -31,9 +31,10 @@ _WORDS = {
     "all-to-all": "all to all",
     "round": "a round of a ring",
     "add": "an addition",
+    "signals": "signals",
 }
-#: Patterns whose lines become numbers of a fabric, beside the pairs.
-_USED = ("one-to-all", "all-to-one", "all-to-all", "round", "add")
+#: Patterns whose lines become numbers of a fabric, beside the pairs; signals are those of its kernels.
+_USED = ("one-to-all", "all-to-one", "all-to-all", "round", "add", "signals")
 
 
 @dataclass(frozen=True)
@@ -196,12 +197,8 @@ def rough(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
 
 def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
     """Lines from which no fabric should be made, in words: residuals above the limit, or level times."""
-    return _misfits(_lines(case, _USED), limit)
-
-
-def _misfits(lines: dict[str, dict[str, Any]], limit: float) -> list[str]:
     wrong = []
-    for words, fitted in lines.items():
+    for words, fitted in _lines(case, _USED).items():
         line = _line(fitted)
         if line.worst > limit:
             wrong.append(f"{words}: residual of {100 * line.worst:.1f} %")
@@ -214,7 +211,7 @@ def reliable_kernels(measured: dict[str, Any] | None, limit: float = RESIDUAL) -
     """What was measured of kernels; without times, and with ``why_not``, if rounds of signals are misfits."""
     if measured is None or "times" not in measured:
         return measured
-    wrong = _misfits({"signals": measured["lines"]["signals"]}, limit)
+    wrong = misfits({"pairs": [], "patterns": {"signals": measured["lines"]["signals"]}}, limit)
     return {"lines": measured["lines"], "why_not": "; ".join(wrong)} if wrong else measured
 
 

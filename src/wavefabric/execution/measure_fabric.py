@@ -1,6 +1,7 @@
 """The fabric between these ranks, from times of exchanges on its real links."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -282,17 +283,8 @@ def pattern(name: str, ranks: int, elements: int) -> Schedule:
     return point_to_point(name, ranks, [(a, b, elements) for a, b in pairs])
 
 
-def relay(ranks: int, elements: int, rounds: int) -> Schedule:
-    """In each round every rank sends `elements` to the next, those that it received in the round before."""
-    return _chain("relay", ranks, elements, rounds, 1)
-
-
-def additions(ranks: int, elements: int, rounds: int) -> Schedule:
-    """In each round every rank adds the chunk that it added to in the round before to another."""
-    return _chain("additions", ranks, elements, rounds, 0)
-
-
-def _chain(name: str, ranks: int, elements: int, rounds: int, ahead: int) -> Schedule:
+def _chain(name: str, ahead: int, ranks: int, elements: int, rounds: int) -> Schedule:
+    """In each round every rank moves the chunk of the round before to the rank so many ahead, or adds it."""
     step, rank = (a.ravel() for a in np.indices((rounds, ranks)))
     transfers = np.zeros(step.size, TRANSFER)
     transfers["round"], transfers["src"], transfers["dst"] = step, rank, (rank + ahead) % ranks
@@ -300,3 +292,9 @@ def _chain(name: str, ranks: int, elements: int, rounds: int, ahead: int) -> Sch
     transfers["count"], transfers["reduce"] = 1, ahead == 0
     sizes = np.full((ranks, rounds + 1), elements, np.int64)
     return Schedule(name, ranks, ("data",), (sizes,), transfers, {}, {})
+
+
+#: In each round every rank sends elements to the next, those that it received in the round before.
+relay = partial(_chain, "relay", 1)
+#: In each round every rank adds the chunk that it added to in the round before to another.
+additions = partial(_chain, "additions", 0)

@@ -10,7 +10,7 @@ from wavefabric.lazy import lazy
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "iteration.calls": ("Call",),
+        "iteration.task_graph": ("Call",),
         "communication.times": ("Communication",),
         "gpu.device_model": ("DeviceModel",),
         "iteration.engine": ("FreeCommunication",),

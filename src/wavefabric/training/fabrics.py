@@ -1,7 +1,6 @@
 """Fabrics of as many GPUs as a training run has, and the ideal switch that they are compared with."""
 
-import math
-
+from wavefabric.collectives.builders.messages import near_square
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric, load
 from wavefabric.fabric.bounds.cuts import port_rates
@@ -40,8 +39,7 @@ def _size(family: str, gpus: int) -> str:
         return str(gpus.bit_length() - 1)
     if wanted == "ranks":
         return str(gpus)
-    rows = max(n for n in range(1, math.isqrt(gpus) + 1) if gpus % n == 0)
-    return f"{rows}x{gpus // rows}"
+    return "x".join(map(str, near_square(gpus)))
 
 
 def gpu_bandwidth(fabric: AnyFabric) -> float:

@@ -22,8 +22,7 @@ from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.planner.ultrasound import busiest_exchange
 from wavefabric.spectral.distributed import Box, boxes
 from wavefabric.training.gpu.device_model import DeviceModel
-from wavefabric.training.iteration.calls import Call
-from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.task_graph import Call, TaskGraph
 from wavefabric.units import three_digits
 
 #: Share of the memory bandwidth that a copy reaches.

@@ -15,7 +15,7 @@ from papers.lumorph.training import CASES, LOOKS, fabric, gain, iteration, loade
 from papers.lumorph.training_calls import DIVISIONS, flexflow_transformer
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.gpu.work import forward_work
-from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.task_graph import Call
 from wavefabric.training.iteration.tasks import build_tasks
 
 BY_LABEL = {(division.figure, division.label): division for division in DIVISIONS}

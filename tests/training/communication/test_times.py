@@ -16,8 +16,8 @@ from wavefabric.errors import InputError
 from wavefabric.fabric import Fabric, Link, check_plan, cost, load, plan_circuits
 from wavefabric.training.communication.placed import combined
 from wavefabric.training.communication.times import Communication, communication
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.engine import FreeCommunication
+from wavefabric.training.iteration.task_graph import Call
 
 ALPHA, RHO, BANDWIDTH, MIB = 0.7e-6, 3.7e-6, 300 * 2.0**30, 2.0**20
 GRIDS = {4: "2x2", 8: "2x4", 16: "4x4", 64: "8x8", 256: "16x16"}

@@ -4,9 +4,8 @@ import pytest
 from random_models import PlainFabric
 
 from wavefabric.errors import InputError
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.engine import POLICIES, run
-from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.task_graph import Call, TaskGraph
 
 
 class Tasks:

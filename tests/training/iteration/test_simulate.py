@@ -11,10 +11,9 @@ from random_models import PlainFabric, chain, layer, workload, workloads
 
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.engine import POLICIES, FreeCommunication
 from wavefabric.training.iteration.simulate import simulate, simulate_tasks
-from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.task_graph import Call, TaskGraph
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import ModelGraph

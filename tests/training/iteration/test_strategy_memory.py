@@ -5,7 +5,7 @@ from strategy_models import chain
 
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
-from wavefabric.training.iteration.memory import strategy_memory, strategy_needs
+from wavefabric.training.iteration.memory import strategy_needs
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.strategies.strategy import LayerLayout, uniform
 
@@ -16,6 +16,11 @@ MODEL = chain("column", "row", "none", "none")
 def workload(gpus, **options):
     strategy = uniform(MODEL, gpus, **options)
     return Workload(MODEL, strategy, next(iter(DEVICES.values())), PRECISIONS["bf16"])
+
+
+def strategy_memory(workload):
+    """B that one GPU of each pipeline stage holds."""
+    return [need.total for need in strategy_needs(workload)]
 
 
 def test_plain_data_parallelism():

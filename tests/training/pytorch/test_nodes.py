@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.training.pytorch.nodes import GraphReader
+from wavefabric.training.pytorch.export import GraphReader
 
 
 class Weight:

@@ -13,7 +13,7 @@ from strategy_models import AffineTimes, chain, tables
 from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
-from wavefabric.training.iteration.memory import strategy_memory
+from wavefabric.training.iteration.memory import largest_need
 from wavefabric.training.iteration.simulate import simulate
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.search import markov
@@ -211,15 +211,15 @@ def test_history_falls_to_the_best():
 @pytest.mark.parametrize("method", ["markov", "chain"])
 @pytest.mark.parametrize("fraction", [0.5, 0.3])
 def test_memory_is_respected(method, fraction):
-    plain = strategy_memory(workload(MODEL, uniform(MODEL, 8, batch=32))).max()
+    plain = largest_need(workload(MODEL, uniform(MODEL, 8, batch=32))).total
     result = find(method=method, memory=plain * fraction)
-    assert strategy_memory(workload(MODEL, result.strategy)).max() <= plain * fraction * (1 + 1e-12)
-    assert strategy_memory(result.start.workload).max() > plain * fraction
+    assert largest_need(workload(MODEL, result.strategy)).total <= plain * fraction * (1 + 1e-12)
+    assert largest_need(result.start.workload).total > plain * fraction
 
 
 def test_tables_are_split_when_data_parallelism_does_not_fit():
     model = tables(16)
-    need = strategy_memory(workload(model, uniform(model, 8, batch=64))).max()
+    need = largest_need(workload(model, uniform(model, 8, batch=64))).total
     result = find(model, memory=need / 4, batch=64, proposals=0)
     assert result.strategy.sharded or result.strategy.layouts[0].tensor > 1
 

@@ -13,7 +13,7 @@ from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.engine import POLICIES, FreeCommunication, run
-from wavefabric.training.iteration.memory import strategy_memory
+from wavefabric.training.iteration.memory import largest_need
 from wavefabric.training.iteration.tasks import Workload, build_tasks
 from wavefabric.training.models.graph import Layer, ModelGraph
 from wavefabric.training.search.chain import (
@@ -48,7 +48,7 @@ def simulated(inputs, strategy):
     """Serial time by the event engine, and B of the fullest GPU."""
     workload = Workload(inputs.model, strategy, DEVICE, BF16)
     timeline = run(serialised(build_tasks(workload)), inputs.fabric)
-    return timeline.seconds, strategy_memory(workload).max()
+    return timeline.seconds, largest_need(workload).total
 
 
 def all_strategies(inputs, options, units):

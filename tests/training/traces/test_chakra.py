@@ -13,10 +13,9 @@ from wavefabric.errors import InputError, MissingExtra
 from wavefabric.fabric import load
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.gpu.device_model import DEVICES
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.engine import run
 from wavefabric.training.iteration.simulate import simulate_tasks
-from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.task_graph import Call, TaskGraph
 from wavefabric.training.traces.chakra import messages, read_chakra, write_chakra
 
 

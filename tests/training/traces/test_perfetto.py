@@ -11,9 +11,8 @@ from random_graphs import Wire, graphs
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.draw.timeline import lanes
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.simulate import simulate_tasks
-from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.task_graph import Call, TaskGraph
 from wavefabric.training.traces.order import ranges
 from wavefabric.training.traces.perfetto import write_perfetto
 

@@ -5,9 +5,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from wavefabric.errors import InputError
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.simulate import simulate_tasks
-from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.task_graph import Call, TaskGraph
 from wavefabric.training.traces.timeline import (
     CALLS,
     COMPUTE,

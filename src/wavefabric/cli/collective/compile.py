@@ -146,11 +146,9 @@ def _cells(each: Instruction, known: dict[str, Any]) -> tuple[str, str, str, str
             ends, (each.summed, each.multicast), words, joined, strict=True
         ):
             # At one place of all ranks as a rule: said once.
-            alike = {(p.get("buffer"), p.get("first")) for p in end}
-            where = (
-                [_address_text({**end[0], "rank": each.rank}, each)] if switched and len(alike) == 1 else None
-            )
-            text = between.join(where or [_address_text(p, each) for p in end])
+            once = switched and len({(p.get("buffer"), p.get("first")) for p in end}) == 1
+            shown = [{**end[0], "rank": each.rank}] if once else end
+            text = between.join(_address_text(p, each) for p in shown)
             texts.append(f"{word}{text}" if switched else text)
         return kind_of([each]), str(each.size), *texts
     if isinstance(each, Signal):

@@ -8,8 +8,7 @@ import typer
 
 from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.algorithm import AlgorithmOptions
-from wavefabric.cli.collective.cost_table import Costed, in_order, rows_of, show
-from wavefabric.cli.collective.facts import circuit_facts
+from wavefabric.cli.collective.facts import Costed, circuit_facts, in_order, rows_of, show_costs
 from wavefabric.cli.collective.setting import PLANNING, CircuitOptions, FabricSetting, Order, make_setting
 from wavefabric.cli.common.files import PICTURES, check_target
 from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
@@ -108,7 +107,7 @@ def command(
     reorder = depends_on_pair(setting.fabric) and any(
         each.schedule.communication_rounds for each in costed.values()
     )
-    show(costed, bytes_each, options.rounds, reorder, getattr(setting.fabric, "laser_bandwidth", 0.0))
+    show_costs(costed, bytes_each, options.rounds, reorder, getattr(setting.fabric, "laser_bandwidth", 0.0))
     for name, why in left_out.items():
         typer.echo(f"left out: {name} ({why})")
     print_written(written)

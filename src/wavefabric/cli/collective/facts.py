@@ -1,20 +1,28 @@
-"""What is worth knowing about a schedule, as plain values and in words."""
+"""What is worth knowing about a schedule, and what it costs: as plain values, in words and in tables."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
+from wavefabric.cli.collective.setting import ORDER_NOTE, order_text
 from wavefabric.cli.common.files import write_all
-from wavefabric.cli.common.options import OutputOptions
-from wavefabric.cli.common.show import conclude, console, pairs_table, rate_text
+from wavefabric.cli.common.options import OutputOptions, option, options
+from wavefabric.cli.common.show import conclude, console, pairs_table, rate_text, table
 from wavefabric.collectives import Schedule, to_json
+from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.conditions import kind, whole_elements
 from wavefabric.collectives.structure import sent_and_received
 from wavefabric.execution.report import size_words
+from wavefabric.fabric import Cost
+from wavefabric.fabric.bounds.bound import LowerBound
 from wavefabric.fabric.photonic.budget import slowest_circuit
 from wavefabric.fabric.photonic.check import needs_wavelength_switches
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
-from wavefabric.units import counted
+from wavefabric.units import counted, time_words
 
 #: What of an MSCCL file no cost model counts.
 MSCCL_NOT_COUNTED = ("protocol", "channels")
@@ -39,17 +47,24 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
     return facts if root is None else {**facts, "root": root}
 
 
+@options()
+class MakeOptions(OutputOptions):
+    """What is written of a schedule that is made, or that all algorithms are listed."""
+
+    list_all: bool = option("Show all algorithms.", "--list", default=False)
+    output: Path | None = option("Schedule (JSON).", "--output", "-o")
+
+
 def show_made(
     schedule: Schedule,
-    output: Path | None,
-    options: OutputOptions,
+    options: MakeOptions,
     *,
     more_lines: Sequence[tuple[str, str]] = (),
     more_facts: dict[str, Any] | None = None,
     more_files: dict[Path, str] | None = None,
 ) -> None:
     """Write a schedule that was verified, and further files; print what was made."""
-    texts = {} if output is None else {output: to_json(schedule)}
+    texts = {} if options.output is None else {options.output: to_json(schedule)}
     written = write_all(texts | (more_files or {}), options.force)
     facts = schedule_facts(schedule)
     local = f", and {facts['local_rounds']} that add or copy within ranks" if facts["local_rounds"] else ""
@@ -62,8 +77,8 @@ def show_made(
         ("and receives", _fraction_text(facts, "received_elements")),
         ("proof", "verified: replayed, every rank ends with what it must hold"),
     ]
-    table = pairs_table([*lines, *more_lines])
-    conclude(options.as_json, {**facts, **(more_facts or {})}, written, lambda: console().print(table))
+    shown = pairs_table([*lines, *more_lines])
+    conclude(options.as_json, {**facts, **(more_facts or {})}, written, lambda: console().print(shown))
 
 
 def _fraction_text(facts: dict[str, Any], key: str) -> str:
@@ -129,3 +144,168 @@ def circuit_notes(facts: dict[str, Any], bandwidth: float) -> list[str]:
         part = "wavelengths of a waveguide part, so they need switches for single wavelengths"
         notes.append(f"switches: {part}")
     return notes
+
+
+#: Parts of a time, and their headings.
+_PARTS = {"latency": "latency", "reconfiguration": "set-up", "transfer": "transfer"}
+
+
+@dataclass(frozen=True)
+class Costed:
+    """A schedule that was proved, and what it costs.
+
+    ``grid`` is that of the fabric, if it was taken over; ``order`` names the GPUs of the ranks, None where
+    they are in order; ``costs`` has one for each size; ``circuits`` are facts about the circuits; ``choice``
+    is the candidate that it is, if nobody named it.
+    """
+
+    schedule: Schedule
+    label: str
+    grid: tuple[int, ...] | None = None
+    order: tuple[int, ...] | None = None
+    costs: tuple[Cost, ...] = ()
+    circuits: dict[str, Any] = field(default_factory=dict)
+    choice: Choice | None = None
+
+
+def in_order(costed: Iterable[Costed], size: int) -> list[Costed]:
+    """Sort schedules by their time for the array size with index ``size``, the fastest first.
+
+    Schedules whose times are equal up to round-off keep the order given.
+    """
+    return sorted(costed, key=lambda each: float(f"{each.costs[size].seconds:.9g}"))
+
+
+def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    rows = []
+    for name, each in costed.items():
+        for k, (size, cost) in enumerate(zip(sizes, each.costs, strict=True)):
+            fastest = in_order(costed.values(), k)[0].costs[k]
+            # Without rounds these overlap.
+            parts = {p: sum(getattr(r, p) for r in cost.rounds) if cost.rounds else None for p in _PARTS}
+            row = {
+                "algorithm": name,
+                "schedule": cost.schedule,
+                "bytes": size,
+                "seconds": cost.seconds,
+                **parts,
+                "bound": vars(cost.bound),
+                "ratio": _ratio(cost, cost.bound),
+                "bound_without_switches": cost.unaided and vars(cost.unaided),
+                "ratio_without_switches": cost.unaided and _ratio(cost, cost.unaided),
+                "order": each.order,
+                "grid": each.grid,
+                "busiest": cost.busiest,
+                **each.circuits,
+                **msccl_facts(each.schedule),
+                "best": cost is fastest,
+            }
+            if "msccl" in row:
+                row["not_counted"] = MSCCL_NOT_COUNTED
+            if rounds:
+                row["rounds"] = [vars(r) for r in cost.rounds]
+            if plan := cost.reconfiguration:
+                row["choice"] = {k: v for k, v in plan._asdict().items() if isinstance(v, float | str)}
+                row["circuits"] = [vars(b) | {"from": up, "to": down} for b, up, down in plan.circuits]
+            rows.append(row)
+    any_cost = next(iter(costed.values())).costs[0]
+    return {"fabric": any_cost.fabric, "model": any_cost.model, "costs": rows}
+
+
+def show_costs(
+    costed: dict[str, Costed], sizes: list[int], rounds: bool, may_reorder: bool, bandwidth: float
+) -> None:
+    """Print a table, by size and by time, below it grids, orders, notes on circuits, what might be better.
+
+    ``bandwidth``: B/s that a wavelength is counted with.
+    """
+    many = len(costed) > 1
+    largest = next(iter(costed.values())).costs[-1]
+    out = console()
+    out.print(_costs_table(costed, sizes))
+    size = f" of {size_words(sizes[-1])}" if len(sizes) > 1 else ""
+    aid = "; no switches: the bound without their multicasts and sums" if largest.unaided else ""
+    out.print(f"bound{size}: {largest.bound.why}{aid}" + ("; *: the fastest" if many else ""), soft_wrap=True)
+    for name, each in costed.items():
+        which = f" of {name}" if many else ""
+        if each.grid is not None:
+            out.print(f"grid{which}: {'x'.join(map(str, each.grid))}, that of {largest.fabric}")
+        if each.order is not None:
+            out.print(f"order{which}: rank 0, 1, … is GPU {order_text(each.order)}", soft_wrap=True)
+        lines = [*circuit_notes(each.circuits, bandwidth), *msccl_notes(each.schedule, sizes)]
+        for line in [*lines, *_chosen(each.costs[-1])]:
+            out.print(f"{name}: {line}" if many else line, soft_wrap=True)
+    if may_reorder and all(each.order is None for each in costed.values()):
+        out.print(ORDER_NOTE)
+    for each in costed.values() if rounds else ():
+        order = "" if each.order is None else f", order {order_text(each.order)}"
+        for size, cost in zip(sizes, each.costs, strict=True):
+            out.print(_rounds_table(cost, f"{each.label}, {size_words(size)}{order}"))
+
+
+def _chosen(cost: Cost) -> Iterator[str]:
+    """How often circuits stay or change, and what else there was."""
+    if plan := cost.reconfiguration:
+        choices = Counter(step.choice for _, _, step, *_ in plan.rounds)
+        made = "; ".join(f"{choice} {count}" for choice, count in choices.items())
+        others = [
+            f"{name} {time_words(getattr(plan, name))}" for name in ("always", "never", "least", "bound")
+        ]
+        yield f"circuits: {made}; {', '.join(others)}; never: {plan.static}"
+
+
+def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
+    from rich.text import Text
+
+    many = len(costed) > 1
+    any_cost = next(iter(costed.values())).costs[0]
+    name = "compared" if many else next(iter(costed))
+    parts = _parts(any_cost) if any_cost.rounds else {}
+    aided = any_cost.unaided is not None
+    limits = ("bound", "ratio", *("no switches", "ratio") * aided)
+    columns = ("size", *["|algorithm"] * many, "time", *parts.values(), *limits, "<busiest")
+    made = table(columns, title=f"{name} on {any_cost.fabric}, {any_cost.model} model")
+    for k, size in enumerate(sizes):
+        ranking = in_order(costed.values(), k)
+        for each in ranking:
+            cost, best = each.costs[k], each is ranking[0]
+            cells = [size_words(size) if best else ""]
+            if many:
+                cells.append(f"{each.label} *" if best else each.label)
+            cells.append(time_words(cost.seconds))
+            cells += [time_words(sum(getattr(r, part) for r in cost.rounds)) for part in parts]
+            for least in (cost.bound, cost.unaided):
+                if least is not None:
+                    ratio = _ratio(cost, least)
+                    cells += [time_words(least.seconds), "-" if ratio is None else f"{ratio:.2f}"]
+            cells.append(cost.busiest)
+            style = "bold" if many and best else ""
+            made.add_row(*(Text(c, style=style) for c in cells), end_section=many and each is ranking[-1])
+    return made
+
+
+def _ratio(cost: Cost, least: LowerBound) -> float | None:
+    return cost.seconds / least.seconds if least.seconds else None
+
+
+def _parts(cost: Cost) -> dict[str, str]:
+    """Those that the model has."""
+    without = () if cost.model == "photonic" else ("reconfiguration",)
+    return {part: heading for part, heading in _PARTS.items() if part not in without}
+
+
+def _rounds_table(cost: Cost, title: str) -> Table | str:
+    """Every round of one cost."""
+    if not cost.rounds:
+        return f"{title}: the {cost.model} model has no rounds: they overlap"
+    numbers = ("parts",) if cost.model == "photonic" else ()
+    parts = _parts(cost)
+    rows = [
+        (
+            *(str(each.round), *(str(getattr(each, name)) for name in numbers), time_words(each.seconds)),
+            *(*(time_words(getattr(each, part)) for part in parts), each.limit),
+        )
+        for each in cost.rounds
+    ]
+    return table(("round", *numbers, "time", *parts.values(), "<limit"), rows, title)

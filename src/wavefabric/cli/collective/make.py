@@ -1,15 +1,14 @@
 """`wavefabric collective make`: a schedule from a named algorithm, a solver, or a list of messages."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, RankedAlgorithmOptions, build_by_name
-from wavefabric.cli.collective.facts import show_made
+from wavefabric.cli.collective.facts import MakeOptions, show_made
 from wavefabric.cli.collective.optimal import SolverOptions, optimal
 from wavefabric.cli.common.files import check_target, read_rows
-from wavefabric.cli.common.options import OutputOptions, changed, check_seed, option, options, refuse
+from wavefabric.cli.common.options import changed, refuse
 from wavefabric.cli.common.show import console, print_json, table
 from wavefabric.collectives import Schedule, verify
 from wavefabric.collectives.arguments import MOST_RANKS
@@ -25,14 +24,6 @@ SOLVERS = {
 }
 #: Solvers that an option is for, if not for optimal alone.
 _FOR = {"messages": "greedy", "seed": "greedy", "lasers": "optimal or greedy"}
-
-
-@options()
-class MakeOptions(OutputOptions):
-    """What is written, or that all algorithms are listed."""
-
-    list_all: bool = option("Show all algorithms.", "--list", default=False)
-    output: Path | None = option("Schedule (JSON).", "--output", "-o")
 
 
 def command(
@@ -70,20 +61,19 @@ def command(
         needed = _FOR.get(name, "optimal")
         if algorithm not in needed.split(" or "):
             refuse({name: value}, f"with {algorithm}", f"with {needed}")
-    check_seed(solver.seed)
     if collective is None and algorithm != "greedy" and solver.conditions is None:
         known = ALGORITHMS[algorithm].collectives if algorithm in ALGORITHMS else COLLECTIVES
         raise InputError(f"COLLECTIVE: none given after {algorithm}; allowed: {', '.join(known)}")
     check_target(options.output, options.force, (".json",))
     if algorithm == "optimal":
-        optimal(collective, chosen, solver, options.output, options)
+        optimal(collective, chosen, solver, options)
         return
     if algorithm == "greedy":
         schedule = _greedy(collective, chosen, solver)
     else:
         assert collective is not None
         schedule = build_by_name(algorithm, collective, chosen)
-    show_made(schedule, options.output, options)
+    show_made(schedule, options)
 
 
 def show_list(as_json: bool) -> None:

@@ -18,9 +18,9 @@ from wavefabric.cli.collective.algorithm import (
     read_schedule,
 )
 from wavefabric.cli.collective.circuit_file import circuits_text
-from wavefabric.cli.collective.facts import show_made
+from wavefabric.cli.collective.facts import MakeOptions, show_made
 from wavefabric.cli.common.files import check_target, load_fabric
-from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
+from wavefabric.cli.common.options import changed, check_range, from_zero, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import print_json, status_line
 from wavefabric.collectives import Schedule, synthesis
@@ -49,17 +49,13 @@ _MOST_CHUNKS = 1 << 19
 
 
 def optimal(
-    collective: str | None,
-    algorithm: AlgorithmOptions,
-    solver: "SolverOptions",
-    output: Path | None,
-    options: OutputOptions,
+    collective: str | None, algorithm: AlgorithmOptions, solver: "SolverOptions", options: MakeOptions
 ) -> None:
     """Synthesise, show, and write the schedule and its circuits.
 
     Exit code 1 if it is proved that there is no schedule of the steps and rounds asked for.
     """
-    begun = time.monotonic()
+    begun, output = time.monotonic(), options.output
     solver.check(algorithm)
     size = parse_size("64M" if solver.bytes is None else solver.bytes)
     assert solver.fabric is not None
@@ -75,7 +71,7 @@ def optimal(
     if isinstance(fabric, Fabric) and direct is None and collective is not None and solver.steps is None:
         until, quiet = begun + solver.seconds, options.as_json
         best, lines, facts = _least_time(collective, algorithm, fabric, size, until, quiet)
-        return show_made(best, output, options, more_lines=lines, more_facts=facts)
+        return show_made(best, options, more_lines=lines, more_facts=facts)
     if algorithm.pieces is None:
         algorithm = replace(algorithm, pieces=fabric.ranks if collective in _WHOLE else 1)
     try:
@@ -96,7 +92,7 @@ def optimal(
         raise _impossible(answer, solver, fabric, options.as_json)
     pieces = None if solver.conditions is not None else algorithm.pieces
     lines, facts, files = _about(answer, fabric, size, pieces, circuits)
-    show_made(answer.schedule, output, options, more_lines=lines, more_facts=facts, more_files=files)
+    show_made(answer.schedule, options, more_lines=lines, more_facts=facts, more_files=files)
 
 
 def _least_time(
@@ -303,7 +299,7 @@ class SolverOptions:
         "optimal: what is held before and after, a schedule (JSON) without transfers."
     )
     time_limit: float | None = option("optimal: seconds. \\[default: 60]")
-    seed: int | None = option("greedy: order of equals. \\[default: 0]")
+    seed: int | None = option("greedy: order of equals. \\[default: 0]", callback=from_zero)
 
     @property
     def seconds(self) -> float:

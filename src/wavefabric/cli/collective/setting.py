@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from wavefabric.cli.collective.circuit_file import load_circuits
 from wavefabric.cli.common.files import load_fabric
-from wavefabric.cli.common.options import changed, check_seed, option, options, refuse
+from wavefabric.cli.common.options import changed, from_zero, option, options, refuse
 from wavefabric.cli.common.planning_options import PANEL, PlanningOptions
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
@@ -33,7 +33,7 @@ Order = Annotated[
 class CircuitOptions(PlanningOptions):
     """Options of photonic fabrics."""
 
-    seed: int = option("Of random choices.", default=0)
+    seed: int = option("Of random choices.", default=0, callback=from_zero)
     circuits: Path | None = option("Circuits of this file (JSON), for its fabric.")
     budget: bool = option(
         "Wavelengths carry what their link budget allows, and no more than the fabric says.", default=False
@@ -59,8 +59,7 @@ class FabricSetting:
     fabric: AnyFabric
     options: CircuitOptions
     plan: CircuitPlan | None
-    order: str | None
-    numbers: tuple[int, ...] | None
+    order: tuple[int, ...] | Literal["auto"] | None
 
     def plan_circuits(self, schedule: Schedule) -> CircuitPlan:
         """The circuits of the file, or planned now; proved to carry the schedule if they come from a file."""
@@ -76,10 +75,10 @@ class FabricSetting:
         self, schedule: Schedule, element_bytes: float, model: str = "auto"
     ) -> tuple[AnyFabric, tuple[int, ...] | None]:
         """The fabric with its GPUs in the order of ranks, and that order; None where it is as it was."""
-        if self.order is None or isinstance(self.fabric, PhotonicFabric):
+        numbers = self.order
+        if numbers is None or isinstance(self.fabric, PhotonicFabric):
             return self.fabric, None
-        numbers = self.numbers
-        if numbers is None:
+        if numbers == "auto":
             numbers = best_order(schedule, self.fabric, element_bytes, model=model, seed=self.options.seed)
         elif len(numbers) < schedule.ranks:
             actual = f"{len(numbers)} GPUs given for the {schedule.ranks} ranks of {schedule.name}"
@@ -89,7 +88,6 @@ class FabricSetting:
 
 def make_setting(fabric: str | None, options: CircuitOptions, order: str | None) -> FabricSetting:
     """The fabric that was named, or else that of the circuits; refuses options that are of no use there."""
-    check_seed(options.seed)
     named = None if fabric is None else load_fabric(fabric)
     plan = None
     if options.circuits is not None and (named is None or isinstance(named, PhotonicFabric)):
@@ -107,18 +105,16 @@ def make_setting(fabric: str | None, options: CircuitOptions, order: str | None)
         if order != "auto":
             allowed = "with photonic ones, or --order auto"
             refuse(changed(options, "seed"), f"with electrical {named.name}", allowed)
-    return FabricSetting(named, options, plan, order, check_order(order, named))
+    return FabricSetting(named, options, plan, check_order(order, named))
 
 
-def check_order(text: str | None, fabric: AnyFabric) -> tuple[int, ...] | None:
-    """Numbers of ``--order``, GPUs of the fabric, each once; None without the option, and for ``auto``."""
-    if text is None:
-        return None
-    if isinstance(fabric, PhotonicFabric):
+def check_order(text: str | None, fabric: AnyFabric) -> tuple[int, ...] | Literal["auto"] | None:
+    """Numbers of ``--order``, GPUs of the fabric, each once; or ``auto``; None without the option."""
+    if text is not None and isinstance(fabric, PhotonicFabric):
         actual = f"{text[:60]} given with photonic {fabric.name}"
         raise InputError(f"--order: {actual}; allowed: with electrical ones, rank r is tile r here")
-    if text == "auto":
-        return None
+    if text is None or text == "auto":
+        return text
     words = text.split(",")
     if not all(word.isascii() and word.isdigit() and len(word) < 7 for word in words):
         raise InputError(f"--order: {text[:60]} given; allowed: auto, or GPUs with a comma between")

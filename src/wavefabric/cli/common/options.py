@@ -163,9 +163,10 @@ def from_one(param: typer.CallbackParam, value: int | None) -> int | None:
     return value
 
 
-def check_seed(seed: int | None) -> None:
-    """Refuse a negative seed."""
-    check_range("--seed", seed, 0, float("inf"), "whole numbers from 0")
+def from_zero(param: typer.CallbackParam, value: int | None) -> int | None:
+    """Callback of an option: refuse negative numbers."""
+    check_range(f"--{param.name}", value, 0, float("inf"), "whole numbers from 0")
+    return value
 
 
 def register(app: typer.Typer, name: str, command: Callable, all_ranks: bool = False, **how: Any) -> None:

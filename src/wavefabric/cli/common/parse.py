@@ -1,14 +1,12 @@
 """Numbers and lists as options have them: ``64M``, ``64K:1G``, ``4x8``, ``a,b``."""
 
 import math
-import re
 from collections.abc import Collection
 
 from wavefabric.errors import InputError
+from wavefabric.units import binary_size
 
 FACTOR_HELP = "From one size to the next of least:most. \\[default: 4]"
-_BYTES = re.compile(r"([0-9]{1,15})([kmgt]?)(?:i?b)?", re.I)
-_EXPONENTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def parse_list(text: str) -> list[str]:
@@ -62,9 +60,8 @@ def optional_sizes(text: str | None, factor: int | None) -> list[int]:
 
 
 def _bytes(word: str, text: str, key: str) -> int:
-    match = _BYTES.fullmatch(word.strip())
-    size = int(match[1]) << _EXPONENTS[match[2].lower()] if match else 0
-    if not 0 < size < 1 << 60:
+    size = binary_size(word.strip())
+    if not size or size >= 1 << 60:
         allowed = "bytes such as 64M, 64K,1M or 64K:1G (K, M, G: 2^10, …)"
         raise InputError(f"{key}: {text} given; allowed: {allowed}")
     return size

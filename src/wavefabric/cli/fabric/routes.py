@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_rows
-from wavefabric.cli.common.options import OutputOptions, changed, check_seed, option, options, refuse
+from wavefabric.cli.common.options import OutputOptions, changed, from_zero, option, options, refuse
 from wavefabric.cli.common.show import conclude, console, table
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError, choice
@@ -35,7 +35,7 @@ class RouteOptions(OutputOptions):
     radix: int = option("recursive: ranks that meet in a round.", default=2)
     method: str = option("{wavefabric.fabric.photonic.routing.routes:METHODS}.", default="auto")
     paths: int = option("random: of so many shortest ones.", default=32)
-    seed: int = option("Of random choices.", default=0)
+    seed: int = option("Of random choices.", default=0, callback=from_zero)
     time_limit: float = option("exact and auto: seconds.", default=5.0)
     output: Path | None = option("Picture of the loads of edges.", "--output", "-o")
 
@@ -63,7 +63,6 @@ def command(
         refuse(changed(options, "pairs"), f"with --pattern {pattern}", "with --pattern pairs")
     if not 0 < options.time_limit < 1e6:
         raise InputError(f"--time-limit: {options.time_limit} given; allowed: seconds above 0")
-    check_seed(options.seed)
     fabric = load_fabric(name)
     if not isinstance(fabric, PhotonicFabric):
         raise InputError(f"FABRIC: {name} is electrical; allowed: photonic, such as lightpath:4x8")

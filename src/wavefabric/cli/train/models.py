@@ -1,28 +1,99 @@
-"""`wavefabric train models`: the models that are known by name."""
+"""`wavefabric train models` and `measure`: known models, and how long their operators take on this device."""
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from wavefabric.cli.common.options import option, options
-from wavefabric.cli.common.show import console, print_json, table
+import typer
+
+from wavefabric.cli.common.files import check_target
+from wavefabric.cli.common.options import OutputOptions, check_range, option, options
+from wavefabric.cli.common.show import conclude, console, print_json, rate_text, status_line, table
+from wavefabric.cli.train.table import bytes_words
+from wavefabric.device import get_device
+from wavefabric.errors import choice
+from wavefabric.training.gpu.device_file import save_device
+from wavefabric.training.gpu.device_model import DeviceModel
+from wavefabric.training.gpu.operator_times import measure
+from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.models import MODELS, load_model
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.units import amount
+from wavefabric.units import amount, time_words
+
+Model = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="Name, such as bert-large (`wavefabric train models`), or a file."),
+]
 
 
 @options()
-class ModelsOptions:
-    """How the list is printed."""
+class MeasuredOptions(OutputOptions):
+    """What is measured and written."""
 
-    as_json: bool = option("Print as JSON and nothing else.", "--json", default=False)
+    device_file: Path | None = option("Device (TOML), which --device of `wavefabric train` reads.")
+    samples: int | None = option("Of a microbatch on one GPU. \\[default: the model's recipe]")
+    precision: str = option("{wavefabric.training.gpu.precision:PRECISIONS}.", default="tf32")
+    device: str = option("auto, cpu, cuda or cuda:N.", default="auto")
+    repeats: int = option("Samples of each time, whose median counts.", default=5)
+    name: str = option("Of the device.", default="measured")
 
 
-def command(options: ModelsOptions) -> None:
+def measure_model(model: Model, options: MeasuredOptions) -> None:
+    """Time each operator of a model on this machine's GPU or CPU, and write a device.
+
+    Example: wavefabric train measure bert-large --device-file mine.toml
+    """
+    check_target(options.device_file, options.force, (".toml",), "--device-file", [model])
+    choice("--precision", options.precision, PRECISIONS)
+    check_range("--repeats", options.repeats, 1, 1000, "1 to 1000")
+    graph = load_model(model)
+    samples = graph.batch if options.samples is None else options.samples
+    check_range("--samples", samples, 1, 10**9, "whole numbers from 1")
+    device = get_device(options.device)
+    with status_line(options.as_json) as say:
+        result = measure(
+            graph, samples, options.precision, device, repeats=options.repeats, name=options.name, say=say
+        )
+    written = []
+    if options.device_file is not None:
+        written.append(save_device(options.device_file, result, options.force))
+    keys = ("name", "source", "peak", "bandwidth", "memory", "launch")
+    facts = {key: getattr(result, key) for key in keys} | {"measured": [vars(row) for row in result.measured]}
+    conclude(options.as_json, facts, written, lambda: _show(result))
+
+
+def _show(device: DeviceModel) -> None:
+    rows = [
+        (
+            row.operator,
+            row.arithmetic,
+            amount(row.flops),
+            bytes_words(row.bytes),
+            time_words(row.seconds),
+            f"{amount(row.flops / row.seconds)}FLOP/s" if row.flops else "-",
+            rate_text(row.bytes / row.seconds),
+        )
+        for row in sorted(device.measured, key=lambda row: -row.seconds)
+    ]
+    out = console()
+    headings = ("|operator", "|arithmetic", "FLOPs", "bytes", "time", "arithmetic", "memory")
+    out.print(table(headings, rows, device.source))
+    peaks = ", ".join(f"{key} {amount(value)}FLOP/s" for key, value in device.peak.items())
+    out.print(
+        f"large products: {peaks}; large copies: {rate_text(device.bandwidth)}; "
+        f"launch: {time_words(device.launch)}",
+        soft_wrap=True,
+    )
+
+
+def list_models(
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON and nothing else.")] = False,
+) -> None:
     """List the models: parameters, FLOPs, and the batch and optimizer of their published recipes.
 
     Example: wavefabric train models
     """
     models = {name: load_model(name) for name in MODELS}
-    if options.as_json:
+    if as_json:
         print_json({"models": {name: _facts(name, model) for name, model in models.items()}})
         return
     rows = [

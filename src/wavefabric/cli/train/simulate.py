@@ -95,13 +95,6 @@ def _parse_gpus(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _all_gpus(fabrics: list[str | AnyFabric]) -> list[int]:
-    """All of the GPUs of the only fabric."""
-    if len(fabrics) == 1 and not isinstance(fabrics[0], str):
-        return [fabrics[0].ranks]
-    raise InputError("--gpus: none given; allowed: a number such as 16, or one --fabric with numbers")
-
-
 def command(
     model: Model,
     work: WorkOptions,
@@ -126,8 +119,12 @@ def command(
     options = make_work(model, work, where.policy)
     if where.gpus is not None:
         gpus = _parse_gpus(where.gpus)
+    elif options.gpus is not None:
+        gpus = [options.gpus]
+    elif len(fabrics) == 1 and not isinstance(fabrics[0], str):
+        gpus = [fabrics[0].ranks]
     else:
-        gpus = _all_gpus(fabrics) if options.gpus is None else [options.gpus]
+        raise InputError("--gpus: none given; allowed: a number such as 16, or one --fabric with numbers")
     check_lists(gpus, fabrics, collectives)
     if not result.compare:
         for name, values in (("gpus", gpus), ("fabric", fabrics), ("collective", collectives)):

@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from wavefabric.cli.common.options import changed, check_range, check_seed, option, options, refuse
+from wavefabric.cli.common.options import changed, check_range, from_zero, option, options, refuse
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.errors import InputError, choice
 from wavefabric.training.gpu.device_file import load_device
@@ -72,7 +72,7 @@ class WorkOptions:
         "Strategies that the Markov chains try at most. \\[default: 600]", panel="Search"
     )
     seconds: float | None = option("End after so long with the best so far.", panel="Search")
-    seed: int = option("Of random choices.", default=0, panel="Search")
+    seed: int = option("Of random choices.", default=0, panel="Search", callback=from_zero)
 
 
 @dataclass(frozen=True)
@@ -109,15 +109,12 @@ def _model_work(
     if options.strategy in METHODS:
         refuse(changed(options, "microbatches"), f"with --strategy {options.strategy}", "with a strategy")
 
-        def search(gpus: int, fabric: CallTimes) -> Workload:
-            strategy = _search(
-                (model, gpus, device, precision, fabric), options,
-                memory=memory, batch=options.global_batch, policy=policy,
-            )  # fmt: skip
-            return Workload(model, strategy, device, precision)
+        def best(gpus: int, fabric: CallTimes) -> Workload:
+            setting = model, gpus, device, precision, fabric
+            return _search(setting, options, memory=memory, batch=options.global_batch, policy=policy)
 
         refuse(changed(options, "straggler"), f"with --strategy {options.strategy}", "with a strategy")
-        return SimulatedWork(model.name, title, memory, search, lambda gpus: None, True, searched=True)
+        return SimulatedWork(model.name, title, memory, best, lambda gpus: None, True, searched=True)
     refuse(changed(options, *_SEARCH), f"with --strategy {options.strategy}", f"with {' or '.join(METHODS)}")
     stragglers = tuple(_stragglers(options).items())
 
@@ -133,8 +130,8 @@ def _model_work(
     return SimulatedWork(model.name, title, memory, lambda gpus, _: workload(gpus), workload, True)
 
 
-def _search(setting: tuple[Any, ...], options: WorkOptions, **limits: Any) -> Strategy:
-    """The best strategy found; `setting`: the first arguments of `search`, `limits`: its others.
+def _search(setting: tuple[Any, ...], options: WorkOptions, **limits: Any) -> Workload:
+    """A model with the best strategy found; `setting`: the first arguments of `search`, `limits`: its others.
 
     After Ctrl-C it is the best so far, which a line on stderr says.
     """
@@ -155,16 +152,15 @@ def _search(setting: tuple[Any, ...], options: WorkOptions, **limits: Any) -> St
     if result.stopped == "interrupted":
         line = f"search interrupted after {result.tried} strategies; the best of them is taken"
         print(f"wavefabric: {line}", file=sys.stderr)
-    return result.strategy
+    return Workload(setting[0], result.strategy, *setting[2:4])
 
 
 def _strategy(model: ModelGraph, options: WorkOptions, gpus: int) -> Strategy:
-    parts = options.microbatches
-    if not is_file(options.strategy):
-        text = options.strategy if parts is None else f"{options.strategy},microbatches:{parts}"
-        return parse_strategy(text, model, gpus, batch=options.global_batch)
-    strategy = parse_strategy(Path(options.strategy), model, gpus, batch=options.global_batch)
-    if parts is not None:
+    parts, text = options.microbatches, options.strategy
+    if parts is not None and not is_file(text):
+        text += f",microbatches:{parts}"
+    strategy = parse_strategy(text, model, gpus, batch=options.global_batch)
+    if parts is not None:  # of a file
         strategy = replace(strategy, microbatches=parts)
         check_strategy(model, strategy)
     return strategy
@@ -206,7 +202,6 @@ def make_work(text: str, options: WorkOptions, policy: str) -> SimulatedWork:
     """What MODEL is: a trace, a time step, or a model by name or file; `policy` is that of the search."""
     check_range("--proposals", options.proposals, 1, 10**9, "1 to 1e9")
     check_range("--seconds", options.seconds, 1e-3, 1e9, "0.001 to 1e9")
-    check_seed(options.seed)
     choice("--precision", options.precision, PRECISIONS)
     for name in ("batch", "global_batch", "microbatches"):
         check_range(f"--{name.replace('_', '-')}", getattr(options, name), 1, _MOST, "whole numbers from 1")

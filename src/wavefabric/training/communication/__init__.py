@@ -1,4 +1,4 @@
 """Calls of a training iteration on a fabric: which algorithm serves each, and how long they take together.
 
-Begin with times (`Communication`). Imports training.calls, collectives and fabric.
+Begin with times (`Communication`). Imports training.iteration, collectives and fabric.
 """

@@ -59,27 +59,14 @@ def _between(
 LARGE = 1e12
 
 
-@dataclass(frozen=True, eq=False)
-class BatchTime:
-    """Time of several calls, in which each part of each round takes as long as the slowest of them.
-
-    ``latency``: s of all parts. ``rates``: s a byte of each call in each part, shape (parts, calls).
-    """
-
-    latency: float
-    rates: np.ndarray
-
-    def __call__(self, nbytes: Sequence[float]) -> float:
-        return self.latency + float((self.rates * np.array(nbytes)).max(axis=1).sum())
-
-
 def batch_time(
     schedule: Schedule, result: Cost, gpus: Sequence[Collection[int]], elements: Sequence[float]
-) -> BatchTime:
-    """The time of calls combined into a schedule, from its photonic cost at `LARGE` bytes an element.
+) -> Callable[[Sequence[float]], float]:
+    """The time of calls combined into a schedule, of B of each, from its cost at `LARGE` B an element.
 
-    Circuits depend on who exchanges with whom alone, and each belongs to one call, whose size alone says how
-    long it is used. `gpus`: of each call, disjoint. `elements`: that the bytes of each call are.
+    Each part of each round takes as long as the slowest of the calls. Circuits depend on who exchanges with
+    whom alone, and each belongs to one call, whose size alone says how long it is used. `gpus`: of each call,
+    disjoint. `elements`: that the bytes of each call are.
     """
     transfers = schedule.transfers
     away = np.flatnonzero(transfers["src"] != transfers["dst"])
@@ -90,6 +77,7 @@ def batch_time(
     for number, some in enumerate(gpus):
         owner[list(some)] = number
     call = owner[transfers["src"][away]]
-    rates = np.zeros((begins.size, len(gpus)))
+    rates = np.zeros((begins.size, len(gpus)))  # s a byte of each call in each part
     np.maximum.at(rates, (part, call), (end - begin) / LARGE / np.array(elements)[call])
-    return BatchTime(sum(r.latency + r.reconfiguration for r in result.rounds), rates)
+    latency = sum(r.latency + r.reconfiguration for r in result.rounds)
+    return lambda nbytes: latency + float((rates * np.array(nbytes)).max(axis=1).sum())

@@ -1,6 +1,6 @@
 """How long calls take on a fabric: proved schedules, checked circuits, costed once for each pattern."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -16,12 +16,12 @@ from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.training.communication import algorithms
-from wavefabric.training.communication.affine_time import LARGE, AffineTime, BatchTime, batch_time, tangents
+from wavefabric.training.communication.affine_time import LARGE, AffineTime, batch_time, tangents
 from wavefabric.training.communication.algorithms import Built
 from wavefabric.training.communication.placed import Part, combined, common_unit
 from wavefabric.training.fabrics import check_size, is_ideal_switch
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.engine import FreeCommunication
+from wavefabric.training.iteration.task_graph import Call
 
 #: What of a call its time depends on, whatever the bytes: the collective, numbers of groups and messages.
 _Pattern = tuple[str, int, int]
@@ -89,7 +89,7 @@ class Communication:
     Examples
     --------
     >>> from wavefabric.fabric import load
-    >>> from wavefabric.training.iteration.calls import Call
+    >>> from wavefabric.training.iteration.task_graph import Call
     >>> from wavefabric.training.communication.times import Communication
     >>> gradients = Call("all-reduce", (tuple(range(8)),), 2**20, "gradients")
     >>> for fabric, collective in (("switch:8", "ring"), ("lightpath:2x4", "lumorph-2")):
@@ -119,7 +119,7 @@ class Communication:
         self._numbers: dict[tuple, int] = {}  # of groups and messages
         self._times: dict[_Pattern, _CallTime] = {}
         self._shared: dict[tuple, _CallTime] = {}
-        self._batches: dict[tuple, BatchTime] = {}  # photonic
+        self._batches: dict[tuple, Callable[[Sequence[float]], float]] = {}  # photonic
         self._seconds: dict[tuple, float] = {}  # electrical
 
     @property
@@ -296,7 +296,7 @@ class Communication:
             self._seconds[key] = groups[0].repeats * self._cost(*placed).seconds
         return self._seconds[key]
 
-    def _batch_time(self, calls: list[Call]) -> BatchTime:
+    def _batch_time(self, calls: list[Call]) -> Callable[[Sequence[float]], float]:
         """Time of several calls whose circuits are up at once."""
         _check_disjoint(calls)
         groups = [self._built(call, self._choice(call)) for call in calls]

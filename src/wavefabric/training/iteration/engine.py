@@ -16,8 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from wavefabric.errors import InputError, choice, show
-from wavefabric.training.iteration.calls import Call
-from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.task_graph import Call, TaskGraph
 
 #: Orders in which ready calls are executed. ``batched``: those that a later layer waits for before gradients;
 #: of either as many together as share no GPU, the first that became ready first. ``boundaries``: the same,

@@ -6,7 +6,7 @@ from typing import Literal
 
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import parameters_held
-from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.task_graph import Call
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import Groups, LayerLayout, LongTuple, Strategy
 

@@ -6,8 +6,6 @@ from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
 from wavefabric.training.gpu.work import optimizer_states, parameters_held
@@ -125,11 +123,6 @@ def strategy_needs(workload: Workload) -> tuple[MemoryNeed, ...]:
         sizes = held[0] * precision.parameter, held[1] * precision.gradient, sum(own.states for own in each)
         needs.append(MemoryNeed(*sizes, (most + again) * precision.activation))
     return tuple(needs)
-
-
-def strategy_memory(workload: Workload) -> np.ndarray:
-    """B that one GPU of each pipeline stage holds, shape (stages,)."""
-    return np.array([need.total for need in strategy_needs(workload)])
 
 
 def check_memory(

@@ -1,9 +1,68 @@
-"""Tasks of an iteration and what each waits for; lists, since there are hundreds of thousands."""
+"""Tasks of an iteration and what each waits for; calls: which GPUs exchange how many bytes, and why."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from wavefabric.training.iteration.calls import Call
+from wavefabric.training.strategies.strategy import LongTuple
+
+#: What a call may be. ``messages`` are arbitrary transfers, listed one by one.
+COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "messages")
+#: Why there is communication. Layers wait for all but the first.
+PURPOSES = ("gradients", "parameters", "layer-to-layer", "tensor", "experts")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One collective operation in each of several disjoint groups of GPUs that call it together.
+
+    Parameters
+    ----------
+    collective : str
+        Of `COLLECTIVES`.
+    groups : tuple of tuple of int
+        Numbers of GPUs, from 0; groups of one size, except of ``messages``, where there is one group.
+    bytes : float
+        B. ``all-reduce``, ``reduce-scatter``, ``all-gather``: the whole array of a group. ``all-to-all``:
+        what each GPU sends, its own part included. ``messages``: of a message whose size is 1.
+    purpose : str
+        Of `PURPOSES`.
+    messages : tuple of (int, int, float)
+        Source and destination, GPUs, and size; of ``messages`` alone.
+    """
+
+    collective: str
+    groups: tuple[tuple[int, ...], ...]
+    bytes: float
+    purpose: str
+    messages: tuple[tuple[int, int, float], ...] = ()
+
+    def __post_init__(self):
+        for key in ("groups", "messages"):
+            object.__setattr__(self, key, LongTuple.of(getattr(self, key)))
+
+    @cached_property
+    def gpus(self) -> frozenset[int]:
+        """All GPUs that take part."""
+        return frozenset(gpu for group in self.groups for gpu in group)
+
+    @cached_property
+    def moved(self) -> float:
+        """B: `bytes`, of messages those of all together."""
+        return self.bytes * (sum(size for *_, size in self.messages) if self.messages else 1)
+
+    @property
+    def moves_nothing(self) -> bool:
+        """Whether nothing goes from one GPU to another, however many bytes."""
+        if self.collective == "messages":
+            return not self.groups or not any(size > 0 and a != b for a, b, size in self.messages)
+        return not self.groups or len(self.groups[0]) < 2
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a later layer waits for it; such calls go before gradients (LUMORPH, appendix C)."""
+        return self.purpose != "gradients"
+
 
 #: Kinds of tasks.
 KINDS = ("forward", "backward", "update", "call")
@@ -13,8 +72,9 @@ NO_OPERATIONS = (0.0, 0.0)
 
 @dataclass
 class TaskGraph:
-    """Tasks by number. A compute task runs on one worker, after the one before it in the worker's program.
+    """Tasks by number, in lists, since there are hundreds of thousands.
 
+    A compute task runs on one worker, after the one before it in the worker's program.
     A worker stands for GPUs that do the same at the same time: those of a pipeline stage.
     """
 

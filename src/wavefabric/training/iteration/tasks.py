@@ -13,10 +13,9 @@ from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.faults import with_stragglers
 from wavefabric.training.iteration.layer_calls import ModelCalls, Transfer
-from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.task_graph import Call, TaskGraph
 from wavefabric.training.models.graph import ModelGraph, blocks_of
 from wavefabric.training.strategies.strategy import Strategy
 

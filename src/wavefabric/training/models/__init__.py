@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.errors import InputError, not_one_of, show
-from wavefabric.training.models import inception, mixture, recommendation, transformers
+from wavefabric.training.models import inception, recommendation, transformers
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.graph_file import load_graph
 
 
 @dataclass(frozen=True)
 class ModelFactory:
-    """How a model is made; ``number`` is the argument that ``NAME:NUMBER`` sets, or empty."""
+    """How a model of its name is made; ``number`` is the argument that ``NAME:NUMBER`` sets, or empty."""
 
     make: Callable[..., ModelGraph]
     summary: str
@@ -28,18 +28,20 @@ class ModelFactory:
 
 #: Models by name.
 MODELS = {
-    "bert-base": ModelFactory(transformers.bert_base, "BERT, 12 encoders, 110 M parameters", "tokens"),
-    "bert-large": ModelFactory(transformers.bert_large, "BERT, 24 encoders, 340 M parameters", "tokens"),
+    "bert-base": ModelFactory(transformers.bert, "BERT, 12 encoders, 110 M parameters", "tokens"),
+    "bert-large": ModelFactory(transformers.bert, "BERT, 24 encoders, 340 M parameters", "tokens"),
     "inception-v3": ModelFactory(inception.inception_v3, "Inception-v3, 23.8 M parameters"),
     "ncf": ModelFactory(recommendation.ncf, "NeuMF on MovieLens-20M, 31.8 M parameters", "factors"),
     "dlrm": ModelFactory(recommendation.dlrm, "DLRM on Criteo Terabyte, 24 G parameters"),
-    "dlrm-kaggle": ModelFactory(recommendation.dlrm_kaggle, "DLRM on Criteo Kaggle, 541 M parameters"),
-    "gpt-7b": ModelFactory(transformers.gpt_7b, "Llama 2 7B", "tokens"),
-    "gpt-70b": ModelFactory(transformers.gpt_70b, "Llama 2 70B", "tokens"),
-    "gpt3-6.7b": ModelFactory(transformers.gpt3_7b, "GPT-3 6.7B", "tokens"),
-    "gpt3-175b": ModelFactory(transformers.gpt3_175b, "GPT-3 175B", "tokens"),
-    "mixtral-8x7b": ModelFactory(mixture.mixtral, "8 experts, 2 a token, 46.7 G parameters", "tokens"),
-    "switch-base": ModelFactory(mixture.switch_base, "128 experts, 1 a token, 7.4 G parameters", "tokens"),
+    "dlrm-kaggle": ModelFactory(recommendation.dlrm, "DLRM on Criteo Kaggle, 541 M parameters"),
+    "gpt-7b": ModelFactory(transformers.llama2, "Llama 2 7B", "tokens"),
+    "gpt-70b": ModelFactory(transformers.llama2, "Llama 2 70B", "tokens"),
+    "gpt3-6.7b": ModelFactory(transformers.gpt3, "GPT-3 6.7B", "tokens"),
+    "gpt3-175b": ModelFactory(transformers.gpt3, "GPT-3 175B", "tokens"),
+    "mixtral-8x7b": ModelFactory(transformers.mixtral, "8 experts, 2 a token, 46.7 G parameters", "tokens"),
+    "switch-base": ModelFactory(
+        transformers.switch_base, "128 experts, 1 a token, 7.4 G parameters", "tokens"
+    ),
 }
 
 
@@ -73,8 +75,8 @@ def load_model(text: str | Path, **options: Any) -> ModelGraph:
         raise InputError(f"model: {show(f'{name}:{number}')} given; allowed: {allowed}")
     if colon:
         options[factory.number] = int(number)
-    allowed = inspect.signature(factory.make).parameters
+    allowed = list(inspect.signature(factory.make).parameters)[1:]
     for key in options:
         if key not in allowed:
             raise InputError(f"{key}: given for {name}; allowed: {', '.join(allowed) or 'no options'}")
-    return factory.make(**options)
+    return factory.make(name, **options)

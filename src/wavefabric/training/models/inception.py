@@ -11,7 +11,7 @@ Step = tuple[int, tuple[int, int], int, bool]
 IMAGE, CLASSES = (3, 299, 299), 1000
 
 
-def inception_v3(auxiliary: bool = False) -> ModelGraph:
+def inception_v3(name: str, auxiliary: bool = False) -> ModelGraph:
     """Inception-v3: 23 834 568 parameters, with its auxiliary classifier 27 161 264; 5.7 G multiply-adds."""
     graph = GraphBuilder()
     hidden = _stem(graph)
@@ -28,7 +28,7 @@ def inception_v3(auxiliary: bool = False) -> ModelGraph:
     graph.block = "classifier"
     _classify(graph, graph.pooling("mean", hidden, (8, 8)))
     return ModelGraph(
-        "inception-v3" + ("-auxiliary" if auxiliary else ""),
+        name + ("-auxiliary" if auxiliary else ""),
         tuple(graph.layers),
         sample="image of 299 x 299 pixels",
         batch=32,

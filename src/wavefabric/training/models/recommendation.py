@@ -4,9 +4,6 @@ NeuMF is matrix factorisation beside a perceptron; DLRM has embedding tables, tw
 between features.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 from wavefabric.quantities import whole
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder
@@ -25,11 +22,23 @@ KAGGLE = (
     1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992, 5461306, 10,
     5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572,
 )  # fmt: skip
+#: DLRM as MLPerf trains it on Terabyte (187.8 million rows of 128, 24.0 G parameters), and on Kaggle
+#: (33 762 577 rows of 16, 540.7 M parameters): rows of tables, widths of both perceptrons, batch, its source.
+DLRM = {
+    "dlrm": (
+        TERABYTE, (512, 256, 128), (1024, 1024, 512, 256, 1), 6912,
+        "batch: 55 296 on 8 GPUs, SGD (NVIDIA's entry, MLPerf Training v1.0; arXiv:1906.00091)",
+    ),
+    "dlrm-kaggle": (
+        KAGGLE, (512, 256, 64, 16), (512, 256, 1), 128,
+        "batch: 128 on one GPU, SGD (the paper's bench/dlrm_s_criteo_kaggle.sh; arXiv:1906.00091)",
+    ),
+}  # fmt: skip
 #: Numbers of a sample that are no category.
 DENSE = 13
 
 
-def ncf(factors: int = 64) -> ModelGraph:
+def ncf(name: str, factors: int = 64) -> ModelGraph:
     """NeuMF on MovieLens-20M as MLPerf trains it: 31 832 577 parameters with 64 factors.
 
     The perceptron is 4F-4F-2F-F wide. A table's features are divided by ``column``: whoever holds a part of
@@ -53,7 +62,7 @@ def ncf(factors: int = 64) -> ModelGraph:
     graph.function("probability", graph.linear("prediction", both, 1), "sigmoid")
     users, items = MOVIELENS_20M
     return ModelGraph(
-        "ncf",
+        name,
         tuple(graph.layers),
         "pair of a user and an item",
         batch=131_072,
@@ -63,39 +72,14 @@ def ncf(factors: int = 64) -> ModelGraph:
     )
 
 
-def dlrm() -> ModelGraph:
-    """DLRM on Criteo Terabyte as MLPerf trains it: 187.8 million rows of 128, 24.0 G parameters."""
-    return _dlrm(
-        "dlrm",
-        TERABYTE,
-        bottom=(512, 256, 128),
-        top=(1024, 1024, 512, 256, 1),
-        batch=6912,
-        source="batch: 55 296 on 8 GPUs, SGD (NVIDIA's entry, MLPerf Training v1.0; arXiv:1906.00091)",
-    )
-
-
-def dlrm_kaggle() -> ModelGraph:
-    """DLRM on Criteo Kaggle: 33 762 577 rows of 16, 540.7 M parameters."""
-    return _dlrm(
-        "dlrm-kaggle",
-        KAGGLE,
-        bottom=(512, 256, 64, 16),
-        top=(512, 256, 1),
-        batch=128,
-        source="batch: 128 on one GPU, SGD (the paper's bench/dlrm_s_criteo_kaggle.sh; arXiv:1906.00091)",
-    )
-
-
-def _dlrm(
-    name: str, rows: Sequence[int], bottom: Sequence[int], top: Sequence[int], **recipe: Any
-) -> ModelGraph:
-    """All tables are one layer, one row of each a sample.
+def dlrm(name: str) -> ModelGraph:
+    """A model of `DLRM`. All tables are one layer, one row of each a sample.
 
     ``column`` divides it: by whole tables or by their features, which are the same bytes. Samples need all
     features in the interaction, so tables on many GPUs and perceptrons for samples of their own are joined
-    by an all-to-all. ``recipe``: batch and source.
+    by an all-to-all.
     """
+    rows, bottom, top, batch, source = DLRM[name]
     graph = GraphBuilder()
     graph.block = "tables"
     width = bottom[-1]
@@ -115,5 +99,6 @@ def _dlrm(
         f"{DENSE} numbers and {len(rows)} categories",
         optimizer="sgd",
         description=f"{len(rows)} tables of {sum(rows)} rows of {width}",
-        **recipe,
+        batch=batch,
+        source=source,
     )

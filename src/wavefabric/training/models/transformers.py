@@ -1,9 +1,11 @@
 """Transformers: Llama 2 (arXiv:2307.09288) and GPT-3 (arXiv:2005.14165), which are decoders, and BERT.
 
-BERT (arXiv:1810.04805) is a stack of encoders with two pre-training heads.
+BERT (arXiv:1810.04805) is a stack of encoders with two pre-training heads. Mixtral 8x7B (arXiv:2401.04088)
+and Switch-Base (arXiv:2101.03961) are mixtures of experts.
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import ceil, prod
 from typing import Any
 
@@ -21,26 +23,27 @@ SWIGLU_FLOPS = FUNCTION_FLOPS["silu"] + 1
 BERT_VOCABULARY, BERT_POSITIONS = 30522, 512
 #: Share of the tokens that are masked and predicted.
 MASKED = 0.15
+SWITCH_VOCABULARY = 32_128
+#: Tokens that the decoder predicts of a sequence of 512: 15 % in spans of 3, with a mark for each span and an
+#: end (T5, arXiv:1910.10683, section 3.1.4).
+SWITCH_TARGETS = 114
 
 
-def gpt_7b(tokens: int = 4096) -> ModelGraph:
-    """Llama 2 7B: 32 blocks of width 4096; 6 738 415 616 parameters."""
-    return _llama("gpt-7b", tokens, blocks=32, width=4096, inner=11008, heads=(32, 32))
-
-
-def gpt_70b(tokens: int = 4096) -> ModelGraph:
-    """Llama 2 70B: 80 blocks of width 8192, 8 heads of keys and values; 68 976 648 192 parameters."""
-    return _llama("gpt-70b", tokens, blocks=80, width=8192, inner=28672, heads=(64, 8))
-
-
-def gpt3_7b(tokens: int = GPT_POSITIONS) -> ModelGraph:
-    """GPT-3 6.7B: 32 blocks of width 4096; 6.66 G parameters."""
-    return gpt3("gpt3-6.7b", tokens, blocks=32, width=4096, heads=32, batch="2 M tokens")
-
-
-def gpt3_175b(tokens: int = GPT_POSITIONS) -> ModelGraph:
-    """GPT-3 175B: 96 blocks of width 12288; 174.6 G parameters."""
-    return gpt3("gpt3-175b", tokens, blocks=96, width=12288, heads=96, batch="3.2 M tokens")
+#: Llama 2: blocks, width, inner width, heads of queries, and of keys and values.
+LLAMA = {
+    "gpt-7b": (32, 4096, 11008, (32, 32)),  # 6 738 415 616 parameters
+    "gpt-70b": (80, 8192, 28672, (64, 8)),  # 68 976 648 192 parameters
+}
+#: GPT-3: blocks, width, heads, and what the source of its batch says.
+GPT = {
+    "gpt3-6.7b": (32, 4096, 32, "2 M tokens"),  # 6.66 G parameters
+    "gpt3-175b": (96, 12288, 96, "3.2 M tokens"),  # 174.6 G parameters
+}
+#: BERT: encoders, width, heads, samples a chip.
+BERT = {
+    "bert-base": (12, 768, 12, 16),  # 110 106 428 parameters with both heads (109 482 240 without)
+    "bert-large": (24, 1024, 16, 4),  # 336 226 108 parameters with both heads (335 141 888 without)
+}
 
 
 def attention(
@@ -100,7 +103,10 @@ def llama(
     return ModelGraph(name, tuple(graph.layers), f"sequence of {tokens} tokens", **recipe)
 
 
-def _llama(name: str, tokens: int, blocks: int, width: int, inner: int, heads: tuple[int, int]) -> ModelGraph:
+def llama2(name: str, tokens: int = 4096) -> ModelGraph:
+    """A model of `LLAMA`."""
+    blocks, width, inner, heads = LLAMA[name]
+
     def network(graph: GraphBuilder, source: str) -> str:
         def product(gate: str, up: str) -> str:
             """SiLU of one times the other, in one kernel (SwiGLU, arXiv:2002.05202)."""
@@ -120,28 +126,20 @@ def _llama(name: str, tokens: int, blocks: int, width: int, inner: int, heads: t
     )  # fmt: skip
 
 
-def gpt3(
-    name: str,
-    tokens: int,
-    *,
-    blocks: int,
-    width: int,
-    heads: int,
-    batch: str = "1 sequence",
-    vocabulary: int = GPT_VOCABULARY,
-) -> ModelGraph:
-    """GPT-3 of any size, fused attention; ``batch`` is what the source of its batch says."""
+def gpt3(name: str, tokens: int = GPT_POSITIONS) -> ModelGraph:
+    """A model of `GPT`, with fused attention."""
     whole("tokens", tokens, 1, GPT_POSITIONS)
+    blocks, width, heads, batch = GPT[name]
     graph = GraphBuilder()
     graph.block = "embedding"
-    word = graph.embedding("word", (tokens,), vocabulary, width)
+    word = graph.embedding("word", (tokens,), GPT_VOCABULARY, width)
     position = graph.embedding("position", (tokens,), GPT_POSITIONS, width, split="none")
     hidden = graph.sum("sum", [word, position])
     for number in range(blocks):
         graph.block = f"block {number}"
         middle = attend(graph, hidden, heads, heads, scales=2)
         hidden = feed(graph, middle, lambda source: wide_gelu(graph, source, 4 * width), scales=2)
-    vocabulary_head(graph, hidden, vocabulary, tied=True, scales=2)
+    vocabulary_head(graph, hidden, GPT_VOCABULARY, tied=True, scales=2)
     return ModelGraph(
         name,
         tuple(graph.layers),
@@ -170,18 +168,10 @@ def vocabulary_head(
     graph.loss("loss", logits, split="local")
 
 
-def bert_base(tokens: int = 128) -> ModelGraph:
-    """BERT-base: 12 encoders of width 768; 110 106 428 parameters with both heads (109 482 240 without)."""
-    return _bert("bert-base", tokens, blocks=12, width=768, heads=12, batch=16)
-
-
-def bert_large(tokens: int = 128) -> ModelGraph:
-    """BERT-large: 24 encoders of width 1024; 336 226 108 parameters with both heads (335 141 888 without)."""
-    return _bert("bert-large", tokens, blocks=24, width=1024, heads=16, batch=4)
-
-
-def _bert(name: str, tokens: int, *, blocks: int, width: int, heads: int, batch: int) -> ModelGraph:
+def bert(name: str, tokens: int = 128) -> ModelGraph:
+    """A model of `BERT`."""
     whole("tokens", tokens, 1, BERT_POSITIONS)
+    blocks, width, heads, batch = BERT[name]
     graph = GraphBuilder()
     hidden = _embeddings(graph, tokens, width)
     for number in range(blocks):
@@ -231,3 +221,90 @@ def _heads(graph: GraphBuilder, hidden: str, width: int) -> None:
     first = graph.add("first token", "elementwise", [hidden], (width,), elements=2.0 * width, backward=1.0)
     pooled = graph.function("pooler tanh", graph.linear("pooler", first, width), "tanh")
     graph.loss("sentence loss", graph.linear("next sentence", pooled, 2))
+
+
+def mixtral(name: str, tokens: int = 4096) -> ModelGraph:
+    """Mixtral 8x7B: 32 blocks of 8 experts, 2 a token; 46 702 792 704 parameters, 12.9 G of them a token."""
+    return llama(
+        name, tokens, 32, 4096, (32, 8), partial(experts, inner=14336, count=8, each=2),
+        description="decoder of 32 blocks, 8 experts each, 2 a token",
+        source="arXiv:2401.04088; how it was trained is not published: 1 sequence a GPU is ours",
+    )  # fmt: skip
+
+
+def switch_base(name: str, tokens: int = 512) -> ModelGraph:
+    """Switch-Base: T5 encoder and decoder, 12 layers each, 128 experts in every other; 7.4 G parameters."""
+    whole("tokens", tokens, 1, MOST_TOKENS)
+    width = 768
+    targets = max(1, round(SWITCH_TARGETS * tokens / 512))
+    graph = GraphBuilder()
+    graph.block = "embedding"
+    encoded = graph.embedding("word", (tokens,), SWITCH_VOCABULARY, width)
+    for number in range(12):
+        graph.block = f"encoder {number}"
+        encoded = _switch_block(graph, encoded, "", mixture=number % 2 == 1)
+    encoded = graph.normalisation("norm", encoded, scales=1)
+    graph.block = "decoder embedding"
+    hidden = graph.embedding("word", (targets,), SWITCH_VOCABULARY, width, trained=False)
+    for number in range(12):
+        graph.block = f"decoder {number}"
+        hidden = _switch_block(graph, hidden, encoded, mixture=number % 2 == 1)
+    vocabulary_head(graph, hidden, SWITCH_VOCABULARY)
+    return ModelGraph(
+        name,
+        tuple(graph.layers),
+        f"sequence of {tokens} tokens with {targets} targets",
+        batch=64,
+        description="12 encoders and 12 decoders of width 768, 128 experts in every other, 1 a token",
+        source="batch: 1 048 576 tokens in sequences of 512 on 32 TPU cores (arXiv:2101.03961, section 2.2 "
+        "and table 1); its optimizer, Adafactor, is taken as Adam",
+    )
+
+
+def _switch_block(graph: GraphBuilder, hidden: str, encoded: str, *, mixture: bool) -> str:
+    """Attention, attention to the encoder's output if there is one, feed-forward network; sums after each."""
+    hidden = attend(graph, hidden, 12, 12)
+    if encoded:
+        hidden = attend(graph, hidden, 12, 12, encoded=encoded)
+
+    def product(gate: str, up: str) -> str:
+        active = graph.function("gelu", gate, "gelu", split="local")
+        return graph.product("gated", [active, up], split="local")
+
+    def network(source: str) -> str:
+        if mixture:
+            return experts(graph, source, 2048, count=128, each=1)
+        return gated(graph, source, 2048, product)
+
+    return feed(graph, hidden, network)
+
+
+def experts(graph: GraphBuilder, source: str, inner: int, *, count: int, each: int) -> str:
+    """A router and its experts: gated networks of which each token goes to ``each`` of ``count``.
+
+    The experts are one layer, so that their inputs are sent once and their outputs once. ``used`` is
+    each/count: times ``experts`` it is how many experts a token is sent to. Tokens are taken as spread
+    evenly, and none as dropped. Tensor parallelism divides every expert by columns and then rows, hence
+    ``row``.
+    """
+    tokens, width = graph.shape(source)
+    router = graph.linear("router", source, count, bias=False)
+    copies = float(each * tokens)
+    size = 3 * width * inner
+    # Dispatch, products with gate and up, SiLU times up, product with down, weighted sum.
+    elements = tokens * width + copies * width + 2 * copies * (width + inner) + 3 * copies * inner
+    elements += copies * (inner + width) + copies * width + tokens * width
+    return graph.add(
+        "experts",
+        "matmul",
+        [source, router],
+        (tokens, width),
+        flops=2.0 * copies * size + copies * (SWIGLU_FLOPS * inner + 2 * width),
+        parameters=count * size,
+        elements=elements,
+        keep=[router],
+        saved=copies * (2 * width + 3 * inner),
+        split="row",
+        experts=count,
+        used=each / count,
+    )

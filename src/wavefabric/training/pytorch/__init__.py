@@ -1,4 +1,4 @@
-"""Modules of PyTorch as layer graphs: `export` traces them, `nodes` counts what a trace has.
+"""Modules of PyTorch as layer graphs: `export` traces them and counts what a trace has.
 
 PyTorch is imported when a module is exported, not before. Imports the graph and the operators of models.
 """

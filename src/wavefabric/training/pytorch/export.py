@@ -1,12 +1,297 @@
-"""Models written in PyTorch as layer graphs, by symbolic tracing with the shapes of an example."""
+"""Models written in PyTorch as layer graphs, by symbolic tracing with the shapes of an example.
 
-from collections.abc import Iterator
+Nodes of the graph that ``torch.fx`` traced become layers: modules and functions are known by their names.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
-from wavefabric.errors import InputError, MissingExtra
+from wavefabric.errors import InputError, MissingExtra, show
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.pytorch.nodes import GraphReader
+from wavefabric.training.models.layers import (
+    FROM_OUTPUT,
+    FUNCTION_FLOPS,
+    NORMALISATION_FLOPS,
+    SOFTMAX_FLOPS,
+    GraphBuilder,
+)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: Operations that move no data, or are left out everywhere (dropout): no layers.
+_VIEWS = _names(
+    "view viewas reshape flatten unflatten permute transpose t swapaxes unsqueeze squeeze expand expandas "
+    "contiguous chunk split unbind getitem identity dropout dropout1d dropout2d alphadropout to float half "
+    "bfloat16 double type typeas detach narrow select movedim"
+)
+#: Functions of elements; those without a number in `FUNCTION_FLOPS` count one FLOP an element.
+_ELEMENTWISE = _names(
+    "add sub rsub mul multiply div truediv iadd isub imul itruediv addcmul maximum minimum where maskedfill "
+    "neg abs exp log sqrt rsqrt pow square clamp relu relu6 leakyrelu prelu elu selu gelu silu mish "
+    "hardswish hardsigmoid hardtanh softplus tanh sigmoid mean sum amax amin max min var std cumsum norm "
+    "normalize pad zeropad2d roll interpolate upsample repeat clone indexselect gather tril triu pixelshuffle"
+)
+_PRODUCTS = _names("mul multiply imul div truediv itruediv")
+#: Those whose gradient does not depend on their input.
+_LINEAR = _names(
+    "add sub rsub iadd isub neg mean sum pad zeropad2d clone repeat roll cumsum gather indexselect"
+)
+
+
+@dataclass
+class _Operation:
+    """A node that computes: what it is, and the shapes that it reads and writes, all samples together."""
+
+    node: Any
+    kind: str
+    module: Any
+    shapes: list[tuple[int, ...]]
+    output: tuple[int, ...]
+    samples: int
+    of_input: bool  # whether it reads no layer, so that no gradient of its input is needed
+
+    @property
+    def size(self) -> int:
+        return prod(self.output)
+
+    @property
+    def weight(self) -> tuple[int, ...]:
+        """The shape of a module's weight, or of a function's second operand."""
+        return self.shapes[1] if self.module is None else tuple(self.module.weight.shape)
+
+
+#: What a layer has beside shapes, as `GraphBuilder.add` takes it: FLOPs and saved elements of all samples,
+#: and whether the backward pass reads its inputs (``keep``).
+_Numbers = dict[str, Any]
+
+
+def _matrix(op: _Operation, operator: str, flops: float, saved: float = 0.0) -> _Numbers:
+    back = 1.0 if op.of_input else 2.0
+    return {"operator": operator, "flops": flops, "keep": True, "saved": saved, "backward": back}
+
+
+def _convolution(op: _Operation) -> _Numbers:
+    # A transposed one takes each element of its input, not of its output, through the kernel.
+    elements = prod(op.shapes[0]) if "transpose" in op.kind else op.size
+    return _matrix(op, "convolution", 2.0 * elements * prod(op.weight[1:]))
+
+
+def _product(op: _Operation) -> _Numbers:
+    if op.kind == "einsum":
+        return _matrix(op, "matmul", _einsum_flops(op))
+    left = op.shapes[1] if op.kind in ("addmm", "baddbmm") else op.shapes[0]
+    return _matrix(op, "matmul", 2.0 * op.size * left[-1])
+
+
+def _einsum_flops(op: _Operation) -> float:
+    terms = str(op.node.args[0]).replace(" ", "").split("->")[0].split(",")
+    if any("." in term or len(term) != len(shape) for term, shape in zip(terms, op.shapes, strict=False)):
+        actual = show(op.node.args[0])
+        raise InputError(f"{op.node.name}: einsum of {actual} given; allowed: a letter for each dimension")
+    sizes = {
+        letter: n for term, s in zip(terms, op.shapes, strict=True) for letter, n in zip(term, s, strict=True)
+    }
+    return 2.0 * prod(sizes.values())
+
+
+def _scaled_attention(op: _Operation) -> _Numbers:
+    query, key, value = op.shapes[:3]
+    scores = prod(query[:-1]) * key[-2]
+    flops = 2.0 * scores * (query[-1] + value[-1]) + SOFTMAX_FLOPS * scores
+    return {"operator": "attention", "flops": flops, "keep": True, "keep_output": True, "backward": 2.5}
+
+
+def _multihead_attention(op: _Operation) -> _Numbers:
+    """``torch.nn.MultiheadAttention``, its four projections included."""
+    if len(op.shapes) < 3:
+        where = f"module: {op.node.target} is called with {len(op.shapes)} tensors"
+        raise InputError(f"{where}; allowed: query, key and value")
+    query, key, value = op.shapes[:3]
+    width, heads = op.module.embed_dim, op.module.num_heads
+    others = key[0] if len(key) == 3 and not op.module.batch_first else key[-2]
+    scores = prod(query[:-1]) * others
+    projected = (prod(key) // key[-1] + prod(value) // value[-1]) * width
+    flops = 2.0 * width * (2 * prod(query) + prod(key) + prod(value))
+    flops += 4.0 * scores * width + SOFTMAX_FLOPS * scores * heads
+    return _matrix(op, "matmul", flops, 2 * prod(query) + projected + scores * heads)
+
+
+def _embedding(op: _Operation) -> _Numbers:
+    used = min(1.0, prod(op.shapes[0]) / op.samples / op.weight[0])
+    return {"operator": "embedding", "flops": 0.0, "backward": 1.0, "used": used}
+
+
+def _pooling(op: _Operation) -> _Numbers:
+    maximum = "max" in op.kind
+    numbers = {"flops": prod(op.shapes[0]), "keep": maximum, "saved": maximum * op.size, "backward": 1.0}
+    return {"operator": "pooling", **numbers}
+
+
+def _normalisation(op: _Operation) -> _Numbers:
+    back = 5 / 3 if "batch" in op.kind else 1.5
+    flops = NORMALISATION_FLOPS * op.size
+    return {"operator": "normalisation", "flops": flops, "keep": True, "backward": back}
+
+
+def _softmax(op: _Operation) -> _Numbers:
+    if op.kind.startswith("crossentropy"):
+        flops = SOFTMAX_FLOPS * prod(op.shapes[0])
+        return {"operator": "softmax", "flops": flops, "keep": True, "backward": 2.0}
+    return {"operator": "softmax", "flops": SOFTMAX_FLOPS * op.size, "keep_output": True, "backward": 1.5}
+
+
+def _elementwise(op: _Operation) -> _Numbers:
+    if op.kind not in _ELEMENTWISE:
+        if op.module is not None and any(True for _ in op.module.parameters()):
+            where = f"module: {op.node.target} of the class {type(op.module).__name__} given"
+            raise InputError(f"{where}; allowed: modules that are known, or made of those that are")
+        warnings.warn(f"{op.node.name}: {op.kind} is not known and taken as elementwise", stacklevel=7)
+    after = op.kind in FROM_OUTPUT
+    scaled = op.kind in _PRODUCTS and len(op.shapes) < 2
+    kept = not (after or scaled or op.kind in _LINEAR)
+    flops, back = FUNCTION_FLOPS.get(op.kind, 1) * op.size, 1.5 if kept or after else 1.0
+    return {"operator": "elementwise", "flops": flops, "keep": kept, "keep_output": after, "backward": back}
+
+
+#: How operations are counted, by their names: the first that fits; `_elementwise` is for the rest.
+_RULES: tuple[tuple[str, Callable[[_Operation], _Numbers]], ...] = (
+    ("linear", lambda op: _matrix(op, "matmul", 2.0 * op.size * op.shapes[0][-1])),
+    (r"conv(transpose)?[123]d", _convolution),
+    ("matmul|bmm|mm|addmm|baddbmm|einsum", _product),
+    ("scaleddotproductattention", _scaled_attention),
+    ("multiheadattention", _multihead_attention),
+    ("embedding(bag)?", _embedding),
+    (r"((sync)?batch|instance|layer|group|rms)norm([123]d)?", _normalisation),
+    ("(log)?softmax|crossentropy(loss)?", _softmax),
+    (r"(adaptive)?(avg|max)pool[123]d", _pooling),
+    ("cat|concat|concatenate|stack", lambda op: {"operator": "elementwise", "flops": 0.0, "backward": 1.0}),
+    (".*", _elementwise),
+)
+
+
+class GraphReader:
+    """Adds a layer for each node that computes something; PyTorch itself is not needed here.
+
+    ``modules``: those of the traced module, by path, itself as the empty one. ``samples``: in the example
+    whose shapes the nodes have.
+    """
+
+    def __init__(self, modules: Mapping[str, Any], samples: int):
+        self.modules, self.samples = modules, samples
+        self.builder = GraphBuilder(prefixed=False)
+        self._layer: dict[Any, str] = {}  # of a node, the layer whose output it is or views
+        self._weights: dict[Any, list[Any]] = {}  # of a node, parameters that it is or views
+        self._counted: set[int] = set()
+        self._kept: set[Any] = set()  # inputs of the model that the backward pass reads
+
+    def read(self, nodes: Iterable[Any]) -> None:
+        """Add the layers of all nodes, in their order; those whose result is no tensor compute shapes."""
+        for node in nodes:
+            if node.op == "get_attr":
+                self._weights[node] = self._attribute(node.target)
+            elif node.op not in ("placeholder", "output") and "tensor_meta" in node.meta:
+                self._node(node)
+
+    def _attribute(self, path: str) -> list[Any]:
+        """A trained parameter as a list; nothing for constants."""
+        owner, _, name = path.rpartition(".")
+        value = getattr(self.modules[owner], name)
+        return [value] if getattr(value, "requires_grad", False) else []
+
+    def _node(self, node: Any) -> None:
+        module = self.modules[node.target] if node.op == "call_module" else None
+        kind = _kind(node, module)
+        sources = _operands([*node.args, *node.kwargs.values()])
+        weights = [weight for source in sources for weight in self._weights.get(source, [])]
+        if kind in _VIEWS:
+            self._weights[node] = weights
+            if sources and sources[0] in self._layer:
+                self._layer[node] = self._layer[sources[0]]
+            return
+        of_input = not any(source in self._layer for source in sources)
+        shapes = list(map(_shape, sources))
+        operation = _Operation(node, kind, module, shapes, _shape(node), self.samples, of_input)
+        weights += list(module.parameters()) if module is not None else []
+        self._add(operation, sources, weights)
+
+    def _add(self, operation: _Operation, sources: list[Any], weights: list[Any]) -> None:
+        numbers = next(rule for form, rule in _RULES if re.fullmatch(form, operation.kind))(operation)
+        node, operator, keep = operation.node, numbers.pop("operator"), numbers.get("keep", False)
+        tensors = [s for s in dict.fromkeys(sources) if s in self._layer or s.op == "placeholder"]
+        layers = list(dict.fromkeys(self._layer[s] for s in tensors if s in self._layer))
+        inputs = [s for s in tensors if keep and s.op == "placeholder" and s not in self._kept]
+        self._kept.update(inputs)
+        read = [] if operator == "embedding" else tensors  # indices are no activations
+        elements = (1 + ("batchnorm" in operation.kind)) * operation.size + sum(map(_size, read))
+        saved = numbers.get("saved", 0.0) + sum(map(_size, inputs))
+        counts = {"flops": numbers["flops"], "elements": elements, "saved": saved}
+        numbers |= {key: count / self.samples for key, count in counts.items()}
+        numbers |= {"keep": layers if keep else [], "parameters": self._count(weights)}
+        self.builder.block = _block(node, self.builder.block)
+        output = self._per_sample(operation.output)
+        self._layer[node] = self.builder.add(str(node.name), operator, layers, output, **numbers)
+
+    def _per_sample(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        first, *rest = shape or (1,)
+        if first == self.samples:
+            return tuple(rest) or (1,)
+        return (first // self.samples if first % self.samples == 0 else first, *rest)
+
+    def _count(self, weights: list[Any]) -> int:
+        """Trained parameters that no earlier layer has."""
+        trained = {id(weight): weight for weight in weights if weight.requires_grad}
+        new = {key: weight for key, weight in trained.items() if key not in self._counted}
+        self._counted.update(new)
+        return sum(int(weight.numel()) for weight in new.values())
+
+
+def _kind(node: Any, module: Any) -> str:
+    """The name of a module's class or of a function, in small letters without underscores."""
+    target = type(module).__name__ if module is not None else node.target
+    name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+    return name.replace("_", "").lower()
+
+
+def _operands(arguments: Iterable[Any]) -> list[Any]:
+    """Nodes among arguments and lists of them, in order, each as often as it is given."""
+    result = []
+    for argument in arguments:
+        if isinstance(argument, tuple | list):
+            result += _operands(argument)
+        elif hasattr(argument, "all_input_nodes"):
+            result.append(argument)
+    return result
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    """The shape of a node's tensor, of its first one if it has several."""
+    meta: Any = node.meta.get("tensor_meta")
+    while meta is not None and not hasattr(meta, "shape"):
+        meta = meta[0]
+    return tuple(meta.shape) if meta is not None else ()
+
+
+def _size(node: Any) -> int:
+    """Elements of a node's tensor."""
+    return prod(_shape(node))
+
+
+def _block(node: Any, last: str) -> str:
+    """The path of the module that a node is in, up to its first number; ``last`` where that is not known."""
+    if node.op != "call_module" and "nn_module_stack" not in node.meta:
+        return last
+    path = node.target if node.op == "call_module" else next(reversed(node.meta["nn_module_stack"]), "")
+    parts = path.split("@")[0].split(".")
+    numbers = [position for position, part in enumerate(parts) if part.isdigit()]
+    return ".".join(parts[: numbers[0] + 1]) if numbers else ""
 
 
 def from_torch(

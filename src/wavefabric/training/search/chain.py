@@ -229,7 +229,7 @@ def best_chain(
     """The layouts with the least serial time of those whose memory is within a limit.
 
     ``options``: microbatches, sharding, recomputation; all strategies have one stage and no buckets.
-    ``memory``: B that a GPU may hold, as `strategy_memory` counts them. Each layer of a chain of layers has a
+    ``memory``: B that a GPU may hold, as `strategy_needs` counts them. Each layer of a chain of layers has a
     layout, without recomputation, which is of blocks; else each block. `InputError` if no layout fits the
     batch, or none the memory.
     """

@@ -15,9 +15,9 @@ from time import monotonic
 from typing import NamedTuple
 
 from wavefabric.errors import InputError
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.engine import CallTimes, FreeCommunication, run
-from wavefabric.training.iteration.memory import strategy_memory
+from wavefabric.training.iteration.memory import largest_need
+from wavefabric.training.iteration.task_graph import Call
 from wavefabric.training.iteration.tasks import build_tasks
 from wavefabric.training.models.graph import ModelGraph, part_of
 from wavefabric.training.search.chain import SearchSetting
@@ -72,7 +72,7 @@ class StrategyCosts:
         if self._least.get(strategy, 0.0) > most:
             return StrategyCost(0.0, self._least[strategy])
         workload = self.setting.workload(strategy)
-        excess = max(0.0, float(strategy_memory(workload).max()) - self.memory)
+        excess = max(0.0, largest_need(workload).total - self.memory)
         if excess:
             return self._known.setdefault(strategy, StrategyCost(excess, inf))
         graph = build_tasks(workload)

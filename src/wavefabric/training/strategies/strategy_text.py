@@ -4,7 +4,6 @@ A file has degrees, layers that differ, and where stages begin.
 """
 
 import os
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,15 +26,13 @@ from wavefabric.training.strategies.strategy import (
     mixed_layouts,
     uniform,
 )
+from wavefabric.units import binary_size
 
 #: Words without a number, and keys with one, of what `parse_strategy` reads.
 WORDS = ("data", "sharded", "tables", "recompute", "selective", "sequence", "overlap")
 KEYS = ("data", "tensor", "pipeline", "interleave", "expert", "microbatches", "zero", "bucket")
 #: What an error says is allowed.
 ALLOWED = f"{', '.join(WORDS)}, {', '.join(f'{key}:N' for key in KEYS)} with commas between, or a JSON file"
-
-_BYTES = re.compile(r"([0-9]{1,15})([kmgt]?)(?:i?b)?", re.I)
-_EXPONENTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def parse_strategy(
@@ -102,9 +99,8 @@ def _degree(key: str, number: str) -> int:
 
 
 def _bytes(number: str) -> float:
-    match = _BYTES.fullmatch(number)
-    size = int(match[1]) << _EXPONENTS[match[2].lower()] if match else -1
-    if not 0 <= size < 10**15:
+    size = binary_size(number)
+    if size is None or size >= 10**15:
         allowed = "bytes such as 25M (K, M, G: 2^10, …)"
         raise InputError(f"strategy.bucket: {show(number)} given; allowed: {allowed}")
     return float(size)

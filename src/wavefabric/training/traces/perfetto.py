@@ -10,8 +10,8 @@ from typing import Any
 from wavefabric.errors import InputError
 from wavefabric.fabric.draw.timeline import lanes
 from wavefabric.files.output import write_text
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.simulate import Iteration
+from wavefabric.training.iteration.task_graph import Call
 from wavefabric.training.traces.order import ranges, worker_names
 
 #: The fabric's process; workers follow it.

@@ -14,8 +14,8 @@ from wavefabric.errors import InputError
 from wavefabric.fabric.draw import style
 from wavefabric.fabric.draw.pictures import check_still, save_figure
 from wavefabric.fabric.draw.timeline import lanes, time_axis
-from wavefabric.training.iteration.calls import PURPOSES
 from wavefabric.training.iteration.simulate import Iteration
+from wavefabric.training.iteration.task_graph import PURPOSES
 from wavefabric.training.traces.order import worker_names
 from wavefabric.units import time_words
 

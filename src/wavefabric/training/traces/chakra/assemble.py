@@ -8,8 +8,7 @@ from itertools import chain, pairwise
 from scipy.cluster.hierarchy import DisjointSet
 
 from wavefabric.errors import show
-from wavefabric.training.iteration.calls import PURPOSES, Call
-from wavefabric.training.iteration.task_graph import KINDS, TaskGraph
+from wavefabric.training.iteration.task_graph import KINDS, PURPOSES, Call, TaskGraph
 from wavefabric.training.traces.chakra import messages
 from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, fault, whole

@@ -11,9 +11,8 @@ from typing import Any
 
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, replacing
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.simulate import Iteration
-from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.task_graph import Call, TaskGraph
 from wavefabric.training.traces.chakra import messages
 from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.order import execution_order, gpus_of_workers
