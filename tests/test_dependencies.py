@@ -37,7 +37,7 @@ TOOLS = {
 def imported(*folders):
     """Third-party modules, each with a file that imports it."""
     here = {path.stem for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py")}
-    known = {*sys.stdlib_module_names, *here, "wavefabric", "papers", "benchmarks"}
+    known = {*sys.stdlib_module_names, *here, "wavefabric", "papers", "benchmarks", "plugins"}
     result = {}
     for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         if "data" in path.parts and folders == ("tests",):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+CODE = "src", "tests", "tools", "benchmarks", "plugins", "examples"
 #: Forbidden in code, strings, comments and docs; what to say instead.
 EVERYWHERE = {
     "patience": "timeout",
@@ -67,9 +68,9 @@ def files(suffixes, *folders):
 @pytest.mark.parametrize(
     ("table", "paths"),
     [
-        (EVERYWHERE, files((".py", ".cu"), "src", "tests", "tools", "benchmarks", "examples")),
+        (EVERYWHERE, files((".py", ".cu"), *CODE)),
         (EVERYWHERE, [*files((".md",), "docs"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]),
-        (IDENTIFIERS, files((".py", ".cu"), "src", "tests", "tools", "benchmarks", "examples", "papers")),
+        (IDENTIFIERS, files((".py", ".cu"), *CODE, "papers")),
     ],
     ids=["code", "docs", "identifiers"],
 )

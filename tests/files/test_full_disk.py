@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 from random_graphs import Wire
 
+from plugins.nccl_tuner.tuner import NCCLTuning, write_plugin
 from wavefabric import collectives
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, run_kwave_file, simulate
 from wavefabric.acoustics.kwave.input import write_input
@@ -25,7 +26,6 @@ from wavefabric.cli.common.rank_session import show_measurement
 from wavefabric.collectives.formats.msccl.write import save_msccl
 from wavefabric.collectives.formats.mscclpp.write import save_mscclpp
 from wavefabric.errors import InputError
-from wavefabric.execution.nccl_tuner import NCCLTuning, write_plugin
 from wavefabric.fabric import load
 from wavefabric.fabric.draw.pictures import draw_circuits, draw_fabric
 from wavefabric.fabric.io.files import save as save_fabric

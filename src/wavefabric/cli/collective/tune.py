@@ -1,7 +1,6 @@
 """`wavefabric collective tune`: what is fastest for which size, predicted or measured."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from wavefabric.errors import InputError, choice
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.transports import TRANSPORTS
 from wavefabric.execution import tune_report
-from wavefabric.execution.nccl_tuner import OPERATIONS, check_folder, tune_nccl, write_plugin
 from wavefabric.execution.run_schedule import fabric_of_ranks
 from wavefabric.execution.tune import WITHIN, TuningSearch, tune
 
@@ -56,7 +54,6 @@ class TuneOptions(OutputOptions):
     )
     output: Path | None = option("Tuning (JSON).", "--output", "-o")
     plot: Path | None = option("Picture: time over size, and which is fastest where.")
-    nccl_tuner: Path | None = option("Measure what NCCL can choose; folder for its tuner plugin and table.")
 
 
 @options()
@@ -84,18 +81,11 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
     wavefabric collective tune --ranks 4 --collective all-reduce --sizes 64K:16M -o mine.json
 
     mpiexec -n 4 wavefabric collective tune --fabric measured.toml -o mine.json
-
-    wavefabric collective tune --ranks 2 --nccl-tuner mine
     """
     names = parse_list(who.transports)
     sizes = sorted(
         {size for text in options.sizes or [None] for size in optional_sizes(text, options.factor)}
     )
-    if options.nccl_tuner is not None:
-        others = changed(options, "model", "within", "output", "plot") | changed(who, "transports")
-        refuse(others | ({"fabric": fabric} if fabric else {}), "with --nccl-tuner", "without")
-        _tune_nccl(options.nccl_tuner.absolute(), options, who, sizes)
-        return
     if "none" in names and len(names) > 1:
         raise InputError(f"--transports: {who.transports} given; allowed: none, or transports")
     count = max(environment.ranks(), who.ranks or 1)
@@ -122,21 +112,6 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
     result = tune(**inputs, ranks=ranks, within=WITHIN if options.within is None else options.within)
     if ranks.rank == 0:
         _conclude(result, options)
-
-
-def _tune_nccl(folder: Path, options: TuneOptions, who: TuneRankOptions, sizes: list[int]) -> None:
-    """Measure NCCL's choices, and write the plugin; after Ctrl-C with what is complete."""
-    if is_rank_zero():
-        check_folder(folder, options.force)
-    ranks = RankSession(replace(who, transports="nccl"), options.as_json).ranks
-    how = options.dtype, who.repeats, make_progress(options.as_json)
-    result = tune_nccl(ranks, options.collective or OPERATIONS, sizes, *how)
-    if ranks.rank == 0:
-        written = write_plugin(folder, result, options.force)
-        facts = vars(result) | {"sizes": [size._asdict() for size in result.sizes]}
-        conclude(options.as_json, facts, written, lambda: console().print(result.report()))
-    if not result.complete:
-        raise KeyboardInterrupt
 
 
 def _check(options: TuneOptions, who: TuneRankOptions, measured: bool, fabric: str | None) -> None:

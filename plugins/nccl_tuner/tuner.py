@@ -108,7 +108,7 @@ def build_plugin(path: Path) -> None:
     compilers = map(shutil.which, (os.environ.get("CC") or "cc", "cc", "gcc", "clang"))
     if not (compiler := next(filter(None, compilers), None)):
         raise InputError("nccl-tuner: no C compiler on PATH; allowed: cc, gcc, clang, or what CC names")
-    source, how = str(Path(__file__).with_suffix(".c")), ("-O2", "-fPIC", "-shared", "-fvisibility=hidden")
+    source, how = Path(__file__).with_name("nccl_tuner.c"), ("-O2", "-fPIC", "-shared", "-fvisibility=hidden")
     done = subprocess.run([compiler, *how, "-o", path, source, "-ldl"], capture_output=True, text=True)
     if done.returncode:
         why = " ".join(done.stderr.split())[:200] or signal.strsignal(-done.returncode)

@@ -5,16 +5,21 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavefabric.cli.collective import tune
+from plugins.nccl_tuner import __main__ as program
+from plugins.nccl_tuner import tuner as module
+from plugins.nccl_tuner.tuner import COMBINATIONS, LIBRARY, TABLE, NCCLChoice, NCCLSize, NCCLTuning
+from wavefabric import cli
 from wavefabric.errors import InputError
-from wavefabric.execution import nccl_tuner as module
-from wavefabric.execution.nccl_tuner import COMBINATIONS, LIBRARY, TABLE, NCCLChoice, NCCLSize, NCCLTuning
+from wavefabric.exchange.launch import launcher
 from wavefabric.execution.timing import Ranks
 from wavefabric.system.progress import Progress
 
@@ -191,13 +196,41 @@ def test_ranks_measure_and_write_the_plugin(monkeypatch, capsys, tmp_path):
         ranks.base.own_collective = lambda name, parts, root: lambda: run(name, parts[0])
         return ranks.base, None
 
-    options = tune.TuneOptions(collective=["all-reduce"], sizes=["1K"], nccl_tuner=tmp_path / "mine")
-    who = tune.TuneRankOptions(device="cpu", threads=1, repeats=1)
+    options = program.NCCLTunerOptions(collective=["all-reduce"], sizes=["1K"])
+    who = program.NCCLRankOptions(device="cpu", threads=1, repeats=1)
     with pytest.raises(InputError, match=r"nccl-tuner: NCCL cannot be used .* needs GPUs"):
-        tune.command(options, who)
+        program.command(options, who, tmp_path / "mine")
     monkeypatch.setattr(module, "CHANNELS", (4, 8))
     monkeypatch.setattr(Ranks, "open", open_nccl)
-    tune.command(options, who)
+    program.command(options, who, tmp_path / "mine")
     if who.invocation.comm.rank == 0:
         assert "ring ll128, 8 channels" in capsys.readouterr().out
         assert NCCL(tmp_path / "mine" / LIBRARY).choose("all-reduce", 1024) == (WIDE, False)
+
+
+@pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
+def test_the_program_starts_ranks_of_itself(monkeypatch, capsys, tmp_path):
+    jobs = []
+    monkeypatch.setattr(launcher, "launch", lambda job: jobs.append(job) or 0)
+    monkeypatch.setattr(cli.app, "registered_commands", [*cli.app.registered_commands])
+    words = ["--ranks", "3", "--device", "cpu", str(tmp_path / "mine"), "--size", "1K"]
+
+    def call(*more):
+        with pytest.raises(SystemExit) as left:
+            program.main([*words, *more])
+        return left.value.code, *capsys.readouterr()
+
+    assert call() == (0, "", "")
+    assert [(job.ranks, job.arguments, job.program) for job in jobs] == [(3, words, program.PROGRAM)]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / TABLE).touch()
+    why = f"nccl-tuner: {tmp_path / 'mine' / TABLE} exists; allowed: another name, or --force (force=True)"
+    assert call() == (2, "", f"wavefabric: error: {why}\n")
+    assert call("--force") == (0, "", "")
+    assert (len(jobs), os.listdir(tmp_path)) == (2, ["mine"])
+    folder = [sys.executable, str(Path(program.__file__).parent), "--help"]
+    module = [sys.executable, "-m", "plugins.nccl_tuner", "--help"]
+    for words, where in ((folder, tmp_path), (module, Path(__file__).parents[2])):
+        done = subprocess.run(words, cwd=where, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "--collective" in done.stdout

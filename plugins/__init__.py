@@ -1,0 +1,1 @@
+"""Parts that other programs load, each with the command that makes it."""
