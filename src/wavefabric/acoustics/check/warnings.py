@@ -43,10 +43,7 @@ def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, a
 def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0) -> float:
     """Highest frequency, Hz, with so many grid points to its shortest wavelength along the widest spacing.
 
-    Raises
-    ------
-    InputError
-        If there are not more than 0 points to a wavelength.
+    `InputError`: not more than 0 points to a wavelength.
     """
     right = real(points_per_wavelength, "points_per_wavelength") > 0
     require(right, "points_per_wavelength", points_per_wavelength, "above 0")

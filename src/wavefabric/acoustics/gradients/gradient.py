@@ -95,6 +95,9 @@ def simulate_and_gradient(
 ) -> Gradient:
     """Simulate, and differentiate an objective of what was recorded: exactly, by the adjoint of each step.
 
+    The same on all ranks. Errors are those of `simulate`; `InputError` also if a name in ``wrt`` or what the
+    objective returns is wrong.
+
     Parameters
     ----------
     grid, medium, source, sensor
@@ -116,18 +119,8 @@ def simulate_and_gradient(
         A folder for states on disk, where memory is short.
     checkpoint : path or Checkpoints, optional
         As of `simulate`; the steps back are saved in ``<checkpoint>.adjoint``. The same call goes on there.
-    dt, steps, t_end, cfl, device, threads, precision, progress : optional
-        As of `simulate`, and so are ``check_stability``, ``comm`` and ``decomposition``.
-
-    Returns
-    -------
-    Gradient
-        The same on all ranks.
-
-    Raises
-    ------
-    InputError, FieldLost
-        As of `simulate`; if a name in ``wrt`` or what the objective returns is wrong.
+    dt, steps, t_end, cfl, and keywords of `RunSettings` : optional
+        As of `simulate`.
 
     Notes
     -----

@@ -81,7 +81,9 @@ def heat(
 ) -> Heated:
     """Simulate the temperature of tissue, and its thermal dose; double precision, periodic at the edges.
 
-    A script that calls this runs unchanged under ``mpiexec -n K``: its ranks share the grid.
+    A script that calls this runs unchanged under ``mpiexec -n K``: its ranks share the grid, and have
+    the same result. `InputError`: an argument is wrong or of another shape; `FieldLost`: the temperature is
+    not finite.
 
     Parameters
     ----------
@@ -105,18 +107,6 @@ def heat(
     ----------------
     device, threads, progress, checkpoint, comm : optional
         As in `RunSettings`.
-
-    Returns
-    -------
-    Heated
-        The same on all ranks.
-
-    Raises
-    ------
-    InputError
-        If an argument is wrong or of another shape.
-    FieldLost
-        If the temperature is not finite.
     """
     ensure(not grid.axisymmetric, "grid", "is axisymmetric", "a Cartesian grid for temperatures")
     bare = replace(grid, pml_size=0, pml_inside=True)

@@ -75,6 +75,8 @@ def from_kwave(
 ) -> tuple[Problem, Recording]:
     """The numbers the solver takes, from k-wave-python's objects.
 
+    `InputError`: an attribute is set that has no counterpart here, or a value is wrong.
+
     Parameters
     ----------
     kgrid : kWaveGrid
@@ -92,9 +94,7 @@ def from_kwave(
     Other Parameters
     ----------------
     pml_size, pml_alpha, pml_inside : optional
-        As in `Grid`. The defaults are those of MATLAB: 20 points in 1-D and 2-D, 10 in 3-D, *inside* the
-        grid.
-        k-wave-python's ``kspaceFirstOrder`` puts 20 points *outside*, in 3-D too: give ``pml_size=20,
+        As in `Grid`; the defaults are those of MATLAB. k-wave-python's ``kspaceFirstOrder`` puts 20 points *outside*, in 3-D too: give ``pml_size=20,
         pml_inside=False`` for the same.
     smooth_p0 : bool
         Smooth the initial pressure; in 1-D it never is, as in k-wave-python.
@@ -112,11 +112,6 @@ def from_kwave(
     axisymmetric : bool
         As in `Grid`; absorption is that of Stokes, as in ``kspaceFirstOrderAS``.
 
-    Raises
-    ------
-    InputError
-        If an attribute is set that has no counterpart here, or a value is wrong.
-
     Notes
     -----
     Only attributes are read, so that any object with the same names serves. Two differences from
@@ -130,17 +125,8 @@ def from_kwave(
 def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **options: Any) -> Results:
     """Run k-wave-python's objects on this solver; arrays come named and ordered as ``kspaceFirstOrder``'s.
 
-    Parameters
-    ----------
-    kgrid, medium, source, sensor
-        As in `from_kwave`, as are errors.
-
-    Other Parameters
-    ----------------
-    pml_size, pml_alpha, pml_inside, smooth_p0, signal_order, use_sg, use_kspace : optional
-        As in `from_kwave`, as are the others of its options.
-    output, force : optional
-        As in `simulate`, as are the keywords of `RunSettings`.
+    Objects, errors and options are those of `from_kwave`; ``output``, ``force`` and the keywords of
+    `RunSettings` besides are as in `simulate`.
 
     Returns
     -------

@@ -78,6 +78,9 @@ def time_reversal(
 ) -> Reconstruction:
     """The initial pressure of which a sensor recorded a series of pressures.
 
+    Errors are those of `simulate`. It warns if the grid carries frequencies that the series' samples do not,
+    and their spectrum is not over there.
+
     Parameters
     ----------
     grid, medium
@@ -106,18 +109,6 @@ def time_reversal(
     device, threads, precision, progress, checkpoint, check_stability, comm, decomposition : optional
         As in `RunSettings`. The same call goes on from the checkpoint: images are saved there after each run,
         and fields during a run in ``<checkpoint>.run``.
-
-    Raises
-    ------
-    InputError
-        If an argument is wrong, or the time step is not stable; on all ranks alike.
-    FieldLost
-        As in `simulate`.
-
-    Warns
-    -----
-    UserWarning
-        If the grid carries frequencies that the series' samples do not, and their spectrum is not over there.
 
     Notes
     -----

@@ -51,6 +51,9 @@ def bowl(
 ) -> TransducerMask:
     """Spherical bowl, or in 2-D an arc. Its apex is at ``position``, m, in the grid's coordinates.
 
+    `InputError`: a size is not positive, an aperture above twice the radius of curvature, or a bowl leaves
+    the grid.
+
     Parameters
     ----------
     radius, diameter : float or str
@@ -60,12 +63,6 @@ def bowl(
         grid position and focus lie on the axis.
     tolerance : float
         Where the band-limited delta functions are cut, as a part of their peak; 0: nowhere.
-
-    Raises
-    ------
-    InputError
-        For a size that is not positive, an aperture above twice the radius of curvature, or a bowl that
-        leaves the grid.
     """
     return annulus(grid, position, 0.0, diameter, focus, radius=radius, tolerance=tolerance)
 
