@@ -94,8 +94,8 @@ def from_kwave(
     Other Parameters
     ----------------
     pml_size, pml_alpha, pml_inside : optional
-        As in `Grid`; the defaults are those of MATLAB. k-wave-python's ``kspaceFirstOrder`` puts 20 points *outside*, in 3-D too: give ``pml_size=20,
-        pml_inside=False`` for the same.
+        As in `Grid`; the defaults are those of MATLAB. k-wave-python's ``kspaceFirstOrder`` puts 20 points
+        *outside*, in 3-D too: give ``pml_size=20, pml_inside=False`` for the same.
     smooth_p0 : bool
         Smooth the initial pressure; in 1-D it never is, as in k-wave-python.
     smooth_c0, smooth_rho0 : bool
