@@ -85,9 +85,9 @@ def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> 
 def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
     """Name and (samples, points) of each signal, and whether it ends before the run does."""
     pressure, velocity, transducer = problem.pressure_source, problem.velocity_source, problem.transducer
-    signals: dict[str, Signal | None] = (
-        {} if pressure is None else {"pressure_source.signal": pressure.signal}
-    )
+    signals: dict[str, Signal | None] = {}
+    if pressure is not None:
+        signals["pressure_source.signal"] = pressure.signal
     if velocity is not None:
         signals |= {f"velocity_source.signals.{a}": s for a, s in zip("xyz", velocity.signals, strict=False)}
     for key, signal in signals.items():

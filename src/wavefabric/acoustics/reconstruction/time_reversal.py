@@ -112,23 +112,18 @@ def time_reversal(
 
     Notes
     -----
-    Series of long time steps, above a CFL number of 1 (1/3 in an uneven medium), are interpolated within
-    their band. Simulations then take so many steps to one of the data that these are stable, with a CFL
-    number of at most 0.3.
+    docs/reconstruction.md says how points and elements drive the grid (`Imposed`), how series of long time
+    steps are interpolated, and what one pass and iterations come to.
 
     Of y[n], n = 0 … N − 1, step m imposes y[N − 1 − m] as Dirichlet pressure at the mask, in a medium at
-    rest; how points and elements drive the grid, `Imposed` says. The pressure after N steps is
-    that of t = 0, about which the scheme is symmetric: p₀ begins with u(−Δt/2) = −u(Δt/2). Nothing is scaled.
-    If sensors are all around and the field has left by the end, this (R y) is p₀ but for the discrete scheme;
-    in one dimension at a CFL number of 1 it is exact. Sensors on one side, as a plane, see half of each wave:
-    one pass is half the image.
+    rest. The pressure after N steps is that of t = 0, about which the scheme is symmetric: p₀ begins with
+    u(−Δt/2) = −u(Δt/2). Nothing is scaled. If sensors are all around and the field has left by the end, this
+    (R y) is p₀ but for the discrete scheme; in one dimension at a CFL number of 1 it is exact.
 
     Iterations are p₀ ← P[p₀ + R(y − A p₀)], with the simulation A and the projection P on region and sign.
-    This Neumann series is for 2-D, uneven media and short records, where one pass is not exact. It converges
-    if all of the image is visible (the proof begins R with a harmonic extension of y[N − 1], here with rest);
-    else, and with noise, look at the residuals. A absorbs and is nonlinear as the medium is; R is linear, and
-    amplifies nothing (no negative α₀): iterations make up for absorption. A power law's dispersion goes with
-    its absorption.
+    This Neumann series converges if all of the image is visible (the proof begins R with a harmonic extension
+    of y[N − 1], here with rest). A absorbs and is nonlinear as the medium is; R is linear, and amplifies
+    nothing (no negative α₀).
     """
     instance("grid", grid, Grid)
     instance("medium", medium, Medium)

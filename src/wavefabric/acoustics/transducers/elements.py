@@ -207,7 +207,7 @@ def surfaces(
 
 
 def flat(
-    grid: Grid, centres: np.ndarray, axes: np.ndarray, sides: tuple[float, ...], tolerance: float
+    grid: Grid, centres: np.ndarray, axes: np.ndarray, sides: tuple[float, ...], tolerance: float = 0.05
 ) -> TransducerMask:
     """Equal lines or rectangles around these centres, their sides along all axes but the first."""
     step = min(grid.spacing) / UPSAMPLING ** (1 / len(sides))
@@ -224,9 +224,8 @@ def _samples(grid: Grid, area: float) -> np.ndarray:
 
 def _middles(count: int) -> np.ndarray:
     """Middles of equal parts of 0 … 1."""
-    require(
-        1 <= count <= _MOST, "size", f"{count:g} points sample a surface", f"1 to {_MOST}, within the grid"
-    )
+    allowed = f"1 to {_MOST}, within the grid"
+    require(1 <= count <= _MOST, "size", f"{count:g} points sample a surface", allowed)
     return (np.arange(count) + 0.5) / count
 
 
