@@ -76,16 +76,9 @@ class ThermalMedium:
 def absorbed_power(medium: Medium, amplitude: Any, frequencies: Any) -> np.ndarray:
     """Heat per volume, W/m³, of a steady pressure: Σ 2α(f) |p_f|²/(2ρc), the plane-wave approximation.
 
-    `InputError`: shapes or frequencies do not fit, or the medium is lossless.
-
-    Parameters
-    ----------
-    medium : Medium
-        Its α₀ f^y is all taken to absorb, none to scatter.
-    amplitude : array_like
-        Pa, (frequencies, …) as of ``p_amp_all``, or (…) for one frequency; shapes as the medium's arrays.
-    frequencies : float, str or sequence of them
-        Hz.
+    The ``amplitude``, Pa, is (frequencies, …) as of ``p_amp_all``, or (…) for one of the ``frequencies``, Hz;
+    shapes as the medium's arrays. The medium's α₀ f^y is all taken to absorb, none to scatter. `InputError`:
+    shapes or frequencies do not fit, or the medium is lossless.
     """
     if medium.alpha_coeff is None:
         raise InputError("medium.alpha_coeff: None; allowed: an absorption, without which nothing is heated")

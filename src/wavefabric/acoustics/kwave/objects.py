@@ -128,17 +128,10 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
     Objects, errors and options are those of `from_kwave`; ``output``, ``force`` and the keywords of
     `RunSettings` besides are as in `simulate`.
 
-    Returns
-    -------
-    Results
-        Points of a binary mask are in the order of C. As in k-wave-python 0.6, ``ux`` is at the pressure's
-        points and ``ux_staggered`` is where the solver has it (MATLAB calls them ``ux_non_staggered`` and
-        ``ux``), and the statistics ``u_max``, ``u_min`` and ``u_rms`` are those of ``ux``. Whole-domain
-        quantities, ``p_final`` among them, have the shape of `kgrid`, ``kgrid.N``, wherever the PML is.
-        k-wave-python's ``p_final`` and ``u_final`` always lack the PML: with ``pml_inside=True`` they are
-        smaller, ``kgrid.N`` less twice the PML along each axis, and are ours without their edges.
-        Intensities differ a little: k-wave-python shifts the velocity by half a step as if the recording
-        were periodic.
+    Points of a binary mask are in the order of C. As in k-wave-python 0.6, ``ux`` is at the pressure's points
+    and ``ux_staggered`` is where the solver has it (MATLAB calls them ``ux_non_staggered`` and ``ux``), and
+    the statistics ``u_max``, ``u_min`` and ``u_rms`` are those of ``ux``. Whole-domain quantities have the
+    shape of `kgrid`, ``kgrid.N``, wherever the PML is. docs/kwave.md says what k-wave-python does otherwise.
     """
     own = {each.name: options.pop(each.name) for each in fields(ObjectOptions) if each.name in options}
     how = ResultSettings(**options)

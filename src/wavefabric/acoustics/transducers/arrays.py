@@ -48,22 +48,10 @@ def linear_array(
 ) -> TransducerMask:
     """Row of equal flat rectangles around ``position``, or of lines in 2-D; the rest as in `bowl`.
 
-    Where it points is given here; where the beam goes, by `TransducerMask.delays` and
-    `TransducerMask.signals`.
-
-    Parameters
-    ----------
-    elements : int
-        Number of elements.
-    element_width, element_length : float or str
-        Size of one along and across the row, m; no length in 2-D (None).
-    pitch : float or str
-        From centre to centre, m; at least the width.
-
-    Other Parameters
-    ----------------
-    along, tolerance : optional
-        Direction of the row, as in `rectangle`, not used in 2-D; as in `bowl`.
+    So many ``elements`` of an ``element_width`` along the row and an ``element_length`` across it (None in
+    2-D), m, with a ``pitch`` from centre to centre of at least the width, m. Options: ``along``, direction of
+    the row, as in `rectangle`, not used in 2-D; ``tolerance``. Where the row points is given here; where the
+    beam goes, by `TransducerMask.delays` and `TransducerMask.signals`.
     """
     if grid.axisymmetric:
         raise InputError("grid: is axisymmetric; allowed: a Cartesian grid, or annular_array")

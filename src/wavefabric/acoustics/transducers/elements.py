@@ -149,13 +149,8 @@ def rectangle(
 ) -> TransducerMask:
     """Flat rectangle around ``position``; 3-D only (in 2-D, `disc` is a line). The rest as in `bowl`.
 
-    Parameters
-    ----------
-    width, height : float or str
-        Sides, m; the width lies along ``along``.
-    along : sequence of float, optional
-        Direction of the width; its part across the axis counts. Default: the grid axis that is most nearly
-        across, x before y before z.
+    Its sides are ``width`` and ``height``, m. The width lies along a direction ``along``, whose part across
+    the axis counts; by default along the grid axis that is most nearly across, x before y before z.
     """
     if grid.dimensions == 2:
         raise InputError("grid: has 2 dimensions; allowed: 3, or transducers.disc, which is a line in 2-D")
@@ -182,13 +177,8 @@ def surfaces(
 ) -> TransducerMask:
     """Elements of one's own.
 
-    Parameters
-    ----------
-    points : sequence of array_like
-        For each element points that stand for equal parts of its surface, m, (points, dimensions): some ten
-        for each grid point that it covers.
-    areas : sequence of float
-        Their areas, m² (lengths in 2-D, m).
+    ``points``: for each element points that stand for equal parts of its surface, m, (points, dimensions),
+    some ten for each grid point that it covers; ``areas``: that of each, m² (lengths in 2-D, m).
     """
     n = grid.dimensions
     if grid.axisymmetric or n == 1:
