@@ -76,9 +76,8 @@ class Gradient(dict[str, Any]):
         """
         if not self.results.writes:
             return Path(path)
-        arrays = {
-            name: Data(np.asarray(by), f"1/({_UNITS.get(name, '1')})", name) for name, by in self.items()
-        }
+        units = {name: f"1/({_UNITS.get(name, '1')})" for name in self}
+        arrays = {name: Data(np.asarray(by), units[name], name) for name, by in self.items()}
         contents = {"value": Data(self.value, "", "value of the objective"), "gradient": arrays}
         attributes = provenance(device=self.results.report.device)
         return ResultWriter(path, force).write(contents, attributes=attributes)

@@ -164,9 +164,8 @@ class _Contents(Reader):
         if any(velocity) or transducer:
             index = self._points("u_source_index")
             if any(velocity):
-                sources["velocity_source"] = VelocitySource(
-                    index, *self._signals("u", signals, velocity, index)
-                )
+                pushes, mode = self._signals("u", signals, velocity, index)
+                sources["velocity_source"] = VelocitySource(index, pushes, mode)
             if transducer:
                 signal = self.array("transducer_source_input", (1, 1, "steps"))[0, 0]
                 delay = self._points("delay_mask")
