@@ -102,8 +102,7 @@ def time_reversal(
     region : array_like of bool, grid's shape, optional
         Where the image may differ from zero. Default: what the mask encloses, if that is more than its own
         points, else everywhere. Outside of sensors all around lies a mirror image, which iterations must not
-        keep: of a mask with gaps give the inside. `Sensor.points` and `Sensor.elements` enclose what they do
-        where gaps as wide as their largest distance from neighbour to neighbour are closed.
+        keep: of a mask with gaps give the inside.
     absorption : bool, optional
         True: time reversal absorbs as the medium does. Default: it is lossless.
     device, threads, precision, progress, checkpoint, check_stability, comm, decomposition : optional
