@@ -152,9 +152,8 @@ class FibreStep:
             products = stages * max(self.coupling.parts) * sum(self.coupling.parts) * self.samples
             coupling = self.rates.factor * products / _COUPLED[self.item]
             kernel = self.rates.launch + few * self.numbers + coupling
-            t.start(name, max(wire, kernel + (1 - _HIDDEN) * wire) + stages * self.exchange.kernels.signal)
-            t.work(kernel)
-            t.finish(name)
+            signals = stages * self.exchange.kernels.signal
+            t.beside(max(wire, kernel + (1 - _HIDDEN) * wire) + signals, kernel)
             return
         own, coupling = self._split(name)
         sums, update = (own * part / (_SUMS + _UPDATE) for part in (_SUMS, _UPDATE))
