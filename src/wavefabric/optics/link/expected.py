@@ -49,18 +49,21 @@ def warnings_before(
     fibre: Fibre,
     transmitter: Transmitter,
     steps: int | None,
-    numerical_db: float | None = None,
+    expected: dict[str, Expectation] | None = None,
 ) -> list[str]:
     """What can be said before the run: of steps, of delays beyond the window, of Raman scattering.
 
-    ``steps`` of a span, if they are known; ``numerical_db``: what theory expects them to cost of Q².
+    ``steps`` of a span, if they are known; what theory expects of them is said of the farthest position.
     """
     warnings = []
     limit = resonance(fibre, transmitter)
     if steps is not None and (taken := settings.link.length / steps) > limit.step:
         cost = "a shorter step, or --verify-step, tells how much of it is numerical"
-        if numerical_db is not None:
-            cost = f"theory expects these steps to cost up to {numerical_db:.2g} dB of Q²"
+        if expected:
+            last = max(expected.values(), key=lambda one: one.distance)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                loss = np.nanmax(10 * np.log10(last.noise / (last.noise - last.numerical)), initial=0.0)
+            cost = f"theory expects these steps to cost up to {loss:.2g} dB of Q²"
         warnings.append(f"solver.step: {above_limit(taken, limit)}; {cost}")
     if text := _raman_left_out(settings, fibre, transmitter):
         warnings.append(text)
@@ -185,16 +188,3 @@ def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:
         name: {part: Data(getattr(one, part), unit, text) for part, (unit, text) in _KEPT.items()}
         for name, one in expected.items()
     }
-
-
-def numerical_penalty_db(expected: dict[str, Expectation]) -> float | None:
-    """Return the largest loss of Q², in dB, due to step length and sampling rate; None without theory.
-
-    The loss is that at the farthest receiver position.
-    """
-    if not expected:
-        return None
-    last = max(expected.values(), key=lambda one: one.distance)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        loss = 10 * np.log10(last.noise / (last.noise - last.numerical))
-    return float(np.nanmax(loss, initial=0.0))

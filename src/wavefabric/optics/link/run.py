@@ -203,9 +203,8 @@ class _Link:
                     if not theory.left_out(self.settings):
                         expect = partial(theory.expected_of, self.settings, self.fibre)
                         self.expected = agreement.on_first_rank(self.comm, expect)
-                known = steps, theory.numerical_penalty_db(self.expected)
-                warnings = theory.warnings_before(self.settings, self.fibre, self.transmitter, *known)
-                for text in self.notes + warnings:
+                known = self.fibre, self.transmitter, steps, self.expected
+                for text in self.notes + theory.warnings_before(self.settings, *known):
                     self._tell(text)
                 for span in range(first, link.spans):
                     self._span(span, inside)

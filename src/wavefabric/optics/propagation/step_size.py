@@ -6,12 +6,11 @@ so that a checkpoint resumes it bit for bit.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
-from wavefabric.optics.propagation.operators import OperationCounts
 from wavefabric.quantities import positive
 
 #: Variable steps come from this geometric grid, so that transfer tables are used more than once.
@@ -101,23 +100,19 @@ class FixedStep:
         state["h"] = abs(h)
 
     def _one(self, A, h: float) -> None:
-        operators = self.integrator.operators
-        before, key = replace(operators.counts), (id(A), h, operators.propagation.replaced)
+        operators, step = self.integrator.operators, partial(self.integrator.step, A, h)
+        counts, key = vars(operators.counts), (id(A), h, operators.propagation.replaced)
+        before = dict(counts, steps=operators.counts.steps + 1)
         if self._graph is None or self._graph[0] != key:
             # The first step runs as written (kernels load, plans are made), then is captured.
-            self.integrator.step(A, h)
-            cost = operators.counts - before + OperationCounts(steps=1)
+            step()
+            cost = {name: counts[name] - before[name] for name in ("ffts", "exchanges")}
             # A in the tuple keeps its id from being used again.
-            self._graph = (
-                key,
-                A,
-                operators.graph(lambda: self.integrator.step(A, h), self.integrator.kernels_alone),
-                cost,
-            )
+            self._graph = key, A, operators.graph(step, self.integrator.kernels_alone), cost
         else:
             self._graph[2]()
         # A capture counts what it does not do, and a replay does what it does not count.
-        vars(operators.counts).update(vars(before + self._graph[3]))
+        counts.update(before | {name: before[name] + count for name, count in self._graph[3].items()})
 
 
 class PhaseStep:
