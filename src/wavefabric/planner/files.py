@@ -89,9 +89,8 @@ def plan_ultrasound(
             own |= {"overlap": cut.options.overlap, "bell": cut.options.bell}
 
         def needed(one_sided: bool) -> int:
-            return runtime + needed_bytes(
-                problem, recording, dtype, rates, cut, one_sided, materials=materials
-            )
+            setting = problem, recording, dtype, rates, cut, one_sided
+            return runtime + needed_bytes(*setting, materials=materials)
 
         return Job(cut.describe(), step, own, needed, overlap_error(cut.options, problem))
 

@@ -68,11 +68,9 @@ def dark_figure(
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), facecolor=NIGHT, **look)
-    title, subtitle = titles
-    figure.text(
-        0.25 / width, 1 - 0.29 / height, title, color=TEXT, fontsize=sizes[0], fontweight="bold", va="center"
-    )
-    figure.text(0.25 / width, 1 - 0.56 / height, subtitle, color=DIM, fontsize=sizes[1], va="center")
+    looks = {"color": TEXT, "fontweight": "bold"}, {"color": DIM}
+    for down, words, size, own in zip((0.29, 0.56), titles, sizes, looks, strict=True):
+        figure.text(0.25 / width, 1 - down / height, words, fontsize=size, va="center", **own)
     return figure
 
 

@@ -256,11 +256,9 @@ class Propagator:
         energy = self.operators.energy(A)
         bad = np.flatnonzero(~np.isfinite(energy))
         if bad.size:
-            label = self.fibre.labels[bad[0] // 2]
-            raise FieldLost(
-                f"field: mode {label} is not finite at z = {z / 1e3:g} km; "
-                "allowed: finite input, and a step and power that keep it so"
-            )
+            fault = f"mode {self.fibre.labels[bad[0] // 2]} is not finite at z = {z / 1e3:g} km"
+            allowed = "finite input, and a step and power that keep it so"
+            raise FieldLost(f"field: {fault}; allowed: {allowed}")
         return energy
 
     def _measure_local_error(self, A, h: float) -> None:

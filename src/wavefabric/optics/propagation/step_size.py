@@ -151,10 +151,8 @@ class PhaseStep:
         rate = self.integrator.operators.max_phase_rate(A)
         h = self.max_phase / rate if 0 < rate < math.inf else left
         if h < _SHORTEST * left:
-            raise InputError(
-                f"max_phase: {self.max_phase:g} rad needs steps of {h:.1e} m; "
-                "allowed: a larger phase or less power"
-            )
+            fault = f"{self.max_phase:g} rad needs steps of {h:.1e} m"
+            raise InputError(f"max_phase: {fault}; allowed: a larger phase or less power")
         return left if h >= left * (1 - 1e-12) else min(on_grid(h), left)
 
 
@@ -164,9 +162,8 @@ class ErrorStep:
     def __init__(self, integrator: Integrator, tolerance: float, sign: int = 1):
         if not integrator.adaptive:
             adaptive = ", ".join(name for name, kind in INTEGRATORS.items() if kind.adaptive)
-            raise InputError(
-                f"tolerance: integrator {integrator.name!r} gives no local error; allowed: {adaptive}"
-            )
+            fault = f"integrator {integrator.name!r} gives no local error"
+            raise InputError(f"tolerance: {fault}; allowed: {adaptive}")
         self.integrator: Any = integrator
         self.tolerance, self.sign = tolerance, sign
 
@@ -188,10 +185,9 @@ class ErrorStep:
             error = integrator.trial(A, self.sign * h) / scale
             if error > self.tolerance:
                 if h < _SHORTEST * length:
-                    raise InputError(
-                        f"tolerance: {self.tolerance:g} needs steps below {h:.1e} m; "
-                        "allowed: a larger tolerance (round-off sets a limit)"
-                    )
+                    fault = f"{self.tolerance:g} needs steps below {h:.1e} m"
+                    allowed = "a larger tolerance (round-off sets a limit)"
+                    raise InputError(f"tolerance: {fault}; allowed: {allowed}")
                 integrator.reject(A)
                 operators.counts.rejected += 1
                 state["h"] = on_grid(h * max(0.3, 0.9 * (self.tolerance / error) ** 0.25))
