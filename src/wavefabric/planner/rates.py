@@ -74,10 +74,8 @@ class RatesTable(_Table):
     machine: dict[str, Any] = Field(default_factory=dict)
 
 
-class ScaledTable(BaseModel):
+class ScaledTable(_Table, extra="forbid"):
     """A device of which only a ratio to another is known."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: str
     source: str = ""

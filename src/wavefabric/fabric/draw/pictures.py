@@ -158,10 +158,7 @@ def draw_timeline(
 
 @style.without_formulae()
 def draw_fabric(fabric: AnyFabric, path: str | Path, *, force: bool = False) -> Path:
-    """A fabric alone: tiles and waveguides, or GPUs, switches and kinds of links.
-
-    `InputError` if the file exists (without `force`), has another ending or cannot be written.
-    """
+    """A fabric alone: tiles and waveguides, or GPUs, switches, links; errors as of `check_picture`."""
     path = check_picture(path, force)
     if isinstance(fabric, PhotonicFabric):
         return save_figure(path, wafers.fabric_figure(fabric))

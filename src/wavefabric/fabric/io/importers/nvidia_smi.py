@@ -117,11 +117,8 @@ def _nvlinks(
     if nvswitch is None:
         nvswitch = any(sum(row) > most for row in counts)
     if not nvswitch:
-        return [
-            (f"GPU{a}", f"GPU{b}", counts[a][b] * each, "nvlink")
-            for a, b in combinations(range(table.gpus), 2)
-            if counts[a][b]
-        ]
+        pairs = ((a, b) for a, b in combinations(range(table.gpus), 2) if counts[a][b])
+        return [(f"GPU{a}", f"GPU{b}", counts[a][b] * each, "nvlink") for a, b in pairs]
     joined = _joined(table, {link for row in table.links for link in row if link.startswith("NV")})
     sets = sorted({group for group in joined if sum(g == group for g in joined) > 1})
     return [
