@@ -65,9 +65,9 @@ def _line(at: np.ndarray, a: int, b: int, apart: float, gpus: int) -> np.ndarray
     p, q = at[a], at[b]
     along = q - p
     across = np.array([-along[1], along[0]]) / max(float(np.hypot(*along)), 1e-9)
-    share = (at - p) @ along / max(float(along @ along), 1e-12)  # of the line, up to the foot of each node
-    near = np.hypot(*(p + share[:, None] * along - at).T) < 0.24
-    hits = bool((near & (share > 0.02) & (share < 0.98)).any())
+    fraction = (at - p) @ along / max(float(along @ along), 1e-12)  # of the line, up to the foot of each node
+    near = np.hypot(*(p + fraction[:, None] * along - at).T) < 0.24
+    hits = bool((near & (fraction > 0.02) & (fraction < 0.98)).any())
     centre = at[:gpus].mean(axis=0)
     radius = float(np.hypot(*(at[0] - centre)))
     outer = min(np.hypot(*(p - centre)), np.hypot(*(q - centre))) > 1.2 * radius

@@ -66,7 +66,7 @@ def dark_figure(width: float, height: float, titles: tuple[str, str], sizes=(15.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), facecolor=NIGHT)
-    looks = {"color": TEXT, "fontweight": "bold"}, {"color": DIM}
+    looks: Any = {"color": TEXT, "fontweight": "bold"}, {"color": DIM}
     for down, words, size, own in zip((0.29, 0.56), titles, sizes, looks, strict=True):
         figure.text(0.25 / width, 1 - down / height, words, fontsize=size, va="center", **own)
     return figure

@@ -268,8 +268,8 @@ def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_
     worst = int(np.argmax(np.abs(apart)))
     if abs(apart[worst]) <= _AREA_TOLERANCE:
         return ""
-    given, found = (f"{areas[worst] * 1e12:.4g} um^2" for areas in (table, solved))
-    text = f"A_eff of {labels[worst]} is {given}, that of the profile's mode {found} ({apart[worst]:+.1%})"
+    listed, own = (f"{areas[worst] * 1e12:.4g} um^2" for areas in (table, solved))
+    text = f"A_eff of {labels[worst]} is {listed}, that of the profile's mode {own} ({apart[worst]:+.1%})"
     if not gamma_from_table:
         return f"{text}; kappa comes from the profile"
     lp01 = table[labels.index("LP01")]
