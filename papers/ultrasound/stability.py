@@ -125,7 +125,7 @@ def table(result: dict[str, Any]) -> list:
 
 def _case(rng: np.random.Generator, comm: Communicator, steps: int, points: int) -> dict[str, Any]:
     problem, recording = draw(rng, steps, points)
-    verdict = stability(problem, comm=comm, dtype=np.float64)
+    verdict = stability(problem, RunSettings(comm=comm, precision="double"))
     case: dict[str, Any] = {
         "cfl": verdict.cfl, "limit": verdict.max_dt, "dt": problem.dt, "absorption": problem.absorption,
         "nonlinear": problem.nonlinearity is not None, "pml": any(problem.pml_size),

@@ -356,14 +356,14 @@ def test_a_field_that_grows_is_stopped_on_all_ranks(comm):
     inputs = replace(
         inputs, density=rho, density_staggered=(rho,) * 3, reference_speed=1500.0, dt=0.6 * 1e-4 / 1500
     )
-    result = stability(inputs, comm=comm, dtype=np.float64)
+    result = stability(inputs, RunSettings(comm=comm, precision="double"))
     assert result.warning is not None
-    alone = stability(inputs, comm=solo("cpu"), dtype=np.float64)
+    alone = stability(inputs, RunSettings(comm=solo("cpu"), precision="double"))
     assert result.max_dt == pytest.approx(alone.max_dt, rel=1e-9)
     assert len(set(comm.control.all_gather((result.warning, result.cause)))) == 1
     text = everywhere(comm, FieldLost, lambda: recorded(comm, inputs, Recording(("p_final",))))
     assert "the acoustic energy is" in text
     assert "density from 200 to 1000" in text
     steady = replace(inputs, dt=0.3 * result.max_dt)
-    assert stability(steady, comm=comm, dtype=np.float64).warning is None
+    assert stability(steady, RunSettings(comm=comm, precision="double")).warning is None
     recorded(comm, steady, Recording(("p_final",)))

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from wavefabric.optics.link.build import build_fibre, build_transmitter
-from wavefabric.optics.link.checks import warnings_before
+from wavefabric.optics.link.expected import warnings_before
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.results import read_result
 

@@ -39,7 +39,7 @@ class Machine(SimpleNamespace):
 
         return SimpleNamespace(run=run)
 
-    def graph(self, work):
+    def graph(self, work, kernels_alone=False):
         def replay():
             self.captured = True
             work()

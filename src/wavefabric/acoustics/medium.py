@@ -78,24 +78,19 @@ class Medium:
             value = getattr(self, name)
             if value is not None or name == "sound_speed":
                 assign(self, name, _number_or_array(value, unit, f"medium.{name}"))
-        assign(self, "alpha_power", self._power())
+        y = None if self.alpha_power is None else real(self.alpha_power, "medium.alpha_power")
+        assign(self, "alpha_power", y)
+        if self.alpha_coeff is not None and self.absorption == "stokes":
+            ensure(y in (None, 2.0), "medium.alpha_power", f"{show(y)} with Stokes absorption", "2")
+            assign(self, "alpha_power", 2.0)
+        elif self.alpha_coeff is not None and (y is None or not 0 <= y < 3 or (y == 1 and self.dispersion)):
+            actual = "is missing" if y is None else show(y)
+            raise InputError(f"medium.alpha_power: {actual}; allowed: {_POWERS}")
         if self.reference_speed is not None:
             c_ref = _number_or_array(self.reference_speed, "m/s", "medium.reference_speed")
             right = isinstance(c_ref, float) and 0 < c_ref < math.inf
             require(right, "medium.reference_speed", self.reference_speed, "one number above 0, m/s")
             assign(self, "reference_speed", c_ref)
-
-    def _power(self) -> float | None:
-        y = None if self.alpha_power is None else real(self.alpha_power, "medium.alpha_power")
-        if self.alpha_coeff is None:
-            return y
-        if self.absorption == "stokes":
-            ensure(y in (None, 2.0), "medium.alpha_power", f"{show(y)} with Stokes absorption", "2")
-            return 2.0
-        if y is None or not 0 <= y < 3 or (y == 1 and self.dispersion):
-            actual = "is missing" if y is None else show(y)
-            raise InputError(f"medium.alpha_power: {actual}; allowed: {_POWERS}")
-        return y
 
     @cached_property
     def speeds(self) -> tuple[float, float]:

@@ -58,6 +58,12 @@ class PressureSource:
     index: np.ndarray  # grid points, each once
     signal: Signal  # kg/m³ a time step
     mode: SourceMode = "additive"  # which is k-space corrected
+    forms: tuple[Any, ...] = ()  # of a rank's points: `source_terms.source_forms` of all of them
+
+    @property
+    def signals(self) -> tuple[Signal]:
+        """The one signal, as a velocity source has them."""
+        return (self.signal,)
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,11 @@ class VelocitySource:
     index: np.ndarray  # grid points, each once
     signals: tuple[Signal | None, ...]  # one a dimension, m/s a time step
     mode: SourceMode = "additive"
+    forms: tuple[Any, ...] = ()  # as of a pressure source
+
+
+#: A source whose points have signals of their own.
+PointSource = PressureSource | VelocitySource
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What a simulation recorded, as users think of it: [x, y, z], one row a point."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +14,7 @@ from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
 
 
-class NamedArrays(Mapping[str, Any]):
-    """Arrays by name."""
-
-    _arrays: Mapping[str, Any]
-
-    def __getitem__(self, name: str) -> Any:
-        return self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
-
-
-class Results(NamedArrays):
+class Results(dict[str, Any]):
     """Recorded arrays by name: ``results["p"]``, ``results["ux_max"]``, ``results["p_final"]``.
 
     Attributes
@@ -72,16 +57,17 @@ class Results(NamedArrays):
         self._where, self._total = recording.where, problem.shape
         self.frequencies = np.array(recording.frequencies)
         self.time = np.arange(recording.start, max(problem.steps, recording.start)) * problem.dt
-        self._arrays = {name: self._view(name, array, recording.where) for name, array in arrays.items()}
+        super().__init__((name, self._view(name, array)) for name, array in arrays.items())
 
-    def _view(self, name: str, array: np.ndarray, where: Any) -> Any:
-        field = is_field(name)
-        if is_tone(name):
-            each = [self.grid.from_memory(one) if field else self._at_sensor(one, where) for one in array]
-            return each if not field and isinstance(where, Cuboids) else np.stack(each)
-        return self.grid.from_memory(array) if field else self._at_sensor(array, where)
+    def _view(self, name: str, array: np.ndarray) -> Any:
+        view = self.grid.from_memory if is_field(name) else self._at_sensor
+        if not is_tone(name):
+            return view(array)
+        each = [view(one) for one in array]
+        return each if isinstance(each[0], list) else np.stack(each)
 
-    def _at_sensor(self, array: np.ndarray, where: Any) -> Any:
+    def _at_sensor(self, array: np.ndarray) -> Any:
+        where = self._where
         if not isinstance(where, Cuboids):
             return array.T
         dims = self.grid.dimensions

@@ -81,84 +81,76 @@ def run(
     """
     begun = working_time()
     options = (options or RunSettings()).with_ranks(problem.shape)
-    return _Run(problem, recording, options, observer).run(sink, begun, loading_seconds)
+    saved = options.checkpoints
+    files = {"output": getattr(sink, "path", None), "checkpoint": saved and saved.path}
+    with ExitStack() as stack:
+        for key, path in files.items():
+            stack.enter_context(locked_by_first_rank(options.ranks, path, key))
+        return _Run(problem, recording, sink, options, observer).run(begun, loading_seconds)
 
 
 class _Run:
-    """One run, from its checks to its report."""
+    """One run, from its checks to its report; what it writes is locked."""
 
     def __init__(
-        self, problem: Problem, recording: Recording, options: RunSettings, observer: Observer | None
+        self,
+        problem: Problem,
+        recording: Recording,
+        sink: Sink | None,
+        options: RunSettings,
+        observer: Observer | None,
     ):
-        self._observer, self._compiled_before = observer, CLOCK.seconds()
         comm, checkpoints, dtype = options.ranks, options.checkpoints, options.dtype
+        self._problem, self._comm, self._device = problem, comm, comm.device
+        self._observer, self._compiled_before = observer, CLOCK.seconds()
         if comm.step_recorder is not None:
             comm.step_recorder.check_steps(problem.steps)
-        self._problem, self._recording, self._dtype = problem, recording, dtype
-        self._comm, self._device = comm, comm.device
         self._progress = Progress() if options.progress is None or comm.rank else options.progress
-        self._report = Report(total_steps=problem.steps, device=self._device.name)
+        self._report = report = Report(total_steps=problem.steps, device=comm.device.name)
         digest = identity(problem, recording) if checkpoints is not None or comm.size > 1 else ""
         shared = {"problem": digest, "options": repr((dtype.str, options.decomposition, checkpoints))}
         check_agreement(comm.control, shared)
-        self._decomposition = decompose(problem.shape, comm.size, options.decomposition)
+        decomposition = decompose(problem.shape, comm.size, options.decomposition)
         if comm.size > 1:
-            self._report.decomposition = self._decomposition.describe()
-            self._report.ranks, self._report.transport = comm.size, comm.label
+            report.decomposition = decomposition.describe()
+            report.ranks, report.transport = comm.size, comm.label
         else:
-            self._decomposition = decompose(problem.shape, 1)  # its options serve several ranks
-        advice = choose_stages.advice(self._device, problem, dtype, self._decomposition)
-        self._report.notes = [*self._decomposition.notes, *advice]
+            decomposition = decompose(problem.shape, 1)  # its options serve several ranks
+        advice = choose_stages.advice(comm.device, problem, dtype, decomposition)
+        report.notes = [*decomposition.notes, *advice]
         self._checkpoint: RunCheckpoint | None = None
+        state = None
         if checkpoints is not None:
-            parts = "" if comm.size == 1 else repr(self._decomposition.subdomains)
-            layout = self._report.decomposition
+            parts = "" if comm.size == 1 else repr(decomposition.subdomains)
+            layout = report.decomposition
             self._checkpoint = RunCheckpoint(comm, checkpoints, f"{digest} {dtype} {parts}", layout)
+            state = self._checkpoint.find()
+        indexed, device = observer is None, comm.device
+        inputs = problem, recording, dtype, device, decomposition
+        needed = choose_stages.needed_bytes(*inputs, comm.one_sided, indexed)
+        if observer is not None:
+            needed += observer.nbytes(problem, dtype, decomposition.subdomains)
+        less = "use a smaller grid, single precision or fewer recorded points"
+        check_memory(comm, device, needed, "this run", less)
+        shared = {"comm": comm, "decomposition": decomposition, "indexed": indexed}
+        self._stages = choose_stages.make_stages(device, problem, dtype, **shared)
+        self._recorder, self._step = Recorder(self._stages, recording, sink), Step(self._stages)
+        self._energy, self._alternation = Energy(self._stages), Alternation(self._stages)
+        if comm.step_recorder is not None:
+            comm.step_recorder.watch(self._step, "advance")
         #: Steps from one look at the fields to the next.
         self._look = max(1, min(problem.steps // 100, 100))
         self._watch = EnergyWatch(problem, max(self._look, _ENERGY_STEPS))
         self._alternation_watch = AlternationWatch()
-
-    def run(self, sink: Sink | None, begun: float, loading: float) -> Report:
-        files = {"output": sink, "checkpoint": self._checkpoint}
-        with ExitStack() as stack:
-            for key, file in files.items():
-                stack.enter_context(locked_by_first_rank(self._comm, getattr(file, "path", None), key))
-            state = self._checkpoint.find() if self._checkpoint is not None else None
-            self._allocate(sink)
-            self._resume_or_begin(state)
-            self._seconds = {"loading": loading, "preprocessing": working_time() - begun}
-            self._run_and_finish()
-        return self._report
-
-    # --- Before the first step --------------------------------------------------------------------------
-
-    def _allocate(self, sink: Sink | None) -> None:
-        comm, device, shared = self._comm, self._device, self._decomposition
-        inputs = self._problem, self._recording, self._dtype, device, shared
-        observer = self._observer
-        needed = choose_stages.needed_bytes(*inputs, comm.one_sided, observer is None)
-        if observer is not None:
-            needed += observer.nbytes(self._problem, self._dtype, list(shared.subdomains))
-        advice = "use a smaller grid, single precision or fewer recorded points"
-        check_memory(comm, device, needed, "this run", advice)
-        self._stages = choose_stages.make_stages(
-            device, self._problem, self._dtype, comm=comm, decomposition=shared, indexed=observer is None
-        )
-        self._recorder = Recorder(self._stages, self._recording, sink, comm, shared.subdomains)
-        self._step, self._energy = Step(self._stages), Energy(self._stages)
-        if comm.step_recorder is not None:
-            comm.step_recorder.watch(self._step, "advance")
-        self._alternation = Alternation(self._stages)
-
-    def _resume_or_begin(self, state: dict[str, Any] | None) -> None:
-        """Fields and position from the checkpoint, if there is one."""
         # `_done` steps are taken; `_whole` unless one is half taken, after a second Ctrl-C.
         self._done, self._whole = 0, True
         #: A step after the first ones, and when it was done.
         self._settled: tuple[int, float] | None = None
+        #: Seconds by phase, and those of the legs before a checkpoint.
+        self._seconds: dict[str, float] = {}
         self._earlier: dict[str, float] = {}
-        self._token = self._comm.control.bcast(secrets.token_hex(8))
+        self._began_steps = 0.0
+        self._token = comm.control.bcast(secrets.token_hex(8))
         if state is not None and self._checkpoint is not None:
             _, state = self._checkpoint.restore(self._arrays())
             self._done, self._token, self._earlier = int(state["step"]), state["run"], state["seconds"]
@@ -168,21 +160,21 @@ class _Run:
             self._stages.transform_pressure()
         elif self._checkpoint is not None and not self._checkpoint.policy.resume:
             self._checkpoint.remove()  # the rows it goes with are about to be replaced
-        self._first = self._report.resumed_at = self._done
+        self._first = report.resumed_at = self._done
+        self._next_status, self._last_status = self._first + 1, (self._first, time.perf_counter())
+        # Whether all ranks have agreed to stop.
+        self._agreed = comm.size == 1
+
+    def run(self, begun: float, loading: float) -> Report:
+        """Take the steps and finish the output; what is unfinished is kept for a checkpoint alone."""
         if self._observer is not None:
             self._observer.begin(self._stages, self._step, self._first)
-        # Whether all ranks have agreed to stop.
-        self._agreed = self._comm.size == 1
         try:
             self._recorder.begin(self._first, self._token)
         except BaseException:
-            self._recorder.delivery.abandon(keep=state is not None)
+            self._recorder.delivery.abandon(keep=self._first > 0)
             raise
-
-    # --- Steps ------------------------------------------------------------------------------------------
-
-    def _run_and_finish(self) -> None:
-        """Take the steps and finish the output; what is unfinished is kept for a checkpoint alone."""
+        self._seconds = {"loading": loading, "preprocessing": working_time() - begun}
         checkpoint, report, recorder = self._checkpoint, self._report, self._recorder
         keep = complete = False
         self._began_steps = working_time()
@@ -195,7 +187,7 @@ class _Run:
                 if self._done < self._problem.steps:
                     keep = True
                     self._close_report()
-                    return
+                    return report
                 self._device.synchronize()
                 self._comm.check()
                 self._whole = False  # finishing changes what was recorded
@@ -225,6 +217,7 @@ class _Run:
                 recorder.delivery.abandon(keep)
         if checkpoint is not None:
             checkpoint.remove()
+        return report
 
     def _take_steps(self, interrupt: DeferredInterrupt) -> None:
         """Take steps until the end, or until a checkpoint that ends the run."""
@@ -233,7 +226,6 @@ class _Run:
         ranks = "" if alone else f"{self._comm.size} ranks, "
         progress.start(steps, f"time steps on {ranks}{self._device.name}")
         progress.update(self._first)
-        self._next_status = self._first + 1
         self._last_status = (self._first, time.perf_counter())
         for number in range(self._first, steps):
             self._whole = False
@@ -270,7 +262,11 @@ class _Run:
             interrupt.check()  # computing the peak waits for the device
         watches = self._watch.due(self._done)
         save_due = looks and self._checkpoint is not None and self._checkpoint.due()
-        peak, energy = self._peak() if looks else 0.0, self._energy() if watches else 0.0
+        peak = 0.0
+        if looks:  # reading it also waits for the device, so progress is honest
+            p = self._stages.fields.p[self._stages.coefficients.subdomain.owned]
+            peak = max(abs(float(p.max())), abs(float(p.min())))
+        energy = self._energy() if watches else 0.0
         self._comm.check()  # whose data did not come, before what came of it is looked at
         (done, then), now = self._last_status, time.perf_counter()
         pace = max((now - then) / max(1, self._done - done), 1e-9)
@@ -306,13 +302,6 @@ class _Run:
             what = f"what alternates from step to step grows by {math.expm1(growth):.2g} of itself in each"
             return f"{what}, {math.sqrt(alternating / square):.2g} of the field {after}"
         return ""
-
-    def _peak(self) -> float:
-        """Largest |p| here; reading it also waits for the device, so progress is honest."""
-        p = self._stages.fields.p[self._stages.coefficients.subdomain.owned]
-        return max(abs(float(p.max())), abs(float(p.min())))
-
-    # --- Checkpoints and report -------------------------------------------------------------------------
 
     def _arrays(self) -> dict[str, Any]:
         return {**self._stages.fields.named(), **self._recorder.state()}

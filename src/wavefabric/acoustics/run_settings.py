@@ -101,7 +101,12 @@ class RunSettings:
         """These with a communicator: all ranks that were started together, on devices for such a grid."""
         if self.comm is not None:
             return self
-        return replace(self, comm=_communicator(self.device, self.threads, shape))
+        if environment.ranks() > 1:
+            return replace(self, comm=_world(self.device, self.threads))
+        threads = self.threads
+        if threads is None and shape is not None:
+            threads = default_threads(shape)
+        return replace(self, comm=world(device=get_device(self.device, threads)))
 
     @property
     def ranks(self) -> Communicator:
@@ -113,14 +118,6 @@ class RunSettings:
     def dtype(self) -> np.dtype:
         """The type of real numbers that ``precision`` stands for."""
         return np.dtype(PRECISIONS[self.precision])
-
-
-def _communicator(device: Any, threads: int | None, shape: tuple[int, int, int] | None) -> Communicator:
-    if environment.ranks() > 1:
-        return _world(device, threads)
-    if threads is None and shape is not None:
-        threads = default_threads(shape)
-    return world(device=get_device(device, threads))
 
 
 @lru_cache

@@ -162,7 +162,7 @@ def prepare(
     if dt is None:
         silent = grid.silent_problem(medium, grid.cfl_step(medium, how.cfl))
         check(silent)
-        dt, stable = stable_step(silent, how.ranks, how.dtype, how.decomposition)
+        dt, stable = stable_step(silent, how)
         how = replace(how, check_stability=how.check_stability and not stable)
     if steps is None:
         steps = grid.steps(medium, dt, how.t_end)

@@ -2,10 +2,8 @@
 
 >>> from wavefabric.optics import graded_index_62_5, propagate
 
-Packages: ``fibre`` and ``signal`` know nothing of the others but `ModeMixing`; ``propagation`` knows the
-fibre;
-``run_file`` what a run file says; ``theory`` what to expect without a run; ``link`` puts all together,
-``sweeps`` runs it for many values. None imports acoustics, fabric, bench or cli.
+The first lines of each package below say what it holds and may import; none imports acoustics, fabric, bench
+or cli.
 """
 
 from wavefabric.lazy import lazy
@@ -16,15 +14,12 @@ __getattr__, __dir__ = lazy(
         "fibre.fibre": ("Fibre", "at_frequency"),
         "fibre.profile": ("IndexProfile", "TableProfile", "Trench"),
         "fibre.presets": ("coupled_group", "graded_index_62_5", "single_mode"),
-        "fibre.tables": ("fibre_from_csv",),
-        "fibre.from_profile": ("fibre_from_profile",),
-        "fibre.loss_spectrum": ("LossSpectrum",),
+        "fibre.sources": ("fibre_from_csv", "fibre_from_profile"),
         "fibre.raman": ("power_evolution", "raman_evolution", "raman_tilt"),
-        "fibre.raman_gain": ("RamanGain",),
+        "fibre.spectra": ("LossSpectrum", "RamanGain"),
         "signal.amplifier": ("Amplifier",),
-        "signal.constellation": ("Constellation",),
+        "signal.constellation": ("Constellation", "gmi", "mutual_information"),
         "signal.equaliser": ("Equaliser",),
-        "signal.information": ("gmi", "mutual_information"),
         "signal.receiver": ("Receiver",),
         "signal.transmitter": ("Transmitter",),
         "signal.wdm": ("WdmGrid",),

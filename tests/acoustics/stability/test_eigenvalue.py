@@ -10,6 +10,7 @@ from random_problems import problem as random_problem
 from papers.ultrasound.step_matrix import leapfrog_matrix, spectral_radius
 from wavefabric.acoustics import Grid, Medium
 from wavefabric.acoustics.decomposition.decompose import Decomposition
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.stability import eigenvalue
 from wavefabric.acoustics.stability.eigenvalue import LIMIT, LargestEigenvalue
 from wavefabric.acoustics.stability.stable_time_step import stability
@@ -52,15 +53,15 @@ def time_step(problem, wanted):
 
 @pytest.mark.parametrize("absorption", ABSORPTION)
 @pytest.mark.parametrize("wanted", [1.0, 3.9, 4.1])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_it_is_that_of_the_dense_matrix(absorption, wanted, dtype, monkeypatch):
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_it_is_that_of_the_dense_matrix(absorption, wanted, precision, monkeypatch):
     problem = uneven(absorption=absorption)
     dt = time_step(problem, wanted)
     true = dense(problem, dt)
     # Few vectors, as on a large grid, bound it less closely than all of them.
     for bytes_held, closeness in ((eigenvalue._BYTES, LIMIT / 3.9), (0, 1.12)):
         monkeypatch.setattr(eigenvalue, "_BYTES", bytes_held)
-        result = LargestEigenvalue(problem, CPU, dtype)(dt)
+        result = LargestEigenvalue(problem, RunSettings(comm=CPU, precision=precision))(dt)
         if true > LIMIT:
             assert LIMIT < result <= true * 1.0001
         else:
@@ -76,7 +77,7 @@ def test_a_start_that_hardly_has_it_does_not_hide_it(shape):
     for seed in range(6):
         problem = uneven(shape, seed=seed)
         dt = time_step(problem, 1.003 * LIMIT)
-        assert LargestEigenvalue(problem, CPU, np.float64)(dt) > LIMIT
+        assert LargestEigenvalue(problem, RunSettings(comm=CPU, precision="double"))(dt) > LIMIT
 
 
 @pytest.mark.parametrize("absorption", ["lossless", "Stokes"])
@@ -134,7 +135,7 @@ def test_a_layer_of_bone_has_the_limit_of_its_one_axis():
         limit *= 1.001
     assert 0.2 < 2800 * limit / 5e-4 < 0.35
     for part, stable in ((0.99, True), (1.002, False)):
-        result = stability(replace(problem, dt=part * limit), comm=CPU, dtype=np.float64)
+        result = stability(replace(problem, dt=part * limit), RunSettings(comm=CPU, precision="double"))
         assert (result.warning is None) == stable, part
     assert 0.96 * limit < result.max_dt <= 1.001 * limit
 
@@ -145,8 +146,9 @@ def test_a_layer_of_bone_has_the_limit_of_its_one_axis():
 )
 def test_ranks_find_the_same(comm, options):
     problem = layered(shape=(24, 8, 40))
-    one = LargestEigenvalue(problem, CPU, np.float64)(5e-8)
-    several = LargestEigenvalue(problem, comm, np.float64, options)(5e-8)
+    one = LargestEigenvalue(problem, RunSettings(comm=CPU, precision="double"))(5e-8)
+    how = RunSettings(comm=comm, precision="double", decomposition=options)
+    several = LargestEigenvalue(problem, how)(5e-8)
     assert several == pytest.approx(one, rel=1e-9 if options.kind == "global" else 0.06)
 
 
@@ -154,6 +156,6 @@ def test_kernels_of_a_gpu_find_the_same(kernel_device):
     problem = random_problem(
         (24, 20, 18), mixed="cra", initial=0, pml=False, absorption="stokes", materials=5
     )
-    want = LargestEigenvalue(problem, CPU, np.float64)(4e-8)
-    result = LargestEigenvalue(problem, solo(kernel_device), np.float32)(4e-8)
+    want = LargestEigenvalue(problem, RunSettings(comm=CPU, precision="double"))(4e-8)
+    result = LargestEigenvalue(problem, RunSettings(comm=solo(kernel_device)))(4e-8)
     assert result == pytest.approx(want, rel=1e-3)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, max_frequency, to_problem
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.stability.free_steps import FreeSteps
 from wavefabric.acoustics.stability.free_steps import growth as noise_growth
 from wavefabric.acoustics.stability.stable_time_step import stability
@@ -156,6 +157,7 @@ def test_the_limit_of_an_axisymmetric_grid(medium):
     problem = to_problem(grid, Medium(density=1000.0, **medium, **lossy), source, sensor, 1e-8, 1)[0]
     limit = stability(replace(problem, dt=1.0)).max_dt
     assert 0.3 < 1500 * limit / 1e-4 < 0.9
-    free = FreeSteps(problem, solo(get_device("cpu", threads=1)), np.float64)
+    how = RunSettings(comm=solo(get_device("cpu", threads=1)), precision="double")
+    free = FreeSteps(problem, how)
     assert noise_growth(free, limit) == 0
     assert noise_growth(free, 1.3 * limit) > 0

@@ -98,7 +98,7 @@ def uneven(pml=0, **more):
 def test_the_limit_found_parts_decay_from_growth(pml, more):
     problem = uneven(pml, **more)
     long = replace(problem, dt=1e-7)
-    result = stability(long, comm=CPU, dtype=np.float64)
+    result = stability(long, RunSettings(comm=CPU, precision="double"))
     assert result.warning is not None
     # In an uneven medium the split PML itself may grow, slowly and at any time step.
     assert spectral_radius(problem, result.max_dt) < 1 + (5e-3 if pml else 1e-6)
@@ -139,10 +139,11 @@ def test_the_reference_is_the_time_step(more):
 
 def test_growth_is_that_of_the_largest_eigenvalue():
     problem = uneven()
-    dt = 1.05 * stability(replace(problem, dt=5e-8), comm=CPU, dtype=np.float64).max_dt
+    dt = 1.05 * stability(replace(problem, dt=5e-8), RunSettings(comm=CPU, precision="double")).max_dt
     expected = math.log(spectral_radius(problem, dt))
     assert 0.05 < expected < 0.7
-    assert growth(FreeSteps(problem, CPU, np.float64), dt) == pytest.approx(expected, rel=0.25)
+    free = FreeSteps(problem, RunSettings(comm=CPU, precision="double"))
+    assert growth(free, dt) == pytest.approx(expected, rel=0.25)
 
 
 def test_absorption_may_grow_at_any_time_step():
@@ -156,7 +157,7 @@ def test_absorption_may_grow_at_any_time_step():
     problem = grid.silent_problem(Medium(1500.0, density, alpha, 0.5, dispersion=False), 3e-8)
     assert spectral_radius(problem, 1e-10) > 1 + 1e-5
     assert spectral_radius(problem, 1e-9) > 1 + 1e-4
-    assert stability(problem, comm=CPU, dtype=np.float64).max_dt == 0
+    assert stability(problem, RunSettings(comm=CPU, precision="double")).max_dt == 0
     with pytest.raises(InputError, match=r"allowed: none; likely cause: .*absorption"):
         refuse_unstable(problem, RunSettings(comm=CPU, precision="double"))
 

@@ -9,9 +9,9 @@ from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.optics.fibre.fibre import at_frequency, shift_expansion
-from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.presets import graded_index_62_5, single_mode
 from wavefabric.optics.fibre.profile import IndexProfile
+from wavefabric.optics.fibre.sources import fibre_from_profile
 from wavefabric.optics.link import run as links
 from wavefabric.optics.link.build import build_fibre, fibre_digest
 from wavefabric.optics.link.run import run_link
@@ -172,7 +172,7 @@ def test_a_checkpoint_belongs_to_the_fibre_that_was_built(tmp_path, monkeypatch)
     built = build_fibre(run)
     prints = set()
     for fibre in (built, built, at_frequency(built, 186.001e12)):
-        monkeypatch.setattr(links, "build_fibre", lambda *_, fibre=fibre: fibre)
+        monkeypatch.setattr(links.build, "build_fibre", lambda *_, fibre=fibre: fibre)
         writer = ResultWriter(tmp_path / "o.h5")
         made = links._Link(run, writer, links.Progress(), solo("cpu"), print, True)
         prints.add(made.checkpoint.fingerprint)

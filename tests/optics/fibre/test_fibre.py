@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.presets import coupled_group, graded_index_62_5, single_mode
 from wavefabric.optics.fibre.profile import ConstantIndex, IndexProfile
-from wavefabric.optics.fibre.tables import fibre_from_csv
+from wavefabric.optics.fibre.sources import fibre_from_csv, fibre_from_profile
 
 FEW = IndexProfile(16e-6, 0.2, 2, cladding=ConstantIndex(1.444))
 MODES = "mode_group,l,m,a_eff_um2\n1,0,1,100\n2,1,1,130\n"

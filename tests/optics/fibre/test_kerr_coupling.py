@@ -7,9 +7,9 @@ import pytest
 from scipy.special import eval_genlaguerre, factorial, roots_laguerre
 from scipy.stats import unitary_group
 
-from wavefabric.optics.fibre.kerr_coupling import angular_overlap, kappa_strong_groups, kappa_weak, overlaps
 from wavefabric.optics.fibre.modes import solve_modes
 from wavefabric.optics.fibre.profile import ConstantIndex, IndexProfile, profile_62_5
+from wavefabric.optics.fibre.sources import angular_overlap, kappa_strong_groups, kappa_weak, overlaps
 
 LAM = 1550e-9
 

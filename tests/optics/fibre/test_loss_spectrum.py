@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.loss_spectrum import LossSpectrum
 from wavefabric.optics.fibre.presets import graded_index_62_5
+from wavefabric.optics.fibre.spectra import LossSpectrum
 from wavefabric.units import SPEED_OF_LIGHT
 
 DB_PER_KM = np.log(10) / 1e4

@@ -6,7 +6,7 @@ from emulated_device import EmulatedDevice
 
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.mode_mixing import ModeMixing, haar_unitary, total
+from wavefabric.optics.fibre.random_coupling import ModeMixing, haar_unitary, total
 
 CPU = get_device("cpu")
 

@@ -9,13 +9,16 @@ from scipy.integrate import cumulative_simpson, solve_ivp
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.fibre.from_profile import fibre_from_profile, solved_overlaps
-from wavefabric.optics.fibre.kerr_coupling import kappa_strong_groups, kappa_weak
-from wavefabric.optics.fibre.loss_spectrum import LossSpectrum
 from wavefabric.optics.fibre.presets import coupled_group, graded_index_62_5, single_mode
 from wavefabric.optics.fibre.profile import IndexProfile
 from wavefabric.optics.fibre.raman import intensity_overlap, power_evolution, raman_evolution, raman_tilt
-from wavefabric.optics.fibre.raman_gain import RamanGain
+from wavefabric.optics.fibre.sources import (
+    fibre_from_profile,
+    kappa_strong_groups,
+    kappa_weak,
+    solved_overlaps,
+)
+from wavefabric.optics.fibre.spectra import LossSpectrum, RamanGain
 
 ALPHA = 0.2e-3 * np.log(10) / 10
 GRID = np.linspace(191e12, 196e12, 41)

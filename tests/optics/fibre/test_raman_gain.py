@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre import raman_gain
-from wavefabric.optics.fibre.raman_gain import RamanGain, silica_spectrum
+from wavefabric.optics.fibre import spectra
+from wavefabric.optics.fibre.spectra import RamanGain, silica_spectrum
 from wavefabric.units import SPEED_OF_LIGHT
 
 #: A pump of 1454 nm, Hz, for which gains of standard fibre are published.
@@ -18,7 +18,7 @@ def test_the_spectrum_is_the_transform_of_the_impulse_response():
     radian = 2 * np.pi * 100 * SPEED_OF_LIGHT
     response = np.zeros_like(t)
     for wavenumber, amplitude, gaussian, lorentz in zip(
-        raman_gain._WAVENUMBER, raman_gain._AMPLITUDE, raman_gain._GAUSS, raman_gain._LORENTZ, strict=True
+        spectra._WAVENUMBER, spectra._AMPLITUDE, spectra._GAUSS, spectra._LORENTZ, strict=True
     ):
         envelope = np.exp(-radian * lorentz / 2 * t - (radian * gaussian / 2 * t) ** 2 / 4)
         response += amplitude * envelope * np.sin(radian * wavenumber * t)

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.fibre.profile import ConstantIndex, IndexProfile
-from wavefabric.optics.fibre.tables import fibre_from_csv
+from wavefabric.optics.fibre.sources import fibre_from_csv, fibre_from_profile
 from wavefabric.optics.link.build import build_fibre
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.run_file.load import load

@@ -304,8 +304,8 @@ def test_a_checkpoint_is_due_behind_every_span_but_the_last(link, monkeypatch):
     assert [span for span, behind in saved if behind] == [1, 2]
 
 
-def test_a_checkpoint_belongs_to_a_number_of_threads(link, tmp_path):
-    """Other threads may round otherwise, so a resumed run would not be the one that was begun."""
+def test_a_checkpoint_serves_any_number_of_threads(link, tmp_path):
+    """Threads change no bit: a resumed run is the one that was begun."""
     output = tmp_path / "out.h5"
     changes = {"link": {"spans": 2}, "signal": {"symbols": 64}, "path": output}
     one = solo(get_device("cpu", threads=1))
@@ -315,6 +315,6 @@ def test_a_checkpoint_belongs_to_a_number_of_threads(link, tmp_path):
         pytest.skip("this machine has one core")
     with pytest.raises(KeyboardInterrupt):
         link(comm=one, progress=Ends(), **changes)
-    with pytest.raises(InputError, match="another run"):
-        link(comm=two, **changes)
-    assert link(comm=one, **changes)["received/span_2/evm"].max() < 1e-6
+    resumed = link(comm=two, **changes)["received/span_2/evm"]
+    whole = link(comm=one, **{**changes, "path": tmp_path / "whole.h5"})["received/span_2/evm"]
+    assert (resumed == whole).all()

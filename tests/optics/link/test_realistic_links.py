@@ -12,7 +12,7 @@ from wavefabric.exchange import solo
 from wavefabric.optics import graded_index_62_5, single_mode
 from wavefabric.optics.fibre.fibre import gamma_of
 from wavefabric.optics.fibre.raman import raman_evolution
-from wavefabric.optics.fibre.raman_gain import RamanGain
+from wavefabric.optics.fibre.spectra import RamanGain
 from wavefabric.optics.link.build import build_fibre
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.run import run_link

@@ -151,7 +151,7 @@ class CapturingDevice(EmulatedDevice):
 
     operators = None
 
-    def graph(self, work):
+    def graph(self, work, kernels_alone=False):
         return repeated_as_captured(self.operators.propagation, work)
 
 

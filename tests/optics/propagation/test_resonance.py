@@ -105,7 +105,7 @@ def test_nothing_limits_the_step_without_kerr_effect():
         assert (limit.step, limit.field, limit.pair) == (math.inf, math.inf, ())
     # Modes that do not act on each other do not walk off; one without Kerr effect creates nothing.
     apart = step_limit(make_fibre(np.diag([1.0, 0.0]), beta=beta), 1e12)
-    assert (apart.walk_off, apart.mode) == (math.inf, "M1")
+    assert (apart.walk_off, apart.cause) == (math.inf, "dispersion of M1 over a band of 2 THz")
     assert apart.step == pytest.approx(2 * math.pi / (21e-27 * (2e12 * math.pi) ** 2))
     # Both polarisations of a mode act on each other alone.
     rows = step_limit(make_fibre([[0.0, 1.0], [1.0, 0.0]], "row", beta=beta[:1]), 1e12)

@@ -240,7 +240,7 @@ class Capturing(CpuDevice):
 
     operators = None
 
-    def graph(self, work):
+    def graph(self, work, kernels_alone=False):
         return repeated_as_captured(self.operators.propagation, work)
 
 

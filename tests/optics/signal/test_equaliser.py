@@ -5,8 +5,8 @@ import pytest
 
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.mode_mixing import haar_unitary
-from wavefabric.optics.signal import joint
+from wavefabric.optics.fibre.random_coupling import haar_unitary
+from wavefabric.optics.signal import equaliser
 from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
@@ -147,7 +147,7 @@ def test_channels_are_equalised_the_same_whatever_the_memory(monkeypatch):
     result = receiver.receive(CPU, far, **keep, progress=lambda done, rows: steps.append((done, rows)))
     assert steps == [(1, 4), (2, 4), (4, 4)]
     assert result.points[1, 2].shape == (2, 512)
-    monkeypatch.setattr(joint, "LEAST_BYTES", 0)
+    monkeypatch.setattr(equaliser, "LEAST_BYTES", 0)
     small = receiver.receive(CPU, far, **keep)
     np.testing.assert_array_equal(result.q_squared_db, small.q_squared_db)
     np.testing.assert_array_equal(result.points[1, 2], small.points[1, 2])

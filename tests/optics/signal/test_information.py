@@ -7,8 +7,7 @@ import pytest
 from scipy.integrate import quad
 
 from wavefabric.device import get_device
-from wavefabric.optics.signal.constellation import Constellation
-from wavefabric.optics.signal.information import gmi, information_rates, mutual_information
+from wavefabric.optics.signal.constellation import Constellation, gmi, information_rates, mutual_information
 
 CPU = get_device("cpu")
 

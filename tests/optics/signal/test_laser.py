@@ -5,11 +5,10 @@ import pytest
 
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.signal.carrier import blind_phase, sliding_sum
 from wavefabric.optics.signal.constellation import Constellation
-from wavefabric.optics.signal.laser import LOCAL_OSCILLATOR, TRANSMITTER, laser_phase
 from wavefabric.optics.signal.receiver import Receiver
-from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.optics.signal.recovery import blind_phase, sliding_sum
+from wavefabric.optics.signal.transmitter import LOCAL_OSCILLATOR, TRANSMITTER, Transmitter, laser_phase
 from wavefabric.optics.signal.wdm import WdmGrid
 
 CPU = get_device("cpu")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wavefabric.optics.fibre.mode_mixing import haar_unitary
+from wavefabric.optics.fibre.random_coupling import haar_unitary
 from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter

@@ -5,7 +5,7 @@ import pytest
 
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
+from wavefabric.optics.fibre.random_coupling import ModeMixing, total
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid

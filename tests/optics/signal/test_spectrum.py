@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wavefabric.optics import Transmitter, WdmGrid
-from wavefabric.optics.signal.spectrum import power_spectrum, spectrum_bins, spectrum_frequencies
+from wavefabric.optics.link.result import power_spectrum, spectrum_bins, spectrum_frequencies
 
 
 @pytest.mark.parametrize("symbols", [256, 243, 17])

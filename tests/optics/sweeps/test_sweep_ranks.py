@@ -16,7 +16,7 @@ def test_each_rank_runs_points_of_its_own(comm, shared_run_file, monkeypatch):
     folder, axes = shared_run_file.parent, {"signal.launch_power": "0:8:4 dBm", "solver.step": "2 km, 4 km"}
     runs = []
     plain = links._Link.run
-    monkeypatch.setattr(links._Link, "run", lambda link: runs.append(link.output) or plain(link))
+    monkeypatch.setattr(links._Link, "run", lambda link: runs.append(link.writer.path) or plain(link))
     result = sweep(shared_run_file, axes, folder / "apart.h5", comm=comm)
     everybody = comm.control.all_gather(runs)
     assert [len(each) for each in everybody] == [3, 3]

@@ -12,14 +12,13 @@ from wavefabric.acoustics.problem import (
     Cuboids,
     Elements,
     Interpolation,
-    PressureSource,
+    PointSource,
     Problem,
     ProductSignal,
     Recording,
     Signal,
     SourceMode,
     TransducerSource,
-    VelocitySource,
 )
 from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local
 from wavefabric.acoustics.solver.formulas import disperses, on_axis
@@ -146,7 +145,7 @@ def _medium(problem: Problem, rules: "_Rules") -> None:
         rules.require(right, "alpha_power", y, "from 0 to below 3, other than 1")
 
 
-def _at_points(key: str, source: PressureSource | VelocitySource, signals: dict, rules: "_Rules") -> None:
+def _at_points(key: str, source: PointSource, signals: dict, rules: "_Rules") -> None:
     points = rules.index(f"{key}.index", source.index)
     rules.one_of(f"{key}.mode", source.mode, get_args(SourceMode))
     for name, signal in signals.items():

@@ -73,10 +73,11 @@ def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> 
         if not above.sum() > FRACTION * energy.sum():
             continue
         fraction = float(above.sum() / energy.sum())
+        percentage = f"{100 * fraction:.3g} %" if fraction < 0.995 else "nearly all"
         mean = float(frequency @ above / above.sum())
         nearly = float(frequency[np.searchsorted(np.cumsum(energy), (1 - FRACTION) * energy.sum())])
         lines.append(
-            f"{names[key]}: {_percent(fraction)} of its energy lies above {limit / 1e6:.4g} MHz, the highest "
+            f"{names[key]}: {percentage} of its energy lies above {limit / 1e6:.4g} MHz, the highest "
             f"frequency that the grid carries (two points per wavelength at {c:.4g} m/s, the smallest sound "
             f"speed, and a spacing of {spacing * 1e3:.4g} mm), at {mean / 1e6:.3g} MHz on average; use a "
             f"spacing of at most {c / (2 * nearly) * 1e3:.3g} mm, or a lower or filtered signal"
@@ -84,28 +85,20 @@ def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> 
     return lines
 
 
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.3g} %" if fraction < 0.995 else "nearly all"
-
-
 def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
     """Name and (samples, points) of each signal, and whether it ends before the run does."""
-    if problem.pressure_source is not None:
-        signal = _waveforms(problem.pressure_source.signal)
-        yield "pressure_source.signal", signal, len(signal) < problem.steps
-    if problem.velocity_source is not None:
-        for axis, signal in zip("xyz", problem.velocity_source.signals, strict=False):
-            if signal is not None:
-                signal = _waveforms(signal)
-                yield f"velocity_source.signals.{axis}", signal, len(signal) < problem.steps
-    if problem.transducer is not None:
-        source = problem.transducer
-        yield "transducer.signal", source.signal[:, np.newaxis], source.steps < problem.steps
-
-
-def _waveforms(signal: Signal) -> np.ndarray:
-    """Signals, or what they are made of."""
-    return signal.waveforms if isinstance(signal, ProductSignal) else signal
+    pressure, velocity, transducer = problem.pressure_source, problem.velocity_source, problem.transducer
+    signals: dict[str, Signal | None] = (
+        {} if pressure is None else {"pressure_source.signal": pressure.signal}
+    )
+    if velocity is not None:
+        signals |= {f"velocity_source.signals.{a}": s for a, s in zip("xyz", velocity.signals, strict=False)}
+    for key, signal in signals.items():
+        if signal is not None:  # what it is made of, where that is known
+            signal = signal.waveforms if isinstance(signal, ProductSignal) else signal
+            yield key, signal, len(signal) < problem.steps
+    if transducer is not None:
+        yield "transducer.signal", transducer.signal[:, np.newaxis], transducer.steps < problem.steps
 
 
 def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[np.ndarray, np.ndarray]:
@@ -147,16 +140,11 @@ def power_law_line(problem: Problem) -> str | None:
     # It goes one way with k: nothing to look for if it is small at both ends.
     if all(law.error(c * k / (2 * math.pi)) < 0.5 for k in wavenumber_range(problem)):
         return None
-    frequency = max(_frequencies(problem, c), key=law.error, default=0.0)
-    return law.line(frequency) if frequency and law.error(frequency) >= 1 else None
-
-
-def _frequencies(problem: Problem, c: float) -> list[float]:
-    """Of each source that has one, Hz."""
     frequencies = [_mean_frequency(signal, problem.dt) for _, signal, _ in source_signals(problem)]
     if problem.initial_pressure is not None:
         frequencies.append(c * _rms_wavenumber(problem) / (2 * math.pi))
-    return [f for f in frequencies if f > 0]
+    frequency = max((each for each in frequencies if each > 0), key=law.error, default=0.0)
+    return law.line(frequency) if frequency and law.error(frequency) >= 1 else None
 
 
 def _mean_frequency(signal: np.ndarray, dt: float) -> float:

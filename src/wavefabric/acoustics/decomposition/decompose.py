@@ -118,12 +118,10 @@ def decompose(shape: Triple, ranks: int, options: Decomposition | None = None) -
         return Partition(replace(options, grid=(1, 1, 1)), [Subdomain.whole(shape)])
     if options.kind == "global":
         grid = options.grid or _global_grid(shape, ranks)
-        _check_global(shape, grid, ranks)
         return Partition(replace(options, grid=grid), _global_subdomains(shape, grid))
     grid = options.grid or _local_grid(shape, ranks, options.overlap)
-    _check_local(shape, grid, options.overlap)
     options = replace(options, grid=grid)
-    return Partition(options, _local_subdomains(shape, grid, options.overlap), _notes(shape, options))
+    return Partition(options, _local_subdomains(shape, grid, options.overlap), _notes(shape, grid, options))
 
 
 def smooth(n: int) -> bool:
@@ -215,22 +213,9 @@ def _global_fits(shape: Triple, grid: Triple) -> bool:
 def _global_grid(shape: Triple, ranks: int) -> Triple:
     """Slabs along z if there are planes for all, else pencils as nearly square as fit."""
     slabs = (1, 1, ranks)
-    if _global_fits(shape, slabs):
-        return slabs
-    pencils = [(1, ranks // bz, bz) for bz in _divisors(ranks)]
-    fitting = [grid for grid in pencils if _global_fits(shape, grid)]
-    return min(fitting, key=lambda grid: (max(grid[1:]) / min(grid[1:]), grid[1]), default=slabs)
-
-
-def _check_global(shape: Triple, grid: Triple, ranks: int) -> None:
-    if grid[0] != 1:
-        raise InputError(f"grid: {grid[0]} blocks along x given; allowed in a global decomposition: 1")
-    if not _global_fits(shape, grid):
-        (nx, ny, nz), (_, most_y, most_z) = shape, _global_limits(shape)
-        raise InputError(
-            f"ranks: {ranks} as {grid[1]} blocks along y and {grid[2]} along z; allowed for a grid of "
-            f"{nx}x{ny}x{nz}: up to {most_y} along y and {most_z} along z"
-        )
+    fitting = [grid for grid in block_grids(ranks) if _global_fits(shape, grid)]
+    shapes = {grid: (grid != slabs, max(grid[1:]) / min(grid[1:]), grid[1]) for grid in fitting}
+    return min(fitting, key=shapes.__getitem__, default=slabs)
 
 
 def _triple(values: Iterable[int]) -> Triple:
@@ -239,6 +224,14 @@ def _triple(values: Iterable[int]) -> Triple:
 
 
 def _global_subdomains(shape: Triple, grid: Triple) -> list[Subdomain]:
+    if grid[0] != 1:
+        raise InputError(f"grid: {grid[0]} blocks along x given; allowed in a global decomposition: 1")
+    if not _global_fits(shape, grid):
+        (nx, ny, nz), (_, most_y, most_z), ranks = shape, _global_limits(shape), math.prod(grid)
+        raise InputError(
+            f"ranks: {ranks} as {grid[1]} blocks along y and {grid[2]} along z; allowed for a grid of "
+            f"{nx}x{ny}x{nz}: up to {most_y} along y and {most_z} along z"
+        )
     space, _, _, spectral = boxes(shape, grid)
     subdomains = []
     for box, spectrum in zip(space, spectral, strict=True):
@@ -270,15 +263,19 @@ def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
     return min(fitting, key=lambda grid: (_halo(shape, grid, overlap), -grid[2], -grid[1]))
 
 
+def _block_sizes(shape: Triple, grid: Triple, overlap: int) -> list[tuple[int, ...]]:
+    """What `widened` gives for each axis."""
+    return list(map(widened, shape, grid, (overlap,) * 3, _MULTIPLES))
+
+
 def _halo(shape: Triple, grid: Triple, overlap: int) -> int:
     """Overlap points of the rank that has most."""
-    axes = zip(shape, grid, _MULTIPLES, strict=True)
-    owned = [max(widened(n, blocks, overlap, multiple)) for n, blocks, multiple in axes]
+    owned = list(map(max, _block_sizes(shape, grid, overlap)))
     wide = [n + 2 * overlap * (blocks > 1) for n, blocks in zip(owned, grid, strict=True)]
     return math.prod(wide) - math.prod(owned)
 
 
-def _check_local(shape: Triple, grid: Triple, overlap: int) -> None:
+def _local_subdomains(shape: Triple, grid: Triple, overlap: int) -> list[Subdomain]:
     for axis, n, blocks, multiple in zip(_AXES, shape, grid, _MULTIPLES, strict=True):
         if _too_short(n, blocks, multiple, overlap):
             size = n // blocks
@@ -287,16 +284,10 @@ def _check_local(shape: Triple, grid: Triple, overlap: int) -> None:
                 f"allowed: blocks of {overlap} points or more, so up to {max(1, n // overlap)} along {axis}"
                 + (f", or an overlap of up to {size}" if size else "")
             )
-
-
-def _local_subdomains(shape: Triple, grid: Triple, overlap: int) -> list[Subdomain]:
     axes = []  # for each axis and block: first owned point, owned points, overlap on each side
-    for n, blocks, multiple in zip(shape, grid, _MULTIPLES, strict=True):
-        sizes = widened(n, blocks, overlap, multiple)
+    for sizes in _block_sizes(shape, grid, overlap):
         starts = itertools.accumulate(sizes[:-1], initial=0)
-        axes.append(
-            [(start, size, overlap * (blocks > 1)) for start, size in zip(starts, sizes, strict=True)]
-        )
+        axes.append([(at, size, overlap * (len(sizes) > 1)) for at, size in zip(starts, sizes, strict=True)])
     subdomains = []
     for block in itertools.product(*axes):
         start, owned, over = zip(*block, strict=True)
@@ -307,19 +298,16 @@ def _local_subdomains(shape: Triple, grid: Triple, overlap: int) -> list[Subdoma
     return subdomains
 
 
-def _notes(shape: Triple, options: Decomposition) -> list[str]:
+def _notes(shape: Triple, grid: Triple, options: Decomposition) -> list[str]:
     """Advice where transforms have sizes with large prime factors."""
-    assert options.grid is not None
-    notes = []
-    for axis, n, blocks, multiple in zip(_AXES, shape, options.grid, _MULTIPLES, strict=True):
-        overlap = options.overlap
+    notes, overlap = [], options.overlap
+    for axis, n, blocks, multiple in zip(_AXES, shape, grid, _MULTIPLES, strict=True):
         sizes = [size + 2 * overlap * (blocks > 1) for size in widened(n, blocks, overlap, multiple)]
         if all(map(smooth, sizes)):
             continue
         actual = " and ".join(map(str, sorted(set(sizes))))
-        text = (
-            f"transforms along {axis} have {actual} points, with prime factors above 7, which makes them slow"
-        )
+        why = "with prime factors above 7, which makes them slow"
+        text = f"transforms along {axis} have {actual} points, {why}"
         for better in range(overlap + 1, min(2 * overlap + 8, n // blocks) + 1) if blocks > 1 else ():
             sizes = [size + 2 * better for size in widened(n, blocks, better, multiple)]
             if all(map(smooth, sizes)):

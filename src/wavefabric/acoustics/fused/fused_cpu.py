@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused.plane_kernels import (
     DOWN,
     LOSSLESS,
@@ -54,11 +54,6 @@ class FusedCpuStages(Stages):
         if c.axes == 1:  # a step needs a second one
             self._spectra = [*self._spectra, c.device.zeros(c.half_shape, c.complex)]
         _ = c.kappa  # before the first step
-
-    @classmethod
-    def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
-        """Return True: any grid is supported."""
-        return True
 
     @classmethod
     def pitch(cls, subdomain: Subdomain, dtype: np.dtype) -> int:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.arguments import real_array, require
-from wavefabric.acoustics.gradients.gradient import GradientSettings, check_parameters, linearize
-from wavefabric.acoustics.gradients.objective import check_recorded
+from wavefabric.acoustics.gradients.gradient import GradientSettings, linearize, prepare_gradient
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.recording.recorder import layout_of
@@ -18,7 +17,7 @@ from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.acoustics.recording.tones import with_tones
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.acoustics.simulation import check_inputs, prepare, simulate
+from wavefabric.acoustics.simulation import simulate
 from wavefabric.acoustics.source import Source
 from wavefabric.errors import InputError, MissingExtra
 from wavefabric.quantities import instance
@@ -190,15 +189,12 @@ class _Simulation:
     """What is recorded, as a function of ``parameters``; time step, number of steps and c_ref stay."""
 
     def __init__(self, grid: Grid, medium: Medium, source: Source, sensor: Sensor, parameters, options: dict):
-        check_inputs(grid, medium, source, sensor)
-        how = GradientSettings(**options).with_ranks(grid.total_shape)
-        check_parameters(tuple(parameters), grid, medium, source, "parameters")
+        inputs = grid, medium, source, sensor, GradientSettings(**options)
+        problem, recording, how = prepare_gradient(tuple(parameters), "parameters", *inputs)
         for name, value in parameters.items():
             held = getattr(medium if hasattr(medium, name) else source, name)
             held = np.shape(held.signal if name == "transducer" else held)
             require(tuple(value.shape) == held, f"parameters.{name}.shape", tuple(value.shape), str(held))
-        problem, recording, how = prepare(grid, medium, source, sensor, how)
-        check_recorded(recording)
         self._medium, self._source = replace(medium, reference_speed=problem.reference_speed), source
         self._grid, self._sensor, self._inputs = grid, sensor, (problem, recording, how.dtype)
         fixed = dict(comm=how.ranks, dt=problem.dt, steps=problem.steps, t_end=None, device="auto")

@@ -156,17 +156,17 @@ def linearize(
 
 
 def _run(how: GradientSettings, wrt: Any, grid: Grid, medium: Medium, source: Source, sensor: Sensor):
-    check_inputs(grid, medium, source, sensor)
-    how = how.with_ranks(grid.total_shape)
     names = tuple(wrt) if isinstance(wrt, tuple | list) else (wrt,)
-    check_parameters(names, grid, medium, source)
-    problem, recording, how = prepare(grid, medium, source, sensor, how)
-    check_recorded(recording)
+    problem, recording, how = prepare_gradient(names, "wrt", grid, medium, source, sensor, how)
     return Linearization(grid, medium, source, problem, recording, names, how)
 
 
-def check_parameters(names: tuple[str, ...], grid: Grid, medium: Medium, source: Any, key="wrt") -> None:
-    """Refuse by what cannot be differentiated; ``key`` is the argument that names it."""
+def prepare_gradient(
+    names: tuple[str, ...], key: str, grid: Grid, medium: Medium, source: Any, sensor: Any, how: Any
+) -> tuple[Problem, Recording, GradientSettings]:
+    """As `simulation.prepare`; refuses what has no derivatives. ``key`` is the argument with the names."""
+    check_inputs(grid, medium, source, sensor)
+    how = how.with_ranks(grid.total_shape)
     require(bool(names), key, names, f"one or more of {', '.join(PARAMETERS)}")
     if grid.axisymmetric:
         raise InputError("grid.axisymmetric: True has no gradient; allowed: False")
@@ -178,6 +178,9 @@ def check_parameters(names: tuple[str, ...], grid: Grid, medium: Medium, source:
             raise InputError(f"{key}: {show(name)}, but {owner}.{name} is not set; allowed: what {owner} has")
         if isinstance(value, ContinuousWave):
             raise InputError(f"{key}: {show(name)}, which is a ContinuousWave; allowed: signals as arrays")
+    problem, recording, how = prepare(grid, medium, source, sensor, how)
+    check_recorded(recording)
+    return problem, recording, how
 
 
 class Linearization(AbstractContextManager):
@@ -221,16 +224,24 @@ class Linearization(AbstractContextManager):
             run = AdjointRun(self._problem, self._recording, wrt, scaled, self._how)
             self._back = stack.enter_context(closing(run))
             # A digest of what the objective said before the steps back that a checkpoint goes on with.
-            self._evaluated, checkpoint = None, self._checkpoint_for(wrt)
+            self._evaluated, checkpoint, how = None, None, self._how
+            inputs = self._problem, self._recording, self._grid
+            if how.checkpoints is not None:
+                digest = identity(*inputs[:2], tuple(sorted(wrt)), how.dtype.str)
+                path = how.checkpoints.path
+                policy = replace(how.checkpoints, path=path.with_name(f"{path.name}.adjoint"), every=None)
+                checkpoint = RunCheckpoint(how.ranks, policy, f"{digest} {how.decomposition}")
+                stack.enter_context(locked_by_first_rank(how.ranks, checkpoint.path, "checkpoint"))
             self._checkpoint = checkpoint
-            if checkpoint is not None:
-                stack.enter_context(locked_by_first_rank(self._how.ranks, checkpoint.path, "checkpoint"))
             if checkpoint is not None and checkpoint.find() is not None:
-                self._restore(run, checkpoint)
+                # Everything as after the forward run, for the steps back that are left.
+                arrays, state = run.restore(checkpoint)
+                self._recorded = {name.removeprefix("recorded/"): array for name, array in arrays.items()}
+                self._evaluated, report = state["objective"], Report(**state["report"])
+                self.results = Results(self._recorded, *inputs, report, writes=how.ranks.rank == 0)
             else:
                 self._recorded: dict[str, np.ndarray] = {}
-                inputs = self._problem, self._recording, self._grid, self._how, self._keep
-                self.results = solve(*inputs, observer=run)
+                self.results = solve(*inputs, how, self._keep, observer=run)
             # As they were recorded: whoever has the results may change them in place.
             tones = {name: value for name, value in self.results.items() if is_tone(name)}
             self._tones = copy.deepcopy(tones)
@@ -240,14 +251,6 @@ class Linearization(AbstractContextManager):
         """Arrays as recorded."""
         self._recorded.update(arrays)
         return arrays
-
-    def _restore(self, run: AdjointRun, checkpoint: RunCheckpoint) -> None:
-        """Everything as after the forward run, for the steps back that are left."""
-        arrays, state = run.restore(checkpoint)
-        self._recorded = {name.removeprefix("recorded/"): array for name, array in arrays.items()}
-        self._evaluated = state["objective"]
-        inputs = self._problem, self._recording, self._grid, Report(**state["report"])
-        self.results = Results(self._recorded, *inputs, writes=self._how.ranks.rank == 0)
 
     def gradient(self, derivatives: Mapping[str, Any] | Objective) -> Gradient:
         """The gradient of an objective, by its derivatives with respect to `results`, or by itself.
@@ -272,15 +275,6 @@ class Linearization(AbstractContextManager):
                 checkpoint.remove()
         return gradient
 
-    def _checkpoint_for(self, wrt: frozenset[str]) -> RunCheckpoint | None:
-        how = self._how
-        if how.checkpoints is None:
-            return None
-        digest = identity(self._problem, self._recording, tuple(sorted(wrt)), how.dtype.str)
-        path = how.checkpoints.path
-        policy = replace(how.checkpoints, path=path.with_name(f"{path.name}.adjoint"), every=None)
-        return RunCheckpoint(how.ranks, policy, f"{digest} {how.decomposition}")
-
     def _on_first_rank(self, said: Mapping[str, Any] | Objective) -> tuple[float, dict[str, np.ndarray]]:
         """On rank 0; value, and derivatives as the recorder keeps them, on all."""
         derivatives: dict[str, np.ndarray] = {}
@@ -293,8 +287,6 @@ class Linearization(AbstractContextManager):
 
         value = on_first_rank(self._how.ranks, call)
         return value, broadcast(self._how.ranks, derivatives)
-
-    # --- From the solver's terms to the user's ------------------------------------------------------------
 
     def _in_terms_of_user(self, run: AdjointRun) -> dict[str, Any]:
         medium, (signals, products) = run.medium(), run.signals(self._points)

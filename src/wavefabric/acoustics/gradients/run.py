@@ -265,11 +265,8 @@ class AdjointRun:
         if "initial_pressure" in self._wrt:
             named["initial_pressure"] = self._adjoint.fields.p
         to_host, owned = self._comm.device.to_host, self._stages.coefficients.subdomain.owned
-        host = {name: np.array(to_host(array)) for name, array in named.items()}
-        if self._comm.size == 1:
-            return host
-        blocks = RankParts.of_blocks(self._comm, list(self._partition.subdomains))
-        return {name: self._gathered(blocks, array[owned]) for name, array in host.items()}
+        blocks = RankParts.of_blocks(self._comm, self._partition.subdomains)
+        return {name: self._gathered(blocks, np.array(to_host(each))[owned]) for name, each in named.items()}
 
     def signals(self, points: Mapping[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Derivatives with respect to signals, (steps, points) or (steps, 1), and Σ s̄ s over time, (points,).
@@ -300,5 +297,5 @@ class AdjointRun:
 
     def _gathered(self, parts: RankParts, own: np.ndarray) -> np.ndarray:
         """The whole array on all ranks."""
-        whole = parts.gather(np.ascontiguousarray(own))
+        whole = parts.gather(own)
         return broadcast(self._comm, {} if whole is None else {"": whole})[""]

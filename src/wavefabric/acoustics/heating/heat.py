@@ -1,7 +1,6 @@
 """`heat`: temperature and thermal dose over time."""
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from wavefabric.acoustics.heating.tissue import ThermalMedium
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.delivery import RankParts, broadcast
 from wavefabric.acoustics.recording.sampling import Sampler
-from wavefabric.acoustics.result import NamedArrays
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
@@ -42,7 +40,7 @@ _TEXTS = {
 }
 
 
-class Heated(NamedArrays):
+class Heated(dict[str, Any]):
     """By name ``temperature``, at the end, and ``temperature_max``, °C, and ``dose``, CEM43 minutes,
     of the grid's shape; with a sensor ``series``, (points, times), at ``time``, s.
 
@@ -52,7 +50,11 @@ class Heated(NamedArrays):
     def __init__(
         self, arrays: dict[str, np.ndarray], grid: Grid, seconds: np.ndarray, device: str, writes: bool
     ):
-        self._arrays, self.grid, self.time, self._device, self._writes = arrays, grid, seconds, device, writes
+        super().__init__(arrays)
+        self.grid, self.time, self._device, self._writes = grid, seconds, device, writes
+
+    def __repr__(self) -> str:
+        return f"Heated({', '.join(self)})"
 
     def save(self, path: str | Path, force: bool = False) -> Path:
         """Write an HDF5 result file, on rank 0; `InputError` if it exists (without `force`)."""
@@ -118,8 +120,14 @@ def heat(
     """
     ensure(not grid.axisymmetric, "grid", "is axisymmetric", "a Cartesian grid for temperatures")
     bare = replace(grid, pml_size=0, pml_inside=True)
-    phases = _phases(schedule)
-    step = _default_step(grid, medium) if dt is None else positive(dt, "s", "dt")
+    entries = pairs(schedule, "schedule", "pairs of s and a factor")
+    phases = [(positive(each[0], "s", "schedule"), real(each[1], "schedule")) for each in entries]
+    require(all(factor >= 0 for _, factor in phases), "schedule", schedule, "factors from 0")
+    if dt is None:
+        diffusivity = float(np.max(np.asarray(medium.conductivity) / medium.heat_capacity))
+        step = min(_LONGEST, min(grid.spacing) ** 2 / (math.pi**2 * diffusivity))
+    else:
+        step = positive(dt, "s", "dt")
     blood = medium.blood_temperature
     fields = {"power": power, "temperature": blood if temperature is None else temperature}
     fields = {name: _field(value, grid, name) for name, value in fields.items()}
@@ -128,18 +136,6 @@ def heat(
     where = None if sensor is None else replace(sensor, record=("p",), start=0, frequencies=()).on(bare)
     how = RunSettings(**options).with_ranks(bare.total_shape)
     return _Run(bare, medium, fields, phases, step, where, how)()
-
-
-def _phases(schedule: Any) -> list[tuple[float, float]]:
-    entries = pairs(schedule, "schedule", "pairs of s and a factor")
-    phases = [(positive(each[0], "s", "schedule"), real(each[1], "schedule")) for each in entries]
-    require(all(factor >= 0 for _, factor in phases), "schedule", schedule, "factors from 0")
-    return phases
-
-
-def _default_step(grid: Grid, medium: ThermalMedium) -> float:
-    diffusivity = float(np.max(np.asarray(medium.conductivity) / medium.heat_capacity))
-    return min(_LONGEST, min(grid.spacing) ** 2 / (math.pi**2 * diffusivity))
 
 
 def _field(value: Any, grid: Grid, key: str) -> Any:
@@ -175,11 +171,11 @@ class _Run:
         policy = self.how.checkpoints
         self._checkpoint = None if policy is None else RunCheckpoint(comm, policy, digest)
         with locked_by_first_rank(comm, policy and policy.path, "checkpoint"):
-            saved = None if self._checkpoint is None else self._checkpoint.find()
+            saved = self._checkpoint and self._checkpoint.find()
             self._prepare()
             done = 0
-            if saved is not None and self._checkpoint is not None:
-                _, saved = self._checkpoint.restore(self._arrays())
+            if self._checkpoint is not None and saved is not None:
+                _, saved = self._checkpoint.restore(self._arrays)
                 done = int(saved["step"])
             self._take_steps(done)
             result = self._finish()
@@ -188,34 +184,26 @@ class _Run:
         return result
 
     def _prepare(self) -> None:
-        comm, device = self.how.ranks, self.how.ranks.device
-        self._pennes = PennesStep(self.grid, self.medium, self.fields["power"], comm)
-        stages = self._pennes.stages
-        start = self.fields["temperature"] - self.medium.blood_temperature
-        self._pennes.theta[...] = self._pennes.put(start)
-        self._highest, self._dose = self._pennes.theta.copy(), 0 * self._pennes.theta
-        self._sampler = None
-        self._series = device.zeros((1, 1), np.float64)
+        self._pennes = PennesStep(self.grid, self.medium, self.fields["power"], self.how.ranks)
+        theta = self._pennes.theta
+        theta[...] = self._pennes.put(self.fields["temperature"] - self.medium.blood_temperature)
+        self._sampler, shape = None, (1, 1)
         if self.recording is not None:
-            self._sampler = Sampler(stages, self.recording, comm if comm.size > 1 else None)
-            self._series = device.zeros((self._steps + 1, self._sampler.samples), np.float64)
-            self._sampler.read(self._series, 0, self._pennes.theta)
-
-    def _arrays(self) -> dict[str, Any]:
-        return {
-            "theta": self._pennes.theta,
-            "highest": self._highest,
-            "dose": self._dose,
-            "series": self._series,
-        }
+            self._sampler = Sampler(self._pennes.stages, self.recording)
+            shape = self._steps + 1, self._sampler.samples
+        series = self.how.ranks.device.zeros(shape, np.float64)
+        if self._sampler is not None:
+            self._sampler.read(series, 0, theta)
+        #: What a checkpoint holds.
+        self._arrays = {"theta": theta, "highest": theta.copy(), "dose": 0 * theta, "series": series}
 
     def _take_steps(self, done: int) -> None:
         progress = Progress() if self.how.progress is None else self.how.progress
         interrupt, xp = DeferredInterrupt(), self.how.ranks.device.xp
+        theta, highest, dose, series = self._arrays.values()
         blood = self.medium.blood_temperature
         progress.start(self._steps, f"time steps of the temperature on {self.how.ranks.device.name}")
-        rate = dose_rate(self._pennes.theta + blood, xp)
-        then, pace = time.perf_counter(), 1.0
+        rate = dose_rate(theta + blood, xp)
         try:
             with interrupt:
                 for number, (length, factor) in enumerate(self._schedule()):
@@ -223,15 +211,14 @@ class _Run:
                         continue
                     self._pennes.set_step(length)
                     self._pennes.take(factor)
-                    xp.maximum(self._highest, self._pennes.theta, out=self._highest)
-                    after = dose_rate(self._pennes.theta + blood, xp)
-                    self._dose += (length / 120) * (rate + after)
+                    xp.maximum(highest, theta, out=highest)
+                    after = dose_rate(theta + blood, xp)
+                    dose += (length / 120) * (rate + after)
                     rate = after
                     if self._sampler is not None:
-                        self._sampler.read(self._series, number + 1, self._pennes.theta)
+                        self._sampler.read(series, number + 1, theta)
                     if self.how.ranks.size == 1 or number % _LOOK == 0:
-                        pace, then = time.perf_counter() - then, time.perf_counter()
-                        self._look(interrupt, number + 1, pace)
+                        self._look(interrupt, number + 1)
                     progress.update(number + 1)
         finally:
             progress.finish()
@@ -242,13 +229,13 @@ class _Run:
             for _ in range(count):
                 yield seconds / count, factor
 
-    def _look(self, interrupt: DeferredInterrupt, done: int, pace: float) -> None:
+    def _look(self, interrupt: DeferredInterrupt, done: int) -> None:
         """Save and stop as all ranks do."""
         due = self._checkpoint is not None and self._checkpoint.due()
-        status = combine(self.how.ranks, Status(interrupt.requested, due, 0.0, 0.0, pace))
+        status = combine(self.how.ranks, Status(interrupt.requested, due))
         if self._checkpoint is not None and (status.save_due or status.interrupted):
             self.how.ranks.device.synchronize()
-            self._checkpoint.save(self._arrays(), {"step": done}, last=status.interrupted)
+            self._checkpoint.save(self._arrays, {"step": done}, last=status.interrupted)
         if status.interrupted:
             interrupt.requested = True
             interrupt.stop()
@@ -257,18 +244,18 @@ class _Run:
         comm, stages = self.how.ranks, self._pennes.stages
         blood = self.medium.blood_temperature
         owned = stages.coefficients.subdomain.owned
-        blocks = None if comm.size == 1 else RankParts.of_blocks(comm, stages.layout.partition.subdomains)
+        blocks = RankParts.of_blocks(comm, stages.layout.partition.subdomains)
         arrays = {}
-        fields = {"temperature": self._pennes.theta, "temperature_max": self._highest, "dose": self._dose}
-        for name, field in fields.items():
-            host = np.array(comm.device.to_host(field))
-            whole: Any = host if blocks is None else blocks.gather(np.ascontiguousarray(host[owned]))
+        for name, field in zip(
+            ("temperature", "temperature_max", "dose"), self._arrays.values(), strict=False
+        ):
+            whole = blocks.gather(np.array(comm.device.to_host(field))[owned])
             if whole is not None:
                 arrays[name] = whole + blood * (name != "dose")
         if comm.control.bcast(not all(np.isfinite(array).all() for array in arrays.values())):
             raise FieldLost("the temperature is not finite: the time step is too long for so uneven tissue")
         if self._sampler is not None:
-            series: Any = np.array(comm.device.to_host(self._series))
+            series: Any = np.array(comm.device.to_host(self._arrays["series"]))
             if self._sampler.columns is not None:
                 series = self._sampler.columns.gather(series)
             if series is not None:

@@ -93,8 +93,14 @@ def kspaceFirstOrder(
         As `from_kwave`; or an option is wrong.
     """
     how = KSpaceOptions(grid_shape(kgrid), **options)
-    if how.save_only:
-        return _saved(kgrid, medium, source, sensor, how)
+    if how.save_only:  # the input file alone, with the warnings of a run
+        folder = Path(how.data_path)
+        with kwave_names():
+            problem, recording = from_kwave(kgrid, medium, source, sensor, **how.objects)
+            path = save_input(folder / "kwave_input.h5", problem, recording)
+            warn_of(problem, PROBLEM_NAMES)
+        files = {"input_file": str(path), "output_file": str(folder / "kwave_output.h5")}
+        return files if how.objects["pml_inside"] else {**files, "pml_size": how.objects["pml_size"]}
     with CLOCK.announcing("progress" in how.run):
         results = simulate_kwave(kgrid, medium, source, sensor, **how.objects, **how.run)
     layers = zip(results.grid.pml_size, results.grid.pml_alpha, strict=True)
@@ -160,18 +166,6 @@ def precision(dtype: Any) -> Literal["single", "double"]:
     allowed = "float64 or float32"
     require(isinstance(name, str) and name in _SINGLE + _DOUBLE, "dtype", dtype, allowed)
     return "single" if name in _SINGLE else "double"
-
-
-def _saved(kgrid: Any, medium: Any, source: Any, sensor: Any, how: KSpaceOptions) -> dict[str, Any]:
-    """Write the input file alone, with the warnings of a run."""
-    folder = Path(how.data_path)
-    with kwave_names():
-        problem, recording = from_kwave(kgrid, medium, source, sensor, **how.objects)
-        path = save_input(folder / "kwave_input.h5", problem, recording)
-        warn_of(problem, PROBLEM_NAMES)
-    files = {"input_file": str(path), "output_file": str(folder / "kwave_output.h5")}
-    inside = how.objects["pml_inside"]
-    return files if inside else {**files, "pml_size": how.objects["pml_size"]}
 
 
 def save_input(path: str | Path, problem: Problem, recording: Recording) -> Path:

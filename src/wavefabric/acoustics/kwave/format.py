@@ -143,21 +143,13 @@ class Reader:
         with self.reading(name):
             return item[0, 0, 0].item()
 
-    def check_sources(self, simulated: set[str]) -> None:
-        """Refuse other sources, as those of stress: ``simulated`` has the names of the flags read."""
-        with self.reading("/"):
-            flags = {name for name in map(str, self.file) if name.endswith("_source_flag")}
-        for name in sorted(flags - simulated):
-            if value := self.scalar(name):
-                raise self.fault(name, str(value), "0: a source of this kind is not simulated")
-
     def array(self, name: str, *shapes: tuple[int | str, ...]) -> np.ndarray:
         """All of a dataset, float32 or uint64; with `outline` zeros of its shape, which take no memory.
 
         Of the ``shapes`` allowed, (z, y, x), a text stands for any number from 1, and is shown in the error.
         """
         item, dtype = self.dataset(name), _DTYPES[kind_of(name)]
-        if not any(_fits(item.shape, shape) for shape in shapes):
+        if not any(all(map(_fits, item.shape, shape)) for shape in shapes):
             allowed = " or ".join(f"({', '.join(map(str, shape))})" for shape in shapes)
             raise self.fault(name, f"has the shape {item.shape}", f"{allowed}, in z, y, x order")
         check_stored(item, together=0)
@@ -168,8 +160,8 @@ class Reader:
             return np.asarray(item[()], dtype)
 
 
-def _fits(shape: tuple[int, ...], allowed: tuple[int | str, ...]) -> bool:
-    return all(n == m or (isinstance(m, str) and n >= 1) for n, m in zip(shape, allowed, strict=True))
+def _fits(size: int, allowed: int | str) -> bool:
+    return size == allowed or (isinstance(allowed, str) and size >= 1)
 
 
 def _text(value: Any) -> str | None:

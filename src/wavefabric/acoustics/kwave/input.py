@@ -5,6 +5,7 @@ number of time steps of its signal; indices in the file count from 1, x fastest.
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from wavefabric.acoustics.problem import (
     Cuboids,
     Elements,
     Interpolation,
+    PointSource,
     PressureSource,
     Problem,
     Recording,
@@ -147,18 +149,35 @@ class _Contents(Reader):
         if scalar("nonuniform_grid_flag"):
             raise self.fault("nonuniform_grid_flag", "the grid is nonuniform", "0, a uniform grid")
         absorbing, nonlinear = scalar("absorbing_flag", 2), scalar("nonlinear_flag", 1)
-        grid["axisymmetric"] = self._axisymmetric()
-        self.check_sources({f"{name}_source_flag" for name in (*signals, "p0")})
+        if self.version < (1, 2) and "axisymmetric_flag" not in self:
+            self.copied_scalars["axisymmetric_flag"] = 0
+        else:
+            scalar("axisymmetric_flag", 1)
+        grid["axisymmetric"] = bool(self.copied_scalars["axisymmetric_flag"])
+        with self.reading("/"):  # other sources, as those of stress, are refused
+            flags = {name for name in map(str, self.file) if name.endswith("_source_flag")}
+        for name in sorted(flags - {f"{name}_source_flag" for name in (*signals, "p0")}):
+            if value := self.scalar(name):
+                raise self.fault(name, str(value), "0: a source of this kind is not simulated")
         medium = self._medium(axes, shape[::-1], absorbing, nonlinear)
-        index: Any = self._points("u_source_index") if any(velocity) or transducer else None
-        return Problem(
-            **grid,
-            **medium,
-            velocity_source=self._velocity(index, velocity) if any(velocity) else None,
-            transducer=self._transducer(index, transducer) if transducer else None,
-            initial_pressure=self.array("p0_source_input", shape[::-1]) if p0 else None,
-            pressure_source=self._pressure(pressure) if pressure else None,
-        )
+        sources: dict[str, Any] = {}
+        if any(velocity) or transducer:
+            index = self._points("u_source_index")
+            if any(velocity):
+                sources["velocity_source"] = VelocitySource(
+                    index, *self._signals("u", signals, velocity, index)
+                )
+            if transducer:
+                signal = self.array("transducer_source_input", (1, 1, "steps"))[0, 0]
+                delay = self._points("delay_mask")
+                sources["transducer"] = TransducerSource(index, delay, signal, transducer)
+        if p0:
+            sources["initial_pressure"] = self.array("p0_source_input", shape[::-1])
+        if pressure:
+            index = self._points("p_source_index")
+            (signal,), mode = self._signals("p", ["p"], [pressure], index)
+            sources["pressure_source"] = PressureSource(index, signal, mode)
+        return Problem(**grid, **medium, **sources)
 
     def _shape(self) -> tuple[int, int, int]:
         shape = tuple(self._scalar(f"N{a}") for a in AXES)
@@ -169,12 +188,6 @@ class _Contents(Reader):
             points = " x ".join(map(str, shape))
             raise self.fault("Nx", f"{points} grid points", f"up to {_MAX_POINTS}")
         return shape  # type: ignore[return-value]
-
-    def _axisymmetric(self) -> bool:
-        if self.version < (1, 2) and "axisymmetric_flag" not in self:
-            self.copied_scalars["axisymmetric_flag"] = 0
-            return False
-        return bool(self._scalar("axisymmetric_flag", 1))
 
     def _medium(self, axes: str, grid: tuple[int, ...], absorbing: int, nonlinear: int) -> dict[str, Any]:
         """The medium's part of a `Problem`, by the names of its parameters; ``grid`` is (Nz, Ny, Nx)."""
@@ -210,30 +223,20 @@ class _Contents(Reader):
     def _points(self, name: str) -> np.ndarray:
         return self._index(name, 1, 1, "points")[0]
 
-    def _signal(self, name: str, flag: int, columns: int) -> np.ndarray:
-        signal = self.array(name, (1, "steps", columns))[0]
-        if len(signal) < flag:
-            steps = f"has {len(signal)} time steps"
-            raise self.fault(name, steps, f"{flag} or more, as its source flag says")
-        return signal[:flag]
-
-    def _pressure(self, flag: int) -> PressureSource:
-        many, mode = self._scalar("p_source_many", 1), MODES[self._scalar("p_source_mode", 2)]
-        index = self._points("p_source_index")
-        return PressureSource(index, self._signal("p_source_input", flag, index.size if many else 1), mode)
-
-    def _velocity(self, index: np.ndarray, flags: list[int]) -> VelocitySource:
-        many, mode = self._scalar("u_source_many", 1), MODES[self._scalar("u_source_mode", 2)]
-        columns = index.size if many else 1
-        signals = tuple(
-            self._signal(f"u{a}_source_input", flag, columns) if flag else None
-            for a, flag in zip(AXES, flags, strict=False)
-        )
-        return VelocitySource(index, signals, mode)
-
-    def _transducer(self, index: np.ndarray, flag: int) -> TransducerSource:
-        signal = self.array("transducer_source_input", (1, 1, "steps"))[0, 0]
-        return TransducerSource(index, self._points("delay_mask"), signal, flag)
+    def _signals(self, kind: str, names: Iterable[str], flags: list[int], index: np.ndarray) -> Any:
+        """The signals at points, as many as the flags, and their mode."""
+        many, mode = self._scalar(f"{kind}_source_many", 1), MODES[self._scalar(f"{kind}_source_mode", 2)]
+        signals: list[np.ndarray | None] = []
+        for name, flag in zip(names, flags, strict=False):
+            signals.append(None)
+            if flag:
+                dataset = f"{name}_source_input"
+                signal = self.array(dataset, (1, "steps", index.size if many else 1))[0]
+                steps = f"has {len(signal)} time steps"
+                if len(signal) < flag:
+                    raise self.fault(dataset, steps, f"{flag} or more, as its source flag says")
+                signals[-1] = signal[:flag]
+        return tuple(signals), mode
 
     def sensor(self) -> np.ndarray | Cuboids | None:
         """Where to record."""
@@ -319,46 +322,39 @@ def _sources(problem: Problem) -> dict[str, Any]:
     contents: dict[str, Any] = {"p0_source_flag": int(problem.initial_pressure is not None)}
     if problem.initial_pressure is not None:
         contents["p0_source_input"] = problem.initial_pressure
-    pressure = problem.pressure_source
-    contents["p_source_flag"] = len(pressure.signal) if pressure else 0
-    if pressure:
-        contents["p_source_mode"] = MODES.index(pressure.mode)
-        contents["p_source_many"] = int(pressure.signal.shape[1] > 1)
-        contents["p_source_index"] = pressure.index[None, None] + 1
-        contents["p_source_input"] = pressure.signal[None]
-    return contents | _velocity(problem) | _transducer(problem)
-
-
-def _velocity(problem: Problem) -> dict[str, Any]:
-    velocity, contents = problem.velocity_source, {}
-    signals = velocity.signals if velocity else (None,) * problem.dimensions
-    many = any(signal is not None and signal.shape[1] > 1 for signal in signals)
-    for axis, signal in zip(AXES, signals, strict=False):
-        contents[f"u{axis}_source_flag"] = 0 if signal is None else len(signal)
-        if velocity and signal is not None:
-            # One switch serves all axes.
-            columns = velocity.index.size if many else 1
-            contents[f"u{axis}_source_input"] = np.broadcast_to(signal, (len(signal), columns))[None]
-    if velocity:
-        contents["u_source_mode"] = MODES.index(velocity.mode)
-        contents["u_source_many"] = int(many)
-        contents["u_source_index"] = velocity.index[None, None] + 1
-    return contents
-
-
-def _transducer(problem: Problem) -> dict[str, Any]:
     velocity, transducer = problem.velocity_source, problem.transducer
+    contents |= _signals("p", ["p"], problem.pressure_source)
+    contents |= _signals("u", [f"u{axis}" for axis in AXES[: problem.dimensions]], velocity)
     if transducer is None:
-        return {"transducer_source_flag": 0}
+        return contents | {"transducer_source_flag": 0}
     same = not velocity or np.array_equal(velocity.index, transducer.index)
     allowed = "the same points, k-Wave's files hold one list for both"
     ensure(same, "source.transducer.mask", "other points than those of the velocity source", allowed)
-    return {
+    return contents | {
         "transducer_source_flag": transducer.steps,
         "u_source_index": transducer.index[None, None] + 1,
         "delay_mask": transducer.delay[None, None] + 1,
         "transducer_source_input": transducer.signal[None, None],
     }
+
+
+def _signals(kind: str, names: Sequence[str], source: PointSource | None) -> dict[str, Any]:
+    """The flag of each signal, and what there is of the source."""
+    if source is None:
+        return {f"{name}_source_flag": 0 for name in names}
+    signals = dict(zip(names, source.signals, strict=True))
+    contents: dict[str, Any] = {
+        f"{name}_source_flag": 0 if s is None else len(s) for name, s in signals.items()
+    }
+    # One switch serves all axes.
+    many = any(signal is not None and signal.shape[1] > 1 for signal in source.signals)
+    contents |= {f"{kind}_source_mode": MODES.index(source.mode), f"{kind}_source_many": int(many)}
+    contents[f"{kind}_source_index"] = source.index[None, None] + 1
+    for name, signal in signals.items():
+        if signal is not None:
+            shape = len(signal), source.index.size if many else 1
+            contents[f"{name}_source_input"] = np.broadcast_to(signal, shape)[None]  # type: ignore[arg-type]
+    return contents
 
 
 def _single(name: str, value: Any) -> np.ndarray:

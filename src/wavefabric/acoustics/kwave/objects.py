@@ -139,10 +139,8 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
     ----------------
     pml_size, pml_alpha, pml_inside, smooth_p0, signal_order, use_sg, use_kspace : optional
         As in `from_kwave`, as are the others of its options.
-    output, force, device, threads, precision, progress, checkpoint : optional
-        As in `simulate`.
-    check_stability, comm, decomposition : optional
-        As in `simulate`.
+    output, force : optional
+        As in `simulate`, as are the keywords of `RunSettings`.
 
     Returns
     -------
@@ -167,7 +165,10 @@ def _translate(
     kgrid: Any, medium: Any, source: Any, sensor: Any, options: ObjectOptions
 ) -> tuple[Grid, Problem, Recording, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]]:
     """What is simulated, and what makes the arrays asked for of those recorded."""
-    _refuse_what_is_not_read(medium=medium, source=source, sensor=sensor)
+    objects = {"medium": medium, "source": source, "sensor": sensor}
+    for part, names, instead in _NOT_READ:
+        for name in names.split():
+            ensure(_attribute(objects[part], name) is None, f"{part}.{name}", "is set", f"None ({instead})")
     grid, (dt, steps) = _grid(kgrid, options), _time(kgrid)
     try:
         translated, driven = _medium(medium, grid, options), read_source(source, grid, options)
@@ -191,12 +192,6 @@ def _smoothed(problem: Problem, grid: Grid, options: ObjectOptions) -> Problem:
         staggered = (stagger(density, axis) if options.use_sg else density for axis in axes)
         arrays["density_staggered"] = tuple(staggered)
     return replace(problem, **arrays, k_space=options.use_kspace, staggered=options.use_sg)
-
-
-def _refuse_what_is_not_read(**objects: Any) -> None:
-    for part, names, instead in _NOT_READ:
-        for name in names.split():
-            ensure(_attribute(objects[part], name) is None, f"{part}.{name}", "is set", f"None ({instead})")
 
 
 def _attribute(described: Any, name: str) -> Any:
@@ -292,22 +287,17 @@ def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
     record = (record,) if isinstance(record, str) else plain(record)
     words = isinstance(record, list | tuple) and all(isinstance(name, str) for name in record)
     require(words, "sensor.record", record, "names of what to record")
-    recorded, arrays = _recorded(tuple(record))
-    points, order = _sensor(getattr(sensor, "active_elements_mask", getattr(sensor, "mask", None)), grid)
-    return replace(points, record=recorded, start=start - 1), partial(_adapted, arrays, order)
-
-
-def _recorded(record: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What to record for ``sensor.record``, and the names of the arrays asked for: ``p``, ``ux``, …"""
     allowed = (*record_names(), "u_staggered")
-    recorded, arrays = [], []
+    recorded: dict[str, None] = {}  # in the order asked for, each once
+    arrays: dict[str, None] = {}
     for name in record:
         stem = vector_of(name)
         axes = "xyz" if stem == name else name[1:2]
         require(stem in allowed, "sensor.record", name, f"{', '.join(allowed)}, or one axis of them")
-        recorded.append(_U_RECORDED.get(stem, stem))
-        arrays += components(stem, axes)
-    return tuple(dict.fromkeys(recorded)), tuple(dict.fromkeys(arrays))
+        recorded[_U_RECORDED.get(stem, stem)] = None
+        arrays |= dict.fromkeys(components(stem, axes))
+    points, order = _sensor(getattr(sensor, "active_elements_mask", getattr(sensor, "mask", None)), grid)
+    return replace(points, record=tuple(recorded), start=start - 1), partial(_adapted, tuple(arrays), order)
 
 
 def _adapted(

@@ -76,7 +76,15 @@ class KWaveOutput:
             self._begun = True
         else:
             self._check_unfinished()
-            self._check_space(datasets)
+            # Everything is laid out at once: say so now if the disk cannot hold it.
+            needed = sum(item.file_bytes for items in datasets.values() for item in items)
+            needed *= 2 if self.compression else 1
+            free, steps = shutil.disk_usage(self.path.parent).free, self.input.problem.steps
+            if needed > free:
+                raise InputError(
+                    f"output: {self.path} needs {needed / 2**30:.3g} GiB for {steps} time steps (Nt), "
+                    f"and {free / 2**30:.3g} GiB are free; record less, or fewer points"
+                )
             self._begun = True
             run = {"parts": described, "run": layout.run, "checkpoint": str(self.checkpoint or "")}
             write_text(self._run_file, json.dumps(run), "output", force=True)
@@ -150,24 +158,16 @@ class KWaveOutput:
         except OSError as error:
             raise unwritable(self.path, "output", error) from None
 
-    def _check_space(self, datasets: dict[str, list[OutputDataset]]) -> None:
-        """Everything is laid out at once: say so now if the disk cannot hold it."""
-        needed = sum(item.file_bytes for items in datasets.values() for item in items)
-        needed *= 2 if self.compression else 1
-        free, steps = shutil.disk_usage(self.path.parent).free, self.input.problem.steps
-        if needed > free:
-            raise InputError(
-                f"output: {self.path} needs {needed / 2**30:.3g} GiB for {steps} time steps (Nt), "
-                f"and {free / 2**30:.3g} GiB are free; record less, or fewer points"
-            )
-
     def _check_unfinished(self) -> None:
         """Keep the file of another run that can still go on from its own checkpoint."""
         run = self._read_run()
         other = Path(run.get("checkpoint") or "/")
         if self.force or not self._partial.exists() or other == self.checkpoint:
             return
-        if _goes_on(other, run.get("run", "")):
+        kept = ""
+        with contextlib.suppress(InputError, OSError):
+            kept = read_state(other, None).get("run")
+        if kept and kept == run.get("run"):
             raise InputError(
                 f"output: {self._partial} is the unfinished output of another run, which goes on from "
                 f"{other}; allowed: another name, to finish that run, or --force (force=True)"
@@ -234,11 +234,3 @@ def working_names(path: Path) -> tuple[Path, Path, Path]:
 def _to_disk(path: Path) -> None:
     with open(path, "rb+") as handle:
         os.fsync(handle.fileno())
-
-
-def _goes_on(checkpoint: Path, run: str) -> bool:
-    """Whether a checkpoint is there and of this run."""
-    try:
-        return bool(run) and read_state(checkpoint, None).get("run") == run
-    except (InputError, OSError):
-        return False

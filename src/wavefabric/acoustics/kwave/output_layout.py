@@ -67,10 +67,12 @@ def output_datasets(
     datasets: dict[str, list[OutputDataset]] = {}
     for name, (rows, samples) in rows_of.items():
         if isinstance(sensor, Cuboids):
-            datasets[name] = [
-                OutputDataset(f"{name}/{i}", (*rows, *box), (*(1 for _ in rows), *_box_chunk(box)))
-                for i, box in enumerate(sensor.shapes(), 1)
-            ]
+            datasets[name] = []
+            for i, box in enumerate(sensor.shapes(), 1):
+                # All of a cuboid, or a plane where HDF5 takes no chunk that big.
+                chunk = box if math.prod(box) * 8 < 1 << 32 else (1, *box[1:])
+                made = OutputDataset(f"{name}/{i}", (*rows, *box), (*(1 for _ in rows), *chunk))
+                datasets[name].append(made)
         else:
             datasets[name] = [OutputDataset(name, (1, *(rows or (1,)), samples), (1, 1, _row_chunk(samples)))]
     return datasets | {name: [OutputDataset(name, grid, (1, *grid[1:]))] for name in layout.fields}
@@ -78,11 +80,6 @@ def output_datasets(
 
 def _row_chunk(samples: int) -> int:
     return samples if samples <= _LONG_ROW else _CUT_ROW
-
-
-def _box_chunk(box: tuple[int, int, int]) -> tuple[int, ...]:
-    """All of a cuboid, or a plane where HDF5 takes no chunk that big."""
-    return box if math.prod(box) * 8 < 1 << 32 else (1, *box[1:])
 
 
 def allocate(file: h5py.File, dataset: OutputDataset) -> None:

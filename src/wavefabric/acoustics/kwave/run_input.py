@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,12 @@ def run_input(inputs: KWaveInput, output: str | Path, how: KWaveFileSettings, be
     names = {**dataset_names(path), "alpha_power": f"{path}: alpha_power", "where": f"{path}: ", **how.names}
     recording = _recording(inputs, how)
     how = how.with_ranks(inputs.problem.shape)
-    sink = on_all_ranks(how.ranks, lambda: None if how.ranks.rank else _sink(output, inputs, how))
+    saved = how.checkpoints
+    kept = ("compression", "copy_sensor_mask", "force", "threads")
+    same: dict[str, Any] = {key: getattr(how, key) for key in kept}
+    same |= {"start": how.start - 1, "checkpoint": saved and saved.path}
+    make = partial(KWaveOutput, Path(output), inputs, **same)
+    sink = on_all_ranks(how.ranks, lambda: None if how.ranks.rank else make())
     otherwise = names.get("check_stability=False", "check_stability=False")
     check_run(inputs.problem, how, names, names["where"], otherwise and f", or {otherwise}", advice="")
     how.started(inputs)
@@ -133,9 +139,3 @@ def _recording(inputs: KWaveInput, options: KWaveFileSettings) -> Recording:
     names["recording.where"] = f"{inputs.path}: dataset 'sensor_mask_index'"
     check_recording(inputs.problem, recording, names, first_index=1)
     return recording
-
-
-def _sink(output: str | Path, inputs: KWaveInput, options: KWaveFileSettings) -> KWaveOutput:
-    names, saved = ("compression", "copy_sensor_mask", "force", "threads"), options.checkpoints
-    same: dict[str, Any] = {key: getattr(options, key) for key in names}
-    return KWaveOutput(Path(output), inputs, start=options.start - 1, checkpoint=saved and saved.path, **same)

@@ -10,9 +10,9 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.kwave.values import (
     ObjectOptions,
     computed,
+    fortran_positions,
     grid_mask,
     grid_values,
-    in_memory_order,
     real_array,
 )
 from wavefabric.acoustics.problem import Problem, VelocitySource
@@ -39,7 +39,10 @@ def read_source(source: Any, grid: Grid, options: ObjectOptions) -> Source:
     for name in ("p", "ux", "uy", "uz"):
         signal, mask = getattr(source, name, None), inputs[f"{name[0]}_mask"]
         if signal is not None:
-            signal = in_memory_order(real_array(signal, f"source.{name}"), mask, options.signal_order)
+            signal = np.atleast_2d(real_array(signal, f"source.{name}"))
+            in_c = options.signal_order == "C"  # in that of Fortran `Source` takes them
+            if in_c and mask is not None and len(signal) == np.count_nonzero(mask):
+                signal = signal[np.argsort(fortran_positions(mask))]
         inputs[name] = signal
     for name in ("p_mode", "u_mode"):
         mode = getattr(source, name, None)

@@ -150,11 +150,3 @@ def fortran_positions(mask: np.ndarray) -> np.ndarray:
     positions = np.zeros(mask.shape, np.int64)
     positions.T[mask.T] = np.arange(np.count_nonzero(mask))
     return positions[mask]
-
-
-def in_memory_order(values: np.ndarray, mask: np.ndarray | None, order: str) -> np.ndarray:
-    """Signals, (points, Nt), (1, Nt) or (Nt,), with rows in the order of `Source`, that of Fortran."""
-    signal = np.atleast_2d(values)
-    if order == "F" or mask is None or signal.shape[0] != np.count_nonzero(mask):
-        return signal
-    return signal[np.argsort(fortran_positions(mask))]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wavefabric.acoustics.materials.number_sets import number_sets
 from wavefabric.acoustics.problem import Problem
+from wavefabric.kernels.cpu_launch import call_kernel
 
 #: Most materials of an index: what 16 bits can name.
 LIMIT = 1 << 16
@@ -30,9 +30,10 @@ class Sets:
 
     def __init__(self, arrays: Sequence[np.ndarray], dtype, limit: int):
         self._dtype, self._limit = np.dtype(dtype), limit
-        self._table = np.empty((limit, len(arrays)), self._dtype)
+        self._kernel = "number_sets_float" if self._dtype == np.float32 else "number_sets_double"
+        #: The sets by number, of which so many are there; a hash table of the number of a set, or −1.
+        self._table, self._count = np.empty((limit, len(arrays)), self._dtype), np.zeros(1, np.int64)
         self._positions = np.full(1 << (4 * limit - 1).bit_length(), -1, np.int32)
-        self._count = np.zeros(1, np.int64)
         for z in _spread(len(arrays[0])):
             for _ in self._numbered([array[z] for array in arrays]):
                 if self.full:
@@ -67,7 +68,11 @@ class Sets:
             yield plane
 
     def _numbered(self, planes: list[np.ndarray]) -> Iterator[np.ndarray]:
-        """Numbers of the sets of one block of rows after another, (points,), int32."""
+        """Numbers of the sets of one block of rows after another, (points,), int32.
+
+        They are in the order of first appearance, and unfinished where a set more than the table holds is
+        met: the count is then one more than its length.
+        """
         rows, nx = planes[0].shape
         some = max(1, _BLOCK // nx)
         values = np.empty((len(planes), some, nx), self._dtype)
@@ -76,7 +81,8 @@ class Sets:
             count = min(some, rows - first)
             for k, plane in enumerate(planes):
                 values[k, :count] = plane[first : first + count]
-            number_sets(values, count * nx, self._positions, self._table, self._count, numbers)
+            tables = self._positions, self._table, numbers
+            call_kernel(self._kernel, values, len(values), count * nx, *tables, some * nx, self._count)
             yield numbers[: count * nx]
 
 
@@ -187,32 +193,25 @@ class _Search:
         }
 
     def materials(self) -> Materials:
-        at_points = [name for name in AT_POINTS if name in self._columns]
-        staggered = [name for name in STAGGERED if name in self._columns]
+        at_points, staggered = ([each for each in n if each in self._columns] for n in (AT_POINTS, STAGGERED))
         if (every := self._group([*at_points, *staggered])) is not None:
             return Materials((every,))
-        result = self._fewest_together(at_points)
-        names = [] if result is None else [*result.names]
-        if result is not None and (both := self._group([*names, *staggered])) is not None:
-            return Materials((both,))
-        return Materials((*([] if result is None else [result]), *self._staggered(staggered)))
-
-    def _fewest_together(self, names: Sequence[str]) -> IndexedGroup | None:
-        """As many of these as one index can serve, those of few values first."""
-        alone = [group for name in names if (group := self._group([name])) is not None]
-        result: IndexedGroup | None = None
-        for group in sorted(alone, key=lambda group: len(group.sets)):
+        result: IndexedGroup | None = None  # as many as one index can serve, those of few values first
+        for group in sorted(self._alone(at_points), key=lambda group: len(group.sets)):
             result = group if result is None else self._group([*result.names, *group.names]) or result
-        return result
+        if result is not None and (both := self._group([*result.names, *staggered])) is not None:
+            return Materials((both,))
+        groups = () if result is None else (result,)
+        if (together := self._group(staggered)) is not None:
+            return Materials((*groups, together))
+        alone = self._alone(staggered)
+        if len(alone) == len(staggered):
+            groups = *groups, *(replace(each, bits=max(group.bits for group in alone)) for each in alone)
+        return Materials(groups)
 
-    def _staggered(self, names: Sequence[str]) -> list[IndexedGroup]:
-        """One group of these, or one each if all can have one."""
-        if (together := self._group(names)) is not None:
-            return [together]
-        alone = [group for name in names if (group := self._group([name])) is not None]
-        if len(alone) < len(names):
-            return []
-        return [replace(group, bits=max(group.bits for group in alone)) for group in alone]
+    def _alone(self, names: Sequence[str]) -> list[IndexedGroup]:
+        """Each of these that an index of its own can serve."""
+        return [group for name in names if (group := self._group([name])) is not None]
 
     def _group(self, names: Sequence[str]) -> IndexedGroup | None:
         """These parameters by one index; None if it cannot serve them, or saves nothing."""

@@ -237,8 +237,6 @@ class FusedLocalLayout(FusedLayout):
         rate = dtype.itemsize * math.prod(subdomain.size) if disperses(problem) else 0
         return HaloExchange.nbytes(problem, subdomain, dtype) + rate
 
-    # --- Exchanges -------------------------------------------------------------------------------------
-
     def start_exchange(self, fields: list, spectra: list) -> None:
         self.halo.start(fields)
         self.pending = fields, list(spectra)

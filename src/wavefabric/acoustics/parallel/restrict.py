@@ -5,20 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.problem import (
-    PressureSource,
-    Problem,
-    ProductSignal,
-    Signal,
-    TransducerSource,
-    VelocitySource,
-)
-from wavefabric.acoustics.solver.source_terms import (
-    LocalPressureSource,
-    LocalVelocitySource,
-    SourceForm,
-    source_forms,
-)
+from wavefabric.acoustics.problem import PointSource, PressureSource, Problem, ProductSignal, Signal
+from wavefabric.acoustics.solver.source_terms import source_forms
 
 _ARRAYS = ("sound_speed", "density", "nonlinearity", "alpha_coeff", "initial_pressure")
 
@@ -33,6 +21,10 @@ def restrict_problem(problem: Problem, subdomain: Subdomain) -> Problem:
     if subdomain.is_whole:
         return problem
     arrays = {name: restrict_array(getattr(problem, name), subdomain) for name in _ARRAYS}
+    transducer = problem.transducer
+    if transducer is not None:
+        mask, index = subdomain.local_index(transducer.index)
+        transducer = replace(transducer, index=index, delay=transducer.delay[mask]) if mask.any() else None
     return replace(
         problem,
         shape=subdomain.size,
@@ -40,7 +32,7 @@ def restrict_problem(problem: Problem, subdomain: Subdomain) -> Problem:
         density_staggered=tuple(restrict_array(rho, subdomain) for rho in problem.density_staggered),
         pressure_source=_restrict_source(problem.pressure_source, subdomain),
         velocity_source=_restrict_source(problem.velocity_source, subdomain),
-        transducer=_restrict_transducer(problem.transducer, subdomain),
+        transducer=transducer,
     )
 
 
@@ -67,27 +59,16 @@ def _restrict_signal(signal: Signal | None, mask: np.ndarray) -> Signal | None:
     return np.ascontiguousarray(signal[:, mask])
 
 
-def _restrict_form(form: SourceForm | None, mask: np.ndarray) -> SourceForm | None:
-    if form is None or form.weights is None or form.weights.size == 1:
-        return form
-    return replace(form, weights=form.weights[mask])
-
-
-def _restrict_source(source: PressureSource | VelocitySource | None, subdomain: Subdomain):
+def _restrict_source(source: PointSource | None, subdomain: Subdomain):
     if source is None:
         return None
     mask, index = subdomain.local_index(source.index)
     if source.mode != "additive" and not mask.any():
         return None
-    forms = tuple(_restrict_form(form, mask) for form in source_forms(source))
-    if isinstance(source, PressureSource):
-        return LocalPressureSource(index, _restrict_signal(source.signal, mask), source.mode, forms)  # type: ignore[arg-type]
-    signals = tuple(_restrict_signal(signal, mask) for signal in source.signals)
-    return LocalVelocitySource(index, signals, source.mode, forms)
-
-
-def _restrict_transducer(source: TransducerSource | None, subdomain: Subdomain) -> TransducerSource | None:
-    if source is None:
-        return None
-    mask, index = subdomain.local_index(source.index)
-    return replace(source, index=index, delay=source.delay[mask]) if mask.any() else None
+    forms = list(source_forms(source))
+    for number, form in enumerate(forms):
+        if form is not None and form.weights is not None and form.weights.size > 1:
+            forms[number] = replace(form, weights=form.weights[mask])
+    signals: tuple = tuple(_restrict_signal(signal, mask) for signal in source.signals)
+    signal = {"signal": signals[0]} if isinstance(source, PressureSource) else {"signals": signals}
+    return replace(source, index=index, forms=tuple(forms), **signal)

@@ -126,8 +126,7 @@ def time_reversal(
     number of at most 0.3.
 
     Of y[n], n = 0 … N − 1, step m imposes y[N − 1 − m] as Dirichlet pressure at the mask, in a medium at
-    rest. Points and elements drive the grid points that they hear with at least half of their largest
-    weight: each takes the mean of their series by these weights (`Imposed`). The pressure after N steps is
+    rest; how points and elements drive the grid, `Imposed` says. The pressure after N steps is
     that of t = 0, about which the scheme is symmetric: p₀ begins with u(−Δt/2) = −u(Δt/2). Nothing is scaled.
     If sensors are all around and the field has left by the end, this (R y) is p₀ but for the discrete scheme;
     in one dimension at a CFL number of 1 it is exact. Sensors on one side, as a plane, see half of each wave:
@@ -166,7 +165,18 @@ class _Reversal:
         if 0.5 / dt < max_frequency(grid, medium) and how.ranks.rank == 0:
             warn_if_coarse(self._signals, dt, "signals")
         self._check_stability, self._parts = how.check_stability, 1
-        self._shorten_time_step()
+        # How many time steps of simulations go into one of the series: 1 where that is short enough.
+        uniform = MediumExtremes.of(grid.silent_problem(medium, dt)).uniform
+        if dt > (1 + 1e-9) * grid.cfl_step(medium, _UNIFORM if uniform else _UNEVEN):
+            shorter = grid.cfl_step(medium, _SHORTER)
+            allowed = f"up to {_MOST_PARTS * shorter:.3g} s, {_MOST_PARTS} time steps on this grid"
+            require(dt <= _MOST_PARTS * shorter, "dt", dt, allowed)
+            self._parts = math.ceil(dt / shorter)
+        for each in (self._reversed, medium) if how.check_stability else ():
+            silent = grid.silent_problem(each, dt / self._parts)
+            step, stable = stable_step(silent, how)
+            self._parts *= math.ceil(silent.dt / step)
+            self._check_stability = not stable
         if self._parts > 1:
             need = 16 * sum(self._imposed.weights.shape) * self._steps
             advice = f"use a larger spacing: one time step of the data is {self._parts} on this grid"
@@ -176,21 +186,6 @@ class _Reversal:
     def _steps(self) -> int:
         """Time steps of each simulation."""
         return (self._signals.shape[1] - 1) * self._parts + 1
-
-    def _shorten_time_step(self) -> None:
-        """Set how many time steps of simulations go into one of the series: 1 where that is short enough."""
-        grid, how = self._grid, self._how
-        uniform = MediumExtremes.of(grid.silent_problem(self._medium, self._dt)).uniform
-        if self._dt > (1 + 1e-9) * grid.cfl_step(self._medium, _UNIFORM if uniform else _UNEVEN):
-            shorter = grid.cfl_step(self._medium, _SHORTER)
-            allowed = f"up to {_MOST_PARTS * shorter:.3g} s, {_MOST_PARTS} time steps on this grid"
-            require(self._dt <= _MOST_PARTS * shorter, "dt", self._dt, allowed)
-            self._parts = math.ceil(self._dt / shorter)
-        for medium in (self._reversed, self._medium) if how.check_stability else ():
-            silent = grid.silent_problem(medium, self._dt / self._parts)
-            step, stable = stable_step(silent, how.ranks, how.dtype, how.decomposition)
-            self._parts *= math.ceil(silent.dt / step)
-            self._check_stability = not stable
 
     def run(self) -> Reconstruction:
         how, comm, saved = self._how, self._how.ranks, self._how.checkpoints

@@ -128,7 +128,10 @@ class RankParts:
         columns = np.ascontiguousarray(columns, np.int64)
         sizes = [(count,) for count in comm.control.all_gather(columns.size)]
         parts = cls(comm, (samples,), [()] * comm.size, sizes)
-        parts._indices = [(_as_slice(part),) for _, part in parts._parts(columns, ())]
+        for rank, (_, part) in enumerate(parts._parts(columns, ())):
+            # A slice, if they follow one another, is copied many times faster.
+            follows = part.size and (np.diff(part) == 1).all()
+            parts._indices[rank] = (slice(int(part[0]), int(part[-1]) + 1) if follows else part,)
         return parts
 
     @classmethod
@@ -142,6 +145,8 @@ class RankParts:
 
     def gather(self, values: np.ndarray) -> np.ndarray | None:
         """The whole array on rank 0, from each rank's part; None on the others."""
+        if self._comm.size == 1:
+            return values
         leading = values.shape[: values.ndim - len(self._shape)]  # axes that all ranks hold whole
         whole = None if self._comm.rank else np.empty((*leading, *self._shape), values.dtype)
         for index, part in self._parts(values, leading):
@@ -169,13 +174,6 @@ class RankParts:
             if math.prod(self._sizes[rank]):
                 comm.control.recv_array(rank, part)
             yield self._indices[rank], part
-
-
-def _as_slice(index: np.ndarray) -> Any:
-    """The same columns as a slice if they follow one another: copied many times faster."""
-    if index.size and (np.diff(index) == 1).all():
-        return slice(int(index[0]), int(index[-1]) + 1)
-    return index
 
 
 def broadcast(comm, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

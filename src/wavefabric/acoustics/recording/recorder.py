@@ -82,31 +82,22 @@ class _Series:
 
 
 class Recorder:
-    """Records a run into a sink, which is None on other ranks than 0.
+    """Records a run into a sink, which is None on other ranks than 0; collective over those of the stages."""
 
-    With several ranks everything is collective, and ``parts`` are the subdomains of all of them.
-    """
-
-    def __init__(
-        self, stages: Stages, recording: Recording, sink: Sink | None, comm=None, parts: list | None = None
-    ):
+    def __init__(self, stages: Stages, recording: Recording, sink: Sink | None):
         c = stages.coefficients
         self._stages, self._device, self._kernels = stages, c.device, c.kernels
         self._recording, self._rows = recording, c.problem.steps - recording.start
-        self._comm = comm if comm is not None and comm.size > 1 else None
-        self._sampler = Sampler(stages, recording, self._comm)
+        self._comm = stages.layout.comm
+        self._sampler = Sampler(stages, recording)
         self.samples = self._sampler.samples
         self._layout = layout_of(c.problem, recording, c.dtype)
-        blocks = None if self._comm is None else RankParts.of_blocks(self._comm, parts or [])
+        blocks = None
+        if self._comm is not None:
+            blocks = RankParts.of_blocks(self._comm, stages.layout.partition.subdomains)
         self.delivery = Delivery(sink, self._layout, self._comm, self._sampler.columns, blocks)
         self._axes = "xyz"[: c.problem.dimensions]
-        self._make_statistics()
-        self._make_series(c.problem.steps)
-        self._make_shifted()
-
-    def _make_statistics(self) -> None:
-        device, dtype = self._device, self._layout.dtype
-        shape = self._stages.fields.p.shape
+        device, dtype, shape = c.device, self._layout.dtype, stages.fields.p.shape
         self._values = device.empty((1, self.samples), dtype)
         self._kept: dict[str, Statistic] = {}
         self.statistics: dict[str, Any] = {}
@@ -120,32 +111,22 @@ class Recorder:
         self._tones = sum_names(self._recording)
         for name, quantity, _ in self._tones:
             self.statistics[name] = device.zeros(shape if quantity.kind == "field" else self.samples, dtype)
-
-    def _make_series(self, steps: int) -> None:
         # All ranks hand over at the same steps.
         most = self.samples if self._comm is None else self._comm.control.max(self.samples)
-        bytes_per_row = max(1, 2 * len(self._layout.series) * most * self._layout.dtype.itemsize)
-        rows = max(1, min(steps, BLOCK_BYTES // bytes_per_row))
-        self._series = {
-            name: _Series(self._device, name, rows, self.samples, self._layout.dtype)
-            for name in self._layout.series
-        }
-
-    def _make_shifted(self) -> None:
-        """What brings velocities to the pressure's points, if that is recorded."""
-        device, dtype = self._device, self._layout.dtype
+        bytes_per_row = max(1, 2 * len(self._layout.series) * most * dtype.itemsize)
+        rows = max(1, min(c.problem.steps, BLOCK_BYTES // bytes_per_row))
+        names = self._layout.series
+        self._series = {name: _Series(device, name, rows, self.samples, dtype) for name in names}
+        # What brings velocities to the pressure's points, if that is recorded.
         self._shifted, self.intensity = None, None
-        intensity = any(q.startswith("I") for q in self._recording.quantities)
-        if intensity or "u_non_staggered_raw" in self._recording.quantities:
-            c = self._stages.coefficients
-            self._shifted = device.empty(self._stages.fields.p.shape, dtype)
+        intensity = any(q.startswith("I") for q in recording.quantities)
+        if intensity or "u_non_staggered_raw" in recording.quantities:
+            self._shifted = device.empty(shape, dtype)
             factors = unstaggering(c.problem, c.subdomain)
             factors[0] = np.pad(factors[0], (0, c.half_shape[2] - factors[0].size))
             self._factors = [device.asarray(f, c.complex) for f in factors]
         if intensity:
             self.intensity = Intensity(device, self._axes, self.samples, dtype)
-
-    # --- A run ------------------------------------------------------------------------------------------
 
     def begin(self, step: int, run: str = "") -> None:
         """Before time step ``step``: the first, or the one after a checkpoint; ``run`` identifies the run."""
@@ -161,9 +142,14 @@ class Recorder:
         if ahead <= 0:
             self._record_staggered()
             self._record_tones(step)
-            self._record_shifted()
+            for axis, letter in enumerate(self._axes):  # velocities at the pressure's points
+                if (shifted := self._series.get(f"u{letter}_non_staggered")) is not None:
+                    self._sample(self._shift(axis), shifted)
         if self.intensity is not None and ahead <= self.intensity.reach:
-            self._record_intensity(step)
+            self.intensity.pressure(self._sample(self._stages.fields.p, None))
+            for axis in range(len(self._axes)):
+                self.intensity.velocity(axis, self._sample(self._shift(axis), None))
+            self._store_intensity(self.intensity.advance(step - self._recording.start + 1))
         for series in self._series.values():
             if series.filled == series.rows:
                 series.hand_over(self.delivery)
@@ -193,13 +179,6 @@ class Recorder:
             by = map(c.dtype.type, weights(c.problem, self._recording, number, step))
             self._kernels.accumulate_tone(self.statistics[cosines], self.statistics[sines], now, *by)
 
-    def _record_shifted(self) -> None:
-        """Velocities at the pressure's points."""
-        for axis, letter in enumerate(self._axes):
-            series = self._series.get(f"u{letter}_non_staggered")
-            if series is not None:
-                self._sample(self._shift(axis), series)
-
     def _shift(self, axis: int):
         """The velocity along an axis at the pressure's points."""
         self._stages.translate(self._stages.fields.u[axis], axis, self._factors[axis], self._shifted)
@@ -212,13 +191,6 @@ class Recorder:
         if series is not None:
             series.filled += 1
         return target[row]
-
-    def _record_intensity(self, step: int) -> None:
-        assert self.intensity is not None
-        self.intensity.pressure(self._sample(self._stages.fields.p, None))
-        for axis in range(len(self._axes)):
-            self.intensity.velocity(axis, self._sample(self._shift(axis), None))
-        self._store_intensity(self.intensity.advance(step - self._recording.start + 1))
 
     def _store_intensity(self, rows: list) -> None:
         """Rows of instantaneous intensity that have become complete: a list of (components, samples)."""
@@ -236,8 +208,6 @@ class Recorder:
         for series in self._series.values():
             series.hand_over(self.delivery)
         self.delivery.flush()
-
-    # --- Its end ----------------------------------------------------------------------------------------
 
     def finish(self) -> dict[str, Callable[[], np.ndarray]]:
         """The last step is recorded: what makes each statistic and field of this rank, for `delivery`."""
@@ -264,7 +234,7 @@ class Recorder:
 
     def _to_host(self, name: str, array) -> np.ndarray:
         """A copy of the values at this rank's points, or of the block of a field that it owns."""
-        if name in self._layout.fields and self._comm is not None:
+        if name in self._layout.fields:
             array = array[self._stages.coefficients.subdomain.owned]
         return np.array(self._device.to_host(array))
 

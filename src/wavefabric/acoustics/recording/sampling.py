@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recording
 from wavefabric.acoustics.recording.delivery import RankParts
+from wavefabric.acoustics.solver.stages import Stages
 
 #: Weights of u at −5/2, −3/2, …, +5/2 steps.
 WEIGHTS = np.array([3.0, -25.0, 150.0, 150.0, -25.0, 3.0]) / 256.0
@@ -30,20 +32,23 @@ class Sampler:
     belong to rank 0, and every rank adds the share of the points that it owns.
     """
 
-    def __init__(self, stages, recording: Recording, comm=None):
-        c, where = stages.coefficients, recording.where
+    def __init__(self, stages: Stages, recording: Recording):
+        c, where, comm = stages.coefficients, recording.where, stages.layout.comm
         self._device = c.device
         self._parts: RankParts | None = None
         #: Where the points of this rank are among all, with several ranks.
         self.columns: RankParts | None = None
         #: Values that this rank records.
         self.samples = recording.samples
-        part = c.subdomain if comm is not None else None
         arrays: tuple[np.ndarray, ...]
         if isinstance(where, Elements):
-            self._sample, arrays, more = c.kernels.sample_elements, self._elements(where, part, comm), ()
+            self._sample, arrays, more = (
+                c.kernels.sample_elements,
+                self._elements(where, c.subdomain, comm),
+                (),
+            )
         elif isinstance(where, Interpolation):
-            self._sample, arrays, more = c.kernels.sample, self._between(where, part, comm), (True,)
+            self._sample, arrays, more = c.kernels.sample, self._between(where, c.subdomain, comm), (True,)
         else:
             index = rows_of(where, c.subdomain.shape).points
             if comm is not None:
@@ -53,24 +58,24 @@ class Sampler:
             self._sample, arrays, more = c.kernels.sample, (index[:, None], np.zeros((0, 1))), (False,)
         self._where = *map(self._device.asarray, map(np.ascontiguousarray, arrays)), *more
 
-    def _between(self, where: Interpolation, part, comm) -> tuple[np.ndarray, ...]:
+    def _between(self, where: Interpolation, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
         """Corners and weights of the points between those of the grid that this rank reads."""
         corners, weights = where.corners, where.weights
-        if part is not None:
+        if comm is not None:
             mask, local = part.local_index(corners)
             index, own = np.zeros(corners.shape, np.int64), np.where(mask, weights, 0.0)
             index[mask] = local
-            here = mask.any(axis=1)
+            here: Any = mask.any(axis=1)
             # A corner that is elsewhere has no weight: any point of this one's own serves.
             spare = np.where(mask, index, index.max(axis=1, keepdims=True, where=mask, initial=0))
             corners, weights = spare[here], own[here]
             self._add_parts(here, comm)
         return corners.astype(np.int64, copy=False), weights.astype(np.float64, copy=False)
 
-    def _elements(self, where: Elements, part, comm) -> tuple[np.ndarray, ...]:
+    def _elements(self, where: Elements, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
         """Bounds, points and weights of the elements that this rank reads."""
         bounds, points, weights = where.bounds, where.points, where.weights
-        if part is not None:
+        if comm is not None:
             mask, points = part.local_index(points)
             counts = np.diff(np.concatenate([[0], np.cumsum(mask)])[bounds])
             weights, here = weights[mask], counts > 0

@@ -75,18 +75,6 @@ class Sink(Protocol):
         """The run ends early; ``keep`` what is there if a checkpoint refers to it."""
 
 
-def _reserved(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """Map an array in a new file whose space is taken: a disk full later would end the process (SIGBUS)."""
-    try:
-        array = np.lib.format.open_memmap(path, "w+", dtype, shape)
-        with open(path, "rb+") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-        return array
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        raise unwritable(path, "checkpoint", error) from None
-
-
 class MemorySink(Sink):
     """Keeps everything: ``arrays[name]``, time series as (rows, samples)."""
 
@@ -137,7 +125,14 @@ class SeriesFiles(MemorySink):
         for name, shape in layout.series.items():
             path = self._path(name)
             if not rows_done:
-                self.arrays[name] = _reserved(path, layout.dtype, shape)
+                try:
+                    self.arrays[name] = np.lib.format.open_memmap(path, "w+", layout.dtype, shape)
+                    # Its space is taken now: a disk full later would end the process (SIGBUS).
+                    with open(path, "rb+") as file:
+                        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+                except OSError as error:
+                    path.unlink(missing_ok=True)
+                    raise unwritable(path, "checkpoint", error) from None
                 continue
             try:
                 series = np.lib.format.open_memmap(path, "r+")

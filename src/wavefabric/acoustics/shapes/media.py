@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -128,13 +129,12 @@ def averaged_medium(grid: Grid, fine: Medium, factor: int, kernel: Kernel = "lan
     for name, value in present.items():
         right = value.shape in ((), shape)
         ensure(right, f"fine.{name}", f"has the shape {value.shape}", f"{shape}")
-    mirrored = [grid.axisymmetric and axis == 1 for axis in range(grid.dimensions)]
 
     def sample(cells: tuple[slice, ...]) -> dict[str, np.ndarray]:
         at = []
         for axis, part in enumerate(cells):
             index = _fine_cells(grid, axis, part, factor)
-            if mirrored[axis]:  # the axis goes through the middle of the first cells
+            if grid.axisymmetric and axis == 1:  # the axis goes through the middle of the first cells
                 index = np.where(index < factor // 2, factor - 1 - index, index)
             at.append(np.clip(index, 0, shape[axis] - 1))
         zeros = np.zeros(tuple(len(index) for index in at))
@@ -161,7 +161,8 @@ def _of_materials(
     tables = {name: table for name, table in tables.items() if name in _PARAMETERS[:2] or table.any()}
     if "alpha_coeff" in tables:
         medium = {"absorption": "stokes"} | medium
-    varies = number(*_open_mesh([np.arange(2) * step for step in grid.spacing])).shape
+    open_mesh = partial(np.meshgrid, indexing="ij", sparse=True)
+    varies = number(*open_mesh(*(np.arange(2) * step for step in grid.spacing))).shape
     factors = tuple(cells if n > 1 else 0 for n in varies)
 
     def sample(parts: tuple[slice, ...]) -> dict[str, np.ndarray]:
@@ -169,7 +170,7 @@ def _of_materials(
         for axis, (part, factor) in enumerate(zip(parts, factors, strict=True)):
             steps = (_fine_cells(grid, axis, part, factor) + 0.5) / factor - 0.5 if factor else np.zeros(1)
             metres.append((steps - grid.origin[axis]) * grid.spacing[axis])
-        chosen = number(*_open_mesh(metres))
+        chosen = number(*open_mesh(*metres))
         return {name: table[chosen] for name, table in tables.items()}
 
     return _medium(grid, sample, factors, kernel, {"alpha_power": 2.0} | medium)
@@ -179,12 +180,6 @@ def _fine_cells(grid: Grid, axis: int, part: slice, factor: int) -> np.ndarray:
     """Numbers of the fine cells of a block along an axis, 0 where the grid begins; around a periodic one."""
     cells = np.arange(part.start, part.stop) - REACH * factor
     return cells % (grid.shape[axis] * factor) if grid.periodic[axis] else cells
-
-
-def _open_mesh(vectors: list[np.ndarray]) -> list[np.ndarray]:
-    """Vectors, one an axis, that broadcast against each other."""
-    n = len(vectors)
-    return [vector.reshape([-1 if i == axis else 1 for i in range(n)]) for axis, vector in enumerate(vectors)]
 
 
 def _medium(grid: Grid, sample: Any, factors: tuple[int, ...], kernel: Kernel, how: dict[str, Any]) -> Medium:

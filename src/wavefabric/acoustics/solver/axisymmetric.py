@@ -72,7 +72,7 @@ class AxisymmetricFFT:
 class AxisymmetricStages(PlainStages):
     """Of whole-array transforms and pointwise kernels."""
 
-    #: Of u along x and the radius.
+    #: Of u along x, as of the pressure, and along the radius.
     _VELOCITY: tuple[Symmetry, Symmetry] = ("even", "odd_half")
 
     def __init__(self, layout: FieldLayout):
@@ -90,37 +90,27 @@ class AxisymmetricStages(PlainStages):
         spectra = 2 * int(np.prod(subdomain.spectral_shape)) * (1 if device.name == "cpu" else 2)
         return super().nbytes(problem, dtype, device, subdomain) + dtype.itemsize * spectra
 
-    def _gradient(self, spectrum: Any, real: Any, axis: int) -> None:
-        self._backward(spectrum, real, self._VELOCITY[axis])
-
     def _derivatives(self, fields: list, factors: list) -> None:
         """∂u_x/∂x, and ∂u_r/∂r + u_r/r: the radius divides what is transformed along x."""
         c, quotient, (axial, radial) = self.coefficients, self._quotient, self._spectra
         self._forward(fields[0], axial)
-        self._forward(fields[1], radial, None)
+        self._fft.forward(fields[1], radial, None)
+        self.transforms += 1
         self._fft.radial.forward_scaled(quotient, radial, self._inverse_radius)
         self._fft.radial.forward(radial, "odd_half")
         c.kernels.ring_divergence_spectra(axial, radial, quotient, c.kappa, *factors[:2])
 
-    def apply_operator(
-        self, field: Any, operator: Any, axis: int | None = None, adjoint: bool = False, out: Any = None
-    ) -> None:
-        symmetry = "even" if axis is None else self._VELOCITY[axis]
-        spectrum = self._spectra[-1]
-        self._forward(field, spectrum, symmetry)
-        self.coefficients.kernels.scale_spectrum(spectrum, operator)
-        self._backward(spectrum, field if out is None else out, symmetry)
-
     def translate(self, component: Any, axis: int, factor: Any, out: Any) -> None:
         c, spectrum = self.coefficients, self._spectra[-1]
-        self._forward(component, spectrum, self._VELOCITY[axis])
+        self._forward(component, spectrum, axis)
         c.kernels.translate_spectrum(spectrum, factor, axis, c.dtype.type(c.scale))
-        self._backward(spectrum, out, "odd" if axis else "even")
-
-    def _forward(self, real: Any, spectrum: Any, symmetry: Symmetry | None = "even") -> None:
-        self._fft.forward(real, spectrum, symmetry)
+        self._fft.backward(spectrum, out, "odd" if axis else "even")
         self.transforms += 1
 
-    def _backward(self, spectrum: Any, real: Any, symmetry: Symmetry = "even") -> None:
-        self._fft.backward(spectrum, real, symmetry)
+    def _forward(self, real: Any, spectrum: Any, axis: int | None = None) -> None:
+        self._fft.forward(real, spectrum, self._VELOCITY[axis or 0])
+        self.transforms += 1
+
+    def _backward(self, spectrum: Any, real: Any, axis: int | None = None) -> None:
+        self._fft.backward(spectrum, real, self._VELOCITY[axis or 0])
         self.transforms += 1

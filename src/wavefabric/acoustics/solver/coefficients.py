@@ -89,7 +89,7 @@ class Coefficients:
 
     def _set_medium(self, materials: Materials) -> None:
         problem = self.problem
-        held = indexed_parameters(self.device, problem, materials, self.dtype, self._fill_tau)
+        held = indexed_parameters(self.device, problem, materials, self.dtype, self.fill_tau)
         values = medium_values(problem)
 
         def parameter(name: str) -> Any:
@@ -105,9 +105,10 @@ class Coefficients:
                 shape = (1, 1, self.shape[2]) if _uniform_absorption(problem) else self.shape
                 self.tau = self.device.empty(shape, self.dtype)
                 speed = self.parameter(problem.sound_speed) if "speed" in held else self.speed
-                self._fill_tau(self.tau, speed, self.parameter(problem.alpha_coeff))
+                self.fill_tau(self.tau, speed, self.parameter(problem.alpha_coeff))
 
-    def _fill_tau(self, tau, speed, alpha) -> None:
+    def fill_tau(self, tau, speed, alpha) -> None:
+        """τ of a sound speed and α₀, as rows or grids on the device."""
         factor, _ = formulas.absorption_factors(self.problem)
         self.kernels.fill_absorption(tau, speed, alpha, factor, float(self.problem.alpha_power) - 1)
 

@@ -6,23 +6,17 @@ source over the grid, so it is a pattern where all points share a signal up to a
 continuous wave of different phases, and a field otherwise.
 """
 
+import copy
 import hashlib
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.problem import (
-    PressureSource,
-    Problem,
-    ProductSignal,
-    Signal,
-    TransducerSource,
-    VelocitySource,
-)
+from wavefabric.acoustics.problem import PointSource, Problem, ProductSignal, Signal, TransducerSource
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 
 
@@ -54,30 +48,10 @@ class SourceForm:
     key: bytes = b""  # the same for equal patterns
 
 
-@dataclass(frozen=True)
-class LocalPressureSource(PressureSource):
-    """A rank's points of a pressure source, and the form that the whole source has."""
-
-    forms: tuple[SourceForm | None, ...] = ()
-
-
-@dataclass(frozen=True)
-class LocalVelocitySource(VelocitySource):
-    """A rank's points of a velocity source, and the forms that the whole one's components have."""
-
-    forms: tuple[SourceForm | None, ...] = ()
-
-
-def source_forms(source: PressureSource | VelocitySource) -> tuple[SourceForm | None, ...]:
+def source_forms(source: PointSource) -> tuple[SourceForm | None, ...]:
     """The form of each signal: of the pressure, or of each velocity component."""
-    if isinstance(source, LocalPressureSource | LocalVelocitySource):
-        return source.forms
-    signals = _signals(source)
-    return tuple(None if signal is None else _form(source.index, signal, source.mode) for signal in signals)
-
-
-def _signals(source: PressureSource | VelocitySource) -> tuple[Signal | None, ...]:
-    return (source.signal,) if isinstance(source, PressureSource) else source.signals
+    forms = (s if s is None else _form(source.index, s, source.mode) for s in source.signals)
+    return source.forms or tuple(forms)
 
 
 def _form(index: np.ndarray, signal: Signal, mode: str) -> SourceForm:
@@ -98,34 +72,53 @@ def _form(index: np.ndarray, signal: Signal, mode: str) -> SourceForm:
     return SourceForm("pattern", weights, waveform, key)
 
 
-class _PointRows:
-    """Points of a source by the rows of a grid: where each row's begin, places in the row, the order."""
+class PointTerm:
+    """What enters fields at the points of a source, on while the time step is below ``steps``."""
 
-    host_index: np.ndarray
-    _shape: tuple[int, int, int]
+    #: Whether values are replaced; whether one signal serves all points; whether `SourceTerm` corrects it.
+    replace = common = corrected = False
+
+    def __init__(self, coefficients: Coefficients, source: Any, signal: np.ndarray, steps: int):
+        self._kernels, self._shape, self.steps = coefficients.kernels, coefficients.shape, steps
+        self.host_index, self.index = source.index, coefficients.device.asarray(source.index)
+        self.host_signal = np.ascontiguousarray(signal, coefficients.dtype)
+        self.signal = coefficients.device.asarray(self.host_signal)
 
     @cached_property
     def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return what `sorted_points` does for this source; the same arrays each time."""
+        """Points by the rows of a grid: where each row's begin, places in the row, the order.
+
+        The same arrays each time.
+        """
         nz, ny, nx = self._shape
-        return sorted_points(self.host_index, nx, ny * nz)
+        order = np.argsort(self.host_index, kind="stable")
+        row, inside = np.divmod(self.host_index[order], nx)
+        return np.searchsorted(row, np.arange(ny * nz + 1)), inside, order
+
+    def refresh(self, clock) -> None:
+        """Make the field of this time step, if it is another one each step."""
+
+    def negative(self) -> Self:
+        """Return the same source with the other sign."""
+        negative, name = copy.copy(self), "amplitude" if self.corrected else "signal"
+        setattr(negative, name, -getattr(self, name))
+        return negative
 
 
-class SourceTerm(_PointRows):
-    """One signal on its way into one or several fields, on while the time step is below ``steps``.
+class SourceTerm(PointTerm):
+    """One signal on its way into one or several fields.
 
     ``correct(field)`` applies the k-space correction; ``patterns`` holds those made so far by their keys.
     """
 
     def __init__(self, coefficients: Coefficients, source, signal, form: SourceForm, correct, patterns: dict):
+        super().__init__(
+            coefficients, source, signal if form.waveform is None else form.waveform, len(signal)
+        )
         device, dtype = coefficients.device, coefficients.dtype
-        self._kernels, self._correct = coefficients.kernels, correct
-        self._parts, self._shape = coefficients.dimensions, coefficients.shape
-        self.steps, self.replace = len(signal), source.mode == "dirichlet"
-        self.host_index, self.form, self.weights = source.index, form.name, form.weights
-        #: Whether one signal serves all points.
-        self.common = signal.shape[1] == 1
-        self.index = device.asarray(source.index)
+        self._correct, self._parts = correct, coefficients.dimensions
+        self.form, self.weights, self.corrected = form.name, form.weights, form.name != "points"
+        self.replace, self.common = source.mode == "dirichlet", signal.shape[1] == 1
 
         def spread(weights) -> Any:
             field = device.zeros(coefficients.shape, dtype)
@@ -134,14 +127,12 @@ class SourceTerm(_PointRows):
             correct(field)
             return field
 
-        self.host_signal = np.ascontiguousarray(signal if form.waveform is None else form.waveform, dtype)
         if self.form == "pattern":
             if form.key not in patterns:
                 patterns[form.key] = spread(form.weights)
             self.field = patterns[form.key]
         elif self.form == "pair":
             self._pair = [spread(weights) for weights in form.weights.T]  # type: ignore[union-attr]
-        self.signal = device.asarray(self.host_signal)
         #: What multiplies the field at each step: the signal of a pattern, ones for a field made anew.
         self.amplitude = self.signal
         if self.form in ("field", "pair"):
@@ -149,7 +140,6 @@ class SourceTerm(_PointRows):
             self.amplitude = device.asarray(np.ones((len(signal), 1), dtype))
 
     def refresh(self, clock) -> None:
-        """Make the field of this time step, if it is another one each step."""
         if self.form == "pair":
             self._kernels.mix_patterns(self.field, *self._pair, self.signal, clock)
         if self.form == "field":
@@ -175,24 +165,12 @@ class SourceTerm(_PointRows):
             self._kernels.add_density_pattern(rho, split_layers, self.field, self.amplitude, clock, parts)
 
 
-def sorted_points(index: np.ndarray, size: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Flat points by ``count`` rows of a size: where each row's begin, places in the row, the order."""
-    order = np.argsort(index, kind="stable")
-    part, inside = np.divmod(index[order], size)
-    return np.searchsorted(part, np.arange(count + 1)), inside, order
-
-
-class TransducerTerm(_PointRows):
+class TransducerTerm(PointTerm):
     """One signal, delayed at each point, added to the x velocity."""
 
     def __init__(self, coefficients: Coefficients, source: TransducerSource):
-        device = coefficients.device
-        self._kernels, self._shape = coefficients.kernels, coefficients.shape
-        self.steps = source.steps
-        self.host_index, self.host_delay = source.index, source.delay
-        self.host_signal = np.ascontiguousarray(source.signal, coefficients.dtype)
-        self.index, self.delay = device.asarray(source.index), device.asarray(source.delay)
-        self.signal = device.asarray(self.host_signal)
+        super().__init__(coefficients, source, source.signal, source.steps)
+        self.host_delay, self.delay = source.delay, coefficients.device.asarray(source.delay)
 
     @cached_property
     def delays(self) -> np.ndarray:
@@ -224,7 +202,7 @@ class SourceTerms:
             return made
 
         p, u = problem.pressure_source, problem.velocity_source
-        self.pressure = terms(p, _signals(p), [None])[0] if p else None
+        self.pressure = terms(p, p.signals, [None])[0] if p else None
         self.velocity = terms(u, u.signals, range(3)[: len(u.signals)]) if u else [None] * problem.dimensions
         self.transducer = TransducerTerm(coefficients, problem.transducer) if problem.transducer else None
 
@@ -232,7 +210,7 @@ class SourceTerms:
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:
         """Bytes of the k-space correction and of all patterns and fields, if each has one."""
         additive = _additive(problem)
-        signals = [signal for source in additive for signal in _signals(source)]
+        signals = [signal for source in additive for signal in source.signals]
         pairs = sum(isinstance(each, ProductSignal) and each.waveforms.shape[1] == 2 for each in signals)
         fields = len(signals) + 2 * pairs
         half = math.prod(subdomain.spectral_shape) if additive else 0
@@ -271,7 +249,7 @@ class SourceTerms:
             self.pressure.apply_to_density(fields)
 
 
-def _additive(problem: Problem) -> list[PressureSource | VelocitySource]:
+def _additive(problem: Problem) -> list[PointSource]:
     """Sources with the k-space correction."""
     sources = (problem.pressure_source, problem.velocity_source)
     return [source for source in sources if source is not None and source.mode == "additive"]

@@ -187,13 +187,9 @@ class PlainStages(Stages):
         self._forward(f.p, self._spectra[0])
         c.kernels.gradient_spectra(*f.three(self._spectra), c.kappa, *c.up, c.axes)
         for axis, (spectrum, gradient) in enumerate(zip(self._spectra, self._real, strict=False)):
-            self._gradient(spectrum, gradient, axis)
+            self._backward(spectrum, gradient, axis)
             c.kernels.update_velocity(f.u[axis], gradient, c.staggered[axis], pml[axis], axis, dt)
         self.sources.add_velocity(f.u, f.clock, active)
-
-    def _gradient(self, spectrum: Any, real: Any, axis: int) -> None:
-        """A gradient of the pressure at the points of the velocity along an axis, from its spectrum."""
-        self._backward(spectrum, real)
 
     def density(self, active: tuple[bool, ...]) -> None:
         c, f = self.coefficients, self.fields
@@ -226,7 +222,7 @@ class PlainStages(Stages):
     def apply_operator(self, field, operator, axis=None, adjoint=False, out=None) -> None:
         out = field if out is None else out
         with self.layout.overlaps([field], [out], adjoint):
-            self._multiply(field, operator, out)
+            self._multiply(field, operator, out, axis)
 
     def adjoint_divergence(self, fields) -> None:
         with self.layout.overlaps(fields, fields, True):
@@ -248,15 +244,16 @@ class PlainStages(Stages):
             self._forward(field, spectrum)
         c.kernels.divergence_spectra(*self.fields.three(self._spectra), c.kappa, *factors, c.axes)
 
-    def _multiply(self, field, operator, out) -> None:
-        self._forward(field, self._spectra[-1])
+    def _multiply(self, field, operator, out, axis: int | None = None) -> None:
+        self._forward(field, self._spectra[-1], axis)
         self.coefficients.kernels.scale_spectrum(self._spectra[-1], operator)
-        self._backward(self._spectra[-1], out)
+        self._backward(self._spectra[-1], out, axis)
 
-    def _forward(self, real, spectrum) -> None:
+    def _forward(self, real: Any, spectrum: Any, axis: int | None = None) -> None:
+        """Transform the pressure, or with an ``axis`` what lies at the points of the velocity along it."""
         self.layout.fft.forward(real, spectrum)
         self.transforms += 1
 
-    def _backward(self, spectrum, real) -> None:
+    def _backward(self, spectrum: Any, real: Any, axis: int | None = None) -> None:
         self.layout.fft.backward(spectrum, real)
         self.transforms += 1

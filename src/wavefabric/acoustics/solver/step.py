@@ -49,7 +49,15 @@ class Step:
                 self.advance(active)
                 stages.tick()
                 return
-            self._captured[key] = self._capture(active)
+
+            def work() -> None:
+                self.advance(active)
+                stages.tick()
+
+            before = stages.transforms
+            repeat = stages.coefficients.device.graph(work, stages.kernels_alone)
+            transforms, stages.transforms = stages.transforms - before, before
+            self._captured[key] = _Captured(repeat, transforms, stages.layout.pending)
         captured = self._captured[key]
         captured.repeat()
         stages.transforms += captured.transforms
@@ -59,18 +67,6 @@ class Step:
         """Take steps as written again, before they are captured: what the stages call is another now."""
         self._captured.clear()
         self._taken.clear()
-
-    def _capture(self, active: tuple[bool, ...]) -> _Captured:
-        stages = self.stages
-
-        def work() -> None:
-            self.advance(active)
-            stages.tick()
-
-        before = stages.transforms
-        repeat = stages.coefficients.device.graph(work, stages.kernels_alone)
-        transforms, stages.transforms = stages.transforms - before, before
-        return _Captured(repeat, transforms, stages.layout.pending)
 
     def advance(self, active: tuple[bool, ...]) -> None:
         """The stages of a step with these sources active, as they are written."""

@@ -1,8 +1,9 @@
 """What the extremes of a medium say about the time step, before any is taken."""
 
+import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -48,21 +49,21 @@ class MediumExtremes:
             effective *= math.sqrt(1 + 1 / problem.shape[1])
         lossy = problem.absorption != "none" and bool(np.any(alpha))
         ranges = [speeds, densities, *staggered, *([_range(alpha)] if lossy else [])]
-        medium = MediumExtremes(effective, speeds, densities, all(a == b for a, b in ranges), lossy)
-        if not lossy:
-            return medium
-        y = 2.0 if problem.absorption == "stokes" else problem.alpha_power
-        twice = 2 * neper_coefficient(y)
+        loss: dict[str, float] = {}
+        if lossy:
+            y = 2.0 if problem.absorption == "stokes" else problem.alpha_power
+            twice = 2 * neper_coefficient(y)
 
-        def extreme(pick: Callable, power: float) -> float:
-            return _extreme(pick, lambda c, alpha: twice * alpha * c**power, c, alpha)
+            def extreme(pick: Callable, power: float) -> float:
+                return _extreme(pick, lambda c, alpha: twice * alpha * c**power, c, alpha)
 
-        medium = replace(medium, power=y, absorption=extreme(np.max, y + 1))
-        if not disperses(problem):
-            return medium
-        tangent = math.tan(math.pi * y / 2)
-        least = extreme(np.min if tangent > 0 else np.max, y + 2)
-        return replace(medium, tangent=tangent, steepest=extreme(np.max, y), dispersion=least)
+            loss = {"power": y, "absorption": extreme(np.max, y + 1)}
+            if disperses(problem):
+                tangent = math.tan(math.pi * y / 2)
+                least = extreme(np.min if tangent > 0 else np.max, y + 2)
+                loss |= {"tangent": tangent, "steepest": extreme(np.max, y), "dispersion": least}
+        uniform = all(a == b for a, b in ranges)
+        return MediumExtremes(effective, speeds, densities, uniform, lossy, **loss)
 
     @property
     def speed(self) -> float:
@@ -105,10 +106,10 @@ class MediumExtremes:
 def proved_limit(problem: Problem, medium: MediumExtremes | None = None) -> float:
     """Time step, s, up to which the extremes of the medium prove every one stable; inf if there is no limit.
 
-    Without absorption: c_eff sin(c_ref |k| Δt/2) ≤ c_ref for all k up to the grid's largest, √Σ(π/Δ_i)², or
-    c_eff ≤ c_ref; see `stability`. Without the k-space correction c_eff |k| Δt ≤ 2. With a uniform medium:
-    sin(c_ref k Δt/2) ≤ c_ref/c (Tabei, Mast & Waag
-    2002, doi:10.1121/1.1421344).
+    Without absorption eigenvalues λ (`stability`) are at most (c_eff/c_ref)² 4 sin²(c_ref |k| Δt/2), hence
+    c_eff sin(c_ref |k| Δt/2) ≤ c_ref for all k up to the grid's largest, √Σ(π/Δ_i)², or c_eff ≤ c_ref.
+    Without the k-space correction c_eff |k| Δt ≤ 2. With a uniform medium: sin(c_ref k Δt/2) ≤ c_ref/c
+    (Tabei, Mast & Waag 2002, doi:10.1121/1.1421344).
 
     Of a plane wave in a uniform medium that absorbs, with s = sin(c_ref |k| Δt/2), one step multiplies
     (Σρ, ∇·u) by a 2 × 2 matrix with the determinant 1 + aT and the trace 2 + aT − Δt a E,
@@ -145,9 +146,8 @@ def uniform_and_stable(problem: Problem, medium: MediumExtremes) -> bool:
     """Whether the time step is stable for the wavenumbers that a small grid has, in a uniform medium."""
     if not medium.uniform or problem.points > _FEW or problem.axisymmetric:
         return False
-    axes = [
-        2 * math.pi * np.fft.fftfreq(problem.shape[i], problem.spacing[i]) for i in range(problem.dimensions)
-    ]
+    axes = (2 * math.pi * each for each in map(np.fft.fftfreq, problem.shape, problem.spacing))
+    axes = itertools.islice(axes, problem.dimensions)
     k = np.sqrt(sum(component**2 for component in np.meshgrid(*axes))).ravel()
     k = k[k > 0]
     if float(np.min(medium.stiffness(k))) < 0:

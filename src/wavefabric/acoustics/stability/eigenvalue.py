@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.arguments import ensure
-from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import chunks, row_weights
 from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise
-from wavefabric.exchange.communicator import Communicator
 
 #: Above this eigenvalue a field alternates in sign from step to step and grows.
 LIMIT = 4.0
@@ -25,7 +24,7 @@ _PROBABILITY = 1e-3
 _WINDOW, _BYTES = 2, 1 << 26
 
 
-class LargestEigenvalue:
+class LargestEigenvalue(FreeSteps):
     """That of the operator T by which time steps of a medium are stable or not; collective.
 
     Notes
@@ -52,20 +51,13 @@ class LargestEigenvalue:
     allows for an operator that is nearly symmetric, or on a small grid to all (Arnoldi).
     """
 
-    #: Fields that it takes beside the stages.
     FIELDS = 4
 
-    def __init__(
-        self, problem: Problem, comm: Communicator, dtype: Any, options: Decomposition | None = None
-    ):
-        self._free = FreeSteps(problem, comm, dtype, options, pml=False)
-        field = problem.points * np.dtype(dtype).itemsize
+    def __init__(self, problem: Problem, how: RunSettings):
+        super().__init__(problem, how, pml=False)
+        field = problem.points * self.dtype.itemsize
         self._doubt = math.log(1.648 * math.sqrt(problem.points) / _PROBABILITY)
         self._window = max(_WINDOW, min(_MOST, _BYTES // field))
-
-    def fits(self) -> bool:
-        """Whether every rank has the memory."""
-        return self._free.fits(self.FIELDS)
 
     def __call__(self, dt: float) -> float:
         """The eigenvalue for a time step of ``dt`` seconds: somewhat more up to `LIMIT`, somewhat less above.
@@ -75,11 +67,11 @@ class LargestEigenvalue:
         above ε after m applications with a probability of at most 1.648 √N exp(−√ε (2m − 1)) (Kuczyński &
         Woźniakowski 1992, doi:10.1137/0613066); taken is that of one in a thousand.
         """
-        with self._free.stages(dt) as stages:
+        with self.stages(dt) as stages:
             return self._iterate(_Operator(stages, dt), stages)
 
     def _iterate(self, operator: "_Operator", stages: Stages) -> float:
-        c, points = stages.coefficients, self._free.problem.points
+        c, points = stages.coefficients, self.problem.points
         most = min(_MOST, points)
         vector = c.device.empty(c.shape, c.dtype)
         fill_with_noise(vector, c.subdomain, c.device.xp)
@@ -89,7 +81,8 @@ class LargestEigenvalue:
             new, count = operator(vectors[-1]), number + 1
             for back, old in enumerate(reversed(vectors)):
                 projected[number - back, number] = product = self._product(operator, old, new)
-                operator.subtract(new, product, old)
+                for plane, more in zip(new, old, strict=True):
+                    plane -= c.dtype.type(product) * more
             norm = math.sqrt(self._product(operator, new, new))
             projected[count, number] = norm
             exact = count == points or norm <= 10 * np.finfo(c.dtype).eps * abs(projected).max()
@@ -105,7 +98,7 @@ class LargestEigenvalue:
         return result if result > LIMIT else result * (1 + error)
 
     def _product(self, operator: "_Operator", one: Any, other: Any) -> float:
-        return self._free.sum(operator.product(one, other))
+        return self.sum(operator.product(one, other))
 
 
 class _Operator:
@@ -135,12 +128,6 @@ class _Operator:
         for at in self._chunks:
             total = total + xp.sum(one[at] * other[at] * self._weight[at], dtype=np.float64)
         return float(total)
-
-    def subtract(self, field: Any, factor: float, other: Any) -> None:
-        """field ← field − factor × other."""
-        factor = field.dtype.type(factor)
-        for plane, more in zip(field, other, strict=True):
-            plane -= factor * more
 
     def __call__(self, vector: Any) -> Any:
         """T of a vector, as a new array."""

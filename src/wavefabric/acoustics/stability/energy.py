@@ -100,7 +100,13 @@ def source_strength(problem: Problem) -> np.ndarray:
             low, high = float(np.min(problem.density)), float(np.max(problem.sound_speed))
             weights = np.full(p.index.shape, high * high / low)
         weights = weights * _rings(problem, p.index, 0, p.mode)
-        weights = problem.dimensions**2 * _stiffening(problem) * weights
+        stiffening = 1.0
+        if disperses(problem):  # largest 1 − η k^(y−1): an element of fluid may be stiffer than ρ₀c₀²
+            y, (_, b) = problem.alpha_power, absorption_factors(problem)
+            speed = np.asarray(problem.sound_speed, np.float64)
+            eta = abs(b) * float(np.max(np.asarray(problem.alpha_coeff) * speed**y))
+            stiffening += eta * max(k ** (y - 1) for k in wavenumber_range(problem))
+        weights = problem.dimensions**2 * stiffening * weights
         strength += np.sqrt(_squares(problem, p.signal, weights))
     if u is not None:
         for axis, (signal, density) in enumerate(zip(u.signals, problem.density_staggered, strict=True)):
@@ -124,15 +130,6 @@ def _at_points(value, index: np.ndarray) -> np.ndarray:
     if np.ndim(value) == 0:
         return np.full(index.shape, float(value))
     return np.asarray(value).reshape(-1)[index].astype(np.float64)
-
-
-def _stiffening(problem: Problem) -> float:
-    """Largest 1 − η k^(y−1): with dispersion an element of fluid may be stiffer than ρ₀c₀²."""
-    if not disperses(problem):
-        return 1.0
-    y, (_, b) = problem.alpha_power, absorption_factors(problem)
-    eta = abs(b) * np.max(np.asarray(problem.alpha_coeff) * np.asarray(problem.sound_speed, np.float64) ** y)
-    return 1.0 + float(eta) * max(k ** (y - 1) for k in wavenumber_range(problem))
 
 
 def _squares(problem: Problem, signal: Signal, weights: np.ndarray) -> np.ndarray:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
+from wavefabric.acoustics.decomposition.decompose import decompose
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import Energy
-from wavefabric.exchange.communicator import Communicator
 
 #: Steps of a trial on any grid; and up to so many steps times points, to so many.
 _LEAST, _MOST, _WORK = 64, 1500, 1 << 26
@@ -32,26 +32,25 @@ class FreeSteps:
     ``pml``: whether with its layers.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        comm: Communicator,
-        dtype: Any,
-        options: Decomposition | None = None,
-        pml: bool = True,
-    ):
-        self.comm, self.dtype = comm, np.dtype(dtype)
+    #: Fields that are needed beside the stages.
+    FIELDS = 0
+
+    def __init__(self, problem: Problem, how: RunSettings, pml: bool = True):
+        comm, self.dtype = how.ranks, how.dtype
+        self.comm = comm
         silent = ("nonlinearity", "initial_pressure", "pressure_source", "velocity_source", "transducer")
         layers = {} if pml else {"pml_size": (0, 0, 0)}
         self.problem = replace(problem, steps=1 << 30, **dict.fromkeys(silent), **layers)
-        self._decomposition = decompose(problem.shape, comm.size, options if comm.size > 1 else None)
+        self._decomposition = decompose(
+            problem.shape, comm.size, how.decomposition if comm.size > 1 else None
+        )
 
-    def fits(self, more_fields: int = 0) -> bool:
-        """Whether every rank has the memory for the stages, and so many fields besides."""
+    def fits(self) -> bool:
+        """Whether every rank has the memory."""
         comm, device = self.comm, self.comm.device
         needed = needed_bytes(self.problem, Recording(()), self.dtype, device, self._decomposition)
         own = self._decomposition.subdomains[comm.rank]
-        needed += more_fields * math.prod(own.size) * self.dtype.itemsize
+        needed += self.FIELDS * math.prod(own.size) * self.dtype.itemsize
         sharing = comm.size if device.name == "cpu" else 1
         return all(comm.control.all_gather(needed * sharing <= device.memory()[0]))
 

@@ -3,11 +3,7 @@
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.run_settings import RunSettings, default_threads
 from wavefabric.acoustics.stability.bounds import MediumExtremes, proved_limit, uniform_and_stable
@@ -16,7 +12,7 @@ from wavefabric.acoustics.stability.free_steps import FreeSteps, growth
 from wavefabric.acoustics.stability.power_law import pole_of_dispersion
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.exchange.communicator import Communicator, solo
+from wavefabric.exchange.communicator import solo
 from wavefabric.lifecycle.agreement import on_first_rank
 
 #: The limit in an uneven medium is found to such a factor, at so many time steps at most, which lie so much
@@ -41,33 +37,22 @@ class Stability:
     warning: str | None = None
 
 
-def stability(
-    problem: Problem,
-    *,
-    comm: Communicator | None = None,
-    dtype: Any = np.float32,
-    options: Decomposition | None = None,
-    trials: bool = True,
-) -> Stability:
+def stability(problem: Problem, how: RunSettings | None = None, trials: bool = True) -> Stability:
     """Whether a time step of the k-space scheme is stable, sources and nonlinearity left out; collective.
 
     Without ``trials``, or without the memory for them, a time step in an uneven medium that is not proved to
-    be stable is taken for stable. ``comm`` has the devices for that: by default the first GPU, or the
-    CPU if there is none.
+    be stable is taken for stable. Trials go ``how`` a run does, with its ranks: by default on the first GPU,
+    or on the CPU if there is none.
 
     Notes
     -----
     Where absorption is left out, one step is a leapfrog, p ← 2p − p₋ − M p with M = Δt² ρ₀c₀² (κ∇)ᵀ ρ₀⁻¹ κ∇,
-    whose field stays bounded as long as no eigenvalue λ of M is above 4. By the extremes of the medium
-
-        λ ≤ (c_eff/c_ref)² 4 sin²(c_ref |k| Δt/2),   c_eff² = max(ρ₀c₀²)/min(ρ₀),
-
-    which proves stability (`bounds.proved_limit`) and is exact for a uniform medium. A jump of density lifts
-    c_eff above c₀, so that c_ref ≥ c₀ is not enough. Where the stiffest and the lightest points are far apart
-    the bound asks for too short a step, many times too short where densities are a thousand times apart. So
-    beyond it the largest λ itself is found, with absorption (`eigenvalue.LargestEigenvalue`), on the run's
-    own devices and ranks. It leaves out the PML, and of a power law in an uneven medium what grows at any
-    time step: where there is one or the other, noise must not grow in some steps besides (`growth`).
+    whose field stays bounded as long as no eigenvalue λ of M is above 4. The extremes of the medium bound λ
+    (`bounds.proved_limit`). A jump of density lifts c_eff above c₀, so that c_ref ≥ c₀ is not enough; the
+    bound asks for many times too short a step where densities are a thousand times apart. So beyond it the
+    largest λ itself is found, with absorption (`eigenvalue.LargestEigenvalue`), on the run's own devices. It
+    leaves out the PML, and of a power law in an uneven medium what grows at any time step: where there is one
+    or the other, noise must not grow in some steps besides (`growth`).
     """
     medium, dt = MediumExtremes.of(problem), problem.dt
     cfl = medium.speed * dt / min(problem.spacing[: problem.dimensions])
@@ -78,14 +63,14 @@ def stability(
         return Stability(dt, cfl)
     largest = proved
     if not medium.uniform:
-        comm = comm or solo(get_device("auto", default_threads(problem.shape)))
-        eigenvalue = LargestEigenvalue(problem, comm, dtype, options)
+        how = how or RunSettings(comm=solo(get_device("auto", default_threads(problem.shape))))
+        eigenvalue = LargestEigenvalue(problem, how)
         if not trials or not eigenvalue.fits():
             return Stability(dt, cfl)
         # The operator of an axisymmetric grid is not symmetric.
         more = any(problem.pml_size) or problem.axisymmetric
         more = more or (medium.lossy and problem.absorption != "stokes")
-        noise = FreeSteps(problem, comm, dtype, options) if more else None
+        noise = FreeSteps(problem, how) if more else None
         largest = _longest_stable(eigenvalue, noise, dt, proved)
         if largest == dt:
             return Stability(dt, cfl)
@@ -96,20 +81,15 @@ def stability(
     return Stability(largest, cfl, cause, f"dt: {dt:.6g} s is not stable; allowed: {allowed}")
 
 
-def stable_step(
-    problem: Problem,
-    comm: Communicator | None = None,
-    dtype: Any = np.float32,
-    options: Decomposition | None = None,
-) -> tuple[float, bool]:
+def stable_step(problem: Problem, how: RunSettings | None = None) -> tuple[float, bool]:
     """The time step of a problem, or the longest stable one if that is shorter, with a warning.
 
     Also whether it is stable: where none is, that given is returned. The arguments are those of `stability`.
     """
-    verdict = stability(problem, comm=comm, dtype=dtype, options=options)
+    verdict = stability(problem, how)
     if not (verdict.warning and verdict.max_dt):
         return problem.dt, not verdict.warning
-    if comm is None or comm.rank == 0:
+    if how is None or how.ranks.rank == 0:
         shorter = verdict.cfl * verdict.max_dt / problem.dt
         warnings.warn(
             f"cfl: {verdict.cfl:g} is not stable in this medium; {shorter:.3g} is taken, "
@@ -125,10 +105,9 @@ def refuse_unstable(problem: Problem, options: RunSettings, where: str = "", oth
     A run that goes on from a checkpoint was stable when it began. The error begins with ``where``, and says
     what may be done ``otherwise``.
     """
-    comm, saved = options.ranks, options.checkpoints
-    goes_on = saved is not None and saved.resume and on_first_rank(comm, saved.path.exists)
-    how: dict[str, Any] = {"dtype": options.dtype, "options": options.decomposition}
-    verdict = stability(problem, comm=comm, **how, trials=not goes_on)
+    saved = options.checkpoints
+    goes_on = saved is not None and saved.resume and on_first_rank(options.ranks, saved.path.exists)
+    verdict = stability(problem, options, trials=not goes_on)
     if verdict.warning:
         cause = f"; likely cause: {verdict.cause}" if verdict.cause else ""
         raise InputError(f"{where}{verdict.warning}{otherwise}{cause}")

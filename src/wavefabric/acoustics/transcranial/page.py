@@ -45,7 +45,11 @@ def _draw(figure: Any, panels: Any, plan: Plan) -> None:
     show(panels["ct"], plan.hounsfield, "y", "CT and elements", "HU", cmap="gray", vmin=-1000, vmax=2000)
     centres = plan.sonication.transducer.centres * 1e3
     if len(centres) == 1:
-        _outline_bowl(panels["ct"], plan)
+        it = plan.sonication
+        half = math.asin(min(1.0, it.diameter / (2 * it.radius)))
+        angle = np.linspace(-half, half, 61)
+        forward = it.radius * (1 - np.cos(angle)) - it.distance
+        panels["ct"].plot(1e3 * forward, 1e3 * it.radius * np.sin(angle), color=BLUE, linewidth=2)
     else:
         shift = float(plan.sonication.grid.coordinates[0][at[0]]) * 1e3
         panels["ct"].plot(centres[:, 0] - shift, centres[:, 1], ".", color=BLUE, markersize=4)
@@ -65,14 +69,6 @@ def _draw(figure: Any, panels: Any, plan: Plan) -> None:
     line.set(ylim=(0, None), xlim=(x[0], x[-1]))
     line.legend()
     _words(panels["words"], plan)
-
-
-def _outline_bowl(panel: Any, plan: Plan) -> None:
-    it = plan.sonication
-    half = math.asin(min(1.0, it.diameter / (2 * it.radius)))
-    angle = np.linspace(-half, half, 61)
-    forward = it.radius * (1 - np.cos(angle)) - it.distance
-    panel.plot(1e3 * forward, 1e3 * it.radius * np.sin(angle), color=BLUE, linewidth=2)
 
 
 def _words(panel: Any, plan: Plan) -> None:

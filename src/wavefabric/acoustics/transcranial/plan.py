@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -173,7 +174,9 @@ def plan_sonication(
     power = absorbed_power(medium, amplitude, sonication.frequency) * sonication.duty_cycle
     schedule = [(sonication.on, 1.0), (sonication.off, 0.0)]
     schedule = [each for each in schedule if each[0] > 0]
-    heated = heat(sonication.grid, _thermal(hounsfield), power, schedule, **run.options)
+    kinds = [hounsfield < RELATIONS["porosity"].soft_from, hounsfield < RELATIONS["porosity"].bone_from]
+    tissues: dict[str, Any] = {name: np.select(kinds, it[:2], it[2]) for name, it in _THERMAL.items()}
+    heated = heat(sonication.grid, ThermalMedium(**tissues), power, schedule, **run.options)
     plan = Plan(
         sonication=sonication,
         hounsfield=hounsfield,
@@ -200,7 +203,7 @@ class _Steady:
         self.sonication, self._medium, self._how = sonication, medium, how
         grid, f = sonication.grid, sonication.frequency
         silent = grid.silent_problem(medium, grid.cfl_step(medium, 0.25))
-        step, _ = stable_step(silent, how.ranks, how.dtype, how.decomposition)
+        step, _ = stable_step(silent, how)
         samples = math.ceil(1 / (f * step))
         self._dt = 1 / (f * samples)
         seconds = math.hypot(*grid.size) / WATER + _SETTLE / f
@@ -225,28 +228,24 @@ class _Steady:
             kept = saved.path.with_name(f"{saved.path.name}.{name}.{digest[:12]}.npz")
             self._kept.append(kept)
             if saved.resume and comm.control.bcast(comm.rank == 0 and kept.exists()):
-                return comm.control.bcast(_read(kept) if comm.rank == 0 else {})
+                with np.load(kept) if comm.rank == 0 else nullcontext({}) as file:
+                    return comm.control.bcast(dict(file))
         steps: dict[str, Any] = {"dt": self._dt, "steps": self._steps}
         grid = self.sonication.grid
         result = simulate(grid, self._medium, source, sensor, **steps, **self.options)
         if kept is not None:
-            on_first_rank(comm, lambda: _keep(kept, result))
+
+            def keep() -> None:
+                with replacing(kept) as unfinished, open(unfinished, "wb") as file:
+                    np.savez(file, **dict(result))
+
+            on_first_rank(comm, keep)
         return result
 
     def remove(self) -> None:
         """The plan is complete: what was kept goes."""
         for path in self._kept if self._how.ranks.rank == 0 else ():
             path.unlink(missing_ok=True)
-
-
-def _keep(path: Path, arrays: Mapping[str, Any]) -> None:
-    with replacing(path) as unfinished, open(unfinished, "wb") as file:
-        np.savez(file, **dict(arrays))
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path) as file:
-        return dict(file)
 
 
 def _phases(run: _Steady) -> tuple[Any, float]:
@@ -288,11 +287,3 @@ def _brain(hounsfield: np.ndarray, sonication: Sonication) -> np.ndarray:
         raise InputError(f"target: {depth}; allowed: deeper in soft tissue")
     outside: Any = ndimage.distance_transform_edt(labels != number)
     return soft & (outside <= reach + 1)
-
-
-def _thermal(hounsfield: np.ndarray) -> ThermalMedium:
-    """Thermal properties by Hounsfield units."""
-    relation = RELATIONS["porosity"]
-    kinds = [hounsfield < relation.soft_from, hounsfield < relation.bone_from]
-    fields: dict[str, Any] = {name: np.select(kinds, each[:2], each[2]) for name, each in _THERMAL.items()}
-    return ThermalMedium(**fields)

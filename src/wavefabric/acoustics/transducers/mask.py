@@ -181,17 +181,12 @@ def assemble(grid: Grid, surfaces: Sequence[Surface], tolerance: float) -> Trans
     entries = (np.concatenate(values), (row, np.concatenate(columns)))
     weights = csr_array(entries, shape=(points.size, len(surfaces)))
     centres, areas = (np.array([getattr(each, name) for each in surfaces]) for name in ("centre", "area"))
-    return TransducerMask(grid.shape, points, weights, centres, areas, _point_areas(grid, points))
-
-
-def _point_areas(grid: Grid, index: np.ndarray) -> np.ndarray:
-    """What a grid point counts in the integral over a surface that is spread on it, m² (m in 2-D)."""
-    across = math.prod(grid.spacing) / grid.spacing[0]
-    if not grid.axisymmetric:
-        return np.full(index.size, across)
-    # The ring at a radius; what is at the axis stands for a disc of half a spacing.
-    radius = index // grid.shape[0] * grid.spacing[1]
-    return 2 * math.pi * across * np.where(radius == 0, grid.spacing[1] / 8, radius)
+    each = np.full(points.size, math.prod(grid.spacing) / grid.spacing[0])
+    if grid.axisymmetric:
+        # The ring at a radius; what is at the axis stands for a disc of half a spacing.
+        radius = points // grid.shape[0] * grid.spacing[1]
+        each = 2 * math.pi * each * np.where(radius == 0, grid.spacing[1] / 8, radius)
+    return TransducerMask(grid.shape, points, weights, centres, areas, each)
 
 
 def _check_inside(steps: np.ndarray, grid: Grid, metres: np.ndarray, shape: list[int]) -> None:
@@ -291,10 +286,10 @@ def spread(
         near = nearest[first : first + CHUNK]
         part = positions[first : first + CHUNK] - near
         centre = (near - low) @ strides
-        tails = [
-            np.stack([_tail(i - part[:, axis], points, reach) for i in range(-reach, reach + 1)])
-            for axis, points in enumerate(shape)
-        ]
+        tails = []  # tapered to nothing a step and a half beyond their reach
+        for axis, points in enumerate(shape):
+            away = np.arange(-reach, reach + 1)[:, None] - part[:, axis]
+            tails.append(periodic_sinc(away, points) * np.sinc(away / (reach + 1.5)))
         for offset, step in zip(offsets, steps, strict=True):
             value = tails[0][offset[0] + reach]
             for axis in range(1, len(shape)):
@@ -309,11 +304,6 @@ def spread(
     index = np.asarray(np.ravel_multi_index(tuple(points[inside].T), shape, order="F"))
     index, back = np.unique(index, return_inverse=True)
     return index, np.bincount(back, total[used][inside]) * weight
-
-
-def _tail(d: np.ndarray, points: int, reach: int) -> np.ndarray:
-    """Periodic sinc, tapered to nothing a step and a half beyond its reach."""
-    return periodic_sinc(d, points) * np.sinc(d / (reach + 1.5))
 
 
 def _spread_whole(

@@ -33,7 +33,7 @@ struct Comb {
 };
 template <> struct Take<Comb> : Record<Comb, Counted<const double>, double, double> {};
 
-// Frequencies f (F), and for each the offsets x = f1 - f (F, X), as `wavefabric.optics.theory.kernels.Nodes`.
+// Frequencies f (F), and for each the offsets x = f1 - f (F, X), as `wavefabric.optics.theory.sums.Nodes`.
 struct Nodes {
     Counted<const double> f, weights;
     Counted<const Index> received;

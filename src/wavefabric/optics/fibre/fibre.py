@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
@@ -61,6 +61,9 @@ class Fibre:
     a_eff: Array
     wavelength: float
     row_delays: Array | None = None
+    modes: int = field(init=False, repr=False)  # number of spatial modes, M
+    rows: int = field(init=False, repr=False)  # number of field rows, 2M
+    group_sizes: NDArray[np.int64] = field(init=False, repr=False)  # modes in each group present, (G,)
 
     def __post_init__(self):
         m, groups = len(self.labels), np.array(self.groups)
@@ -92,6 +95,7 @@ class Fibre:
             raise InputError(f"a_eff: {np.nanmin(a_eff)!r} m²; effective areas must be positive")
         values: dict[str, Any] = {**arrays, "labels": tuple(self.labels), "groups": groups.astype(np.int64)}
         values |= {"gamma": gamma, "wavelength": positive(self.wavelength, "m", "wavelength")}
+        values |= {"modes": m, "rows": 2 * m, "group_sizes": np.unique(groups, return_counts=True)[1]}
         for key, value in values.items():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -137,21 +141,6 @@ class Fibre:
             gamma=gamma,  # type: ignore[arg-type]
             **values,
         )
-
-    @property
-    def modes(self) -> int:
-        """Number of spatial modes M."""
-        return len(self.labels)
-
-    @property
-    def rows(self) -> int:
-        """Number of field rows, 2M."""
-        return 2 * self.modes
-
-    @property
-    def group_sizes(self) -> NDArray[np.int64]:
-        """Spatial modes in each group present, in order. Shape (G,)."""
-        return np.unique(self.groups, return_counts=True)[1]
 
     def kappa_index(self) -> NDArray[np.int64]:
         """Row of κ that serves each field row, (2M,): kappa_rows()[a, b] == kappa[index[a], index[b]]."""

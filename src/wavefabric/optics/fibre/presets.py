@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 
 from wavefabric.errors import choice
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, Labelling
-from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.modes import STEP
 from wavefabric.optics.fibre.profile import profile_62_5
-from wavefabric.optics.fibre.tables import fibre_from_csv
+from wavefabric.optics.fibre.sources import fibre_from_csv, fibre_from_profile
 from wavefabric.quantities import BETA_UNITS, number, numbers, whole
 
 

@@ -1,7 +1,7 @@
 """Refractive index of glasses (Sellmeier, doped silica) and of round fibres (power law, trench, table)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -189,19 +189,16 @@ class IndexProfile(Profile):
     cladding: Material = SILICA
     dopant: Sellmeier | None = GERMANIA
     design_wavelength: float = 1550e-9
+    core_radius: float = field(init=False, repr=False)  # R, m
 
     def __post_init__(self):
         for key in ("core_diameter", "design_wavelength"):
             object.__setattr__(self, key, positive(getattr(self, key), "m", key))
+        object.__setattr__(self, "core_radius", self.core_diameter / 2)
         positive(self.numerical_aperture, "", "numerical_aperture")
         object.__setattr__(self, "exponent", number(self.exponent, "", "exponent"))
         if not self.exponent > 0:
             raise InputError(f"exponent: {self.exponent!r}; give a positive number (inf for a step)")
-
-    @property
-    def core_radius(self) -> float:
-        """R in m."""
-        return self.core_diameter / 2
 
     def interfaces(self) -> tuple[float, ...]:
         edges = [self.core_radius]

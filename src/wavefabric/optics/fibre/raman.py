@@ -14,8 +14,7 @@ from scipy.interpolate import CubicSpline
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.csv_files import Array
 from wavefabric.optics.fibre.fibre import N2_SILICA, Fibre
-from wavefabric.optics.fibre.loss_spectrum import LossSpectrum
-from wavefabric.optics.fibre.raman_gain import RamanGain
+from wavefabric.optics.fibre.spectra import LossSpectrum, RamanGain
 from wavefabric.quantities import instance, numbers, positive
 from wavefabric.units import show
 
@@ -161,7 +160,7 @@ def _by_channel(values: Array, key: str, unit: str, shape: tuple[int, int]) -> A
 def intensity_overlap(fibre: Fibre, n2: float | str = N2_SILICA) -> Array:
     """f_ab = ∫F_a²F_b² dA of what rows of κ stand for (groups: means over modes), from κ and γ; (G, G), 1/m².
 
-    The inverse of `wavefabric.optics.fibre.kerr_coupling`: f_ab = 3/4 κ_ab/A_ref between different groups,
+    The inverse of `wavefabric.optics.fibre.sources`: f_ab = 3/4 κ_ab/A_ref between different groups,
     3/4 · (2N+1)/(2N) · κ_aa/A_ref within one of N modes, A_ref = n₂ω₀/(c₀γ), or with γ = 0 the A_eff of the
     first mode of group 1. A mode counts as N = 1. For κ of field rows the mean over both polarisations of a
     mode is taken: exact between modes, and within one if its κ is 8/9 (averaged); 6 % low if it is 1 and

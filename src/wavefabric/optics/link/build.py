@@ -1,7 +1,7 @@
-"""From a parsed run file to the objects that simulate: fibre, transmitter, receiver."""
+"""From a parsed run file to the objects that simulate, and those that runs of one process have in common."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any
 
@@ -9,35 +9,60 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import ATTENUATION, Fibre, at_frequency
-from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.presets import graded_index_62_5, single_mode
-from wavefabric.optics.fibre.profile import IndexProfile, Profile, TableProfile, Trench
-from wavefabric.optics.fibre.tables import fibre_from_csv
+from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, Trench
+from wavefabric.optics.fibre.sources import fibre_from_csv, fibre_from_profile
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.phase_groups import exchange_form
 from wavefabric.optics.propagation.propagate import PropagationOptions
 from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.optics.run_file.load import DESIGN_WAVELENGTH, RunFile
-from wavefabric.optics.run_file.tables import ProfileTable
 from wavefabric.optics.run_file.values import POWER_FORMS
+from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.results import ResultWriter
 from wavefabric.units import SPEED_OF_LIGHT
 
 
-def build_profile(table: ProfileTable, wavelength: float) -> Profile:
-    """Index profile of [fibre.profile]."""
-    if table.table_csv is not None:
-        return TableProfile.from_csv(table.table_csv, design_wavelength=wavelength)
-    trench = (table.trench_gap, table.trench_width, table.trench_depth)
-    return IndexProfile(
-        table.core_diameter,  # type: ignore[arg-type]  # the table has checked both
-        table.numerical_aperture,  # type: ignore[arg-type]
-        table.exponent,
-        trench=Trench(*trench) if table.trench_width else None,
-        design_wavelength=wavelength,
-    )
+class SharedParts:
+    """Parts of earlier runs by kind and a key of what they were made from, for runs where it is equal."""
+
+    def __init__(self):
+        self._kept: dict[str, dict[Hashable, Any]] = {}
+
+    def get(self, kind: str, key: Hashable, make: Callable[[], Any], most: int = 1) -> Any:
+        """What was made for an equal key, or is made now; of a kind the last so many are kept."""
+        kept = self._kept.setdefault(kind, {})
+        if key not in kept:
+            while len(kept) >= most:  # before the next is made: they may fill the memory
+                del kept[next(iter(kept))]
+            kept[key] = make()
+        return kept[key]
+
+    def release_others(self, kind: str, key: Hashable) -> bool:
+        """Release all of a kind but what was made for this key; whether that is there."""
+        kept = self._kept.pop(kind, {})
+        self._kept[kind] = {key: kept[key]} if key in kept else {}
+        return key in kept
+
+
+def fibre_key(run: RunFile) -> Hashable:
+    """What the fibre of a run is made from."""
+    return run.sections()["run file, fibre"], run.signal.centre
+
+
+def propagator_key(run: RunFile) -> Hashable:
+    """What buffers, plans and tables of a run are made for besides its fibre and ranks; not its steps."""
+    solver = run.solver.model_dump_json(exclude={"step", "max_phase", "tolerance"})
+    grid, fixed = run.signal.wdm_grid, run.solver.step is not None  # others need memory for more tables
+    return grid.samples, grid.sample_rate, solver, fixed
+
+
+def back_to_back_key(run: RunFile) -> Hashable:
+    """What the reception of the transmitted signal depends on, besides the modes of the fibre."""
+    sections = run.sections()
+    return run.solver.precision, *(sections[f"run file, {name}"] for name in ("seed", "signal", "receiver"))
 
 
 def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibre:
@@ -59,7 +84,14 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
         fibre = graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, warn=warn, **options)
         return at_frequency(fibre, centre)
     wavelength = options.setdefault("wavelength", DESIGN_WAVELENGTH)
-    profile = None if table.profile is None else build_profile(table.profile, wavelength)
+    profile, index = None, table.profile
+    if index is not None and index.table_csv is not None:
+        profile = TableProfile.from_csv(index.table_csv, design_wavelength=wavelength)
+    elif index is not None:
+        power_law: Any = index.core_diameter, index.numerical_aperture, index.exponent
+        trench = index.trench_gap, index.trench_width, index.trench_depth
+        trench = Trench(*trench) if index.trench_width else None
+        profile = IndexProfile(*power_law, trench=trench, design_wavelength=wavelength)
     if table.modes_csv is not None:
         files = (table.modes_csv, table.groups_csv, table.kappa_csv)
         fibre = fibre_from_csv(*files, profile=profile, coupling=table.coupling, warn=warn, **options)
@@ -107,8 +139,9 @@ def propagation_options(run: RunFile, path: LinkPath | None = None, **options: A
 
 def build_receiver(run: RunFile, transmitter: Transmitter, fibre: Fibre) -> Receiver:
     """Receiver of [receiver]; `InputError` if its equaliser does not suit the fibre or the window."""
-    table, equaliser = run.receiver, run.receiver.mimo
-    if equaliser is not None:
+    table, equaliser = run.receiver, None
+    if table.equaliser == "mimo":
+        equaliser = Equaliser(table.taps, table.training, table.decision_directed, table.memory or None)
         try:
             equaliser.check(2 * max(table.sets(fibre.group_sizes)), transmitter.grid.symbols)
         except InputError as error:

@@ -1,16 +1,21 @@
-"""What theory expects of a run file, before or beside its run, and what the run's result keeps of it."""
+"""What can be said of a run file before its run: warnings, and what theory expects and its result keeps."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.fibre.raman import raman_tilt
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter
-from wavefabric.optics.link.checks import resonance
 from wavefabric.optics.link.path import amplifier_gain, section_count
+from wavefabric.optics.link.spectral_gain import overlap_of
+from wavefabric.optics.propagation.resonance import StepLimit, delay_spread, metres, step_limit
 from wavefabric.optics.run_file.load import RunFile, run_file
+from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.theory.expected import PARTS, Expectation, expected_quality
 from wavefabric.optics.theory.gaussian_noise import Options, Spans
 from wavefabric.optics.theory.response import QUADRATURES, Steps
@@ -18,6 +23,10 @@ from wavefabric.results import Data
 from wavefabric.system.progress import warn
 from wavefabric.units import db
 
+#: Change of a channel in a span, dB, from which Raman scattering should not be left out.
+RAMAN_DB = 0.3
+#: Channels for which that is estimated, in a second or so.
+_MOST_CHANNELS = 1000
 #: Unit and meaning of what a result keeps.
 _KEPT = {
     "q_squared_db": ("dB", "Q squared by mode and channel that theory expects"),
@@ -26,6 +35,79 @@ _KEPT = {
     "loaded": ("W", "noise of the OSNR"),
     "numerical": ("W", "what steps and sampling add to the interference"),
 }
+
+
+def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
+    """Resonance limit of the step for the band that the channels of a transmitter fill."""
+    grid = transmitter.grid
+    half_band = float(abs(grid.offsets).max()) + 0.5 * grid.symbol_rate * (1 + transmitter.rolloff)
+    return step_limit(fibre, half_band)
+
+
+def warnings_before(
+    settings: RunFile,
+    fibre: Fibre,
+    transmitter: Transmitter,
+    steps: int | None,
+    numerical_db: float | None = None,
+) -> list[str]:
+    """What can be said before the run: of steps, of delays beyond the window, of Raman scattering.
+
+    ``steps`` of a span, if they are known; ``numerical_db``: what theory expects them to cost of Q².
+    """
+    warnings = []
+    limit = resonance(fibre, transmitter)
+    if steps is not None and (taken := settings.link.length / steps) > limit.step:
+        cost = "a shorter step, or --verify-step, tells how much of it is numerical"
+        if numerical_db is not None:
+            cost = f"theory expects these steps to cost up to {numerical_db:.2g} dB of Q²"
+        warnings.append(f"solver.step: {above_limit(taken, limit)}; {cost}")
+    if text := _raman_left_out(settings, fibre, transmitter):
+        warnings.append(text)
+    length = settings.link.length * settings.link.spans
+    spread, (slow, fast) = delay_spread(fibre)
+    window = transmitter.grid.duration
+    if spread * length > window:
+        warnings.append(
+            f"signal.symbols: {slow} and {fast} are {spread * length * 1e9:.3g} ns apart after "
+            f"{length / 1e3:g} km, the time window is {window * 1e9:.3g} ns: the same symbols meet again; "
+            f"{math.ceil(spread * length * transmitter.grid.symbol_rate)} symbols would hold the delay"
+        )
+    if settings.receiver.equaliser == "mimo":
+        together = fibre.groups * (settings.receiver.joint == "groups")
+        apart = max(float(np.ptp(fibre.beta[together == k, 0])) for k in np.unique(together))
+        symbols = apart * length * transmitter.grid.symbol_rate
+        if symbols > settings.receiver.taps:
+            warnings.append(
+                f"receiver.taps: modes equalised together come {symbols:.0f} symbols apart after "
+                f"{length / 1e3:g} km, more than {settings.receiver.taps} taps hold without strong coupling"
+            )
+    return warnings
+
+
+def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -> str:
+    """What to say where stimulated Raman scattering would be seen, but the run does without; else ""."""
+    grid, table = transmitter.grid, settings.fibre
+    if table.raman is not None or grid.channels > _MOST_CHANNELS:
+        return ""
+    try:
+        overlap = overlap_of(table, fibre)
+    except InputError:  # not known
+        return ""
+    powers = transmitter.powers(fibre.modes).T
+    tilt = raman_tilt(fibre, grid.frequencies, powers, settings.link.length, overlap=overlap)
+    if tilt <= RAMAN_DB:
+        return ""
+    effect = f"Raman scattering would change a channel by {tilt:.2g} dB in a span"
+    return f"fibre.raman: left out; {effect}, and a table [fibre.raman] takes it along"
+
+
+def above_limit(taken: float, limit: StepLimit) -> str:
+    """What to say of steps of ``taken`` m above the resonance limit."""
+    return (
+        f"{metres(taken)} is above the resonance limit of {metres(limit.step)} ({limit.cause}): spurious "
+        "four-wave mixing adds up in phase and may exceed the fibre's own"
+    )
 
 
 def left_out(run: RunFile) -> str:
@@ -95,11 +177,6 @@ def _levels(one: Expectation, inside: np.ndarray) -> dict[str, float | None]:
         "q_squared_min_db": float(one.q_squared_db[lit].min()) if lit.any() else None,
         **{f"snr_{part}_db": db(lit.sum() / total) if total > 0 else None for part, total in noise.items()},
     }
-
-
-def expected_beside(run: RunFile, fibre: Fibre) -> dict[str, Expectation]:
-    """`expected_of` a run, empty unless ``output.theory`` asks for it and theory has all that the run has."""
-    return expected_of(run, fibre) if run.output.theory and not left_out(run) else {}
 
 
 def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:

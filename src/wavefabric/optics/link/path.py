@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from copy import copy
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -11,12 +12,13 @@ from wavefabric.device import philox
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.optics.fibre.fibre import Array, Fibre, shift_expansion
-from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
-from wavefabric.optics.fibre.random_coupling import RandomCoupling
-from wavefabric.optics.link.coupled_ranks import CoupledRanks
+from wavefabric.optics.fibre.random_coupling import ModeMixing, RandomCoupling, total
 from wavefabric.optics.link.spectral_gain import SpectralGain, filter_band
 from wavefabric.optics.propagation.operators import FibreOperators
+from wavefabric.optics.propagation.operators_ranks import PowerExchange
+from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
+from wavefabric.optics.propagation.step_size import Sections
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import LinkTable
 from wavefabric.optics.signal.amplifier import Amplifier
@@ -28,6 +30,8 @@ from wavefabric.optics.theory.gaussian_noise import Spans
 _SPECTRAL = ("raman", "attenuation_csv", "attenuation_slope")
 #: Longest stretch of fibre for which one filter stands, m: a tenth of an effective length.
 FILTER_SPACING = 2e3
+#: Samples that a rank sends of a row at once where ranks couple rows.
+_CHUNK = 1 << 14
 
 
 def amplifier_gain(link: LinkTable, fibre: Fibre) -> float:
@@ -87,9 +91,20 @@ class LinkPath:
         self.section_count = section_count(run)
         #: Whether the receiver knows the inverse of the link; an equaliser does not need it.
         self.known = run.receiver.equaliser == "ideal"
-        self.back_propagated = run.receiver.back_propagation is not None
-        if run.link.mix_groups and self.known:
-            self._check_mixing()
+        #: Whether the inverse of the linear phase and of one unitary undoes the link but for its loss.
+        self.plain = self.coupling is None and not run.link.mode_dependent_gain
+        #: Whether the receiver solves the link backwards: what it knows is more than phases and a unitary.
+        self.inverted = run.receiver.back_propagation is not None or (self.known and not self.plain)
+        even = bool((fibre.alpha == fibre.alpha[0]).all()) and self.spectral is None
+        #: Whether what undoes the link leaves white noise as it is.
+        self.unitary = self.plain or (even and not run.link.mode_dependent_gain)
+        linear, inside = np.column_stack([fibre.alpha, fibre.beta]), np.diff(fibre.groups) == 0
+        if run.link.mix_groups and self.known and (np.diff(linear, axis=0)[inside] != 0).any():
+            fault = "modes of one group differ in loss or dispersion, so that no matrix undoes the mixing"
+            raise InputError(
+                f'link.mix_groups: true given, but {fault}; allowed with fibre.coupling = "groups" '
+                'or receiver.equaliser = "mimo"'
+            )
         if run.receiver.linewidth and self.inverted:
             fault = f"{run.receiver.linewidth:g} Hz given for a receiver that solves the link backwards"
             raise InputError(
@@ -105,41 +120,20 @@ class LinkPath:
         mixed = run.link.mix_groups or joint or (table is not None and table.within == "groups")
         return np.cumsum(fibre.group_sizes) if mixed else None
 
-    @property
-    def plain(self) -> bool:
-        """Whether the inverse of the linear phase and of one unitary undoes the link but for its loss."""
-        return self.coupling is None and not self.link.mode_dependent_gain
-
-    @property
-    def inverted(self) -> bool:
-        """Whether the receiver solves the link backwards: what it knows is more than phases and a unitary."""
-        return self.back_propagated or (self.known and not self.plain)
-
-    @property
-    def unitary(self) -> bool:
-        """Whether what undoes the link leaves white noise as it is."""
-        even = bool((self.fibre.alpha == self.fibre.alpha[0]).all())
-        return self.plain or (even and not self.link.mode_dependent_gain and self.spectral is None)
-
-    def _check_mixing(self) -> None:
-        linear = np.column_stack([self.fibre.alpha, self.fibre.beta])
-        inside = np.diff(self.fibre.groups) == 0
-        if (np.diff(linear, axis=0)[inside] != 0).any():
-            fault = "modes of one group differ in loss or dispersion, so that no matrix undoes the mixing"
-            raise InputError(
-                f'link.mix_groups: true given, but {fault}; allowed with fibre.coupling = "groups" '
-                'or receiver.equaliser = "mimo"'
-            )
-
     def net_gain(self, spans: int) -> float:
         """Mean power gain from the transmitter to behind so many spans."""
         if self.link.gain is None:
             return 1.0
         return (self.amplifier.gain * math.exp(-self.fibre.alpha.mean() * self.link.length)) ** spans
 
-    def sections(self, device, span: int, backward: bool = False) -> "SpanSections | None":
-        """What stands along a span; None for a fibre in one piece."""
-        return SpanSections(self, device, span, backward) if self.coupling or self.spectral else None
+    def propagator(self, options: PropagationOptions, comm: Communicator) -> Propagator:
+        """What takes the field of this path through a span."""
+        return Propagator(self.fibre, self.grid.samples, self.grid.sample_rate, comm.device, options, comm)
+
+    def sections(self, device, span: int, backward: bool = False) -> Sections:
+        """What stands along a span."""
+        bare = self.coupling is None and self.spectral is None
+        return Sections() if bare else SpanSections(self, device, span, backward)
 
     def of_channel(self, channel: int, samples_per_symbol: int) -> "LinkPath":
         """The same path in the frame and band of one channel: its grid, and the fibre expanded there."""
@@ -177,12 +171,6 @@ class LinkPath:
         philox.add_complex_normal(normal, 1.0, self.seed, philox.stream(philox.GAINS, span), 0)
         level = normal.real - normal.real.mean()
         return 10 ** (rms / 10 * level / np.sqrt((level**2).mean()))
-
-    def without_noise(self) -> "LinkPath":
-        """The same path with noiseless amplifiers."""
-        quiet = copy(self)
-        quiet.amplifier = Amplifier(self.amplifier.gain)
-        return quiet
 
     def amplify(self, device, A, span: int) -> None:
         """Amplifier and lumped coupling behind span ``span``; ``A`` (own rows, N), √W, in place."""
@@ -228,15 +216,13 @@ class LinkPath:
             self.undo_amplifier(operators.device, A, span)
             sections = self.sections(operators.device, span, backward=True)
             for boundary in range(self.section_count, 0, -1):
-                if sections:
-                    sections.cross(A, boundary)
+                sections.cross(A, boundary)
                 operators.linear(A, -section)
-            if sections:
-                sections.cross(A, 0)
+            sections.cross(A, 0)
         vars(operators.counts).update(vars(counts))
 
 
-class SpanSections:
+class SpanSections(Sections):
     """`Sections` of one span: random coupling, and filters of the band.
 
     A filter stands for the stretch of fibre around it, up to half way to the next: second order.
@@ -247,7 +233,6 @@ class SpanSections:
         self.count = path.section_count
         stride = max(1, int(self.count * FILTER_SPACING / path.link.length))
         self._filters = [*range(0, self.count, stride), self.count] if path.spectral else []
-        self.blocks: list[tuple[int, int]] | None = None
         if path.coupling:
             ends = 2 * np.cumsum([0, *path.coupling.block_modes(path.fibre)])
             pairs = list(pairwise(ends.tolist()))
@@ -289,3 +274,29 @@ class SpanSections:
         filter_band(
             self._device, A, path.grid, lambda f: sign * spectral.log_gain(*at, f), path.local_modes.range
         )
+
+
+class CoupledRanks:
+    """Applies a unitary of all rows to a field whose rows are split over the ranks of ``comm``."""
+
+    def __init__(self, comm: Communicator, local_modes: RankModes):
+        self._comm, self._modes = comm, local_modes
+        self._exchange = cache(self._new_exchange)
+
+    def mix(self, A, unitary: np.ndarray) -> None:
+        """``A`` (own rows, N), √W, in place; ``unitary`` (2M, 2M). All ranks call it with the same one."""
+        device, rows = self._comm.device, self._modes.slice
+        matrix = device.asarray(np.ascontiguousarray(unitary[rows]).astype(A.dtype))
+        for start in range(0, A.shape[1], _CHUNK):
+            window = A[:, start : start + _CHUNK]
+            exchange = self._exchange(window.shape[1], A.dtype)
+            exchange.own.view(A.dtype)[...] = window
+            exchange.start()
+            exchange.arrived()
+            window[...] = matrix @ exchange.all.view(A.dtype)
+            exchange.wait()
+
+    def _new_exchange(self, samples: int, dtype) -> PowerExchange:
+        """Buffers of real numbers, two for each sample."""
+        rows = np.diff(self._modes.row_ends).tolist()
+        return PowerExchange(self._comm, rows, 2 * samples, np.finfo(dtype).dtype)

@@ -1,16 +1,82 @@
-"""Reception of a field behind some spans of a link, as the run file says: of runs and of trial steps."""
+"""Reception of a field behind some spans, as the run file says, also by digital back-propagation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from wavefabric.exchange.communicator import Communicator
-from wavefabric.optics.link.back_propagation import BackPropagation
+from wavefabric.optics.link.build import propagation_options
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.run_file.load import RunFile
+from wavefabric.optics.run_file.tables import BackPropagationTable
 from wavefabric.optics.signal.receiver import Receiver, ReceiverResult
 from wavefabric.system.progress import Progress
+
+#: Samples a symbol of one channel unless said otherwise: they hold the spectrum that the Kerr effect widens.
+CHANNEL_SAMPLES = 4
+
+
+class BackPropagation:
+    """Solves a `LinkPath` from its end to its begin by the run's own integrators with h < 0.
+
+    ``of = "band"`` takes the field as it is: without noise it ends at the launched field, to the order of the
+    integrator. ``of = "channel"`` takes each channel by itself, as a receiver does that sees no other: what
+    channels do to each other stays. E. Ip, J. M. Kahn, J. Lightwave Technol. 26 (2008) 3416,
+    doi 10.1109/JLT.2008.927791.
+    """
+
+    def __init__(self, run: RunFile, table: BackPropagationTable, path: LinkPath, comm: Communicator):
+        self._path, self._device, self._comm = path, comm.device, comm
+        steps = {"integrator": table.integrator, "step": table.step, "max_phase": None, "tolerance": None}
+        self._options = propagation_options(run, path, **steps, backward=True, measure_error=False)
+        self._of, grid = table.of, path.grid
+        samples = table.samples_per_symbol or CHANNEL_SAMPLES
+        self._samples = min(samples, grid.samples_per_symbol)
+        #: Propagations of a span.
+        self.parts = 1 if self._of == "band" else grid.channels
+        self._band = path.propagator(self._options, comm) if self._of == "band" else None
+
+    def run(self, field, spans: int, progress: Callable[[int, int], None] | None = None) -> None:
+        """Take ``field`` (own rows, N), √W, from behind ``spans`` spans back to the transmitter; in place.
+
+        Channel by channel, only the bins of the channels are left. ``progress(spans_done, spans)`` counts the
+        spans of all parts.
+        """
+        if self._band:
+            self._spans(self._path, self._band, field, spans, progress)
+            return
+        grid, device, xp = self._path.grid, self._device, self._device.xp
+        n = self._samples * grid.symbols
+        around = np.fft.fftfreq(n, 1 / n).astype(np.int64)
+        # A channel reaches to the middle between neighbours, and nothing of them is in it.
+        gap = int(np.diff(np.sort(grid.bins)).min(initial=n))
+        inside = xp.asarray(np.flatnonzero(2 * np.abs(around) < gap))
+        spectrum = xp.stack([device.fft(row) for row in field])
+        field[...] = 0
+        for channel in range(grid.channels):
+            path = self._path.of_channel(channel, self._samples)
+            propagator = path.propagator(self._options, self._comm)
+            where = xp.asarray((grid.bins[channel] + around) % grid.samples)[inside]
+            own, bins = propagator.operators.empty(), xp.zeros(n, spectrum.dtype)
+            for row in range(len(own)):
+                bins[inside] = spectrum[row, where]
+                own[row] = device.ifft(bins) * (n / grid.samples)
+            self._spans(path, propagator, own, spans, progress, channel * spans)
+            for row in range(len(own)):
+                field[row, where] = device.fft(own[row])[inside] * (grid.samples / n)
+        for row in range(len(field)):
+            field[row] = device.ifft(field[row])
+
+    def _spans(self, path: LinkPath, propagator, field, spans: int, progress, done: int = 0) -> None:
+        for number, span in enumerate(reversed(range(spans)), start=done + 1):
+            path.undo_amplifier(self._device, field, span)
+            sections = path.sections(self._device, span, backward=True)
+            propagator.run(field, path.link.length, sections=sections)
+            if progress is not None:
+                progress(number, self.parts * spans)
 
 
 @dataclass
@@ -53,8 +119,7 @@ class LinkReceiver:
             if back is None:
                 path.undo_linear(operators, field, spans)
             else:
-                solver = self.run.solver
-                self._back = self._back or BackPropagation(path, device, self.comm, solver, back)
+                self._back = self._back or BackPropagation(self.run, back, path, self.comm)
                 progress.start(self._back.parts * spans, "digital back-propagation, spans")
                 self._back.run(field, spans, on_row)
         progress.start(modes.rows, f"receiver, {f'span {spans}' if spans else 'back to back'}, rows")

@@ -11,12 +11,14 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.propagate import Propagator
 from wavefabric.optics.propagation.resonance import StepLimit
 from wavefabric.optics.signal.receiver import ReceiverResult
-from wavefabric.optics.signal.spectrum import spectrum_frequencies
 from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.results import Data, Result, Rows, plots
 
 #: Received symbols kept of each polarisation, for the constellation picture.
 POINTS = 1024
+#: Most bins of a spectrum.
+BINS = 1024
 #: Datasets of a place: unit and meaning of each array of `arrays_of`.
 _RECEIVED = {
     "q_squared_db": ("dB", "Q squared by mode and channel, both polarisations pooled"),
@@ -29,6 +31,33 @@ _RECEIVED = {
     "spectrum": ("W/Hz", "power spectral density of each mode behind the amplifier, before the receiver"),
     "constellation": ("", "received symbols of the middle channel, (modes, 2, symbols), or of each before 2"),
 }
+
+
+def spectrum_bins(grid: WdmGrid) -> int:
+    """Bins of `power_spectrum`: a whole number of the grid's own in each."""
+    return max(b for b in range(1, min(BINS, grid.samples) + 1) if grid.samples % b == 0)
+
+
+def spectrum_frequencies(grid: WdmGrid) -> np.ndarray:
+    """Optical frequency in the middle of each bin of `power_spectrum`, ascending, Hz, (bins,)."""
+    bins = spectrum_bins(grid)
+    width = grid.samples // bins
+    first = -((grid.samples - 1) // 2)  # the lowest optical bin: NumPy's highest
+    return grid.centre_frequency + (first + width * np.arange(bins) + (width - 1) / 2) * grid.resolution
+
+
+def power_spectrum(device, field, grid: WdmGrid) -> np.ndarray:
+    """Power spectral density of each mode, both polarisations, W/Hz, (modes, bins) of `spectrum_frequencies`.
+
+    ``field`` (2 modes, N), √W. The sum over bins times their width is the mean power (Parseval).
+    """
+    bins, xp = spectrum_bins(grid), device.xp
+    out = np.zeros((field.shape[0] // 2, bins))
+    scale = 1 / (float(grid.samples) ** 2 * grid.resolution * (grid.samples // bins))
+    for row in range(field.shape[0]):
+        power = xp.fft.fftshift(abs(device.fft(field[row])).astype(np.float64) ** 2)[::-1]
+        out[row // 2] += device.to_host(power.reshape(bins, -1).sum(axis=1)) * scale
+    return out
 
 
 def payload(
@@ -75,7 +104,11 @@ def payload(
             "distance": Data(along_z[:, 0], "m", "from the transmitter; twice at an amplifier"),
             "power": Data(along_z[:, 1:], "W", "of each spatial mode, all channels together"),
         },
-        "received": {name: _group(length, arrays) for name, (length, arrays) in received.items()},
+        "received": {
+            name: {"attrs": {"distance_m": length}}
+            | {key: Data(arrays[key], *meaning) for key, meaning in _RECEIVED.items()}
+            for name, (length, arrays) in received.items()
+        },
         "solver": {"attrs": solver},
     }
     if warnings:
@@ -96,11 +129,6 @@ def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
         points = points.reshape(modes, -1, *points.shape[1:])
     arrays = {name: getattr(result, name) for name in _RECEIVED if hasattr(result, name)}
     return arrays | {"constellation": points.astype(np.complex64)}
-
-
-def _group(length: float, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    data = {name: Data(arrays[name], *meaning) for name, meaning in _RECEIVED.items()}
-    return {"attrs": {"distance_m": length}, **data}
 
 
 def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any]:
@@ -141,6 +169,7 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
         inside = groups == number
         # One number for the group: its modes and channels together, averaged in linear units.
         means = {name: float(plots.mean_db(q[name][inside].reshape(1, -1))[0]) for name in names}
+        rates = {name: float(gmi[name][inside].mean()) for name in names}
         reference = means.get("back_to_back", math.inf)
         expected = {name: plots.expected_db(result, name, q[name].shape) for name in names}
         received_at = {
@@ -149,14 +178,10 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
                 "q_squared_expected_db": _mean(expected[name], inside),
                 "q_squared_mean_db": means[name],
                 "q_squared_min_db": float(q[name][inside].min()),
-                "gmi_mean": _finite(gmi[name][inside].mean()),
+                "gmi_mean": rates[name] if np.isfinite(rates[name]) else None,
                 "penalty_db": means[name] - reference if reference <= plots.NOISELESS_DB else None,
             }
             for name in names
         }
         rows.append({"group": int(number), "modes": int(inside.sum()), "received": received_at})
     return rows
-
-
-def _finite(value) -> float | None:
-    return float(value) if np.isfinite(value) else None

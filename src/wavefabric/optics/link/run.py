@@ -13,41 +13,23 @@ from wavefabric.device import get_device
 from wavefabric.errors import FieldLost
 from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.exchange.control import check_agreement
-from wavefabric.lifecycle.agreement import (
-    Status,
-    check_memory,
-    combine,
-    locked_by_first_rank,
-    on_all_ranks,
-    on_first_rank,
-)
+from wavefabric.lifecycle import agreement
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.link.build import (
-    build_fibre,
-    build_receiver,
-    build_transmitter,
-    fibre_digest,
-    propagation_options,
-    result_writer,
-)
-from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
-from wavefabric.optics.link.expected import expected_beside, numerical_penalty_db, theory_payload
+from wavefabric.optics.link import build
+from wavefabric.optics.link import expected as theory
+from wavefabric.optics.link.build import SharedParts
+from wavefabric.optics.link.field_files import Snapshots, check_waveform, read_waveform, with_whole_field
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.reception import LinkReceiver
-from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
-from wavefabric.optics.link.shared import SharedParts, back_to_back_key, fibre_key, propagator_key
-from wavefabric.optics.link.snapshots import Snapshots, field_rows
+from wavefabric.optics.link.result import BINS, POINTS, arrays_of, payload, power_spectrum, solver_attributes
 from wavefabric.optics.link.step_choice import choose_step
-from wavefabric.optics.link.waveform import check_waveform, read_waveform
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import Propagator
 from wavefabric.optics.run_file.load import RunFile, run_file
-from wavefabric.optics.signal.equaliser import Equaliser
-from wavefabric.optics.signal.joint import scratch_bytes
-from wavefabric.optics.signal.spectrum import BINS, power_spectrum
-from wavefabric.results import ResultWriter, fingerprint, provenance
+from wavefabric.optics.signal.equaliser import Equaliser, scratch_bytes
+from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results.provenance import stamp
 from wavefabric.system.compiling import CLOCK, working_time
 from wavefabric.system.interrupt import DeferredInterrupt
@@ -92,10 +74,10 @@ def run_link(
     settings = run_file(run)
     comm = comm or solo(get_device(settings.solver.device, settings.solver.threads))
     check_agreement(comm.control, settings.sections())
-    writer = on_first_rank(comm, lambda: result_writer(settings, output, force))
+    writer = agreement.on_first_rank(comm, lambda: build.result_writer(settings, output, force))
     if settings.solver.step_penalty is not None:
         settings = choose_step(settings, comm, progress if comm.rank == 0 else None)
-    with locked_by_first_rank(comm, writer.path, "output.file"):
+    with agreement.locked_by_first_rank(comm, writer.path, "output.file"):
         return _Link(settings, writer, progress or Progress(), comm, warn, resume, shared).run()
 
 
@@ -113,10 +95,8 @@ class _Link:
         self.settings, self._warn = settings, warn
         self.shared = shared = shared or SharedParts()
         self.warnings: list[str] = []
-        self.writer, self.output = writer, writer.path
-        self.comm = comm
-        self.device, self.ranks = self.comm.device, self.comm.size
-        self.first = self.comm.rank == 0
+        self.writer, self.comm, self.device = writer, comm, comm.device
+        self.ranks, self.first = comm.size, comm.rank == 0
         self.progress = progress if self.first else Progress()
         facts = shared.get("facts", None, lambda: provenance(self.device.name) if self.first else {})
         self.facts: dict[str, str] = facts
@@ -124,37 +104,39 @@ class _Link:
         def solve() -> tuple[Fibre, list[str]]:
             # From one rank to all: a fibre that is solved for may differ in the last bit elsewhere.
             notes: list[str] = []
-            return on_first_rank(comm, lambda: build_fibre(settings, notes.append)), notes
+            return agreement.on_first_rank(comm, lambda: build.build_fibre(settings, notes.append)), notes
 
-        fibre, self.notes = shared.get("fibre", fibre_key(settings), solve)
-        self.transmitter = build_transmitter(settings, fibre.modes)
+        fibre, self.notes = shared.get("fibre", build.fibre_key(settings), solve)
+        self.transmitter = build.build_transmitter(settings, fibre.modes)
         self.path = LinkPath.over(comm, settings, fibre, self.transmitter)
         self.fibre, self.local_modes = self.path.fibre, self.path.local_modes
         # The object: random coupling makes a fibre for each run.
-        self.propagator_key = (self.fibre, self.local_modes.ends, propagator_key(settings))
-        receiver = build_receiver(settings, self.transmitter, fibre)
+        self.propagator_key = (self.fibre, self.local_modes.ends, build.propagator_key(settings))
+        receiver = build.build_receiver(settings, self.transmitter, fibre)
         self.receiver = LinkReceiver(settings, self.path, receiver, comm)
+        #: Channels of which received symbols are kept.
+        self.kept = range(self.transmitter.grid.channels)
+        if settings.receiver.constellations == "middle":
+            self.kept = self.kept[len(self.kept) // 2 : len(self.kept) // 2 + 1]
         self._check(receiver.equaliser)
-        every = str(self._check_interval())
-        identity = fingerprint(settings.identity(), fibre=fibre_digest(self.fibre), check_interval=every)
-        policy = Checkpoints(checkpoint_path(self.output), settings.output.checkpoint_interval, resume=resume)
+        #: Steps between looks at the field, which give its power along the fibre.
+        self.check_interval, apart = settings.output.checkpoint_every, settings.output.power_every
+        if apart is not None and settings.solver.step is not None:
+            self.check_interval = max(1, min(self.check_interval, int(apart / settings.solver.step)))
+        digest, every = build.fibre_digest(self.fibre), str(self.check_interval)
+        identity = fingerprint(settings.identity(), fibre=digest, check_interval=every)
+        policy = Checkpoints(checkpoint_path(writer.path), settings.output.checkpoint_interval, resume=resume)
         self.checkpoint = RunCheckpoint(comm, policy, identity, self._layout())
         self.snapshots = Snapshots(comm, settings, writer, self.checkpoint.fingerprint)
         #: Distance (m) and `arrays_of` the result by place; the arrays are on rank 0 alone.
         self.received: dict[str, tuple[float, dict[str, np.ndarray]]] = {}
-        self.limit = resonance(self.fibre, self.transmitter)
+        self.expected: dict[str, theory.Expectation] = {}
+        self.limit = theory.resonance(self.fibre, self.transmitter)
         #: Distance (m) and power of each mode (W), along the link.
         self.powers: list[list[float]] = []
         #: Wall time, s, of the legs of the run before its checkpoint; receivers' of this leg too.
         self.seconds = {"total": 0.0, "receiver": 0.0, "compilation": 0.0}
         self.began, self.compiled_before = time.perf_counter(), CLOCK.seconds()
-
-    def _check_interval(self) -> int:
-        """Steps between looks at the field, which give its power along the fibre."""
-        output, step = self.settings.output, self.settings.solver.step
-        if output.power_every is None or step is None:
-            return output.checkpoint_every
-        return max(1, min(output.checkpoint_every, int(output.power_every / step)))
 
     def _tell(self, text: str) -> None:
         self.warnings.append(text)
@@ -175,37 +157,34 @@ class _Link:
         """Refuse what the parts cannot see by themselves."""
         fibre, grid, waveform = self.fibre, self.transmitter.grid, self.settings.signal.waveform
         if waveform is not None:
-            on_first_rank(self.comm, lambda: check_waveform(waveform, fibre.rows, grid))
+            agreement.on_first_rank(self.comm, lambda: check_waveform(waveform, fibre.rows, grid))
         item = 16 if self.settings.solver.precision == "double" else 8
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
         # What is undone by more than a phase is undone in a copy.
         own = self.local_modes.rows * grid.samples * item
-        fields = 1 + self.path.inverted - self.shared.has("propagator", self.propagator_key)
+        fields = 1 + self.path.inverted - self.shared.release_others("propagator", self.propagator_key)
         needed = fields * own + scratch
         if equaliser is not None:
             modes = max(self.settings.receiver.sets(fibre.group_sizes))
             needed += scratch_bytes(equaliser, own, 2 * modes, grid.symbols)
         advice = "fewer symbols, samples a symbol or modes need less"
-        check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
+        agreement.check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
         receiver = self.settings.receiver
         positions = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
-        points = 2 * 8 * min(grid.symbols, POINTS) * len(self._kept_channels())
+        points = 2 * 8 * min(grid.symbols, POINTS) * len(self.kept)
         of_mode = points + 7 * 8 * grid.channels + 8 * BINS
         kept = positions * fibre.modes * of_mode
         what, advice = f"result of {positions} receiver positions", "fewer (receiver.at) need less"
-        check_memory(self.comm, get_device("cpu", 1), kept if self.first else 0, what, advice)
-
-    # --- the run ---------------------------------------------------------------------------------
+        agreement.check_memory(self.comm, get_device("cpu", 1), kept if self.first else 0, what, advice)
 
     def run(self) -> LinkResult:
         state = self.checkpoint.find()
-        solver, grid, link = self.settings.solver, self.transmitter.grid, self.settings.link
-        options = propagation_options(self.settings, self.path, check_interval=self._check_interval())
+        solver, link = self.settings.solver, self.settings.link
+        options = build.propagation_options(self.settings, self.path, check_interval=self.check_interval)
 
         def allocate() -> tuple[Propagator, Any]:
-            shape = grid.samples, grid.sample_rate
-            propagator = Propagator(self.fibre, *shape, self.device, options, self.comm)
+            propagator = self.path.propagator(options, self.comm)
             return propagator, propagator.operators.empty()
 
         self.propagator, self.A = self.shared.get("propagator", self.propagator_key, allocate)
@@ -219,7 +198,14 @@ class _Link:
         with DeferredInterrupt() as self.interrupt:
             try:
                 first, inside = self._restore() if state else self._transmit()
-                for text in self.notes + self._warnings_before():
+                if self.settings.output.theory:
+                    self.progress.start(1, "theory")
+                    if not theory.left_out(self.settings):
+                        expect = partial(theory.expected_of, self.settings, self.fibre)
+                        self.expected = agreement.on_first_rank(self.comm, expect)
+                known = steps, theory.numerical_penalty_db(self.expected)
+                warnings = theory.warnings_before(self.settings, self.fibre, self.transmitter, *known)
+                for text in self.notes + warnings:
                     self._tell(text)
                 for span in range(first, link.spans):
                     self._span(span, inside)
@@ -228,21 +214,12 @@ class _Link:
                 # The same steps lead there again: the checkpoint is of no use.
                 self.checkpoint.remove()
                 raise
-        if solver.step is None and (text := warning_after(self.propagator.report.step, self.limit)):
-            self._tell(text)
+        if solver.step is None and (taken := self.propagator.report.step) > self.limit.step:
+            self._tell(f"solver: the last step of {theory.above_limit(taken, self.limit)}")
         content = self._write()
         self.checkpoint.remove()
         self.progress.finish()
-        return LinkResult(content, self.output, tuple(self.warnings))
-
-    def _warnings_before(self) -> list[str]:
-        """What can be said before the first step, also by theory, whose expectation the result keeps."""
-        if self.settings.output.theory:
-            self.progress.start(1, "theory")
-        self.expected = on_first_rank(self.comm, lambda: expected_beside(self.settings, self.fibre))
-        steps = self.propagator.steps(self.settings.link.length, self.path.section_count)
-        told = steps, numerical_penalty_db(self.expected)
-        return warnings_before(self.settings, self.fibre, self.transmitter, *told)
+        return LinkResult(content, self.writer.path, tuple(self.warnings))
 
     def _stoppable(self, done: int, _total: int) -> None:
         """Progress of a part that starts anew when it is resumed: nothing of it needs saving."""
@@ -252,7 +229,7 @@ class _Link:
 
     def _stop_if_requested(self) -> None:
         """Several ranks stop together, once all have done their rows."""
-        if combine(self.comm, Status(self.interrupt.requested)).interrupted:
+        if agreement.combine(self.comm, agreement.Status(self.interrupt.requested)).interrupted:
             self.interrupt.stop()
 
     def _transmit(self) -> tuple[int, None]:
@@ -261,7 +238,7 @@ class _Link:
         self.progress.start(local_modes.rows, "transmitter, rows")
         if waveform := self.settings.signal.waveform:
             read = partial(read_waveform, waveform, self.device, self.A, local_modes, self._stoppable)
-            on_all_ranks(self.comm, read)
+            agreement.on_all_ranks(self.comm, read)
         else:
             own = local_modes.first_row, self.fibre.modes
             self.transmitter.fill(self.device, self.A, *own, self._stoppable)
@@ -269,7 +246,7 @@ class _Link:
         self.propagator.finite_energy(self.A, 0.0)
         if self.settings.receiver.back_to_back:
             modes = tuple(self.fibre.group_sizes.tolist())
-            key = (modes, self.path.plain, self.path.unitary, back_to_back_key(self.settings))
+            key = (modes, self.path.plain, self.path.unitary, build.back_to_back_key(self.settings))
             receive = partial(self._receive, "back_to_back", 0)
             self.received["back_to_back"] = self.shared.get("back_to_back", key, receive, most=64)
         return 0, None
@@ -302,7 +279,7 @@ class _Link:
 
     def _receive(self, name: str, spans: int) -> tuple[float, dict[str, np.ndarray]]:
         begun = working_time()
-        kept = [(mode, channel) for mode in self.local_modes.range for channel in self._kept_channels()]
+        kept = [(mode, channel) for mode in self.local_modes.range for channel in self.kept]
         how, lost = (self.progress, self._stoppable), []
         options = {"keep": kept, "warn": lost.append}
         result = self.receiver.receive(self.propagator.operators, self.A, spans, *how, **options)
@@ -315,17 +292,10 @@ class _Link:
         self.seconds["receiver"] += working_time() - begun
         return spans * self.settings.link.length, whole
 
-    def _kept_channels(self) -> range:
-        """Channels of which received symbols are kept."""
-        channels = range(self.transmitter.grid.channels)
-        middle = len(channels) // 2
-        return channels if self.settings.receiver.constellations == "all" else channels[middle : middle + 1]
-
-    # --- checkpoints -----------------------------------------------------------------------------
-
     def _checkpoint(self, span: int, inside: dict | None) -> None:
         # One clock for all, and everyone's Ctrl-C. One that comes from here on is agreed on at the next step.
-        status = combine(self.comm, Status(self.interrupt.requested, self.checkpoint.due()))
+        own = agreement.Status(self.interrupt.requested, self.checkpoint.due())
+        status = agreement.combine(self.comm, own)
         if not (status.save_due or status.interrupted):
             return
         state = {
@@ -357,8 +327,6 @@ class _Link:
         self.seconds.update(state.get("seconds", {}))  # older checkpoints have none
         return state["span"], state["inside"]
 
-    # --- the result ------------------------------------------------------------------------------
-
     def _seconds(self) -> dict[str, float]:
         """Return the wall time so far: of the run, of all its receivers, and of compilation."""
         leg = {
@@ -369,32 +337,25 @@ class _Link:
 
     def _write(self) -> dict[str, Any]:
         """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""
-        field, reader, content = None, None, {}
-        if self.settings.output.save_field:
-            field, reader = field_rows(self.comm, self.local_modes, self.A)
-
+        content: dict[str, Any] = {}
         free, total = self.device.memory()
         # Of a GPU now, while all arrays are there.
         used = self.comm.control.max(peak_memory() if self.device.name == "cpu" else total - free)
 
-        def write() -> None:
+        def write(field: Rows | None = None) -> None:
             solver = solver_attributes(self.propagator, self.limit) | {"memory_bytes": used}
             solver |= {f"{name}_seconds": seconds for name, seconds in self._seconds().items()}
-            try:
-                along = np.array(self.powers)
-                parts = self.fibre, self.transmitter, self.received, along, solver, self.warnings
-                content.update(payload(*parts, field))
-                if self.expected:
-                    content["theory"] = theory_payload(self.expected)
-                facts = self.facts | {"written_utc": stamp()}
-                self.writer.write(content, self.settings.text, facts)
-            finally:
-                if reader:
-                    reader.drain()
+            along = np.array(self.powers)
+            parts = self.fibre, self.transmitter, self.received, along, solver, self.warnings
+            content.update(payload(*parts, field))
+            if self.expected:
+                content["theory"] = theory.theory_payload(self.expected)
+            self.writer.write(content, self.settings.text, self.facts | {"written_utc": stamp()})
 
-        if reader and not self.first:
-            reader.serve()
-        on_first_rank(self.comm, write)
+        if self.settings.output.save_field:
+            with_whole_field(self.comm, self.local_modes, self.A, write)
+        else:
+            agreement.on_first_rank(self.comm, write)
         if self.ranks > 1:
             content.pop("field", None)  # it could not be read again
         return content

@@ -7,34 +7,14 @@ from scipy.interpolate import CubicSpline
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import N2_SILICA, Array, Fibre
-from wavefabric.optics.fibre.loss_spectrum import LossSpectrum
 from wavefabric.optics.fibre.raman import PowerEvolution, intensity_overlap, raman_evolution
-from wavefabric.optics.fibre.raman_gain import RamanGain
-from wavefabric.optics.run_file.tables import FibreTable, RamanTable
+from wavefabric.optics.fibre.spectra import LossSpectrum, RamanGain
+from wavefabric.optics.run_file.tables import FibreTable
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.units import SPEED_OF_LIGHT
 
 #: Frequencies between which a filter is interpolated on a device.
 _KNOTS = 4096
-
-
-def raman_gain(table: RamanTable) -> RamanGain:
-    """The Raman gain of [fibre.raman]."""
-    if table.gain_csv is not None:
-        return RamanGain.from_csv(table.gain_csv, table.area)
-    if table.gain == "triangular":
-        return RamanGain.triangular(table.slope, table.area)
-    return RamanGain.silica()
-
-
-def loss_spectrum(table: FibreTable, fibre: Fibre) -> LossSpectrum | None:
-    """The attenuation over frequency of [fibre]; None if it is flat."""
-    if table.attenuation_csv is not None:
-        return LossSpectrum.from_csv(table.attenuation_csv)
-    if table.attenuation_slope is not None:
-        reference = SPEED_OF_LIGHT / fibre.wavelength
-        return LossSpectrum.polynomial([float(fibre.alpha.mean()), table.attenuation_slope], reference)
-    return None
 
 
 def overlap_of(table: FibreTable, fibre: Fibre) -> Array:
@@ -51,7 +31,12 @@ class SpectralGain:
 
     def __init__(self, table: FibreTable, fibre: Fibre, transmitter: Transmitter, length: float, flat: bool):
         self._table, self._fibre, self._length, self._flat = table, fibre, length, flat
-        self._transmitter, self._loss = transmitter, loss_spectrum(table, fibre)
+        self._transmitter, self._loss = transmitter, None
+        if table.attenuation_csv is not None:
+            self._loss = LossSpectrum.from_csv(table.attenuation_csv)
+        elif table.attenuation_slope is not None:
+            line = [float(fibre.alpha.mean()), table.attenuation_slope]
+            self._loss = LossSpectrum.polynomial(line, SPEED_OF_LIGHT / fibre.wavelength)
         self._frequencies = transmitter.grid.centre_frequency + transmitter.grid.offsets
         if self._loss is not None:
             try:
@@ -69,9 +54,13 @@ class SpectralGain:
         if not self._flat:
             for before in range(span):
                 powers = powers * np.exp(self.log_gain(before, 0, self._length, self._frequencies))
-        options = {"gain": raman_gain(table), "overlap": overlap_of(self._table, self._fibre)}
-        loss = self._loss
-        return raman_evolution(self._fibre, self._frequencies, powers, self._length, loss=loss, **options)
+        gain = RamanGain.silica()
+        if table.gain_csv is not None:
+            gain = RamanGain.from_csv(table.gain_csv, table.area)
+        elif table.gain == "triangular":
+            gain = RamanGain.triangular(table.slope, table.area)
+        inputs, overlap = (self._frequencies, powers, self._length), overlap_of(self._table, self._fibre)
+        return raman_evolution(self._fibre, *inputs, gain, self._loss, overlap=overlap)
 
     def log_gain(self, span: int, start: float, stop: float, frequencies: Array) -> Array:
         """Natural log of the power gain from ``start`` to ``stop`` (m) against the mean loss, (F, M)."""

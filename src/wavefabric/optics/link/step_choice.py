@@ -11,11 +11,10 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.lifecycle.agreement import on_first_rank
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, propagation_options
-from wavefabric.optics.link.checks import resonance
-from wavefabric.optics.link.expected import expected_of
+from wavefabric.optics.link.expected import expected_of, resonance
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.reception import LinkReceiver
-from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
+from wavefabric.optics.propagation.propagate import PropagationOptions
 from wavefabric.optics.propagation.resonance import metres
 from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.system.progress import Progress
@@ -59,7 +58,8 @@ class _ShortLink:
         symbols = min(run.signal.symbols, SYMBOLS)
         signal = run.signal.model_copy(update={"symbols": symbols, "linewidth": 0.0})
         quiet = run.receiver.model_copy(update={"osnr": None, "linewidth": 0.0})
-        self.run = run.model_copy(update={"signal": signal, "receiver": quiet})
+        link = run.link.model_copy(update={"noise_figure": None})
+        self.run = run.model_copy(update={"signal": signal, "receiver": quiet, "link": link})
         fibre = on_first_rank(comm, lambda: build_fibre(run, lambda _: None))
         self.transmitter = build_transmitter(self.run, fibre.modes)
         whole = build_receiver(run, build_transmitter(run, fibre.modes), fibre)
@@ -71,9 +71,8 @@ class _ShortLink:
         self.noise = 1 / expected.snr
         self.path = LinkPath.over(comm, self.run, fibre, self.transmitter)
         self.spans = min(run.link.spans, SPANS)
-        shape = self.path.fibre, self.transmitter.grid.samples, self.transmitter.grid.sample_rate
         self.receiver = LinkReceiver(self.run, self.path, short, comm, whole.equaliser is not None)
-        self.propagator = Propagator(*shape, self.device, self._options(run.link.length), comm)
+        self.propagator = self.path.propagator(self._options(run.link.length), comm)
         self.field = self.propagator.operators.empty()
 
     def _options(self, step: float) -> PropagationOptions:
@@ -94,7 +93,7 @@ class _ShortLink:
 
             sections = path.sections(self.device, span)
             propagator.run(field, run.link.length, on_step=on_step, sections=sections)
-            path.without_noise().amplify(self.device, field, span)
+            path.amplify(self.device, field, span)
         evm = self.receiver.receive(propagator.operators, field, self.spans, progress).evm
         return np.concatenate(self.comm.control.all_gather(evm**2))
 

@@ -1,8 +1,4 @@
-"""Integrators of the multimode nonlinear Schrödinger equation, named as in the field; they call operators
-alone.
-
-To add one: write a class with ``name``, ``order`` and ``step`` here, and name it in `INTEGRATORS`.
-"""
+"""Integrators of the multimode nonlinear Schrödinger equation, of operators alone, named in `INTEGRATORS`."""
 
 from __future__ import annotations
 
@@ -39,14 +35,11 @@ class Integrator:
     rate_arrays = 0
     #: Whether ``trial`` and ``reject`` give steps of controlled local error.
     adaptive = False
+    #: Whether ``step`` does nothing but launch kernels.
+    kernels_alone = True
 
     def __init__(self, operators: FibreOperators):
         self.operators = operators
-
-    @classmethod
-    def nbytes(cls, field: int, rates: int) -> int:
-        """Bytes held beside A, from those of a field and of an array of phase rates."""
-        return cls.extra_fields * field + cls.rate_arrays * rates
 
     @classmethod
     def lengths(cls, h: float) -> tuple[float, ...]:
@@ -210,6 +203,7 @@ class SSFMAgrawal(Integrator):
 
     name, order, extra_fields, rate_arrays = "ssfm_agrawal", 2, 1, 2
     cost_per_step = (6, 2)
+    kernels_alone = False
 
     def __init__(self, operators):
         super().__init__(operators)

@@ -118,8 +118,6 @@ class FibreOperators:
         """An array of Kerr phase rates, (phase groups, N)."""
         return self.device.empty((self.coupling.groups, self.n), self.real)
 
-    # --- linear ----------------------------------------------------------------------------------
-
     def prepare(self, *lengths: float) -> None:
         """Make the transfer functions of ``lengths`` now, so that no step has to."""
         for length in lengths:
@@ -129,8 +127,6 @@ class FibreOperators:
         """A ← exp(length · L̂) A, in place."""
         self.propagation.propagate(A, length)
         self.counts.ffts += 2
-
-    # --- Kerr ------------------------------------------------------------------------------------
 
     def kerr_derivative(self, A, K) -> None:
         """K ← N̂(A)A."""
@@ -175,8 +171,6 @@ class FibreOperators:
         """Squared local error of the last step, over all rows; after ``rk4ip_last`` with ``measure``."""
         return float(self.device.to_host(self.error)[0])
 
-    # --- norms and repetition --------------------------------------------------------------------
-
     def energy(self, A) -> np.ndarray:
         """Σ_t |A|² of every row of the fibre, (2M,) on the host, W × samples."""
         self.kernels.row_energy(A, self._energy)
@@ -191,6 +185,6 @@ class FibreOperators:
         """One number a row, for all rows of the fibre, on the host."""
         return self.device.to_host(values).copy()
 
-    def graph(self, work):
-        """A callable that repeats the operators that ``work`` calls cheaply."""
-        return self.device.graph(work)
+    def graph(self, work, kernels_alone: bool = False):
+        """Return a callable that repeats the operators that ``work`` calls cheaply, see `Device.graph`."""
+        return self.device.graph(work, kernels_alone)

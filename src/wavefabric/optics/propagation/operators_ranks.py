@@ -105,6 +105,8 @@ class RankOperators(FibreOperators):
         comm = self.comm
         self.coupling = rank_phase_group_coupling(self.fibre, self.local_modes, self._form, kerr)
         self.layout = self.kernels.KerrChunkLayout(self.device, self.coupling.start, self.n, self.dtype)
+        # Few groups of all ranks are coupled in one kernel: one a peer would cost more than it hides.
+        self._couple_at_once = self.use_received and self.coupling.form == "factored"
         self._blocks = [self.device.asarray(block.astype(self.real)) for block in self.coupling.blocks]
         self._all_blocks = self.device.asarray(np.hstack(self.coupling.blocks).astype(self.real))
         # Peers in the order in which a round of direct sends reaches this rank; fixed, so that sums are.
@@ -116,11 +118,9 @@ class RankOperators(FibreOperators):
         rows = self.coupling.own_groups
         return [self.device.empty((rows, chunk.size), self.real) for chunk in self._chunks]
 
-    def graph(self, work):
+    def graph(self, work, kernels_alone: bool = False):
         # A captured step could not wait for other ranks.
         return work
-
-    # --- pipeline --------------------------------------------------------------------------------
 
     def _pipeline(self, *phases: Callable[[TimeChunk, int], None]) -> None:
         """Phase k of chunk i in turn i + k; each gets the chunk and the number of its buffers in the ring.
@@ -133,12 +133,6 @@ class RankOperators(FibreOperators):
             for k, phase in enumerate(phases):
                 if 0 <= turn - k < last:
                     phase(self._chunks[turn - k], (turn - k) % depth)
-
-    @property
-    def _couple_at_once(self) -> bool:
-        """Whether the groups of all ranks are coupled in one kernel: where they are few, one a peer costs
-        more than it hides."""
-        return self.use_received and self.coupling.form == "factored"
 
     def _powers(self, chunk: TimeChunk, ring: int, stage: int = 0) -> PowerExchange:
         """Buffers of exchanged powers; two alternate, since the stages of a chunk follow one another."""
@@ -176,8 +170,6 @@ class RankOperators(FibreOperators):
         """Wait until no exchange is under way."""
         for powers in self._exchanges.values():
             powers.wait()
-
-    # --- Kerr ------------------------------------------------------------------------------------
 
     def _kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
         def update(chunk: TimeChunk, rate, numbers) -> None:
@@ -243,8 +235,6 @@ class RankOperators(FibreOperators):
         # numpy.max and control.max keep a NaN: all ranks see it.
         return float(self.comm.control.max(float(np.max(largest))))
 
-    # --- norms -----------------------------------------------------------------------------------
-
     def squared_error(self) -> float:
         return float(self.comm.control.sum(float(self.device.to_host(self.error).sum())))
 
@@ -273,7 +263,7 @@ class OneSidedOperators(RankOperators):
                 self.one_sided, "kerr", schedule, self.real, lambda operator, *_: operator.stages
             )
 
-    def graph(self, work):
+    def graph(self, work, kernels_alone: bool = False):
         # No call of a kernel that waits has a number of the host's: a step can be captured.
         return self.device.graph(work)
 

@@ -45,35 +45,21 @@ class PhaseGroupCoupling:
     #: Singular values dropped by the factors.
     dropped: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
-    @property
-    def rank(self) -> int:
-        return self.left.shape[1]
+    rank: int = field(init=False)  # of the factors
+    own_groups: int = field(init=False)  # groups or parts of groups of the rows that are here
+    group_of_row: np.ndarray = field(init=False)  # own group or part of each local row, non-decreasing from 0
+    products: int = field(init=False)  # multiplications a time sample of all phases by a single rank
 
-    @property
-    def own_groups(self) -> int:
-        """Groups or parts of groups of the rows that are here."""
-        return self.start.size - 1
-
-    @property
-    def group_of_row(self) -> np.ndarray:
-        """Own group or part of each local row, non-decreasing from 0."""
-        return np.repeat(np.arange(self.own_groups), np.diff(self.start))
+    def __post_init__(self):
+        rank, own = self.left.shape[1], self.start.size - 1
+        products = 2 * self.groups * rank if rank else self.groups**2
+        rows = np.repeat(np.arange(own), np.diff(self.start))
+        vars(self).update(rank=rank, own_groups=own, group_of_row=rows, products=products)
 
     @property
     def transposed(self) -> "PhaseGroupCoupling":
         """With the transpose of γκ, of one rank: what adjoints multiply gradients by."""
         return replace(self, blocks=[self.blocks[0].T], left=self.right.T, right=self.left.T)
-
-    @property
-    def products(self) -> int:
-        """Multiplications a time sample of one evaluation of the phases by a single rank."""
-        return 2 * self.groups * self.rank if self.rank else self.groups**2
-
-    def exchange_nbytes(self, n: int, real_bytes: int, chunks: int) -> int:
-        """Bytes of power buffers and scratch: two rounds of all powers and up to six numbers an own group,
-        for up to five chunks of time at once."""
-        numbers = 2 * sum(self.parts) + 6 * self.own_groups
-        return numbers * n * real_bytes * min(5, chunks) // chunks
 
 
 def exchange_form(exchange: str, kerr: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from wavefabric.device import Device, get_device
 from wavefabric.errors import FieldLost, InputError, choice
-from wavefabric.exchange.communicator import Communicator
+from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.exchange.step_recorder import StepRecorder
 from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
@@ -24,8 +24,7 @@ from wavefabric.optics.propagation.operators import (
 from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, chunks_for, rank_operators
 from wavefabric.optics.propagation.phase_groups import KERR_FORMS, exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
-from wavefabric.optics.propagation.sections import Sections
-from wavefabric.optics.propagation.step_size import FixedStep, make_control, section_end
+from wavefabric.optics.propagation.step_size import FixedStep, Sections, make_control, section_end
 from wavefabric.quantities import field_array, instance, positive, whole, within
 from wavefabric.system.compiling import working_time
 
@@ -129,22 +128,20 @@ class Propagator:
         comm: Communicator | None = None,
     ):
         self.fibre, self.device = fibre, device
-        self.comm = comm if comm is not None and comm.size > 1 else None
-        ranks, rank = (self.comm.size, self.comm.rank) if self.comm else (1, 0)
+        self.comm = comm = comm or solo(device)
         split, modes = options.split, fibre.modes
-        ends = split_modes(modes, ranks) if split is None else check_split(split, modes, ranks)
-        self.local_modes = RankModes(ends, rank)
-        one_sided = self.comm is not None and self.comm.one_sided
-        needed = memory_needed(fibre, samples, options, device, self.local_modes, one_sided)
+        ends = split_modes(modes, comm.size) if split is None else check_split(split, modes, comm.size)
+        self.local_modes = RankModes(ends, comm.rank)
+        needed = memory_needed(fibre, samples, options, device, self.local_modes, comm.one_sided)
         what = f"{self.local_modes.rows} rows x {samples} samples"
         advice = "fewer modes, symbols or samples a symbol, or single precision, need less"
-        check_memory(self.comm, device, needed, what, advice)
+        check_memory(comm, device, needed, what, advice)
         shape = (fibre, samples, sample_rate, options.dtype)
-        if self.comm is None:
+        if comm.size == 1:
             self.operators = FibreOperators(device, *shape, options.kerr, options.svd_tolerance)
         else:
             exchange = ExchangeOptions(options.exchange, options.chunks)
-            self.operators = rank_operators(self.comm, *shape, self.local_modes, options.kerr, exchange)
+            self.operators = rank_operators(comm, *shape, self.local_modes, options.kerr, exchange)
         self.integrator = INTEGRATORS[options.integrator](self.operators)
         #: What records a step of `run`; that of the communicator is for a run's own propagator alone.
         self.recorder: StepRecorder | None = None
@@ -159,7 +156,7 @@ class Propagator:
         self.operators.counts = OperationCounts()
         form, dropped = self.operators.coupling.form, self.operators.coupling.dropped
         self.report = PropagationReport(options.integrator, form, self.device.name, dropped=dropped)
-        if self.comm is not None:
+        if self.comm.size > 1:
             self.report.ranks, self.report.transport = self.comm.size, self.comm.label
             self.report.exchange = form
 
@@ -184,11 +181,10 @@ class Propagator:
         ``on_energy(z, Σ_t |A|² of each row)``, at the begin too. ``sections`` cut the length in equal parts,
         with something between. FieldLost if the field is no longer finite.
         """
-        begun, report = working_time(), self.report
-        count = sections.count if sections else 1
+        begun, report, sections = working_time(), self.report, sections or Sections()
+        count = sections.count
         if state is None:
-            if sections:
-                sections.cross(A, count if self._sign < 0 else 0)
+            sections.cross(A, count if self._sign < 0 else 0)
             energy = self.finite_energy(A, 0.0)
             state = {"z": 0.0, "done": 0, "section": 0, "energy": energy.tolist(), "drift": 0.0}
             if on_energy:
@@ -227,10 +223,8 @@ class Propagator:
             report.bytes_per_step = self.operators.exchange_bytes * report.exchanges / report.steps
         return state
 
-    def _cross(self, A, sections: Sections | None, state: dict) -> None:
+    def _cross(self, A, sections: Sections, state: dict) -> None:
         """Let the field cross the boundary at the end of a section."""
-        if sections is None:
-            return
         at = state["section"] if self._sign > 0 else sections.count - state["section"]
         if not sections.changes_energy(at):
             sections.cross(A, at)
@@ -241,13 +235,13 @@ class Propagator:
         # What the energy would have been at the begin, for the next look.
         state["energy"] = (self.finite_energy(A, state["z"]) * np.exp(loss * state["z"])).tolist()
 
-    def _watch_energy(self, A, state: dict, sections: Sections | None) -> np.ndarray:
+    def _watch_energy(self, A, state: dict, sections: Sections) -> np.ndarray:
         """Note how far the energy of rows has drifted, together where sections couple them; gives it."""
         loss = np.repeat(self.fibre.alpha, 2) * self._sign
         first, now = np.array(state["energy"]), self.finite_energy(A, state["z"])
         energy = now * np.exp(loss * state["z"])
         known = np.ones(len(first), bool)
-        if sections is not None and sections.blocks is not None:
+        if sections.blocks is not None:
             starts = [start for start, _ in sections.blocks]
             # Where loss differs between rows that exchange energy, nobody knows what is left of it.
             known = np.maximum.reduceat(loss, starts) == np.minimum.reduceat(loss, starts)
@@ -273,7 +267,7 @@ class Propagator:
         """Compare one step with two half steps. Costs three steps; they do not count."""
         operators = self.operators
         short = self.device.memory()[0] < 2 * A.nbytes + MOST_LENGTHS * operators.propagation.table_bytes
-        if self.comm.control.max(int(short)) if self.comm else short:
+        if self.comm.control.max(int(short)):
             return
         counts = replace(operators.counts)
         one, two = operators.empty(), operators.empty()
@@ -314,11 +308,13 @@ def memory_needed(
     forms = (options.exchange, options.kerr) if several else ("factored", "factored")
     coupling = rank_phase_group_coupling(fibre, local_modes, *forms)
     chunks = options.chunks or chunks_for(samples)
-    powers = coupling.exchange_nbytes(samples, item // 2, chunks) if several else 0
+    # Two rounds of all powers and up to six numbers an own group, for up to five chunks of time at once.
+    powers = (2 * sum(coupling.parts) + 6 * coupling.own_groups) * several
+    powers = powers * samples * (item // 2) * min(5, chunks) // chunks
     if one_sided:
         powers += most_nbytes(coupling, samples, options.dtype)
-    beside = integrator.nbytes(field_bytes, coupling.own_groups * samples * item // 2)
-    return field_bytes + beside + linear + powers + (64 << 20)
+    rates = integrator.rate_arrays * (coupling.own_groups * samples * item // 2)
+    return (1 + integrator.extra_fields) * field_bytes + rates + linear + powers + (64 << 20)
 
 
 def checked_launch(field, fibre: Fibre, length, sample_rate) -> tuple[np.ndarray, float, float]:

@@ -1,8 +1,7 @@
 """Which modes, hence rows of the field, a rank holds, and what ranks tell each other about rows."""
 
 import operator
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -10,49 +9,20 @@ import numpy as np
 from wavefabric.errors import InputError
 
 
-@dataclass(frozen=True)
 class RankModes:
     """Contiguous spatial modes of one rank; a mode is two rows, its polarisations."""
 
-    #: First mode of every rank, and the number of modes last: (ranks + 1,).
-    ends: tuple[int, ...]
-    #: Whose modes these are.
-    rank: int = 0
-
-    @property
-    def first_mode(self) -> int:
-        return self.ends[self.rank]
-
-    @property
-    def modes(self) -> int:
-        return self.ends[self.rank + 1] - self.first_mode
-
-    @property
-    def range(self) -> range:
-        """The modes."""
-        return range(self.first_mode, self.first_mode + self.modes)
-
-    @property
-    def first_row(self) -> int:
-        return 2 * self.first_mode
-
-    @property
-    def rows(self) -> int:
-        return 2 * self.modes
-
-    @property
-    def slice(self) -> slice:
-        """The rows among those of the whole field."""
-        return slice(self.first_row, self.first_row + self.rows)
-
-    @property
-    def ranks(self) -> int:
-        return len(self.ends) - 1
-
-    @property
-    def row_ends(self) -> tuple[int, ...]:
-        """First row of every rank, and the number of rows last."""
-        return tuple(2 * end for end in self.ends)
+    def __init__(self, ends: tuple[int, ...], rank: int = 0):
+        #: First mode of every rank, and the number of modes last: (ranks + 1,); whose modes these are.
+        self.ends, self.rank, self.ranks = ends, rank, len(ends) - 1
+        #: The modes.
+        self.range = range(ends[rank], ends[rank + 1])
+        self.first_mode, self.modes = self.range.start, len(self.range)
+        self.first_row, self.rows = 2 * self.first_mode, 2 * self.modes
+        #: The rows among those of the whole field.
+        self.slice = slice(self.first_row, self.first_row + self.rows)
+        #: First row of every rank, and the number of rows last.
+        self.row_ends = tuple(2 * end for end in ends)
 
 
 def split_modes(modes: int, ranks: int, boundaries=None) -> tuple[int, ...]:
@@ -99,43 +69,9 @@ def check_split(split: Sequence[int], modes: int, ranks: int) -> tuple[int, ...]
     return tuple(int(end) for end in np.cumsum([0, *sizes]))
 
 
-class RowReader:
-    """Rows of a field that lies on all ranks, read in order on rank 0.
-
-    Rank 0 calls `read` for rows 0, 1, …; meanwhile every other rank calls `serve` once. ``local(i)`` gives
-    local row i on the host; a row has ``length`` samples.
-    """
-
-    def __init__(self, comm, local_modes: RankModes, local: Callable[[int], np.ndarray], length: int, dtype):
-        self._control, self._local_modes, self._local = comm.control, local_modes, local
-        self._buffer = np.empty(length, dtype)
-        self._own = local_modes.row_ends[1]
-        self._next = self._own
-
-    def read(self, row: int) -> np.ndarray:
-        """Global row ``row``, valid until the next call."""
-        if row < self._own:
-            return self._local(row)
-        owner = int(np.searchsorted(self._local_modes.row_ends, row, side="right")) - 1
-        self._control.recv_array(owner, self._buffer, row)
-        self._next = row + 1
-        return self._buffer
-
-    def serve(self) -> None:
-        """Send the own rows to rank 0."""
-        for i in range(self._local_modes.rows):
-            row = np.ascontiguousarray(self._local(i))
-            self._control.send_array(0, row, self._local_modes.first_row + i)
-
-    def drain(self) -> None:
-        """Take what was not read, so that nobody waits for ever after a failure on rank 0."""
-        for row in range(self._next, self._local_modes.row_ends[-1]):
-            self.read(row)
-
-
 def gather_field(comm, local_modes: RankModes, field: np.ndarray) -> np.ndarray:
     """The whole field (2M, N) on the host of every rank, from the own rows of each."""
-    if comm is None or comm.size == 1:
+    if comm.size == 1:
         return field
     out = np.empty((local_modes.row_ends[-1], field.shape[1]), field.dtype)
     for rank, (first, end) in enumerate(pairwise(local_modes.row_ends)):

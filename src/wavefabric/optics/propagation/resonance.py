@@ -16,7 +16,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wavefabric.optics.fibre.fibre import Fibre
 
@@ -25,14 +24,12 @@ from wavefabric.optics.fibre.fibre import Fibre
 class StepLimit:
     """Steps above which spurious products become phase-matched; ``math.inf`` where nothing limits them."""
 
-    #: B, Hz.
-    half_band: float
     #: 2π/(|β2|(2πB)²) of the mode with the largest |β2| in the band, m.
     dispersion: float
     #: The same of the two modes that walk off fastest, m; `inf` without such a pair.
     walk_off: float
-    #: Label of the mode of ``dispersion``.
-    mode: str
+    #: What sets the lower limit, in words.
+    cause: str
     #: Labels of the two modes of ``walk_off``, or empty.
     pair: tuple[str, ...] = ()
 
@@ -46,14 +43,6 @@ class StepLimit:
         """The limit for all that these frequencies create, also beside the channels: ``dispersion``/4, m."""
         return self.dispersion / 4
 
-    @property
-    def cause(self) -> str:
-        """What sets the lower limit, in words."""
-        band = f"a band of {2 * self.half_band / 1e12:.3g} THz"
-        if self.walk_off < self.dispersion:
-            return f"delay between {' and '.join(self.pair)} over {band}"
-        return f"dispersion of {self.mode} over {band}"
-
 
 def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
     """Resonance limit of the step for light within ±``half_band`` Hz of the fibre's centre of expansion."""
@@ -63,7 +52,11 @@ def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
     member = np.equal.outer(np.arange(len(first)), np.repeat(kind.reshape(-1), 2))
     kerr = member @ (fibre.gamma * np.abs(fibre.kappa_rows())) @ member.T
     mixes = kerr + kerr.T > 0  # nothing limits the step without Kerr effect of one mode on the other
-    curvature = _largest_beta2(beta, w)
+    # Largest |β2(ω)| for |ω| ≤ w: at an edge, or where β3 + β4 ω = 0.
+    _, b2, b3, b4 = beta.T
+    turn = np.clip(np.divide(-b3, b4, out=np.zeros_like(b3), where=b4 != 0), -w, w)
+    at = np.stack([np.full_like(b2, -w), np.full_like(b2, w), turn])
+    curvature = np.abs(b2 + b3 * at + b4 * at**2 / 2).max(axis=0)
     top = int(np.argmax(curvature * np.diagonal(mixes)))
     dispersion = _step(float(curvature[top] * mixes[top, top]) * w**2)
     d = np.abs(beta[:, None, 0] - beta[None, :, 0])
@@ -74,7 +67,10 @@ def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
     a, b = np.unravel_index(int(np.argmax(mismatch)), mismatch.shape)
     label = [fibre.labels[i] for i in first]
     pair = tuple(label[i] for i in sorted((int(a), int(b)))) if mismatch[a, b] > 0 else ()
-    return StepLimit(half_band, dispersion, _step(float(mismatch[a, b])), label[top], pair)
+    walk_off = _step(float(mismatch[a, b]))
+    cause = f"delay between {' and '.join(pair)}" if walk_off < dispersion else f"dispersion of {label[top]}"
+    cause = f"{cause} over a band of {2 * half_band / 1e12:.3g} THz"
+    return StepLimit(dispersion, walk_off, cause, pair)
 
 
 def metres(length: float) -> str:
@@ -87,14 +83,6 @@ def delay_spread(fibre: Fibre) -> tuple[float, tuple[str, str]]:
     delay = fibre.beta[:, 0]
     low, high = int(np.argmin(delay)), int(np.argmax(delay))
     return float(delay[high] - delay[low]), (fibre.labels[low], fibre.labels[high])
-
-
-def _largest_beta2(beta: NDArray[np.float64], w: float) -> NDArray[np.float64]:
-    """Largest |β2(ω)| for |ω| ≤ w of each row of ``beta``: at an edge, or where β3 + β4 ω = 0."""
-    b2, b3, b4 = beta[:, 1], beta[:, 2], beta[:, 3]
-    turn = np.clip(np.divide(-b3, b4, out=np.zeros_like(b3), where=b4 != 0), -w, w)
-    at = np.stack([np.full_like(b2, -w), np.full_like(b2, w), turn])
-    return np.abs(b2 + b3 * at + b4 * at**2 / 2).max(axis=0)
 
 
 def _step(mismatch: float) -> float:

@@ -5,18 +5,37 @@ so that a checkpoint resumes it bit for bit.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
 from wavefabric.optics.propagation.operators import OperationCounts
+from wavefabric.quantities import positive
 
 #: Variable steps come from this geometric grid, so that transfer tables are used more than once.
 _GRID = 2 ** (1 / 8)
 #: Shortest step, as a fraction of the length. What needs shorter ones would not end.
 _SHORTEST = 1e-9
+
+
+class Sections:
+    """Equal sections of a length of fibre. Boundary b, from 0 to ``count``, is the end of the b-th section.
+
+    A field that goes back crosses the boundaries from the last to the first. Here nothing stands at them.
+    """
+
+    count = 1
+    #: First row and the row after the last of rows that exchange energy; None if none do.
+    blocks: Sequence[tuple[int, int]] | None = None
+
+    def changes_energy(self, boundary: int) -> bool:
+        """Whether the whole field has more or less energy behind a boundary."""
+        return False
+
+    def cross(self, A, boundary: int) -> None:
+        """Change ``A`` (own rows, N), √W, in place, as the boundary does."""
 
 
 def on_grid(h: float) -> float:
@@ -68,22 +87,18 @@ class FixedStep:
         steps = min(most, last - state["done"])
         for number in range(1, steps + 1):
             if number == steps and sections > 1:  # check intervals of few steps
-                self._last(A, h)
+                self.integrator.last(A, h)
+                self.integrator.operators.counts.steps += 1
             else:
                 self._one(A, h)
             state["done"] += 1
-            # The last step ends at the end, not one bit before it.
-            at_end = state["done"] == last
-            ends = section_end(length, sections, state.get("section", 0))
-            state["z"] = ends if at_end else length * state["done"] / total
+            state["z"] = length * state["done"] / total
+            if state["done"] == last:  # at the end, not one bit before it
+                state["z"] = section_end(length, sections, state.get("section", 0))
             yield state["done"]
         if sections == 1 or steps < 1:
             self.integrator.end(A, h)
         state["h"] = abs(h)
-
-    def _last(self, A, h: float) -> None:
-        self.integrator.last(A, h)
-        self.integrator.operators.counts.steps += 1
 
     def _one(self, A, h: float) -> None:
         operators = self.integrator.operators
@@ -93,7 +108,12 @@ class FixedStep:
             self.integrator.step(A, h)
             cost = operators.counts - before + OperationCounts(steps=1)
             # A in the tuple keeps its id from being used again.
-            self._graph = key, A, operators.graph(lambda: self.integrator.step(A, h)), cost
+            self._graph = (
+                key,
+                A,
+                operators.graph(lambda: self.integrator.step(A, h), self.integrator.kernels_alone),
+                cost,
+            )
         else:
             self._graph[2]()
         # A capture counts what it does not do, and a replay does what it does not count.
@@ -206,6 +226,4 @@ def make_control(integrator: Integrator, backward: bool = False, /, **controls: 
         named = ", ".join(wanted) or "none"
         raise InputError(f"step control: {named} given; allowed: exactly one of {', '.join(_CONTROLS)}")
     ((key, value),) = wanted.items()
-    if not (value > 0 and math.isfinite(value)):
-        raise InputError(f"{key}: {value} given; allowed: a positive number")
-    return _CONTROLS[key](integrator, float(value), -1 if backward else 1)
+    return _CONTROLS[key](integrator, positive(value, "", key), -1 if backward else 1)

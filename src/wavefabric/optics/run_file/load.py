@@ -15,7 +15,7 @@ from wavefabric.errors import InputError
 from wavefabric.files.faults import one_line
 from wavefabric.files.input import parse_toml, read_bytes, read_text
 from wavefabric.optics.run_file import tables, values
-from wavefabric.optics.signal.carrier import check_phase
+from wavefabric.optics.signal.recovery import check_phase
 from wavefabric.quantities import instance
 from wavefabric.units import SPEED_OF_LIGHT
 

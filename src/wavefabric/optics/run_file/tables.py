@@ -16,9 +16,8 @@ from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORMS
 from wavefabric.optics.run_file import values
-from wavefabric.optics.signal.carrier import METHODS as PHASES
 from wavefabric.optics.signal.constellation import FORMATS
-from wavefabric.optics.signal.equaliser import Equaliser
+from wavefabric.optics.signal.recovery import PHASES
 from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_between
 from wavefabric.units import show
 
@@ -121,8 +120,15 @@ class FibreTable(values.RunFileTable):
             raise InputError(f"preset: missing; allowed: {sources}")
         elif self.dispersion == "paper":
             raise InputError('dispersion: "paper" given for a profile; allowed: "solver"')
-        idle = self.present(*self._keys_without_effect())
-        if idle := [key for key in idle if key in self.model_fields_set]:
+        if self.preset == "single-mode":
+            unread = ["coupling", "dispersion", "n2"]
+        elif self.modes_csv is None:
+            solved_preset = self.preset is not None and self.dispersion == "solver"
+            unread = ["beta2", "beta3", "gamma", *["wavelength"] * solved_preset]
+        else:
+            coupling, n2 = ["coupling"] * bool(self.kappa_csv), ["n2"] * (self.gamma is not None)
+            unread = ["beta2", "beta3", "dispersion", *coupling, *n2]
+        if idle := [key for key in self.present(*unread) if key in self.model_fields_set]:
             raise InputError(f"{idle[0]}: has no effect with {source}; remove it")
         if self.attenuation_csv is not None and self.attenuation_slope is not None:
             raise InputError("attenuation_slope: given together with attenuation_csv; allowed: either")
@@ -132,16 +138,6 @@ class FibreTable(values.RunFileTable):
         most = {"graded-index-62.5": 15, "single-mode": 1}.get(self.preset or "")
         if most is not None and max(numbers) > most:
             raise InputError(f"groups: {max(numbers)} given, {self.preset} has groups 1 to {most}")
-
-    def _keys_without_effect(self) -> list[str]:
-        """Keys that this source of the fibre does not read."""
-        if self.preset == "single-mode":
-            return ["coupling", "dispersion", "n2"]
-        if self.modes_csv is None:
-            solved_preset = self.preset is not None and self.dispersion == "solver"
-            return ["beta2", "beta3", "gamma", *["wavelength"] * solved_preset]
-        coupling, n2 = ["coupling"] * bool(self.kappa_csv), ["n2"] * (self.gamma is not None)
-        return ["beta2", "beta3", "dispersion", *coupling, *n2]
 
 
 class LinkTable(values.RunFileTable):
@@ -299,13 +295,6 @@ class ReceiverTable(values.RunFileTable):
         of_mimo = {"joint", "taps", "training", "decision_directed", "memory"} & self.model_fields_set
         if self.equaliser == "ideal" and of_mimo:
             raise InputError(f'{min(of_mimo)}: has no effect with equaliser = "ideal"; remove it')
-
-    @property
-    def mimo(self) -> Equaliser | None:
-        """The MIMO equaliser, if there is one."""
-        if self.equaliser == "ideal":
-            return None
-        return Equaliser(self.taps, self.training, self.decision_directed, self.memory or None)
 
     def sets(self, group_sizes: np.ndarray) -> list[int]:
         """Numbers of modes that an equaliser takes together, of mode groups of these sizes."""

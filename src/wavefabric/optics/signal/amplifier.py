@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from wavefabric.device import philox
 from wavefabric.errors import InputError
-from wavefabric.quantities import number
+from wavefabric.quantities import number, positive, within
 from wavefabric.units import PLANCK
 
 #: Reference bandwidth of the OSNR, Hz: 0.1 nm at 1550 nm, as the field rounds it.
@@ -19,8 +19,7 @@ def osnr_noise_density(osnr_db: float, signal_power: float) -> float:
     R.-J. Essiambre et al., "Capacity limits of optical fiber networks", J. Lightwave Technol. 28 (2010),
     eq. (33) and the text around it, doi 10.1109/JLT.2009.2039464.
     """
-    if not math.isfinite(osnr_db):
-        raise InputError(f"osnr_db: {osnr_db!r} given, a finite number of dB allowed")
+    within(osnr_db, "dB", "osnr_db", -3000, 3000)
     return signal_power / (2 * REFERENCE_BANDWIDTH * 10 ** (osnr_db / 10))
 
 
@@ -47,9 +46,7 @@ class Amplifier:
 
     def __post_init__(self):
         text = isinstance(self.gain, str)
-        gain = _ratio(number(self.gain, "dB", "gain")) if text else number(self.gain, "", "gain")
-        if not (math.isfinite(gain) and gain > 0):
-            raise InputError(f"gain: {self.gain!r} given, a positive power ratio allowed")
+        gain = positive(_ratio(number(self.gain, "dB", "gain")) if text else self.gain, "", "gain")
         figure = self.noise_figure_db
         figure = None if figure is None else number(figure, "dB", "noise_figure_db")
         object.__setattr__(self, "gain", gain)

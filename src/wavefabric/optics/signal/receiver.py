@@ -10,19 +10,19 @@ import numpy as np
 
 from wavefabric.device import get_device, philox
 from wavefabric.errors import InputError, choice, quoted
-from wavefabric.optics.fibre.mode_mixing import ModeMixing
+from wavefabric.optics.fibre.random_coupling import ModeMixing
+from wavefabric.optics.signal import recovery
 from wavefabric.optics.signal.amplifier import osnr_noise_density
-from wavefabric.optics.signal.bands import ALL, Bands, unit_noise
-from wavefabric.optics.signal.carrier import METHODS as PHASES
-from wavefabric.optics.signal.carrier import carrier_phase, check_phase
-from wavefabric.optics.signal.clock import METHODS as CLOCKS
-from wavefabric.optics.signal.clock import advance, fold, symbol_clock
-from wavefabric.optics.signal.equaliser import Equaliser, equalise
-from wavefabric.optics.signal.information import information_rates
-from wavefabric.optics.signal.joint import mode_sets, windows
-from wavefabric.optics.signal.laser import check_linewidth
-from wavefabric.optics.signal.offset import steady, without_offset
-from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.optics.signal.constellation import information_rates
+from wavefabric.optics.signal.equaliser import Equaliser, equalise, mode_sets, windows
+from wavefabric.optics.signal.transmitter import (
+    LOCAL_OSCILLATOR,
+    Transmitter,
+    check_linewidth,
+    laser_turn,
+    root_raised_cosine,
+)
+from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.quantities import field_array, instance, numbers, whole, within
 from wavefabric.system.progress import warn
 
@@ -106,6 +106,7 @@ class Receiver:
     phase_window: int | None = 64
     equaliser: Equaliser | None = None
     linewidth: float = 0.0
+    tracked: int | None = field(init=False, repr=False)  # `phase_window`, or None if phase is "none"
 
     def __post_init__(self):
         instance("transmitter", self.transmitter, Transmitter)
@@ -113,19 +114,15 @@ class Receiver:
         philox.check_seed(self.noise_seed, "noise_seed")
         if self.osnr_db is not None:
             object.__setattr__(self, "osnr_db", within(self.osnr_db, "dB", "osnr_db", -1000, 1000))
-        choice("clock", self.clock, CLOCKS)
-        choice("phase", self.phase, PHASES)
-        object.__setattr__(self, "linewidth", check_linewidth(self.linewidth))
-        check_phase(self.phase, self.transmitter.format.name)
+        choice("clock", self.clock, recovery.CLOCKS)
+        choice("phase", self.phase, recovery.PHASES)
+        tracked = None if self.phase == "none" else self.phase_window
+        vars(self).update(linewidth=check_linewidth(self.linewidth), tracked=tracked)
+        recovery.check_phase(self.phase, self.transmitter.format.name)
         if self.phase_window is not None and not (
             isinstance(self.phase_window, int) and self.phase_window > 1
         ):
             raise InputError(f"phase_window: {quoted(self.phase_window)} given, 2 or more symbols allowed")
-
-    @property
-    def tracked(self) -> int | None:
-        """Symbols in the window of the carrier-phase estimate; None for one phase over all symbols."""
-        return None if self.phase == "none" else self.phase_window
 
     def receive(
         self, device, field, length: float = 0.0, beta=None, inverse_mixing: Any = None, **options: Any
@@ -160,13 +157,13 @@ class Receiver:
         if beta.shape != (modes, 4) or not np.isfinite(beta).all():
             allowed = f"finite numbers of shape {(modes, 4)} allowed"
             raise InputError(f"beta: shape {beta.shape} given, {allowed}")
-        bands = Bands(device, self.transmitter, self.noise_seed, self.linewidth)
+        bands = _Bands(device, self.transmitter, self.noise_seed, self.linewidth)
         powers = self.transmitter.powers(modes)
         noise: Any = [None] * modes
         if self.osnr_db is not None:
             noise = osnr_noise_density(self.osnr_db, request.power_gain) * powers
 
-        def cut(mode: int, channels: slice = ALL):
+        def cut(mode: int, channels: slice = slice(None)):
             k = mode - request.first_mode
             pair = field[2 * k : 2 * k + 2]
             if inverse_mixing is not None:
@@ -242,12 +239,14 @@ class Receiver:
             window = cut(mode)
             symbols, delay = _clocked(device, window * matched, sent, clock)
             turns = np.zeros(sent.shape[1])
-            which = np.flatnonzero(~device.to_host(steady(xp, symbols, sent)))
+            which = np.flatnonzero(~device.to_host(recovery.steady(xp, symbols, sent)))
             if which.size:
-                window, some, _ = without_offset(device, window[:, which], matched, sent[:, which])
+                window, some, _ = recovery.without_offset(device, window[:, which], matched, sent[:, which])
                 again = _clocked(device, window * matched, sent[:, which], clock)
                 (symbols[:, which], delay[which]), turns[which] = again, device.to_host(some)
-            symbols *= xp.exp(-1j * carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent))
+            symbols *= xp.exp(
+                -1j * recovery.carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent)
+            )
             yield [mode], 0, symbols, sent, device.to_host(delay)[None], turns
 
     def _equalised(self, device, parts: Iterable, matched, options: Equaliser):
@@ -260,7 +259,7 @@ class Receiver:
 
         def phase(symbols, sent, trained: bool):
             method = "data-aided" if trained and self.phase != "none" else self.phase
-            return carrier_phase(xp, form, method, self.phase_window, symbols, sent, periodic=False)
+            return recovery.carrier_phase(xp, form, method, self.phase_window, symbols, sent, periodic=False)
 
         def decide(symbols):
             return form.map(xp, form.decide(xp, symbols))
@@ -268,9 +267,9 @@ class Receiver:
         for modes, channel, window in parts:
             rows = range(2 * modes.start, 2 * modes.stop)
             sent = xp.stack([self.transmitter.symbols(device, row, channel) for row in rows])
-            window, turns, lag = without_offset(device, window[:, None], matched, sent[:, None])
+            window, turns, lag = recovery.without_offset(device, window[:, None], matched, sent[:, None])
             lag = lag * (2 * abs(lag) >= options.taps)  # what the taps do not hold
-            window = (advance(xp, window, lag) * matched)[:, 0]
+            window = (recovery.advance(xp, window, lag) * matched)[:, 0]
             out, delay = equalise(device, window, sent, options, phase, decide if form.digital else None)
             delay, turns = delay[:, None] + device.to_host(lag), device.to_host(turns)
             yield modes, channel, out[:, None], sent[:, None, options.training :], delay, turns
@@ -290,7 +289,7 @@ class Receiver:
         for k in range(field.shape[0]):
             density = osnr_noise_density(self.osnr_db, 1.0) * power_gain * powers[first_mode + k // 2]
             scale = device.xp.asarray(np.sqrt(density[nearest] * grid.sample_rate * grid.samples))
-            noise = unit_noise(device, grid, self.noise_seed, 2 * first_mode + k)
+            noise = _unit_noise(device, grid, self.noise_seed, 2 * first_mode + k)
             field[k] += device.ifft(noise * scale).astype(field.dtype)
 
     def _judge(self, device, symbols, sent) -> np.ndarray:
@@ -305,5 +304,54 @@ class Receiver:
 
 def _clocked(device, window, sent, clock: str):
     """Symbols (2, channels, symbols) of a window behind the matched filter, and their delay (channels,)."""
-    delay = symbol_clock(device, window, device.fft(sent), clock)
-    return device.ifft(fold(advance(device.xp, window, delay))), delay
+    delay = recovery.symbol_clock(device, window, device.fft(sent), clock)
+    return device.ifft(recovery.fold(recovery.advance(device.xp, window, delay))), delay
+
+
+class _Bands:
+    """Where each channel's window lies in a row's spectrum, and what a receiver does to it first.
+
+    ``seed`` is that of the noise, ``linewidth`` (Hz) that of the local oscillators.
+    """
+
+    def __init__(self, device, transmitter: Transmitter, seed: int, linewidth: float = 0.0):
+        self._device, self._grid, self._seed, self._turn = device, transmitter.grid, seed, None
+        xp, grid, signed = device.xp, transmitter.grid, transmitter.grid.window_bins
+        self._where = xp.asarray(signed % grid.samples)
+        self._omega = xp.asarray(2 * np.pi * grid.resolution * signed)
+        around = signed[0] - grid.bins[0]
+        #: The matched filter over a window, (2 symbols,).
+        self.matched = xp.asarray(root_raised_cosine(around / grid.symbols, transmitter.rolloff))
+        if linewidth:
+            self._turn = laser_turn(device, grid, linewidth, seed, LOCAL_OSCILLATOR)
+
+    def received(self, spectrum, mode: int, channels: slice, length: float, beta, density):
+        """Windows of both rows of a mode before the matched filter: (2, channels, 2 symbols).
+
+        Without the linear phase of a ``length`` (m) of fibre, with white noise of ``density`` (W/Hz, of all
+        channels; None: none). The phase noise of the local oscillators comes first: what dispersion is
+        compensated has met it.
+        """
+        device, grid = self._device, self._grid
+        window = spectrum[:, self._where[channels]].astype(np.complex128)
+        if self._turn is not None:
+            window = device.fft(device.ifft(window) * self._turn[channels])
+        if length and beta.any():
+            b1, b2, b3, b4 = (float(b) for b in beta)
+            w = self._omega[channels]
+            phase = w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))  # that a metre of fibre takes away
+            window *= device.xp.exp(1j * length * phase)
+        if density is not None:
+            scale = device.xp.asarray(np.sqrt(density * grid.sample_rate * grid.samples))[channels, None]
+            for polarisation in range(2):
+                noise = _unit_noise(device, grid, self._seed, 2 * mode + polarisation)
+                window[polarisation] += scale * noise[self._where[channels]]
+        return window
+
+
+def _unit_noise(device, grid: WdmGrid, seed: int, row: int):
+    """White noise of unit variance over all bins of a row, which neighbours share: complex128 (N,)."""
+    unit = device.zeros((grid.samples,), np.complex128)
+    stream = philox.stream(philox.RECEIVER, row)
+    device.kernels(philox.TABLE).add_complex_normal(unit, 1.0, seed, stream, 0)
+    return unit

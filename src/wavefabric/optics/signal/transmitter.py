@@ -1,6 +1,7 @@
-"""The transmitter: root-raised-cosine WDM waveforms, made exactly periodic in the frequency domain."""
+"""The transmitter: root-raised-cosine WDM waveforms, exactly periodic, and the phase noise of lasers."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,13 @@ import numpy as np
 from wavefabric.device import philox
 from wavefabric.errors import InputError, quoted
 from wavefabric.optics.signal.constellation import Constellation, constellation
-from wavefabric.optics.signal.laser import TRANSMITTER, check_linewidth, laser_turn
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.quantities import instance, number, numbers
 
 #: Largest launch power, W.
 MOST_POWER = 1e6
+#: Lasers of a channel: one transmits all its modes, one is the local oscillator of all of them.
+TRANSMITTER, LOCAL_OSCILLATOR = 0, 1
 
 
 def root_raised_cosine(x, rolloff: float) -> np.ndarray:
@@ -54,11 +56,12 @@ class Transmitter:
     launch_power: Any
     seed: int = 1
     linewidth: Any = 0.0
+    format: Constellation = field(init=False, repr=False)  # the modulation format
 
     def __post_init__(self):
         instance("grid", self.grid, WdmGrid)
-        object.__setattr__(self, "constellation", constellation(self.constellation))
-        object.__setattr__(self, "rolloff", number(self.rolloff, "", "rolloff"))
+        form = constellation(self.constellation)
+        vars(self).update(constellation=form, format=form, rolloff=number(self.rolloff, "", "rolloff"))
         self.grid.check(self.rolloff)
         philox.check_seed(self.seed)
         object.__setattr__(self, "linewidth", check_linewidth(self.linewidth))
@@ -70,12 +73,6 @@ class Transmitter:
             raise InputError(f"launch_power: {power.shape[-1]} channels given, {self.grid.channels} allowed")
         power.setflags(write=False)
         object.__setattr__(self, "launch_power", power)
-
-    @property
-    def format(self) -> Constellation:
-        """The modulation format."""
-        assert isinstance(self.constellation, Constellation)
-        return self.constellation
 
     def powers(self, modes: int) -> np.ndarray:
         """Launch power by mode and channel, W, (modes, channels); InputError if given for other modes."""
@@ -89,7 +86,7 @@ class Transmitter:
         words = device.empty((self.grid.symbols,), np.uint32)
         stream = philox.stream(philox.SYMBOLS, row, channel)
         device.kernels(philox.TABLE).philox_uint32(words, self.seed, stream, 0)
-        return self.format.labels_from_words(words)
+        return (words & (len(self.format.points) - 1)).astype(np.int32)  # the lowest bits
 
     def symbols(self, device, row: int, channel: int):
         """Symbols sent on ``row`` and ``channel``: complex128 array of the device, shape (symbols,)."""
@@ -133,18 +130,45 @@ class Transmitter:
             if turn is None:
                 # Channels never share a bin (WdmGrid.check), and the bins are the same for every row.
                 spectrum[where] = (sent[:, tiled] * (shape * gain)).astype(field.dtype)
-            else:
-                self._fill_noisy(device, spectrum, turn, sent[:, tiled] * (shape * gain), around)
+            else:  # phase noise widens channels, so that they overlap
+                window = device.zeros((grid.channels, 2 * grid.symbols), np.complex128)
+                window[:, xp.asarray(around % (2 * grid.symbols))] = sent[:, tiled] * (shape * gain)
+                window = device.fft(device.ifft(window) * turn)
+                spectrum[...] = 0
+                for c, signed in enumerate(grid.window_bins):
+                    spectrum[xp.asarray(signed % grid.samples)] += window[c].astype(spectrum.dtype)
             field[k][...] = device.ifft(spectrum)
             if progress is not None:
                 progress(k + 1, rows)
 
-    def _fill_noisy(self, device, spectrum, turn, shaped, around) -> None:
-        """Write ``shaped`` spectra of the channels into a row's, with phase noise, so that they overlap."""
-        grid, wide = self.grid, 2 * self.grid.symbols
-        window = device.zeros((grid.channels, wide), np.complex128)
-        window[:, device.xp.asarray(around % wide)] = shaped
-        window = device.fft(device.ifft(window) * turn)
-        spectrum[...] = 0
-        for c, signed in enumerate(grid.window_bins):
-            spectrum[device.xp.asarray(signed % grid.samples)] += window[c].astype(spectrum.dtype)
+
+def check_linewidth(linewidth: Any) -> float:
+    """Return ``linewidth``, a number in Hz or text, if it is from 0 to 1e16 Hz, else raise InputError."""
+    linewidth = number(linewidth, "Hz", "linewidth")
+    if not 0 <= linewidth <= 1e16:
+        raise InputError(f"linewidth: {linewidth!r} given; allowed: 0 Hz or more, up to 1e16")
+    return linewidth
+
+
+def laser_phase(grid: WdmGrid, linewidth: float, seed: int, laser: int, channel: int) -> np.ndarray:
+    """Phase (rad) of the laser of a ``channel`` at 2 samples per symbol: float64, shape (2 symbols,).
+
+    ``linewidth`` (Hz) is the full width at half maximum Δν of its Lorentzian line: over a time t the phase
+    walks by a Gaussian of variance 2πΔν t (C. H. Henry, "Theory of the phase noise and power spectrum of a
+    single mode injection laser", IEEE J. Quantum Electron. 19 (1983), doi 10.1109/JQE.1983.1071721). The walk
+    is tied to its start at the end of the window T (a Brownian bridge), so that the window stays periodic:
+    the variance is 2πΔν t (1 − t/T). ``laser`` is `TRANSMITTER` or `LOCAL_OSCILLATOR`. The phase follows from
+    ``seed``, ``laser`` and ``channel`` alone, on any rank.
+    """
+    n = 2 * grid.symbols
+    walk = np.zeros(n, np.complex128)
+    philox.add_complex_normal(walk, 1.0, seed, philox.stream(philox.LASER, laser, channel), 0)
+    phase = np.cumsum(walk.real * math.sqrt(4 * math.pi * linewidth * grid.duration / n))
+    return phase - phase[-1] * np.arange(1, n + 1) / n
+
+
+def laser_turn(device, grid: WdmGrid, linewidth: float, seed: int, laser: int):
+    """Factor of each channel's field by the phase noise of its ``laser``: (channels, 2 symbols)."""
+    phases = [laser_phase(grid, linewidth, seed, laser, channel) for channel in range(grid.channels)]
+    # The carrier is exp(−iω₀t), and so is the sign of the phase.
+    return device.xp.asarray(np.exp(-1j * np.array(phases)))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -52,18 +52,28 @@ class WdmGrid:
     samples_per_symbol: int
     symbols: int
     centre: float | None = None
+    channels: int = field(init=False, repr=False)  # number of channels
+    sample_rate: float = field(init=False, repr=False)  # width of the simulated band, Hz
+    samples: int = field(init=False, repr=False)  # of a row, N
+    resolution: float = field(init=False, repr=False)  # width of a bin of the row's spectrum, Hz
+    duration: float = field(init=False, repr=False)  # length of the periodic window, s
+    centre_frequency: float = field(init=False, repr=False)  # optical, at frequency zero of the field, Hz
 
     def __post_init__(self):
         channels = tuple(numbers(self.frequencies, "Hz", "frequencies").ravel().tolist())
         if not channels or not all(math.isfinite(f) and f > 0 for f in channels):
             lowest = min(channels, default="none")
             raise InputError(f"frequencies: {lowest} given; allowed: positive frequencies, in Hz")
-        object.__setattr__(self, "frequencies", channels)
-        object.__setattr__(self, "symbol_rate", positive(self.symbol_rate, "Hz", "symbol_rate"))
-        if self.centre is not None:
-            object.__setattr__(self, "centre", positive(self.centre, "Hz", "centre"))
+        rate = positive(self.symbol_rate, "Hz", "symbol_rate")
+        centre = None if self.centre is None else positive(self.centre, "Hz", "centre")
+        middle = 0.5 * (min(channels) + max(channels)) if centre is None else centre
         whole("samples_per_symbol", self.samples_per_symbol, 2)
         whole("symbols", self.symbols, 2)
+        values = {"frequencies": channels, "symbol_rate": rate, "channels": len(channels)}
+        values |= {"centre": centre, "centre_frequency": middle}
+        values |= {"sample_rate": rate * self.samples_per_symbol, "resolution": rate / self.symbols}
+        values |= {"samples": self.symbols * self.samples_per_symbol, "duration": self.symbols / rate}
+        vars(self).update(values)
 
     @classmethod
     def centred(cls, centre, spacing, count, symbol_rate, samples_per_symbol, symbols) -> "WdmGrid":
@@ -75,37 +85,6 @@ class WdmGrid:
     def between(cls, first, last, spacing, symbol_rate, samples_per_symbol, symbols) -> "WdmGrid":
         """Channels from ``first`` to ``last`` (both included) every ``spacing``, all in Hz."""
         return cls(channels_between(first, last, spacing), symbol_rate, samples_per_symbol, symbols)
-
-    @property
-    def channels(self) -> int:
-        """Number of channels."""
-        return len(self.frequencies)
-
-    @property
-    def sample_rate(self) -> float:
-        """Width of the simulated band, Hz."""
-        return self.symbol_rate * self.samples_per_symbol
-
-    @property
-    def samples(self) -> int:
-        """Samples of a row, N."""
-        return self.symbols * self.samples_per_symbol
-
-    @property
-    def resolution(self) -> float:
-        """Width of a bin of the row's spectrum, Hz."""
-        return self.symbol_rate / self.symbols
-
-    @property
-    def duration(self) -> float:
-        """Length of the periodic window, s."""
-        return self.symbols / self.symbol_rate
-
-    @property
-    def centre_frequency(self) -> float:
-        """Optical frequency at frequency zero of the field, Hz."""
-        middle = 0.5 * (min(self.frequencies) + max(self.frequencies))
-        return middle if self.centre is None else self.centre
 
     @property
     def bins(self) -> np.ndarray:

@@ -38,10 +38,17 @@ from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.optics.theory import kernels
-from wavefabric.optics.theory.quadrature import nodes_of
 from wavefabric.optics.theory.response import Accumulation, Steps
-from wavefabric.optics.theory.sums import RowKind, Sums, dispersion, overlap_areas, walk_off
+from wavefabric.optics.theory.sums import (
+    Comb,
+    Row,
+    RowKind,
+    Sums,
+    dispersion,
+    nodes_of,
+    overlap_areas,
+    walk_off,
+)
 from wavefabric.quantities import instance, whole, within
 from wavefabric.units import db
 
@@ -108,7 +115,7 @@ def nonlinear_interference(
     options = options or Options()
     grid, rate = transmitter.grid, options.sample_rate
     order = np.argsort(grid.offsets)
-    comb = kernels.Comb(grid.offsets[order], grid.symbol_rate, transmitter.rolloff)
+    comb = Comb(grid.offsets[order], grid.symbol_rate, transmitter.rolloff)
     mine = range(grid.channels) if options.channels is None else options.channels
     if bad := [c for c in mine if not 0 <= c < grid.channels]:
         raise InputError(f"channels: {bad[0]} given; allowed: 0 to {grid.channels - 1}")
@@ -154,14 +161,14 @@ def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellati
     return np.outer(others, cross) + np.outer(own, itself)
 
 
-def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: kernels.Comb) -> list[RowKind]:
+def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: Comb) -> list[RowKind]:
     """Rows by what distinguishes their sums; ``density`` (modes, channels) is power over symbol rate."""
     density = np.ascontiguousarray(density)
     keys, net = np.column_stack([fibre.beta, fibre.alpha, density]), spans.net_gain(fibre)
     _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     kinds = []
     for k, mode in enumerate(modes):
-        row = kernels.Row(
+        row = Row(
             np.ascontiguousarray(fibre.beta[mode]), density[mode], *dispersion(fibre.beta[mode], comb.centres)
         )
         own = np.flatnonzero(np.repeat(kind.reshape(-1) == k, 2))

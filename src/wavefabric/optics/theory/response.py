@@ -20,12 +20,12 @@ N̂ of the linearly propagated field, and their weights are Simpson's: (ξ/sinh 
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from wavefabric.errors import choice
 from wavefabric.optics.propagation.step_size import step_count
-from wavefabric.optics.theory.kernels import Table
 
 #: Weights and positions of the Kerr operator in a step of unit length, period of |μ|² in 2π/h, by integrator.
 QUADRATURES = {
@@ -36,6 +36,18 @@ QUADRATURES = {
 #: Mismatch beyond which nothing counts, in attenuations (or 1/L): of light, of correlated symbols. |μ|² falls
 #: with the square, and what lies beyond is of the order of the inverse of these.
 MATCHED, CORRELATED = 300.0, 150.0
+
+
+class Table(NamedTuple):
+    """A response from Δβ = 0 on in steps of ``step`` (1/m), as ``four_wave.h`` has it."""
+
+    values: np.ndarray
+    once: np.ndarray  # integral of the values, and its integral
+    twice: np.ndarray
+    step: float
+    period: float  # in Δβ, or 0
+    tail: float  # without a period |μ|² is tail/Δβ² beyond the table
+    negligible: float  # Δβ beyond which no mixing counts
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """The transpose of the sources: derivatives with respect to signals, read where the sources act."""
 
-import copy
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
+from wavefabric.acoustics.solver.source_terms import PointTerm, SourceTerm
 from wavefabric.acoustics.solver.stages import Stages
 
 #: Names of the sources: pressure, velocity along each axis, transducer.
@@ -18,18 +17,18 @@ _BLOCK_BYTES = 16 << 20
 class _Readings:
     """What is read at the points of a source in each step, on the host: (steps, points or 1)."""
 
-    def __init__(self, c: Coefficients, term: SourceTerm | TransducerTerm, steps: int, summed: bool):
+    def __init__(self, c: Coefficients, term: PointTerm, steps: int):
         device, index, size = c.device, term.index, term.index.size
-        columns = 1 if summed else size
+        columns = 1 if term.common else size
         self._size, self._to_host = size, device.to_host
         self.values = np.zeros((steps, columns), c.dtype)
         rows = max(1, _BLOCK_BYTES // max(1, columns * c.dtype.itemsize))
         self._block = device.zeros((min(steps, rows), columns), c.dtype)
         self._first: int | None = None
         # The sum is that of one element of all points, with weights of 1.
-        self._sample = c.kernels.sample_elements if summed else c.kernels.sample
+        self._sample = c.kernels.sample_elements if term.common else c.kernels.sample
         self._points = index.reshape(-1, 1), device.asarray(np.zeros((0, 1))), False
-        if summed:
+        if term.common:
             bounds, ones = np.array([0, size], np.int64), np.ones(size)
             self._points = device.asarray(bounds), index, device.asarray(ones)
 
@@ -63,23 +62,29 @@ class AdjointSources:
     def __init__(self, stages: Stages, kernels: Any, wrt: frozenset[str], scaled: frozenset[str]):
         self._stages, self._c, self._kernels = stages, stages.coefficients, kernels
         c, sources = self._c, stages.sources
-        terms: dict[str, Any] = dict(zip(SOURCES, (sources.pressure, *sources.velocity), strict=False))
-        terms["transducer"] = sources.transducer
-        self._terms = terms = {name: term for name, term in terms.items() if term is not None}
+        each = dict(zip(SOURCES, (sources.pressure, *sources.velocity), strict=False))
+        each |= {"transducer": sources.transducer}
+        self._terms: dict[str, Any] = {name: term for name, term in each.items() if term is not None}
+        terms = self._terms
         self.readings: dict[str, _Readings] = {}
         #: Σ s̄ s at each point of a source.
         self.products: dict[str, Any] = {}
         self._weights: dict[str, list[tuple[Any, Any]]] = {}
         for name, term in terms.items():
             if name in wrt:
-                summed = name != "transducer" and term.common
-                self.readings[name] = _Readings(c, term, min(term.steps, c.problem.steps), summed)
+                self.readings[name] = _Readings(c, term, min(term.steps, c.problem.steps))
             if name in scaled:
                 self.products[name] = c.device.zeros(term.index.size, c.dtype)
-                self._weights[name] = self._weights_of(term)
+                # The source as signals (steps, points or 1), each times weights of its points.
+                signals, weights = [term.signal], np.ones((1, 1))
+                if term.weights is not None:
+                    columns = (np.ascontiguousarray(one[:, None]) for one in term.host_signal.T)
+                    signals, weights = [*map(c.device.asarray, columns)], np.atleast_2d(term.weights.T)
+                by = (c.device.asarray(np.ascontiguousarray(one, c.dtype)) for one in weights)
+                self._weights[name] = list(zip(signals, by, strict=True))
         self._zero = c.device.zeros((1, 1), c.dtype)
         self._first_row, self._clock = (c.device.zeros(1, np.int64) for _ in range(2))
-        corrected = any(getattr(term, "form", "points") != "points" for term in terms.values())
+        corrected = any(term.corrected for term in terms.values())
         self._read = (wrt | scaled) & terms.keys()
         self._field: Any = c.device.empty(c.shape, c.dtype) if "p" in terms or corrected else None
         self._kappa = c.source_kappa() if corrected and self._read else None
@@ -88,31 +93,26 @@ class AdjointSources:
     def acts_on_velocity(self, step: int) -> bool:
         """Whether something is read of the velocities in a step, or they are replaced."""
         active = self._active(step).items()
-        return any(name in self._read or _replaces(term) for name, term in active if name != "p")
+        return any(name in self._read or term.replace for name, term in active if name != "p")
 
     def _active(self, step: int) -> dict[str, Any]:
         return {name: term for name, term in self._terms.items() if step < term.steps}
-
-    # --- The forward fields ------------------------------------------------------------------------------
 
     def remove(self, fields: Fields, step: int) -> None:
         """Take from the forward fields after a step what sources have added in it; not what they replaced."""
         fields.clock[...] = step
         for name, source in self._active(step).items():
-            if _replaces(source):
+            if source.replace:
                 continue
             if name not in self._negative:
-                self._negative[name] = _negated(source)
+                self._negative[name] = source.negative()
             term = self._negative[name]
-            if name != "transducer":
-                term.refresh(fields.clock)
+            term.refresh(fields.clock)
             if name == "p":
                 term.apply_to_density(fields)
             else:
                 axis = 0 if name == "transducer" else "xyz".index(name[1])
                 term.apply(fields.u[axis], fields.clock)
-
-    # --- The adjoint fields ------------------------------------------------------------------------------
 
     def pressure(self, fields: Fields, step: int) -> None:
         """Read ρ̄ at the pressure source, and set it to zero where the source replaces the density."""
@@ -143,7 +143,7 @@ class AdjointSources:
                 self._c.kernels.set_points(component, term.index, self._zero, self._first_row, True)
 
     def _take(self, name: str, term: SourceTerm, field: Any, step: int, axis: int | None) -> None:
-        if term.form != "points":
+        if term.corrected:
             if field is not self._field:
                 self._field[...] = field
                 field = self._field
@@ -156,32 +156,8 @@ class AdjointSources:
             for signal, weights in self._weights[name]:
                 self._kernels.accumulate_products(*target, signal, self._clock, weights)
 
-    def _weights_of(self, term: SourceTerm) -> list[tuple[Any, Any]]:
-        """A source as signals (steps, points or 1), each times weights of its points."""
-        asarray, dtype = self._c.device.asarray, self._c.dtype
-        if term.weights is None:
-            return [(term.signal, asarray(np.ones(1, dtype)))]
-        signals = [asarray(np.ascontiguousarray(one[:, None])) for one in term.host_signal.T]
-        columns = np.atleast_2d(term.weights.T)
-        weights = [asarray(np.ascontiguousarray(one, dtype)) for one in columns]
-        return list(zip(signals, weights, strict=True))
-
     def host_arrays(self) -> dict[str, np.ndarray]:
         """What was read so far, by ``signal/p``, …: (steps, points), or (steps, 1) in sum."""
         for reading in self.readings.values():
             reading.flush()
         return {f"signal/{name}": reading.values for name, reading in self.readings.items()}
-
-
-def _replaces(term: Any) -> bool:
-    return getattr(term, "replace", False)
-
-
-def _negated(term: Any) -> Any:
-    """The same source with the other sign."""
-    negative = copy.copy(term)
-    if isinstance(term, TransducerTerm) or term.form == "points":
-        negative.signal = -term.signal
-    else:
-        negative.amplitude = -term.amplitude
-    return negative

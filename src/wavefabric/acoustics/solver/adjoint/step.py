@@ -14,7 +14,8 @@ Adjoint-state method: Plessix 2006 (doi:10.1111/j.1365-246X.2006.02978.x); of th
 Arridge et al. 2016 (doi:10.1088/1361-6420/32/11/115012).
 """
 
-from typing import Any, NamedTuple
+import operator
+from typing import Any
 
 import numpy as np
 
@@ -41,22 +42,6 @@ def needs_differences(problem: Problem, wrt: frozenset[str]) -> bool:
     return problem.nonlinearity is not None or bool(wrt & {"density", "alpha_coeff"})
 
 
-def _least_loss(problem: Problem, shape: tuple[int, ...]) -> float:
-    """Smallest absorbed part of the density, τ c₀ k^(y−1), of waves of which `_WAVES` fit in the grid."""
-    k = 2 * np.pi * _WAVES / max(n * spacing for n, spacing in zip(shape, problem.spacing, strict=True))
-    tau_c = -absorption_factors(problem)[0] * problem.reference_speed**problem.alpha_power
-    return float(np.min(problem.alpha_coeff) * tau_c * k ** (problem.alpha_power - 1))
-
-
-class MediumGradients(NamedTuple):
-    """Derivatives with respect to c₀, ρ₀, α₀ and B/A, (Nz, Ny, Nx) each; of no elements where nobody asks."""
-
-    speed: Any
-    density: Any
-    alpha: Any
-    ratio: Any
-
-
 class AdjointStep:
     """The adjoint fields of some stages, and what takes them a step back.
 
@@ -71,50 +56,48 @@ class AdjointStep:
         self.kernels.load(c.dtype)
         self.sources = AdjointSources(stages, self.kernels, wrt, scaled)
         self.fields = Fields(c)
-        self._none = c.device.zeros((0, 1, 1), c.dtype)
         self._after = Fields(c) if needs_differences(c.problem, wrt) else None
 
         def sums(name: str) -> Any:
-            return c.device.zeros(c.shape, c.dtype) if name in wrt else self._none
+            return c.device.zeros(c.shape if name in wrt else (0, 1, 1), c.dtype)
 
-        self._medium = MediumGradients(*map(sums, MEDIUM))
+        #: Derivatives, (Nz, Ny, Nx) each; of no elements where nobody asks.
+        self._medium = {name: sums(name) for name in MEDIUM}
         self._staggered = [sums("density") for _ in stages.fields.u]
         self._scratch = [c.device.empty(c.shape, c.dtype) for _ in range(max(c.axes, 1 + c.lossy))]
         self._power = c.dtype.type(c.problem.alpha_power)
         self._differs = c.nonlinear or "density" in wrt
         # Where the medium absorbs everywhere, absorption itself gives the derivatives with respect to α₀.
-        source = c.problem.pressure_source
-        facts = _least_loss(c.problem, c.subdomain.shape), source is not None and source.mode == "dirichlet"
+        problem, source = c.problem, c.problem.pressure_source
+        # The smallest absorbed part of the density, τ c₀ k^(y−1), of waves of which `_WAVES` fit in the grid.
+        k = 2 * np.pi * _WAVES / max(map(operator.mul, c.subdomain.shape, problem.spacing))
+        tau_c = -absorption_factors(problem)[0] * problem.reference_speed**problem.alpha_power
+        loss = float(np.min(problem.alpha_coeff) * tau_c * k ** (problem.alpha_power - 1))
+        facts = loss, source is not None and source.mode == "dirichlet"
         comm = stages.layout.comm
         losses, replaced = zip(*([facts] if comm is None else comm.control.all_gather(facts)), strict=True)
         self._absorbs = min(losses) > _LEAST_LOSS * np.finfo(c.dtype).eps
         self._replaced = any(replaced)
         self._unit = c.tau
         if "alpha_coeff" in wrt:
-            self._unit = c.parameter(c.problem.alpha_coeff) if self._absorbs else self._tau_of_one()
+            self._unit = c.parameter(c.problem.alpha_coeff)
+            if not self._absorbs:  # τ of α₀ = 1
+                self._unit, one = c.device.empty(c.speed.shape, c.dtype), np.ones((1, 1, c.shape[2]), c.dtype)
+                c.fill_tau(self._unit, c.speed, c.device.asarray(one))
         # ρ₀ ∇·u, which absorption depends on: of the fields before and after, unless a source replaces those.
         self._rate = None
         if c.lossy and ("density" in wrt or ("alpha_coeff" in wrt and not self._absorbs)):
             self._rate = c.device.empty(c.shape, c.dtype)
 
     def _change(self, before: Fields, after: Fields) -> AdjointChange:
-        return AdjointChange(
-            self.fields, before, after, self._scratch[0], self._medium.density, self._staggered, self._differs
-        )
+        density = self._medium["density"], self._staggered, self._differs
+        return AdjointChange(self.fields, before, after, self._scratch[0], *density)
 
     @staticmethod
     def nbytes(problem: Problem, wrt: frozenset[str], fields: int, field: int) -> int:
         """Bytes, where `Fields` take ``fields`` and a field ``field``."""
         medium = len(wrt & set(MEDIUM)) + problem.dimensions * ("density" in wrt) + ("alpha_coeff" in wrt)
         return fields * (1 + needs_differences(problem, wrt)) + field * (medium + 6)
-
-    def _tau_of_one(self) -> Any:
-        """τ of α₀ = 1."""
-        c = self._c
-        tau, (factor, _) = c.device.empty(c.speed.shape, c.dtype), absorption_factors(c.problem)
-        one = c.device.asarray(np.ones((1, 1, c.shape[2]), c.dtype))
-        c.kernels.fill_absorption(tau, c.speed, one, factor, float(c.problem.alpha_power) - 1)
-        return tau
 
     def arrays(self) -> dict[str, Any]:
         """What a checkpoint must hold, and what `Fields.named` calls p̄, ū and ρ̄."""
@@ -128,9 +111,8 @@ class AdjointStep:
 
     def gradients(self) -> dict[str, Any]:
         """Sums so far; those with respect to the staggered densities are ``density_x``, …"""
-        named = {name: array for name, array in zip(MEDIUM, self._medium, strict=True) if array.size}
-        staggered = zip("xyz", self._staggered, strict=False)
-        return named | {f"density_{axis}": array for axis, array in staggered if array.size}
+        staggered = {f"density_{axis}": array for axis, array in zip("xyz", self._staggered, strict=False)}
+        return {name: array for name, array in (self._medium | staggered).items() if array.size}
 
     # --- A step: `after`, then `before`; between the two the forward fields may go a step back -----------
 
@@ -155,16 +137,17 @@ class AdjointStep:
                 f.rho, f.split_layers, loss, f.p, forward.rho, c.speed, c.density, c.ratio, c.tau, loss,
                 shift, c.nonlinear, c.lossy, c.stokes, c.disperses,
             )  # fmt: skip
-        if any(each.size for each in self._medium):
+        if any(each.size for each in self._medium.values()):
             self._add_medium(forward)
 
     def _add_medium(self, forward: Fields) -> None:
         """Derivatives with respect to the medium that the equation of state gives."""
-        c, shift = self._c, self._scratch[-1]
-        if c.disperses and (self._medium.speed.size or (self._medium.alpha.size and not self._absorbs)):
+        c, shift, medium = self._c, self._scratch[-1], self._medium
+        lossy = medium["alpha_coeff"].size and not self._absorbs
+        if c.disperses and (medium["sound_speed"].size or lossy):
             self._stages.apply_operator(forward.rho, c.nabla2, out=shift)
         self.kernels.medium_gradients(
-            self.fields.p, *self._medium, forward.p, forward.rho, c.speed, c.density, c.ratio, c.tau,
+            self.fields.p, *medium.values(), forward.p, forward.rho, c.speed, c.density, c.ratio, c.tau,
             self._unit, shift, self._power, c.eta_factor, c.nonlinear, c.lossy, c.disperses, self._absorbs,
         )  # fmt: skip
         if self._rate is not None and self._replaced:
@@ -190,18 +173,18 @@ class AdjointStep:
         """Derivatives with respect to ρ₀ and α₀ in τ L1{ρ₀ ∇·u}."""
         c, f, rate_bar = self._c, self.fields, self._scratch[0]
         if self._replaced:
-            if self._medium.density.size:
-                self._medium.density[...] += rate_bar * rate / c.density
+            if self._medium["density"].size:
+                self._medium["density"][...] += rate_bar * rate / c.density
             rate *= c.density
         else:
             self.kernels.forward_rate(
-                rate, f.split_layers, rate_bar, c.density, self._medium.density, before.rho,
+                rate, f.split_layers, rate_bar, c.density, self._medium["density"], before.rho,
                 before.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear,
             )  # fmt: skip
-        if self._medium.alpha.size and not self._absorbs:
+        if self._medium["alpha_coeff"].size and not self._absorbs:
             if not c.stokes:
                 self._stages.apply_operator(rate, c.nabla1)
-            self.kernels.alpha_gradient(self._medium.alpha, f.p, c.speed, self._unit, rate)
+            self.kernels.alpha_gradient(self._medium["alpha_coeff"], f.p, c.speed, self._unit, rate)
 
     def before(self, number: int, before: Fields, after: Fields) -> None:
         """The transpose of the other two stages, from the forward fields before and after the step.
@@ -223,7 +206,7 @@ class AdjointStep:
         if not aside and stages.adjoint_density_and_velocity(change):
             return
         self.kernels.adjoint_density(
-            f.rho, f.split_layers, *f.three(gradients), c.density, self._medium.density, before.rho,
+            f.rho, f.split_layers, *f.three(gradients), c.density, change.density_bar, before.rho,
             before.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear, c.lossy,
             change.differs, c.axes,
         )  # fmt: skip
@@ -249,9 +232,9 @@ class AdjointStep:
         self.kernels.density_sum(gradient, f.rho, f.split_layers, c.dimensions)
         gradient /= c.dimensions * c.speed * c.speed
         f.p += gradient
-        if self._medium.speed.size:
+        if self._medium["sound_speed"].size:
             gradient *= p0 / c.speed
-            self._medium.speed[...] -= gradient + gradient
+            self._medium["sound_speed"][...] -= gradient + gradient
 
     def _motion_of_initial_pressure(self, before: Fields, after: Fields) -> None:
         """u = Δt/(2ρ₀) ∂p₀, which is an update by −Δt/2 from rest and without PML, adds to that."""

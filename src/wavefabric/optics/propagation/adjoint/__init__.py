@@ -1,1 +1,1 @@
-"""The exact gradient of a propagation: `operators`, `steps` and their adjoints; `gradient` of all steps."""
+"""The exact gradient of a propagation: `steps` and operators with their adjoints; `gradient` of all steps."""

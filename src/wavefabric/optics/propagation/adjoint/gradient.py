@@ -13,8 +13,7 @@ from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.lifecycle.reversal.reversal import Reversal, Reversible
 from wavefabric.lifecycle.reversal.store import StateStore, choose_tiers
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.propagation.adjoint.operators import StepOperators
-from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS
+from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS, StepOperators
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import linear_nbytes
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
@@ -61,8 +60,8 @@ class DifferentiablePropagator(Reversible):
         self._parameters = StepOperators(self.operators, self.step_count)
         h = (-1 if made.backward else 1) * length / self.step_count
         self._steps = kind(self._parameters, self._propagator.integrator, h)
-        self._stages = self.step_count * kind.stages_of_step
-        self._check = made.check_interval * kind.stages_of_step
+        self._stages = self.step_count * self._steps.stages_of_step
+        self._check = made.check_interval * self._steps.stages_of_step
         self._field, self._reversal = self.operators.empty(), None
         tiers = choose_tiers(solo(device), device, self._field.nbytes, self._stages, *kept, store_start=True)
         self._store = StateStore(device, self._field.nbytes, tiers)

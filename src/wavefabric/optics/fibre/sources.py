@@ -1,0 +1,326 @@
+"""A fibre from its index profile, by our own solver, or from CSV tables; κ of the Manakov equations."""
+
+import math
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from wavefabric.errors import InputError, choice
+from wavefabric.optics.fibre.csv_files import Array, read_columns, read_square_matrix
+from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, gamma_of, group_numbers
+from wavefabric.optics.fibre.modes import STEP, ModeSet, dispersion, solve_modes, spatial_modes
+from wavefabric.optics.fibre.profile import Profile
+from wavefabric.quantities import instance, number, numbers, within
+
+#: Columns of β1 … β4 and of the loss: the factor to SI, and the value if there is no such column.
+_LINEAR = {
+    "dmgd_ps_per_km": (1e-15, 0.0),
+    "beta2_ps2_per_km": (1e-27, 0.0),
+    "beta3_ps3_per_km": (1e-39, 0.0),
+    "beta4_ps4_per_km": (1e-51, 0.0),
+    "attenuation_db_per_km": (math.log(10) / 1e4, math.nan),
+}
+_NEEDED = ("dmgd_ps_per_km", "beta2_ps2_per_km")
+#: Effective areas of a table and of a profile's modes may be so far apart, as a part, before it is said.
+_AREA_TOLERANCE = 0.03
+_solved = lru_cache(maxsize=4)(dispersion)
+
+
+@dataclass(frozen=True, eq=False)
+class Overlaps:
+    """Overlaps of all M spatial modes, ordered as fields are: by group, inside it by l, cos before sin."""
+
+    f: Array  # f_nm = ∫F_n² F_m² dA with ∫F² dA = 1, in 1/m², (M, M)
+    labels: tuple[str, ...]  # "LP01", "LP11a" (cos), "LP11b" (sin), …
+    groups: NDArray[np.int64]  # mode group of each spatial mode, (M,)
+    lp: NDArray[np.int64]  # index of the LP mode in the mode set, (M,)
+
+    @property
+    def a_eff(self) -> Array:
+        """Effective areas 1/f_nn in m², (M,)."""
+        return 1 / np.diagonal(self.f)
+
+    def take(self, keep) -> "Overlaps":
+        """Those of the spatial modes that an index or mask of shape (M,) picks, in its order."""
+        rows = np.arange(len(self.f))[keep]
+        labels = tuple(self.labels[row] for row in rows)
+        return Overlaps(self.f[np.ix_(rows, rows)], labels, self.groups[rows], self.lp[rows])
+
+
+def angular_overlap(l_n: ArrayLike, parity_n: ArrayLike, l_m: ArrayLike, parity_m: ArrayLike) -> Array:
+    """∫Φ_n² Φ_m² dφ over a full turn for Φ = cos(lφ)/√π or sin(lφ)/√π (1/√(2π) for l = 0).
+
+    From Φ² = (1 + p cos 2lφ)/2π follows (1 + p_n p_m δ_{l_n l_m}/2)/2π: 3/4π for equal modes, 1/4π for the
+    cos and sin of one l, 1/2π otherwise. The parity p is +1 for cos, −1 for sin, 0 for l = 0.
+    """
+    same = np.asarray(l_n) == np.asarray(l_m)
+    return (1 + 0.5 * same * np.asarray(parity_n) * np.asarray(parity_m)) / (2 * math.pi)
+
+
+def overlaps(modes: ModeSet) -> Overlaps:
+    """f_nm = ∫F_n² F_m² dA of all spatial modes: radial sum over the rings, angular part in closed form."""
+    squares = modes.radial**2
+    radial = (squares * modes.ring) @ squares.T
+    lp, parity, labels = spatial_modes(modes.l, modes.m)
+    order = modes.l[lp]
+    f = radial[np.ix_(lp, lp)] * angular_overlap(order[:, None], parity[:, None], order, parity)
+    return Overlaps((f + f.T) / 2, labels, modes.group[lp], lp)
+
+
+def kappa_weak(f: Array, a_ref: float) -> Array:
+    """κ (M, M) of weakly coupled modes: κ_aa = 8/9 A_ref f_aa, κ_ab = 4/3 A_ref f_ab.
+
+    It multiplies |A_bx|² + |A_by|², the total power of mode b: polarisations mix at random within a mode,
+    modes do not mix. ``f`` (M, M) in 1/m²; ``a_ref`` is the effective area in γ = n₂ω₀/(c₀A_ref), m².
+    Source: S. Mumtaz, R.-J. Essiambre, G. P. Agrawal, J. Lightwave Technol. 31, 398 (2013).
+    """
+    kappa = 4 / 3 * a_ref * f
+    np.fill_diagonal(kappa, 8 / 9 * a_ref * np.diagonal(f))
+    return kappa
+
+
+def kappa_strong_groups(f: Array, groups: NDArray[np.int64], a_ref: float) -> Array:
+    """κ (G, G) of groups whose N_a modes mix at random (strong coupling inside a group, none between groups).
+
+    κ_aa = 4/3 · 2N_a/(2N_a+1) · A_ref/N_a² Σ_{n,m∈a} f_nm and κ_ab = 4/3 · A_ref/(N_a N_b) Σ_{n∈a,m∈b} f_nm.
+    It multiplies the total power of group b and turns every row of group a alike. ``groups`` (M,) is
+    non-decreasing; f and ``a_ref`` as in `kappa_weak`. Source: A. Mecozzi, C. Antonelli, M. Shtaif, "Coupled
+    Manakov equations in multimode fibers with strongly coupled groups of modes", Opt. Express 20, 23436
+    (2012), doi 10.1364/OE.20.023436.
+    """
+    _, starts, sizes = np.unique(groups, return_index=True, return_counts=True)
+    sums = np.add.reduceat(np.add.reduceat(f, starts, axis=0), starts, axis=1)
+    kappa = 4 / 3 * a_ref * sums / np.multiply.outer(sizes, sizes)
+    kappa[np.diag_indices(len(sizes))] *= 2 * sizes / (2 * sizes + 1)
+    return kappa
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """Options of `fibre_from_profile`.
+
+    ``step`` is the radial step of the solver, in m or text with a unit; ``name`` is the fibre's. ``warn`` is
+    called with a line that names the guided modes left out as too near to cut-off (see `dispersion`); without
+    it, that line is a `UserWarning`.
+    """
+
+    step: float | str = STEP
+    name: str = "fibre"
+    warn: Callable[[str], None] | None = None
+
+
+def fibre_from_profile(
+    profile: Profile,
+    wavelength: float | str,
+    groups: int | Iterable[int] | None = None,
+    attenuation: ArrayLike | str = ATTENUATION,
+    n2: float | str = N2_SILICA,
+    coupling: Literal["groups", "modes"] = "groups",
+    **options: Any,
+) -> Fibre:
+    """Everything from an index profile: modes, β, A_eff and κ of our own solver.
+
+    Quantities may be text with a unit: wavelength in vacuum, m; power attenuation, 1/m, one for all modes or
+    each; nonlinear refractive index n2, m²/W. Groups (see `ModeSet`) are 1 to g, or those of a list, by
+    default all. ``options`` are those of `ProfileOptions`. `InputError` if a group is not guided.
+
+    With coupling "groups" modes of a group mix strongly at random: κ is per group, and β averaged over the
+    group's modes, since light there sees all of them. With "modes" κ and β are those of weakly coupled modes.
+    """
+    instance("profile", profile, Profile)
+    within(wavelength, "m", "wavelength", 1e-8, 1e-3)
+    choice("coupling", coupling, ("groups", "modes"))
+    inputs = ProfileOptions(**options)
+    wavelength, step = number(wavelength, "m", "wavelength"), number(inputs.step, "m", "step")
+    wanted = None if groups is None else group_numbers(groups)
+    modes, overlap = solved_overlaps(profile, wavelength, step)
+    fit = _solved(profile, wavelength, groups=(1, *modes.select(wanted).group) if wanted else None, step=step)
+    chosen = fit.modes if wanted is None else fit.modes.select(wanted)
+    if notes := [note for group, note in fit.modes.left_out if wanted is None or group in wanted]:
+        text = f"{inputs.name}: guided modes left out: {', '.join(notes)}"
+        (inputs.warn or partial(warnings.warn, stacklevel=2))(text)
+    kept = overlap.take(np.isin(overlap.lp, modes.rows(chosen.labels)))
+    taylor = fit.beta[fit.modes.rows(chosen.labels), 1:] - np.array([fit.beta[0, 1], 0, 0, 0])
+    beta = taylor[np.unique(kept.lp, return_inverse=True)[1]]
+    if coupling == "groups":
+        average_over_groups(beta, kept.groups)
+    a_ref = float(overlap.a_eff[0])
+    kappa, kappa_of = kappa_from(kept, coupling, a_ref)
+    gamma = gamma_of(a_ref, wavelength, number(n2, "m^2/W", "n2"))
+    alpha = numbers(attenuation, "1/m", "attenuation")
+    values = kept.labels, kept.groups, alpha, beta, gamma, kappa, kappa_of, kept.a_eff, wavelength
+    return Fibre(inputs.name, *values)
+
+
+@lru_cache(maxsize=4)
+def solved_overlaps(profile: Profile, wavelength: float, step: float) -> tuple[ModeSet, Overlaps]:
+    """Modes of a profile at a wavelength (m), solved with a radial step (m), and their overlaps; cached."""
+    modes = solve_modes(profile, wavelength, step)
+    return modes, overlaps(modes)
+
+
+def kappa_from(overlap: Overlaps, coupling: str, a_ref: float) -> tuple[Array, Any]:
+    """κ of spatial modes, per "groups" or "modes", and its `Fibre.kappa_of`; a_ref in m²."""
+    if coupling == "modes":
+        return kappa_weak(overlap.f, a_ref), "mode"
+    return kappa_strong_groups(overlap.f, overlap.groups, a_ref), "group"
+
+
+def average_over_groups(values: Array, groups) -> None:
+    """Replace the values of each mode by the mean over its group, in place."""
+    for g in np.unique(groups):
+        values[groups == g] = values[groups == g].mean(axis=0)
+
+
+@dataclass(frozen=True)
+class TableValues:
+    """What `fibre_from_csv` takes for the values of a fibre that stand in no table; see there."""
+
+    attenuation: ArrayLike | str | None = None
+    n2: float | str = N2_SILICA
+    gamma: float | str | None = None
+    wavelength: float | str = 1550e-9
+    name: str = "fibre"
+
+
+def fibre_from_csv(
+    modes_csv: str | Path,
+    groups_csv: str | Path | None = None,
+    kappa_csv: str | Path | None = None,
+    *,
+    profile: Profile | None = None,
+    coupling: Literal["groups", "modes"] = "groups",
+    step: float | str = STEP,
+    warn: Callable[[str], None] | None = None,
+    **values: Any,
+) -> Fibre:
+    """A fibre from tables. Quantities may be text with a unit.
+
+    `InputError` if a file cannot be read, a column, cell, group or mode does not fit, or κ has no source.
+
+    - ``modes_csv``: columns ``mode_group,l,m,a_eff_um2`` (µm²) and optionally ``spatial_modes``; one line per
+      LP mode, which stands for its cos and sin mode if l > 0. Instead of ``groups_csv``, its columns but the
+      first may stand here: dispersion and loss by LP mode. Where κ is per strongly coupled group, they are
+      averaged over the group's spatial modes, since light there sees all of them.
+    - ``groups_csv``: columns ``mode_group,dmgd_ps_per_km,beta2_ps2_per_km`` and optionally
+      ``beta3_ps3_per_km``, ``beta4_ps4_per_km``, ``attenuation_db_per_km``.
+    - ``kappa_csv``: κ as a square matrix of numbers without a header: one row per group, spatial mode, or
+      field row, in the order of `Fibre`. If groups and modes are equally many, per mode.
+    - ``profile``, ``coupling``, ``step``: without ``kappa_csv``, the profile whose modes give the overlaps
+      for κ, as in `fibre_from_profile`.
+    - ``warn``: called with a line if effective areas of the table and of the profile's modes differ by more
+      than 3 %: γ comes from the one, κ from the other. By default a `UserWarning`.
+    - ``attenuation``, ``gamma``, ``wavelength``, by default: the table's column, or 0.23 dB/km without one;
+      n₂ω₀/(c₀A_eff) with ``n2`` (m²/W) and the table's A_eff of LP01; 1550 nm, where the tables hold (see
+      `wavefabric.optics.fibre.fibre.at_frequency`). ``name``.
+    """
+    choice("coupling", coupling, ("groups", "modes"))
+    inputs = TableValues(**values)
+    wavelength, step = number(inputs.wavelength, "m", "wavelength"), number(step, "m", "step")
+    if (kappa_csv is None) == (profile is None):
+        fault = f"{'neither' if profile is None else 'both'} it and a profile given"
+        raise InputError(f"kappa_csv: {fault}; effective areas alone do not give κ, give one")
+    table, linear = _mode_table(modes_csv, groups_csv)
+    lp, _, labels = spatial_modes(table["l"], table["m"])
+    groups, a_eff = table["mode_group"][lp], table["a_eff_um2"][lp] * 1e-12
+    beta, loss = linear[lp, :4], linear[lp, 4]
+    default = ATTENUATION if np.isnan(loss[0]) else loss
+    alpha = numbers(default if inputs.attenuation is None else inputs.attenuation, "1/m", "attenuation")
+    if inputs.gamma is not None:
+        gamma = number(inputs.gamma, "1/W/m", "gamma")
+    elif "LP01" in labels:
+        gamma = gamma_of(a_eff[labels.index("LP01")], wavelength, number(inputs.n2, "m^2/W", "n2"))
+    else:
+        raise InputError(f"{modes_csv}: no LP01 (l = 0, m = 1), from which γ follows; add it or give gamma")
+    if profile is None:
+        assert kappa_csv is not None
+        kappa, modes = read_square_matrix(kappa_csv), len(labels)
+        # The last wins where sizes are equal.
+        kinds: dict[int, Any] = {len(np.unique(groups)): "group", 2 * modes: "row", modes: "mode"}
+        if (kappa_of := kinds.get(len(kappa))) is None:
+            needs = f"{len(np.unique(groups))} (groups), {modes} (modes) or {2 * modes} (field rows)"
+            raise InputError(f"{kappa_csv}: {len(kappa)} rows; needs {needs}")
+    else:
+        _, overlap = solved_overlaps(profile, wavelength, step)
+        if missing := [label for label in labels if label not in overlap.labels]:
+            raise InputError(f"{modes_csv}: {missing[0]} is not guided by the profile at {wavelength!r} m")
+        taken = overlap.take([overlap.labels.index(label) for label in labels])
+        lp01_area = float(overlap.a_eff[0])
+        kappa, kappa_of = kappa_from(taken, coupling, lp01_area)
+        if text := _areas_apart(labels, a_eff, taken.a_eff, lp01_area, inputs.gamma is None):
+            (warn or partial(warnings.warn, stacklevel=2))(f"{modes_csv}: {text}")
+    if kappa_of == "group" and groups_csv is None:
+        average_over_groups(beta, groups)
+        if alpha.shape == groups.shape:
+            average_over_groups(alpha, groups)
+    return Fibre(inputs.name, labels, groups, alpha, beta, gamma, kappa, kappa_of, a_eff, wavelength)
+
+
+def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_from_table: bool) -> str:
+    """What to say if effective areas (m²) of the table are not those of the modes that κ comes from."""
+    apart = table / solved - 1
+    worst = int(np.argmax(np.abs(apart)))
+    if abs(apart[worst]) <= _AREA_TOLERANCE:
+        return ""
+    text = (
+        f"A_eff of {labels[worst]} is {table[worst] * 1e12:.4g} um^2, that of the profile's mode "
+        f"{solved[worst] * 1e12:.4g} um^2 ({apart[worst]:+.1%}); kappa "
+    )
+    if not gamma_from_table:
+        return text + "comes from the profile"
+    lp01 = table[labels.index("LP01")]
+    return text + (
+        f"(with {solved_lp01 * 1e12:.4g} um^2 for LP01) comes from the profile, gamma from the "
+        f"table's {lp01 * 1e12:.4g} um^2, {solved_lp01 / lp01 - 1:+.1%} off for kappa"
+    )
+
+
+def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[str, np.ndarray], Array]:
+    """Columns of the LP modes in the order of fields, and their `_linear`, by mode or by group."""
+    columns = read_columns(path, ("mode_group", "l", "m", "a_eff_um2"), ("spatial_modes", *_LINEAR))
+    for key, least in (("mode_group", 1), ("l", 0), ("m", 1), ("spatial_modes", 1)):
+        if key in columns:
+            columns[key] = _whole(path, key, columns[key], least)
+    degeneracy = np.where(columns["l"] == 0, 1, 2)
+    counts = columns.pop("spatial_modes", degeneracy)
+    if (wrong := counts != degeneracy).any():
+        fault = f"spatial_modes {counts[wrong][0]} for l = {columns['l'][wrong][0]}"
+        raise InputError(f"{path}: {fault}; an LP mode has 1 if l is 0, else 2")
+    if len(set(zip(columns["l"], columns["m"], strict=True))) != len(counts):
+        raise InputError(f"{path}: a mode (l, m) stands in more than one line; each may stand once")
+    order = np.lexsort((columns["m"], columns["l"], columns["mode_group"]))
+    columns = {key: values[order] for key, values in columns.items()}
+    own = [key for key in _LINEAR if key in columns]
+    if groups_csv is None:
+        if missing := [key for key in _NEEDED if key not in own]:
+            fault = f"missing, and {path} has no column {missing[0]}"
+            raise InputError(f"groups_csv: {fault}; allowed: groups_csv, or {' and '.join(_NEEDED)} by mode")
+        return columns, _linear(columns)
+    if own:
+        fault = f"column {own[0]} by mode, and groups_csv given too"
+        raise InputError(f"{path}: {fault}; allowed: one of the two")
+    lines = read_columns(groups_csv, ("mode_group", *_NEEDED), tuple(_LINEAR)[2:])
+    groups = _whole(groups_csv, "mode_group", lines["mode_group"], 1).tolist()
+    if len(set(groups)) != len(groups):
+        raise InputError(f"{groups_csv}: mode_group must be whole numbers from 1, each once")
+    if absent := [g for g in columns["mode_group"].tolist() if g not in groups]:
+        raise InputError(f"{groups_csv}: mode_group {absent[0]} of {path} is missing")
+    return columns, _linear(lines)[[groups.index(g) for g in columns["mode_group"].tolist()]]
+
+
+def _whole(path, key: str, values: Array, least: int) -> NDArray[np.int64]:
+    if (wrong := (values != np.rint(values)) | (values < least)).any():
+        raise InputError(f"{path}: {key} {values[wrong][0]:g}; needs whole numbers of at least {least}")
+    return values.astype(np.int64)
+
+
+def _linear(columns: dict[str, np.ndarray]) -> Array:
+    """β1 … β4 and loss of each line, SI, (lines, 5)."""
+    size = len(columns["mode_group"])
+    return np.stack([columns.get(k, np.full(size, x)) * si for k, (si, x) in _LINEAR.items()], axis=1)

@@ -1,0 +1,115 @@
+"""Fields in files: one launched in place of the transmitter's, and those along a link."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.exchange.communicator import Communicator
+from wavefabric.files import hdf5
+from wavefabric.lifecycle.agreement import on_first_rank
+from wavefabric.optics.propagation.rank_modes import RankModes
+from wavefabric.optics.run_file.load import RunFile
+from wavefabric.optics.signal.wdm import WdmGrid
+from wavefabric.results import Data, ResultWriter, Rows, read_result
+
+
+def check_waveform(path: Path, rows: int, grid: WdmGrid) -> None:
+    """Refuse a file without a dataset ``field`` (rows, N) of complex numbers, or of another sample rate."""
+    with hdf5.open_hdf5(path, "a waveform (HDF5)") as file, hdf5.reading(path, "field"):
+        dataset = file.get("field")
+        if not isinstance(dataset, h5py.Dataset) or dataset.dtype.kind != "c":
+            raise InputError(f"signal.waveform: {path} has no complex dataset field; allowed: one")
+        if dataset.shape != (rows, grid.samples):
+            actual = f"field of {path} has the shape {dataset.shape}"
+            raise InputError(f"signal.waveform: {actual}; allowed: {(rows, grid.samples)} for this run")
+        rate = dataset.attrs.get("sample_rate_Hz", grid.sample_rate)
+        if not np.isclose(rate, grid.sample_rate, rtol=1e-9):
+            actual = f"field of {path} has {rate:.9g} Hz"
+            raise InputError(
+                f"signal.waveform: {actual}; allowed: {grid.sample_rate:.9g} Hz, that of this run"
+            )
+
+
+def read_waveform(
+    path: Path, device, A, local_modes: RankModes, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Rows of ``field`` in a checked file to ``A`` (own rows, N), √W; InputError if they are not finite."""
+    with hdf5.open_hdf5(path, "a waveform (HDF5)") as file, hdf5.reading(path, "field"):
+        dataset = file["field"]
+        assert isinstance(dataset, h5py.Dataset)
+        for k in range(local_modes.rows):
+            row = dataset[local_modes.first_row + k]
+            if not np.isfinite(row).all():
+                fault = f"row {local_modes.first_row + k} of field in {path} is not finite"
+                raise InputError(f"signal.waveform: {fault}; allowed: finite numbers")
+            A[k] = device.asarray(row.astype(A.dtype))
+            if progress is not None:
+                progress(k + 1, local_modes.rows)
+
+
+def with_whole_field(comm: Communicator, local_modes: RankModes, A, write: Callable[[Rows], None]) -> None:
+    """Let rank 0 ``write`` the field of all ranks' rows ``A``, which come to it one by one. Collective."""
+    ends, control, to_host = local_modes.row_ends, comm.control, comm.device.to_host
+    buffer, awaited = np.empty(A.shape[1], A.dtype), ends[1]
+
+    def read(row: int) -> np.ndarray:
+        """A row, valid until the next call; rows of other ranks in order."""
+        nonlocal awaited
+        if row < ends[1]:
+            return to_host(A[row])
+        control.recv_array(int(np.searchsorted(ends, row, side="right")) - 1, buffer, row)
+        awaited = row + 1
+        return buffer
+
+    def on_first() -> None:
+        try:
+            write(Rows((ends[-1], A.shape[1]), A.dtype, read))
+        finally:  # what was not read comes too, so that nobody waits for ever after a failure here
+            for row in range(awaited, ends[-1]):
+                read(row)
+
+    for i in range(local_modes.rows) if comm.rank else ():
+        control.send_array(0, np.ascontiguousarray(to_host(A[i])), local_modes.first_row + i)
+    on_first_rank(comm, on_first)
+
+
+class Snapshots:
+    """Writes the field at the first look at it at or behind each of ``output.snapshots``.
+
+    Files are called after the result: ``link-20km.h5`` beside ``link.h5``. `InputError` if one is there that
+    this run (``fingerprint``) has not written, unless ``force`` replaces it.
+    """
+
+    def __init__(self, comm: Communicator, run: RunFile, writer: ResultWriter, fingerprint: str):
+        self._comm, self._fingerprint = comm, fingerprint
+        names = {at: f"{writer.path.stem}-{at / 1e3:g}km.h5" for at in sorted(set(run.output.snapshots))}
+        paths = {at: writer.path.with_name(name) for at, name in names.items()}
+
+        def check() -> list[float]:
+            open_ = [at for at, path in paths.items() if not self._is_own(path)]
+            for at in open_:
+                ResultWriter(paths[at], writer.force, run.input_paths())
+            return open_
+
+        #: Files still to be written, by distance in m.
+        self._due = {at: paths[at] for at in on_first_rank(comm, check)}
+
+    def _is_own(self, path: Path) -> bool:
+        """Whether this run wrote a file before it was interrupted."""
+        return path.exists() and read_result(path).attrs().get("fingerprint") == self._fingerprint
+
+    def take(self, A, local_modes: RankModes, distance: float, facts: dict[str, Any]) -> None:
+        """Write what is due at ``distance`` m; all ranks call it with their rows ``A``, √W."""
+        for at in [at for at in self._due if at <= distance * (1 + 1e-12)]:
+            path = self._due.pop(at)
+
+            def write(rows: Rows, path: Path = path) -> None:
+                about = {"distance_m": distance, "fingerprint": self._fingerprint}
+                content = {"field": Data(rows, "W^0.5", "complex envelopes, two polarisations a mode")}
+                ResultWriter(path, force=True).write(content, attributes=facts | about)
+
+            with_whole_field(self._comm, local_modes, A, write)

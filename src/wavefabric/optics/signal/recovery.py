@@ -1,0 +1,228 @@
+"""Recovery of a channel's clock, of its carrier's frequency, and of the carrier phase of received symbols."""
+
+import math
+
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.optics.signal.constellation import Constellation
+
+CLOCKS = ("auto", "square-law", "data-aided", "none")
+#: Turns per window that the carrier-phase recovery is left with.
+_LEAST_TURNS = 0.05
+#: Where the correlation of strangers stands this much above its mean, by chance 1 in e^7, it has been found.
+_CERTAIN = 7.0
+#: Symbols at each end of a window by which the phase is compared there.
+_END = 32
+#: Part of the power that is like the sent symbols where the carrier turns by half: (sin x/x)², x = π/2.
+_HALF_A_TURN = 4 / math.pi**2
+PHASES = ("auto", "viterbi-viterbi", "blind-search", "data-aided", "none")
+#: Test phases of the blind search in a quarter turn, by bits per symbol.
+_TEST_PHASES = {2: 32, 4: 32, 6: 64}
+#: Weight of a symbol itself in the window of the blind search, against 1 of each neighbour.
+BLIND_OWN = 1.0
+
+
+def symbol_clock(device, window, known, method: str = "data-aided"):
+    """Delay of each channel against the sent frame, in symbols, float64 of shape (channels,).
+
+    ``window`` (2, channels, 2 symbols) are spectra after the matched filter, NumPy's order, ``known``
+    (2, channels, symbols) those of the sent symbols; ``method`` as `Receiver.clock`. The delay is common to
+    both polarisations. A delay of τ turns bin j by −2πjτ/symbols.
+    """
+    xp, symbols = device.xp, known.shape[-1]
+    if method == "none":
+        return xp.zeros(window.shape[1])
+    if method == "square-law":
+        # The line of |y|² at the symbol rate, from the two band edges a symbol rate apart.
+        line = (window[..., :symbols] * window[..., symbols:].conj()).sum(axis=(0, 2))
+        fraction = -xp.angle(line) / (2 * np.pi)
+        across = device.ifft(fold(advance(xp, window, fraction)) * known.conj())
+        delay = fraction + (abs(across) ** 2).sum(axis=0).argmax(axis=-1)
+    else:
+        ratio = window * xp.concatenate([known, known], axis=-1).conj()
+        delay = (abs(device.ifft(ratio)) ** 2).sum(axis=0).argmax(axis=-1) / 2
+        slope = 2j * np.pi * xp.asarray(np.fft.fftfreq(2 * symbols, 0.5 / symbols)) / symbols
+        # Newton's method for the top of the correlation; it starts within a quarter of a symbol.
+        for _ in range(5):
+            turned = ratio * xp.exp(slope * delay[:, None])
+            c0, c1, c2 = (term.sum(axis=-1) for term in (turned, turned * slope, turned * slope * slope))
+            first = (c0.conj() * c1).real.sum(axis=0)
+            second = (abs(c1) ** 2 + (c0.conj() * c2).real).sum(axis=0)
+            # Dark or hopeless signals have no top: stay.
+            step = xp.where(second < 0, first / xp.where(second < 0, second, 1), 0)
+            delay = delay - xp.clip(step, -0.25, 0.25)
+    return delay - symbols * xp.rint(delay / symbols)
+
+
+def advance(xp, window, delay):
+    """Undo a delay of ``delay`` symbols (channels,) by the shift theorem."""
+    size = window.shape[-1]
+    cycles = xp.asarray(np.fft.fftfreq(size, 1 / size)) * (2 / size)
+    return window * xp.exp(2j * np.pi * cycles * delay[:, None])
+
+
+def fold(window):
+    """Spectrum of every second sample: from 2 samples per symbol to 1."""
+    half = window.shape[-1] // 2
+    return window[..., :half] + window[..., half:]
+
+
+def carrier_offset(device, window, sent):
+    """Return how often the carriers turn per window, and the delay in symbols: float arrays (channels,).
+
+    ``window`` (rows, channels, 2 symbols): spectra at 2 samples per symbol; ``sent`` (rows, channels,
+    symbols). Products of samples q symbols apart, summed over the rows, keep what neither the carrier's phase
+    nor a unitary mixing of the rows changes, and turn by 2πΔf q. The delay is where those for q = 1 are most
+    like the products of the sent symbols; longer q then tell Δf more sharply. Pairs that begin at the end of
+    the window tell whether the phase goes on at its begin, as that of a laser does in a periodic field: then
+    the turns are whole. Both are 0 where nothing is alike.
+    """
+    xp, (_, channels, n) = device.xp, sent.shape
+    samples = device.ifft(window)
+
+    def products(rows, apart: int):
+        """Σ y[n + apart] y*[n] over the rows: (channels, n)."""
+        return (xp.roll(rows, -apart, axis=-1) * rows.conj()).sum(axis=0)
+
+    def across(apart: int, first: int, last: int):
+        """Correlation over all delays (channels, n) of pairs that begin at symbols first … last."""
+        # Odd samples follow half a symbol later, and count as rows.
+        both = products(samples, 2 * apart).reshape(channels, n, 2).sum(axis=-1)
+        both[:, :first] = both[:, last:] = 0
+        spectrum = device.fft(both) * device.fft(products(sent, apart)).conj()
+        spectrum[:, 0] = 0
+        return device.ifft(spectrum)
+
+    def angle(apart: int, *pairs: int):
+        """Phase of these pairs less that of so many ``turns``."""
+        seen = (across(apart, *pairs) * weights).sum(axis=-1)
+        return xp.angle(seen * xp.exp(-2j * np.pi * apart / n * turns))
+
+    power = abs(across(1, 0, n - 1)) ** 2
+    best, delay = power.max(axis=-1), power.argmax(axis=-1)
+    weights = xp.where(power > best[:, None] / 4, power, 0)
+    turns, apart = xp.zeros(channels), 1
+    while apart <= n // 2:
+        turns = turns + angle(apart, 0, n - apart) * (n / apart / (2 * np.pi))
+        apart *= 2
+    end, whole = min(_END, n // 4), xp.rint(turns)
+    step = angle(end, n - end, n)
+    goes_on = abs(step) < 2 * abs(xp.angle(xp.exp(1j * (step + 2 * np.pi * (turns - whole)))))
+    turns = xp.where(goes_on, whole, turns)
+    certain = best > (math.log(n) + _CERTAIN) * power.mean(axis=-1)
+    return xp.where(certain, turns, 0.0), xp.where(certain, delay - n * (delay > n // 2), 0)
+
+
+def without_offset(device, window, matched, sent):
+    """Return a ``window`` less its frequency offset, turns removed, delay (symbols); as `carrier_offset`.
+
+    It is found behind the filter ``matched`` (2 symbols,), first where the offset puts the filter beside the
+    signal, then where it belongs.
+    """
+    xp, total = device.xp, device.xp.zeros(window.shape[1])
+    time = xp.arange(window.shape[-1]) / window.shape[-1]
+    for _ in range(3):
+        turns, delay = carrier_offset(device, window * matched, sent)
+        turns = turns * (abs(turns + total) >= _LEAST_TURNS)
+        if not bool(turns.any()):
+            break
+        window = device.fft(device.ifft(window) * xp.exp(-2j * np.pi * turns[:, None] * time))
+        total += turns
+    return window, total, delay
+
+
+def steady(xp, symbols, sent):
+    """Whether ``symbols`` (rows, channels, n) keep the phase of ``sent`` ones as far as noise lets one see.
+
+    So that it turns by less than half, and goes on from the end of the window to its begin: (channels,).
+    """
+    like, end = symbols * sent.conj(), min(_END, symbols.shape[-1] // 4)
+    power = ((abs(symbols) ** 2).sum(axis=-1) * (abs(sent) ** 2).sum(axis=-1)).sum(axis=0)
+    part = (abs(like.sum(axis=-1)) ** 2).sum(axis=0) / (power + (power == 0))
+    noise = xp.maximum(1 / xp.maximum(part, 1e-9) - 1, 0) / (len(like) * end)
+    step = like[..., :end].sum(axis=-1) * like[..., -end:].sum(axis=-1).conj()
+    return (part > _HALF_A_TURN) & (abs(xp.angle(step.sum(axis=0))) < 0.3 + 4 * xp.sqrt(noise))
+
+
+def check_phase(method: str, format_name: str, key: str = "phase") -> None:
+    """Refuse a ``method`` that a modulation format does not allow."""
+    wrong = {"blind-search": format_name == "gaussian", "viterbi-viterbi": format_name != "qpsk"}
+    if wrong.get(method):
+        raise InputError(f"{key}: '{method}' given for {format_name}, auto or data-aided allowed")
+
+
+def carrier_phase(xp, form: Constellation, method: str, size: int | None, symbols, sent, periodic=True):
+    """Phase (rad) of each of ``symbols`` (..., n) over a window of ``size`` of them (None: one for all).
+
+    ``sent`` are the known symbols; the methods are those of `Receiver.phase`. The blind ones leave the
+    quarter turn open, and the known symbols decide it at every symbol: there are no cycle slips.
+    """
+    if method == "none":
+        return 0.0
+    aided = xp.angle(sliding_sum(xp, symbols * sent.conj(), size, periodic=periodic))
+    if method in ("auto", "data-aided"):
+        return aided
+    if method == "viterbi-viterbi":
+        # QPSK to the fourth is −1.
+        square = symbols * symbols
+        blind = xp.angle(sliding_sum(xp, -square * square, size, periodic=periodic)) / 4
+    else:
+        along = (symbols * sent.conj() * xp.exp(-1j * aided)).real.sum(axis=-1, keepdims=True)
+        energy = (abs(sent) ** 2).sum(axis=-1, keepdims=True)
+        blind = blind_phase(xp, form, size, symbols * (energy / xp.where(along > 0, along, 1)), periodic)
+    return blind + xp.rint((aided - blind) * (2 / np.pi)) * (np.pi / 2)
+
+
+def blind_phase(xp, form: Constellation, size: int | None, symbols, periodic: bool = True):
+    """Phase, up to quarter turns, at which a window of ``symbols`` lies closest to the constellation, rad.
+
+    The blind phase search of T. Pfau, S. Hoffmann, R. Noé, J. Lightwave Technol. 27 (2009) 989, eqs. (6) to
+    (8), doi 10.1109/JLT.2008.2010511, over 32 test phases (64 for 64QAM) and the vertex of the parabola
+    through the least distance and its two neighbours. ``symbols`` (..., n) are of mean energy about 1.
+    """
+    count = _TEST_PHASES[form.bits_per_symbol]
+
+    def distance(k: int):
+        turned = symbols * np.exp(-0.5j * np.pi * k / count)
+        error = turned - form.map(xp, form.decide(xp, turned))
+        return sliding_sum(xp, error.real**2 + error.imag**2, size, own=BLIND_OWN, periodic=periodic)
+
+    first = before = distance(0)
+    here = second = distance(1)
+    least, vertex = xp.full(first.shape, np.inf), xp.zeros(first.shape)
+    # The distance repeats after a quarter turn.
+    for k in range(1, count + 1):
+        after = {count - 1: first, count: second}.get(k)
+        after = distance(k + 1) if after is None else after
+        curve = before - 2 * here + after
+        shift = xp.where(curve > 0, 0.5 * (before - after) / xp.where(curve > 0, curve, 1), 0)
+        better = (here < least) & (here <= before) & (here <= after)
+        least, vertex = xp.where(better, here, least), xp.where(better, k + shift, vertex)
+        before, here = here, after
+    return vertex * (0.5 * np.pi / count)
+
+
+def sliding_sum(xp, values, size: int | None, own: float | None = None, periodic: bool = True):
+    """Sum over the ``size`` neighbours centred on each element of the last axis, about half of itself.
+
+    The angle of the sum estimates the carrier phase of the element in the middle, whose own noise it follows
+    by its weight w_k: perpendicular to a symbol of noise e_k the error left is e_k − Σ w_j e_j, of
+    (1 − 2w_k + Σ w_j²) times the variance of e_k. All weights equal make errors look too small, w_k = 0 too
+    large. With m = n − 1 others, n = ``size``, it is the variance of e_k itself for the weight
+    r = m (√(1 + 1/m) − 1) of the element against 1: the mean EVM² is that of noise alone.
+
+    ``own`` is another weight of the element itself. Neighbours are cyclic; with ``periodic`` false there are
+    none beyond the ends.
+    """
+    n = values.shape[-1]
+    if size is None or size >= n:
+        return values.sum(axis=-1, keepdims=True)
+    before, others = size // 2, size - 1
+    left, right = values[..., n - before - 1 :], values[..., : size - before - 1]
+    if not periodic:
+        left, right = xp.zeros_like(left), xp.zeros_like(right)
+    sums = xp.cumsum(xp.concatenate([left, values, right], axis=-1), axis=-1)
+    if own is None:
+        own = others * (math.sqrt(1 + 1 / others) - 1)
+    return sums[..., size:] - sums[..., :n] - (1 - own) * values
