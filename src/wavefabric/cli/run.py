@@ -23,7 +23,7 @@ from wavefabric.device import describe
 from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.launch import environment
-from wavefabric.system.variables import PLAN, PROTOCOL
+from wavefabric.exchange.launch.environment import PROTOCOL
 
 if TYPE_CHECKING:
     from wavefabric.planner import RunPlan
@@ -53,20 +53,16 @@ class PlannedRankOptions(RunRankOptions):
     def planned(self, file: Path, options: RunOptions) -> Iterator[tuple[RunOptions, Self]]:
         """The options of a run and of its ranks as a plan says, without one as they are.
 
-        Ranks and results are told of the plan by the environment, inside alone.
+        The environment names its protocol inside alone.
         """
-        before = {name: os.environ.get(name) for name in (PLAN, PROTOCOL)}
+        before = os.environ.get(PROTOCOL)
         try:
             yield self._planned(file, options)
         finally:
-            for name, value in before.items():
-                os.environ.pop(name, None)
-                os.environ |= {} if value is None else {name: value}
+            os.environ.pop(PROTOCOL, None)
+            os.environ |= {} if before is None else {PROTOCOL: before}
 
     def _planned(self, file: Path, options: RunOptions) -> tuple[RunOptions, Self]:
-        # What the starter of these ranks has planned; nobody else may say so.
-        inherited = os.environ.pop(PLAN, "") if environment.expected_ranks() is not None else ""
-        os.environ.pop(PLAN, None)
         if self.plan is None:
             refuse(changed(self, *_PLANNING), "without --plan", "with --plan auto")
             return options, self
@@ -74,8 +70,10 @@ class PlannedRankOptions(RunRankOptions):
             refuse(changed(self, "plan"), "for one rank", "with --ranks 2 or more")
         by_hand = changed(self, *GRID) | changed(options, "exchange")
         refuse(by_hand | changed(self, "transport", "placement"), "with --plan", "without")
-        record = json.loads(inherited or self._record(file))
-        os.environ[PLAN] = json.dumps(record)
+        # What the starter of these ranks has planned; nobody else may say so.
+        inherited = environment.expected_ranks() is not None and os.environ.get(environment.PLAN)
+        followed = inherited or self._record(file)
+        record = json.loads(followed)
         if record["protocol"]:
             os.environ[PROTOCOL] = record["protocol"]
         several_hosts = on_ranks() and environment.local_size() != self.count
@@ -83,7 +81,9 @@ class PlannedRankOptions(RunRankOptions):
         blocks = dict(record["options"])
         exchange = {"exchange": blocks.pop("exchange")} if "exchange" in blocks else {}
         carrier = record["carrier"].partition(", ")[0]
-        return replace(options, **exchange), replace(self, transport=carrier, order=order, **blocks)
+        return replace(options, **exchange), replace(
+            self, transport=carrier, order=order, followed=followed, **blocks
+        )
 
     def _record(self, file: Path) -> str:
         """The chosen candidate, the same on all ranks."""

@@ -57,6 +57,8 @@ class RankOptions:
     threads: int | None = None
     #: GPU of each rank, where a plan says it.
     order: tuple[int, ...] = ()
+    #: That plan, JSON.
+    followed: str = ""
     invocation: Invocation = field(default_factory=Invocation)
 
     @property
@@ -148,6 +150,7 @@ def start(
         options.threads or max(1, usable_threads() // options.count),
         checkpoint,
         options.invocation.program,
+        options.followed,
     )
     sys.stdout.flush()
     raise typer.Exit(launcher.launch(launched))
@@ -164,4 +167,5 @@ def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bo
             raise InputError(f"--placement: {options.placement} given, but there are no GPUs here")
         device = get_device("cpu", options.threads or environment.rank_threads())
     comm = options.invocation.comm = world(options.transport or "auto", device, gpus)
+    comm.plan = options.followed
     return comm

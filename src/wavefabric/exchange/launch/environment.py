@@ -23,6 +23,9 @@ PLACEMENT = "WAVEFABRIC_PLACEMENT"
 THREADS = "WAVEFABRIC_THREADS"
 FOLDER = "WAVEFABRIC_RECORDS"  # what launcher and ranks share, see `rank_status`
 TERMINAL = "WAVEFABRIC_TERMINAL"
+PLAN = "WAVEFABRIC_PLAN"  # that they follow, JSON
+#: What runs exchanges over p2p of which nothing else is said, as ``NCCL_PROTO`` for NCCL.
+PROTOCOL = "WAVEFABRIC_PROTOCOL"
 
 
 def _number(name: str) -> int | None:

@@ -44,6 +44,8 @@ class LaunchOptions:
     #: Where the ranks save, for the message if one is killed.
     checkpoint: Path | None = None
     program: Sequence[str] = (sys.executable, "-m", "wavefabric")
+    #: The plan that the ranks follow, JSON; empty for none.
+    plan: str = ""
 
 
 def launch(options: LaunchOptions) -> int:
@@ -87,6 +89,7 @@ def _environment(options: LaunchOptions, folder: Path) -> dict[str, str]:
         environment.THREADS: str(options.threads),
         environment.FOLDER: str(folder),
         environment.PLACEMENT: " ".join(map(str, options.placement)),
+        environment.PLAN: options.plan,
         # nvidia-smi counts GPUs by their bus; CUDA must count alike for a placement to mean the same.
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }

@@ -98,7 +98,9 @@ class _Link:
         self.writer, self.comm, self.device = writer, comm, comm.device
         self.ranks, self.first = comm.size, comm.rank == 0
         self.progress = progress if self.first else Progress()
-        facts = shared.get("facts", None, lambda: provenance(self.device.name) if self.first else {})
+        facts = shared.get(
+            "facts", None, lambda: provenance(self.device.name, comm.plan) if self.first else {}
+        )
         self.facts: dict[str, str] = facts
 
         def solve() -> tuple[Fibre, list[str]]:
