@@ -10,7 +10,7 @@ from wavefabric.cli.common.files import PICTURES, check_target, load_fabric
 from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.cli.common.rank_session import MeasureOptions, RankSession
+from wavefabric.cli.common.rank_session import MeasureOptions, start_ranks
 from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import conclude, console
 from wavefabric.collectives.conditions import COLLECTIVES
@@ -116,8 +116,7 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
         _conclude(tune(**inputs, count=who.ranks, progress=make_progress(options.as_json)), options)
         return
     fabric_of_ranks(inputs["fabric"], count)  # refused before any rank starts
-    # Not entered: its line of status would share the screen with the bar.
-    ranks = RankSession(who, options.as_json).ranks
+    ranks = start_ranks(who, options.as_json)
     inputs |= {"dtype": options.dtype, "repeats": who.repeats, "progress": make_progress(options.as_json)}
     result = tune(**inputs, ranks=ranks, within=WITHIN if options.within is None else options.within)
     if ranks.rank == 0:
@@ -128,7 +127,7 @@ def _tune_nccl(folder: Path, options: TuneOptions, who: TuneRankOptions, sizes: 
     """Measure NCCL's choices, and write the plugin; after Ctrl-C with what is complete."""
     if is_rank_zero():
         check_folder(folder, options.force)
-    ranks = RankSession(replace(who, transports="nccl"), options.as_json).ranks
+    ranks = start_ranks(replace(who, transports="nccl"), options.as_json)
     how = options.dtype, who.repeats, make_progress(options.as_json)
     result = tune_nccl(ranks, options.collective or OPERATIONS, sizes, *how)
     if ranks.rank == 0:
