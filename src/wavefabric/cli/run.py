@@ -17,7 +17,7 @@ from wavefabric.cli.common.decomposition import GRID
 from wavefabric.cli.common.files import is_hdf5, read_json
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.progress import naming_no_resume
-from wavefabric.cli.common.ranks import PANEL, is_rank_zero, on_ranks
+from wavefabric.cli.common.ranks import PANEL
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
 from wavefabric.device import describe
 from wavefabric.device.select import cuda_count
@@ -76,7 +76,7 @@ class PlannedRankOptions(RunRankOptions):
         record = json.loads(followed)
         if record["protocol"]:
             os.environ[PROTOCOL] = record["protocol"]
-        several_hosts = on_ranks() and environment.local_size() != self.count
+        several_hosts = environment.ranks() > 1 and environment.local_size() != self.count
         order = () if record["cpu"] or several_hosts else tuple(record["order"])
         blocks = dict(record["options"])
         exchange = {"exchange": blocks.pop("exchange")} if "exchange" in blocks else {}
@@ -104,7 +104,7 @@ class PlannedRankOptions(RunRankOptions):
             if (here := file_problem(file)) != (plan.problem, plan.steps):
                 actual = f"{self.plan} is for {plan.problem}, {plan.steps} steps"
                 raise InputError(f"--plan: {actual}; allowed: a plan for {here[0]}, {here[1]} steps")
-        elif is_rank_zero():
+        elif environment.rank() == 0:
             step = f"{1e3 * plan.shared.seconds.step:.3g} ms a step"
             typer.echo(f"plan: {plan.shared.words}, {step}: {plan.reason_of(plan.shared)}", err=True)
         return plan.record()

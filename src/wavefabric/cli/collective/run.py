@@ -10,7 +10,6 @@ from wavefabric.cli.collective.setting import CircuitOptions, Order, make_settin
 from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
 from wavefabric.cli.common.rank_session import MeasureOptions, check_free, show_measurement, start_ranks
-from wavefabric.cli.common.ranks import is_rank_zero, on_ranks
 from wavefabric.cli.common.show import status_line
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.conditions import whole_elements
@@ -68,7 +67,7 @@ def command(
     mpiexec -n 4 wavefabric collective run best.json --fabric measured.toml
     """
     plot = options.output is not None if options.plot is None else options.plot
-    if is_rank_zero():
+    if environment.rank() == 0:
         check_free("collective-run", options.output, plot, options.force)
     sizes = optional_sizes(options.sizes, options.factor)
     protocols = parse_list(options.protocols)
@@ -93,7 +92,7 @@ def command(
         example, schedule = build(algorithm.elements), build
     else:
         example = schedule = schedule_from(words, algorithm)
-        if ranks is None and not on_ranks():
+        if ranks is None and environment.ranks() == 1:
             count = ranks = example.ranks
         if example.ranks != count:
             file = words[0] if words else ""

@@ -11,7 +11,6 @@ from wavefabric.cli.common.options import OutputOptions, changed, check_range, o
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.rank_session import MeasureOptions, start_ranks
-from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import conclude, console
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.tuning import save_tuning, tuning_to_json
@@ -100,10 +99,10 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
         raise InputError(f"--transports: {who.transports} given; allowed: none, or transports")
     count = max(environment.ranks(), who.ranks or 1)
     measured = names != ["none"] and count > 1
-    if not measured and not is_rank_zero():
+    if not measured and environment.rank() > 0:
         return
     _check(options, who, measured, fabric)
-    if is_rank_zero():
+    if environment.rank() == 0:
         check_target(options.output, options.force, (".json",), inputs=[fabric])
         check_target(options.plot, options.force, PICTURES, "--plot", inputs=[fabric])
     inputs: dict[str, Any] = {
@@ -125,7 +124,7 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
 
 def _tune_nccl(folder: Path, options: TuneOptions, who: TuneRankOptions, sizes: list[int]) -> None:
     """Measure NCCL's choices, and write the plugin; after Ctrl-C with what is complete."""
-    if is_rank_zero():
+    if environment.rank() == 0:
         check_folder(folder, options.force)
     ranks = start_ranks(replace(who, transports="nccl"), options.as_json)
     how = options.dtype, who.repeats, make_progress(options.as_json)

@@ -18,6 +18,7 @@ from wavefabric.cli.common.show import console, plain
 from wavefabric.collectives import point_to_point
 from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment
 from wavefabric.exchange.transports import TRANSPORTS
 from wavefabric.execution.timing import Ranks
 from wavefabric.files.output import made_folder, write_text
@@ -50,7 +51,7 @@ def start_ranks(who: RankedOptions, as_json: bool, least: int = 2) -> Ranks:
     chosen = replace(who, transport=transport)
     chosen.check()
     common_ranks.start(chosen, None, lambda: _ring(chosen.count), as_json)
-    gpus = chosen.gpus(lambda: _ring(chosen.count)) if common_ranks.on_ranks() else None
+    gpus = chosen.gpus(lambda: _ring(chosen.count)) if environment.ranks() > 1 else None
     ranks = Ranks(names, who.device, who.threads, gpus, least)
     who.invocation.comm = ranks.base
     return ranks

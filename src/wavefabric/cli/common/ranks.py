@@ -29,16 +29,6 @@ MOST_RANKS = 4096
 MOST_STARTED = 16
 
 
-def on_ranks() -> bool:
-    """Whether this process is one of several ranks."""
-    return environment.ranks() > 1
-
-
-def is_rank_zero() -> bool:
-    """Whether this process is the one that prints."""
-    return environment.rank() == 0
-
-
 def is_alone() -> bool:
     """Whether nobody started this process as a rank."""
     return environment.ranks() == 1 and environment.expected_ranks() is None
@@ -109,7 +99,7 @@ class RankOptions:
             return list(self.order)
         if self.placement is None:
             return None
-        here = environment.local_size() if on_ranks() else self.count
+        here = environment.local_size() if environment.ranks() > 1 else self.count
         chosen = os.environ.get(environment.PLACEMENT)
         if chosen and environment.expected_ranks() is not None:
             return [int(word) for word in chosen.split()]
@@ -161,7 +151,7 @@ def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bo
     if is_alone():
         return None
     device = options.device or "auto"
-    gpus = options.gpus(schedule, quiet or not is_rank_zero())
+    gpus = options.gpus(schedule, quiet or environment.rank() > 0)
     if device == "cpu" or (device == "auto" and not cuda_count()):
         if gpus is not None:
             raise InputError(f"--placement: {options.placement} given, but there are no GPUs here")

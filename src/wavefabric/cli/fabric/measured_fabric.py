@@ -6,9 +6,9 @@ from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.rank_session import MeasureOptions, show_measurement, start_ranks
-from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_written, status_line
 from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment
 from wavefabric.execution import measure_fabric as module
 from wavefabric.files.output import write_text
 
@@ -35,7 +35,7 @@ def command(options: FabricOptions, who: MeasureOptions) -> None:
     Example: wavefabric fabric measure --ranks 4 -o mine.toml
     """
     output, residual = options.output, options.residual
-    if is_rank_zero():
+    if environment.rank() == 0:
         check_target(output, options.force, (".toml",))
     sizes = optional_sizes(options.sizes, options.factor)
     if not 0 < residual < 1e6:

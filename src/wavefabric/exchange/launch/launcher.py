@@ -251,7 +251,14 @@ class _Output:
 
     def write(self, data: bytes) -> None:
         *lines, self._partial = (self._partial + data).split(b"\n")
-        self._pass_on(b"".join(line + b"\n" for line in lines if self._is_new(line)))
+        new = []
+        for line in lines:
+            message = self._MESSAGE.fullmatch(line.rstrip())
+            if message is None or message[1] not in self._seen:
+                new.append(line + b"\n")
+            if message is not None:
+                self._seen.add(message[1])
+        self._pass_on(b"".join(new))
         if b"\x1b" in self._partial or b"\r" in self._partial:
             self.close()  # a progress bar, which ends no line
 
@@ -259,14 +266,6 @@ class _Output:
         """Pass on what ends without a line end."""
         self._pass_on(self._partial)
         self._partial = b""
-
-    def _is_new(self, line: bytes) -> bool:
-        message = self._MESSAGE.fullmatch(line.rstrip())
-        if message is None:
-            return True
-        new = message[1] not in self._seen
-        self._seen.add(message[1])
-        return new
 
     def _pass_on(self, data: bytes) -> None:
         with contextlib.suppress(BrokenPipeError, ValueError):
