@@ -150,30 +150,29 @@ class _Supervisor:
         self._interrupts += 1
         if self._interrupts > 2:
             self._kill()
-        elif not self._signal_ranks(signal.SIGINT):
-            self._process.terminate()  # nothing has begun
+        else:
+            self._signal_ranks(signal.SIGINT)
 
     def _terminate(self, number: int, *_) -> None:
         # Another one, as batch systems send, changes nothing: ranks may be saving.
         if not self._terminated:
             self._terminated = signal.SIGTERM if number in TERMINATING else number
-            if not self._signal_ranks(signal.SIGTERM):
-                self._process.terminate()  # mpiexec hands it on
+            self._signal_ranks(signal.SIGTERM)
 
     def _kill(self) -> None:
         self._signal_ranks(signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _signal_ranks(self, number: int) -> bool:
-        """Send every rank a signal; False if that does not reach all of them."""
+    def _signal_ranks(self, number: int) -> None:
+        """Send every rank a signal; where some have not begun, end mpiexec, which hands it on."""
         processes = rank_status.read(self._folder).processes
         if len(processes) < self._options.ranks:
-            return False
+            self._process.terminate()
+            return
         for process in processes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, number)
-        return True
 
     # --- the end ----------------------------------------------------------------------------------------
 
