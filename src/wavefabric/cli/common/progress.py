@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from wavefabric.cli.common.ranks import RankOptions, must_start, open_ranks, start
+from wavefabric.cli.common.ranks import RankOptions, open_ranks, start
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.exchange.communicator import Communicator
@@ -65,9 +65,7 @@ def running(
     Gives their communicator, and `progress` or one by `make_progress`, which ends with the block. After
     Ctrl-C or SIGTERM a line tells with which `command` it goes on from the checkpoint, and the process exits.
     """
-    if must_start(ranks):
-        check()
-        start(ranks, checkpoint, schedule, quiet)
+    start(ranks, checkpoint, schedule, quiet, check)
     comm = open_ranks(ranks, schedule, quiet)
     CLOCK.announces = not quiet and environment.rank() == 0  # that kernels are compiled
     progress = progress or make_progress(quiet)

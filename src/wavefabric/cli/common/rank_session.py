@@ -46,23 +46,16 @@ class MeasureOptions(RankedOptions):
 def start_ranks(who: RankedOptions, as_json: bool, least: int = 2) -> Ranks:
     """The ranks of a measurement with their communicators, started if they are not there; collective."""
     names = parse_list(who.transports)
-    several = (who.ranks or 1) > 1
-    transport = "mpi-cuda" if several and _shows_device_memory(names, who.device) else None
-    chosen = replace(who, transport=transport)
+    # MPI has to be started so that it sees device memory.
+    seen = "mpi-cuda" in names or ("all" in names and find_spec("libucx") is not None)
+    seen = seen and (who.ranks or 1) > 1 and who.device != "cpu" and cuda_count() > 0
+    chosen = replace(who, transport="mpi-cuda" if seen else None)
     chosen.check()
     common_ranks.start(chosen, None, lambda: _ring(chosen.count), as_json)
     gpus = chosen.gpus(lambda: _ring(chosen.count)) if environment.ranks() > 1 else None
     ranks = Ranks(names, who.device, who.threads, gpus, least)
     who.invocation.comm = ranks.base
     return ranks
-
-
-def _shows_device_memory(transports: list[str], device: str) -> bool:
-    """Whether mpiexec should be told to let MPI see device memory."""
-    if device == "cpu":
-        return False
-    wanted = "mpi-cuda" in transports or ("all" in transports and find_spec("libucx") is not None)
-    return cuda_count() > 0 and wanted
 
 
 def _ring(ranks: int):

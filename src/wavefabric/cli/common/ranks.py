@@ -83,7 +83,7 @@ class RankOptions:
             allowed = "a whole number from 1"
         elif started == 1 and self.ranks is not None and self.ranks > MOST_RANKS:
             options, allowed = {"ranks": quoted(self.ranks)}, f"1 to {MOST_RANKS}"
-        elif must_start(self) and self.count > (most := max(MOST_STARTED, 8 * usable_threads())):
+        elif is_alone() and self.count > (most := max(MOST_STARTED, 8 * usable_threads())):
             allowed = f"1 to {most} on this machine"
         elif started > 1 and self.ranks not in (None, started):
             allowed = f"{started}, as were started, or without"
@@ -118,20 +118,21 @@ class RankOptions:
         return best.gpus
 
 
-def must_start(options: RankOptions) -> bool:
-    """Whether this process has to start the ranks: several were asked for, and none has been started."""
-    return is_alone() and options.count > 1
-
-
 def start(
-    options: RankOptions, checkpoint: Path | None, schedule: Callable[[], Schedule], quiet: bool
+    options: RankOptions,
+    checkpoint: Path | None,
+    schedule: Callable[[], Schedule],
+    quiet: bool,
+    check: Callable[[], object] = lambda: None,
 ) -> None:
-    """Start the ranks and leave with their exit code; nothing if they are there, or one is enough.
+    """Start the ranks once `check` finds no fault, and leave with their exit code.
 
-    ``checkpoint`` is where they will save, ``schedule`` what they will exchange.
+    Nothing if they are there, or one is enough. ``checkpoint`` is where they will save, ``schedule`` what
+    they will exchange.
     """
-    if not must_start(options):
+    if not is_alone() or options.count == 1:
         return
+    check()
     launched = launcher.LaunchOptions(
         list(options.invocation.words),
         options.count,
