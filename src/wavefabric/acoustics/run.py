@@ -243,7 +243,9 @@ class _Run:
             last = self._done == steps
             looks = self._done % self._look == 0 or last
             save = False
-            if looks or alone or self._done >= self._next_status or self._watch.due(self._done):
+            if alone:
+                interrupt.check()
+            if looks or self._watch.due(self._done) or (not alone and self._done >= self._next_status):
                 status = self._exchange_status(interrupt, looks)
                 save = status.save_due
                 if looks:
@@ -258,8 +260,6 @@ class _Run:
 
     def _exchange_status(self, interrupt: DeferredInterrupt, looks: bool) -> Status:
         """Stop or give up, as all ranks do now; how they are, and whether the clock asks for a checkpoint."""
-        if self._comm.size == 1:
-            interrupt.check()  # computing the peak waits for the device
         watches = self._watch.due(self._done)
         save_due = looks and self._checkpoint is not None and self._checkpoint.due()
         peak = 0.0

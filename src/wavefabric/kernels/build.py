@@ -135,7 +135,9 @@ def _architecture(variant: str, zig: bool) -> list[str]:
         return flags
     names = [flag.removeprefix("-march=").replace("-", "_") for flag in flags if "-march" in flag]
     return (
-        [f"-mcpu={name}" for name in names] + [f for f in flags if "-march" not in f] + ["-Wno-pass-failed"]
+        [f"-mcpu={name}" for name in names]
+        + [f for f in flags if "-march" not in f]
+        + ["-g0", "-Wno-pass-failed"]
     )
 
 

@@ -117,6 +117,7 @@ class Recorder:
         rows = max(1, min(c.problem.steps, BLOCK_BYTES // bytes_per_row))
         names = self._layout.series
         self._series = {name: _Series(device, name, rows, self.samples, dtype) for name in names}
+        self._staggered = self._staggered_quantities()
         # What brings velocities to the pressure's points, if that is recorded.
         self._shifted, self.intensity = None, None
         intensity = any(q.startswith("I") for q in recording.quantities)
@@ -154,17 +155,27 @@ class Recorder:
             if series.filled == series.rows:
                 series.hand_over(self.delivery)
 
+    def _staggered_quantities(self) -> list[tuple[Any, _Series | None, bool, list]]:
+        """Return, for each field that is recorded as the solver has it, what is made of it in a step.
+
+        Its series; whether it is sampled; names of statistics, and whether they are those of the samples.
+        """
+        result, fields = [], self._stages.fields.named()
+        for field in ("p", *("u" + axis for axis in self._axes)):
+            names = [name for name in self._kept if name.startswith(field + "_")]
+            statistics = [(name, name in self._layout.points) for name in names]
+            series = self._series.get(field)
+            sampled = series is not None or any(at_points for _, at_points in statistics)
+            if sampled or statistics:
+                result.append((fields[field], series, sampled, statistics))
+        return result
+
     def _record_staggered(self) -> None:
         """Pressure and velocities as the solver has them."""
-        fields = self._stages.fields.named()
-        for field in ("p", *("u" + axis for axis in self._axes)):
-            mine = [name for name in self._kept if name.startswith(field + "_")]
-            at_points = [name for name in mine if name in self._layout.points]
-            values = None
-            if at_points or field in self._series:
-                values = self._sample(fields[field], self._series.get(field))
-            for name in mine:
-                now = values if name in at_points else fields[field]
+        for field, series, sampled, statistics in self._staggered:
+            values = self._sample(field, series) if sampled else None
+            for name, at_points in statistics:
+                now = values if at_points else field
                 self._kept[name].update(self._kernels, self.statistics[name], now)
 
     def _record_tones(self, step: int) -> None:

@@ -234,18 +234,18 @@ class _Steady:
         grid = self.sonication.grid
         result = simulate(grid, self._medium, source, sensor, **steps, **self.options)
         if kept is not None:
-
-            def keep() -> None:
-                with replacing(kept) as unfinished, open(unfinished, "wb") as file:
-                    np.savez(file, **dict(result))
-
-            on_first_rank(comm, keep)
+            on_first_rank(comm, lambda: _keep(kept, result))
         return result
 
     def remove(self) -> None:
         """The plan is complete: what was kept goes."""
         for path in self._kept if self._how.ranks.rank == 0 else ():
             path.unlink(missing_ok=True)
+
+
+def _keep(path: Path, arrays: Mapping[str, Any]) -> None:
+    with replacing(path) as unfinished, open(unfinished, "wb") as file:
+        np.savez(file, **arrays)
 
 
 def _phases(run: _Steady) -> tuple[Any, float]:
