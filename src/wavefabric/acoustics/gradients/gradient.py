@@ -30,7 +30,7 @@ from wavefabric.acoustics.source import ContinuousWave, Source, at_points
 from wavefabric.errors import InputError, choice
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
-from wavefabric.lifecycle.reversal.store import Tiers
+from wavefabric.lifecycle.reversal import Tiers
 from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
 from wavefabric.units import show

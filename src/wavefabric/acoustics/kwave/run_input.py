@@ -106,7 +106,7 @@ def run_input(inputs: KWaveInput, output: str | Path, how: KWaveFileSettings, be
     saved = how.checkpoints
     kept = ("compression", "copy_sensor_mask", "force", "threads")
     same: dict[str, Any] = {key: getattr(how, key) for key in kept}
-    same |= {"start": how.start - 1, "checkpoint": saved and saved.path}
+    same |= {"start": how.start - 1, "checkpoint": saved and saved.path, "plan": how.ranks.plan}
     make = partial(KWaveOutput, Path(output), inputs, **same)
     sink = on_all_ranks(how.ranks, lambda: None if how.ranks.rank else make())
     otherwise = names.get("check_stability=False", "check_stability=False")

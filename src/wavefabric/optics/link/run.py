@@ -93,7 +93,9 @@ class _Link:
         self.ranks, self.first = comm.size, comm.rank == 0
         progress, self._warn = told
         self.progress: Progress = progress if self.first else Progress()
-        facts = shared.get("facts", None, lambda: provenance(self.device.name) if self.first else {})
+        facts = shared.get(
+            "facts", None, lambda: provenance(self.device.name, comm.plan) if self.first else {}
+        )
         self.facts: dict[str, str] = facts
 
         def solve() -> tuple[Fibre, list[str]]:
