@@ -7,7 +7,7 @@ from contextlib import suppress
 import numpy as np
 
 from wavefabric.collectives.synthesis import deadline as clock
-from wavefabric.collectives.synthesis.bounds import Bound, circuit_bound, cut_bound
+from wavefabric.collectives.synthesis.bounds import circuit_bound, cut_bound
 from wavefabric.collectives.synthesis.demand import Demand, Move
 from wavefabric.collectives.synthesis.free_wavelengths import FreeWavelengths, Route, RoutedNetwork
 from wavefabric.collectives.synthesis.graphs import colours
@@ -15,7 +15,7 @@ from wavefabric.collectives.synthesis.known_circuits import direct, greedy, rela
 from wavefabric.collectives.synthesis.model import Model, SendVariables
 from wavefabric.collectives.synthesis.problem import OpticalNetwork, no_time_to_begin
 from wavefabric.collectives.synthesis.search import Lightpath, Progress, Search, Solution, ordered_solution
-from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
+from wavefabric.collectives.synthesis.solve import decide
 
 #: What a proof that rests on routes says of itself.
 FIXED = "for the routes given"
@@ -43,16 +43,10 @@ class CircuitSearch(Search):
         except clock.OutOfTime:
             raise no_time_to_begin() from None
         self._single: RoutedNetwork | None = None
-        super().__init__(demand, deadline, say)
-
-    def lower_bound(self) -> Bound:
-        """One by lasers is preferred, as it does not depend on routes."""
-        network, until = self.net.network, clock.fraction(self.deadline, 1 / 4)
-        by_lasers = circuit_bound(self.demand, network.at_once)
-        by_edges = cut_bound(self.demand, self.net.links, shared=network.shared, until=until)
-        if by_edges[0] > by_lasers[0]:
-            return by_edges[0], f"{by_edges[1]}, {FIXED}"
-        return by_lasers
+        until, bound = clock.fraction(deadline, 1 / 4), circuit_bound(demand, network.at_once)
+        rounds, why = cut_bound(demand, self.net.links, shared=network.shared, until=until)
+        # A bound by lasers is preferred, as it does not depend on routes.
+        super().__init__(demand, deadline, say, (rounds, f"{why}, {FIXED}") if rounds > bound[0] else bound)
 
     def known(self, stop: clock.Deadline) -> Iterator[Solution]:
         demand, net = self.demand, self.net
@@ -68,11 +62,11 @@ class CircuitSearch(Search):
     def time_for_known(self) -> float:
         return 1.0 if self.too_large(self.lower) else 1 / 4
 
-    def too_large(self, rounds: int) -> bool:
+    def variables(self, rounds: int) -> int:
         chunks = sum(1 if c.direct else self.demand.ranks for c in self.demand.chunks if c.need)
         routes = sum(len(routes) for routes in self.net.routes.values())
         lasers = 0 if self.net.all_wide else self.net.network.lasers
-        return rounds * (chunks * self.demand.ranks + routes * lasers) > TOO_MANY
+        return rounds * (chunks * self.demand.ranks + routes * lasers)
 
     def decide(self, rounds: int, until: float, say: Progress) -> Solution | str | None:
         answer = None
