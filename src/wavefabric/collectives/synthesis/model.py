@@ -52,26 +52,19 @@ class Model:
         if sum(self.upper[c] for c in columns) > high:
             self.row(columns, -math.inf, high)
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The whole model as arrays; rows as in compressed sparse rows."""
-        columns, coefficients, low, high = zip(*self.rows, strict=True) if self.rows else ((),) * 4
-        counts = [len(c) for c in columns]
-        return {
-            "upper": np.array(self.upper, np.float64),
-            "lower": np.array(self.lower, np.float64),
-            "indptr": np.concatenate(([0], np.cumsum(counts, dtype=np.int64))),
-            "indices": np.fromiter(chain.from_iterable(columns), np.int64, sum(counts)),
-            "data": np.fromiter(chain.from_iterable(coefficients), np.float64, sum(counts)),
-            "low": np.array(low, np.float64),
-            "high": np.array(high, np.float64),
-        }
+    def arrays(self) -> tuple[csr_array, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The whole model: coefficients of the rows, low, high; lower, upper."""
+        columns, coefficients, *limits = zip(*self.rows, strict=True) if self.rows else ((),) * 4
+        at, ks = (np.fromiter(chain.from_iterable(each), np.int64) for each in (columns, coefficients))
+        entries = ks.astype(np.float64), at, np.cumsum([0, *map(len, columns)])
+        low, high, lower, upper = (np.array(each, np.float64) for each in (*limits, self.lower, self.upper))
+        return csr_array(entries, (len(self.rows), len(self.upper))), low, high, lower, upper
 
     def holds(self, values: np.ndarray) -> bool:
         """Whether whole numbers satisfy everything: their sums are exact."""
-        a = self.arrays()
-        total = csr_array((a["data"], a["indices"], a["indptr"]), (len(self.rows), len(self.upper))) @ values
-        inside = (a["lower"] <= values) & (values <= a["upper"])
-        return bool(inside.all() and ((a["low"] <= total) & (total <= a["high"])).all())
+        rows, low, high, lower, upper = self.arrays()
+        sums = rows @ values
+        return bool(((lower <= values) & (values <= upper)).all() and ((low <= sums) & (sums <= high)).all())
 
 
 class SendVariables:
