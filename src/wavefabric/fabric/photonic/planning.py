@@ -1,6 +1,5 @@
 """Circuits for every round of a schedule: routes, wavelengths, waveguides, parts where all do not fit."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +14,7 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
 from wavefabric.fabric.photonic.routing.routes import METHODS, Routing, route
 from wavefabric.fabric.photonic.splitting import circuit_orders, first_fit, negotiate
-from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
+from wavefabric.fabric.photonic.tile_grid import Route, tile_grid
 
 #: What becomes of circuits for which an edge has too few waveguides.
 OVERSUBSCRIBED = ("split", "thin")
@@ -131,7 +130,7 @@ def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitR
     for most in range(int(wanted.max()), least - 1, -1):
         masks = wavelengths.assign_wavelengths(fabric, pairs, routing.routes, np.minimum(wanted, most))
         if masks is not None:
-            return _part(fabric, pairs, routing.routes, masks, routing.bound)
+            return wavelengths.circuit_round(fabric, pairs, routing.routes, masks, routing.bound)
     return None
 
 
@@ -162,12 +161,5 @@ def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[Ci
         more = int(options.wavelengths(some).min())
         if more > size:
             mine = wavelengths.assign_wavelengths(fabric, some, over, np.full(len(some), more)) or mine
-        rounds.append(_part(fabric, some, over, mine, overlap_bound(fabric, some)))
+        rounds.append(wavelengths.circuit_round(fabric, some, over, mine, overlap_bound(fabric, some)))
     return rounds
-
-
-def _part(
-    fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], masks: list[int], bound: int
-) -> CircuitRound:
-    overlap = int(edge_loads(fabric, routes).max())
-    return CircuitRound(0, 0, wavelengths.make_bundles(fabric, pairs, routes, masks), overlap, bound)

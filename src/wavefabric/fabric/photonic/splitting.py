@@ -8,7 +8,7 @@ from operator import or_
 import numpy as np
 
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.routing.ripup import CheapestPaths
+from wavefabric.fabric.photonic.routing.ripup import cheapest
 from wavefabric.fabric.photonic.tile_grid import Route, flat_edges, route_edges, tile_grid
 
 #: Passes over the circuits in conflict before the search is given up.
@@ -62,7 +62,7 @@ def negotiate(
     Circuits in conflict are laid again by negotiated congestion, as in `ripup`, over all layers; with
     `reroute` they may leave their routes. Lasers and photodiodes count as edges of capacity 1.
     """
-    routes, edges = list(routes), 4 * fabric.ranks
+    routes, edges, grid = list(routes), 4 * fabric.ranks, tile_grid(fabric)
     needs, capacity = _needs(fabric, routes)
     layer = np.zeros(len(routes), np.int64)
     load = np.zeros((layers, capacity.size), np.int64)
@@ -84,7 +84,6 @@ def negotiate(
         layer[i] = np.argmin(over(slice(None), needs[i]).sum(axis=1))
         load[layer[i], needs[i]] += 1
     rng = np.random.default_rng(seed)
-    paths = CheapestPaths(tile_grid(fabric)) if reroute else None
     for _ in range(_PASSES):
         if not (load > capacity).any():
             break
@@ -97,9 +96,9 @@ def negotiate(
             load[layer[i], needs[i]] -= 1
             here = price(slice(None), needs[i]).sum(axis=1)
             best, ends = int(np.argmin(here)), needs[i][-2:]
-            if paths is not None and here[best] >= len(needs[i]) + 8:
+            if reroute and here[best] >= len(needs[i]) + 8:
                 for other in np.argsort(here, kind="stable")[:_TRIED].tolist():
-                    path, cost = paths.cheapest(routes[i][0], routes[i][-1], price(other, slice(0, edges)))
+                    path, cost = cheapest(grid, routes[i][0], routes[i][-1], price(other, slice(0, edges)))
                     cost += float(price(other, ends).sum())
                     if cost < here[best]:
                         best, here[other], routes[i] = other, cost, path
