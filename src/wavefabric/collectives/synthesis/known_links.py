@@ -131,14 +131,9 @@ def open_shop(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None
         capacity[link] = most
     for pair, numbers in chunks.items():
         wanted[pair] = len(numbers)
-    best: list[Move] | None = None
-    for sizes in _factorisations(n):
-        add = _digitwise_sums(sizes)
-        if not (_invariant(capacity, add) and _invariant(wanted, add)):
-            continue
-        moves = _translated(chunks, wanted[0], capacity[0], add, stop)
-        if moves is not None and (best is None or moves[-1][0] < best[-1][0]):
-            best = moves
+    sums = (add for add in map(_digitwise_sums, _factorisations(n)) if _invariant((capacity, wanted), add))
+    found = filter(None, (_translated(chunks, wanted[0], capacity[0], add, stop) for add in sums))
+    best = min(found, key=lambda moves: moves[-1][0], default=None)
     return best if best is not None and fits(best, links) else None
 
 
@@ -170,9 +165,9 @@ def _digitwise_sums(sizes: Sequence[int]) -> np.ndarray:
     return np.asarray(np.ravel_multi_index(tuple(sums), sizes))
 
 
-def _invariant(table: np.ndarray, add: np.ndarray) -> bool:
-    """Whether entries (r, r + v) are the same for all r."""
-    return bool((np.take_along_axis(table, add, axis=1) == table[0]).all())
+def _invariant(tables: Iterable[np.ndarray], add: np.ndarray) -> bool:
+    """Whether entries (r, r + v) of each table are the same for all r."""
+    return all((np.take_along_axis(table, add, axis=1) == table[0]).all() for table in tables)
 
 
 def _translated(
@@ -189,13 +184,13 @@ def _translated(
     first = dict(zip(links, np.cumsum([0, *capacity[links][:-1]]).tolist(), strict=True))
     done: dict[int, int] = defaultdict(int)
     operations = []
-    for job, path in enumerate(_paths_of_differences(jobs, links, capacity, add, hops, stop)):
+    for job, path in sorted(_paths_of_differences(jobs, links, capacity, add, hops, stop).items()):
         for g in path:
             operations.append((job, g, first[g] + done[g] % int(capacity[g])))
             done[g] += 1
     when = colours([(j, m) for j, _, m in operations], len(jobs), int(capacity.sum()), stop)
     order: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for (job, g, _), t in zip(operations, when, strict=True):
+    for t, (job, g, _) in sorted(zip(when, operations, strict=True)):
         order[job].append((t, g))
     moves: list[Move] = []
     sent: dict[int, int] = defaultdict(int)
@@ -203,7 +198,7 @@ def _translated(
         here = np.arange(n)
         numbers = [chunks[r, int(d)][sent[v]] for r, d in enumerate(add[:, v])]
         sent[v] += 1
-        for t, g in sorted(order[job]):
+        for t, g in order[job]:
             stop.check()
             after = add[here, g]
             moves += zip([t] * n, numbers, here.tolist(), after.tolist(), strict=True)
@@ -214,7 +209,7 @@ def _translated(
 
 def _paths_of_differences(
     jobs: list[int], links: list[int], capacity: np.ndarray, add: np.ndarray, hops: np.ndarray, stop: Deadline
-) -> list[list[int]]:
+) -> dict[int, list[int]]:
     """A shortest path of links for each difference, links loaded as evenly as a few passes make them."""
     n = len(add)
     minus = np.empty((n, n), np.int64)  # minus[a, g] + g = a
@@ -225,8 +220,7 @@ def _paths_of_differences(
 
     jobs_in_order = sorted(range(len(jobs)), key=lambda j: (hops[jobs[j]], jobs[j]))
     orders = [jobs_in_order, *[range(len(jobs))] * (_PASSES - 1)]
-    paths = _even_routes(orders, dict(enumerate(jobs)), onward, dict(enumerate(capacity.tolist())), stop)
-    return [paths[job] for job in range(len(jobs))]
+    return _even_routes(orders, dict(enumerate(jobs)), onward, dict(enumerate(capacity.tolist())), stop)
 
 
 def _even_routes(

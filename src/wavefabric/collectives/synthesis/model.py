@@ -76,8 +76,13 @@ class SendVariables:
 
     def __init__(self, model: Model, demand: Demand, pairs: Iterable[Edge], rounds: int, *, forward: bool):
         self.model, self.demand, self.rounds, self.forward = model, demand, rounds, forward
+        together: dict[tuple[bool, ChunkDemand, int], list[int]] = defaultdict(list)
+        for number, chunk in enumerate(demand.chunks):
+            if chunk.need:
+                straight = chunk.direct and not forward
+                together[straight, chunk, 0 if straight else number].append(number)
         #: Chunks that differ in nothing are one group, if each goes straight from one rank to one other.
-        self.groups = _groups(demand, forward)
+        self.groups = [(key[1], together[key]) for key in sorted(together, key=lambda key: key[0])]
         #: (group, s, d, r) → variable.
         self.y: dict[tuple[int, int, int, int], int] = {}
         #: (s, d, r) → variables.
@@ -91,8 +96,8 @@ class SendVariables:
                 alike[chunk].append(self._any_route(number, chunk))
             else:
                 (s,), (d,) = chunk.have, chunk.need
-                straight = [self._variable(number, s, d, r) for r in range(rounds) if (s, d) in allowed]
-                model.row(straight, len(numbers), len(numbers))
+                columns = [self._variable(number, s, d, r) for r in range(rounds) if (s, d) in allowed]
+                model.row(columns, len(numbers), len(numbers))
         for chunk, received in alike.items():
             self._order(min(chunk.need), received)
 
@@ -169,15 +174,3 @@ class SendVariables:
                 number = left[k].pop() if len(self.groups[k][1]) > 1 else left[k][0]
                 moves.append((r, number, s, d))
         return useful(self.demand, moves)
-
-
-def _groups(demand: Demand, forward: bool) -> list[tuple[ChunkDemand, list[int]]]:
-    """Chunks by kind; those that others may forward are all told apart."""
-    together: dict[ChunkDemand, list[int]] = defaultdict(list)
-    alone: list[tuple[ChunkDemand, list[int]]] = []
-    for number, chunk in enumerate(demand.chunks):
-        if chunk.direct and not forward:
-            together[chunk].append(number)
-        elif chunk.need:
-            alone.append((chunk, [number]))
-    return [*alone, *together.items()]

@@ -36,6 +36,10 @@ class _Options:
         """Wavelengths that each pair gets if all are up together, shape (pairs,)."""
         return wavelengths.fewest_wavelengths(self.fabric, self.sharing, pairs)
 
+    def thinnest(self, pairs: np.ndarray) -> int:
+        """Wavelengths that every pair gets at least."""
+        return 1 if self.oversubscribed == "thin" else int(self.wavelengths(pairs).min())
+
 
 def plan_circuits(
     schedule: Schedule,
@@ -99,10 +103,8 @@ def round_pairs(schedule: Schedule) -> list[tuple[int, np.ndarray]]:
 def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
     """Parts in which all pairs are served, numbered from 0, of round 0."""
     fabric = options.fabric
-    peers = int(degrees(pairs, fabric.ranks).max())
     limit = wavelengths.most_peers(fabric, options.sharing)
-    thinnest = int(options.wavelengths(pairs).min()) if options.oversubscribed == "split" else 1
-    bound = max(-(-peers // limit), parts_bound(fabric, pairs, np.full(len(pairs), thinnest)))
+    bound = wavelengths.least_parts(fabric, pairs, options.sharing, options.thinnest(pairs))
     parts, too_many = [], []
     routes: list[Route] = []
     for group in split_by_degree(pairs, fabric.ranks, limit):
@@ -137,7 +139,7 @@ def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitR
 def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[CircuitRound]:
     """Parts that each fit; as few as are found, beginning with what the cuts demand."""
     fabric = options.fabric
-    size = 1 if options.oversubscribed == "thin" else int(options.wavelengths(pairs).min())
+    size = options.thinnest(pairs)
     peers = int(degrees(pairs, fabric.ranks).max())
     # Sets of wavelengths: a tile with few peers has ports for all that it may be given.
     colours = (fabric.lasers if peers * size <= fabric.ports else fabric.ports) // size

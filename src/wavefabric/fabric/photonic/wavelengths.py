@@ -10,6 +10,7 @@ from wavefabric.collectives.arguments import within_groups
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitRound
 from wavefabric.fabric.photonic.edge_colouring import Colouring, degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.routing.cuts import parts_bound
 from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, flat_edges, tile_grid
 
 #: How a tile's ports are shared among its peers; `fewest_wavelengths` says what each means.
@@ -31,6 +32,14 @@ def fewest_wavelengths(fabric: PhotonicFabric, sharing: str, pairs: np.ndarray) 
     peers = np.take_along_axis(peers, pairs.T, axis=1)
     left_over = (peers > 1) & (sharing == "paper")
     return (fabric.ports // (peers + left_over)).min(axis=0)
+
+
+def least_parts(fabric: PhotonicFabric, pairs: np.ndarray, sharing: str, size: int) -> int:
+    """Parts that ports and cuts demand, if no pair has fewer than `size` wavelengths."""
+    peers = int(degrees(pairs, fabric.ranks).max())
+    return max(
+        -(-peers // most_peers(fabric, sharing)), parts_bound(fabric, pairs, np.full(len(pairs), size))
+    )
 
 
 def assign_wavelengths(
