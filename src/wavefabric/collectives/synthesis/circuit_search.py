@@ -48,16 +48,13 @@ class CircuitSearch(Search):
         # A bound by lasers is preferred, as it does not depend on routes.
         super().__init__(demand, deadline, say, (rounds, f"{why}, {FIXED}") if rounds > bound[0] else bound)
 
-    def known(self, stop: clock.Deadline) -> Iterator[Solution]:
+    def known(self, stop: clock.Deadline) -> Iterator[Solution | None]:
         demand, net = self.demand, self.net
+        yield relayed(demand, net, stop)
+        yield from (direct(demand, net, seed, stop) for seed in range(4))
+        yield ring(demand, net, stop)
         seeds = range(min(12, max(1, 4000 // (demand.ranks * len(demand.chunks) + 1))))
-        tries = [
-            lambda: relayed(demand, net, stop),
-            *(lambda seed=seed: direct(demand, net, seed, stop) for seed in range(4)),
-            lambda: ring(demand, net, stop),
-            *(lambda seed=seed: greedy(demand, net, seed, stop) for seed in seeds),
-        ]
-        yield from (solution for attempt in tries if (solution := attempt()) is not None)
+        yield from (greedy(demand, net, seed, stop) for seed in seeds)
 
     def time_for_known(self) -> float:
         return 1.0 if self.too_large(self.lower) else 1 / 4

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import link_bounds
-from wavefabric.collectives.synthesis.demand import Demand
+from wavefabric.collectives.synthesis.demand import Demand, Move
 from wavefabric.collectives.synthesis.known_links import farthest_first, fits, greedy, open_shop, ring
 from wavefabric.collectives.synthesis.model import Model, SendVariables
 from wavefabric.collectives.synthesis.problem import Links, Undecided
@@ -30,15 +30,14 @@ class LinkSearch(Search):
         self.bounds = link_bounds(demand, links, clock.fraction(deadline, 1 / 4))
         super().__init__(demand, deadline, say, max(self.bounds, key=lambda bound: bound[0]))
 
-    def known(self, stop: clock.Deadline, attempts: int = _ATTEMPTS) -> Iterator[Solution]:
-        demand, links, spread = self.demand, self.links, "shortest ways, farthest first"
-        tries = [
-            ("a ring", lambda: ring(demand, links, stop)),
-            ("an open shop of translations", lambda: open_shop(demand, links, stop)),
-            *((spread, lambda n=n: farthest_first(demand, links, n, stop)) for n in range(attempts)),
-            *(("greedy steps", lambda n=n: greedy(demand, links, (), n, stop)) for n in range(attempts)),
-        ]
-        yield from (Solution(moves, method) for method, attempt in tries if (moves := attempt()) is not None)
+    def known(self, stop: clock.Deadline, attempts: int = _ATTEMPTS) -> Iterator[Solution | None]:
+        demand, links = self.demand, self.links
+        yield _solution(ring(demand, links, stop), "a ring")
+        yield _solution(open_shop(demand, links, stop), "an open shop of translations")
+        for n in range(attempts):
+            yield _solution(farthest_first(demand, links, n, stop), "shortest ways, farthest first")
+        for n in range(attempts):
+            yield _solution(greedy(demand, links, (), n, stop), "greedy steps")
 
     def variables(self, rounds: int) -> int:
         return rounds * sum(bool(c.need) for c in self.demand.chunks) * len(self.links.capacity)
@@ -78,7 +77,7 @@ class LinkSearch(Search):
         last = (*(1,) * (steps - 1), 1 + extra)
         stop = clock.Deadline(until)
         with suppress(clock.OutOfTime):
-            for solution in self.known(stop, 2):
+            for solution in filter(None, self.known(stop, 2)):
                 if fits(solution.moves, self.links, last):
                     return replace(solution, rounds_of_steps=last)
             for seed in range(_ATTEMPTS):
@@ -114,3 +113,7 @@ class LinkSearch(Search):
             return answer.solver if answer.feasible is False else None
         taken = tuple(int(answer.values[t]) for t in takes)
         return Solution(sends.moves(answer.values), answer.solver, rounds_of_steps=taken)
+
+
+def _solution(moves: list[Move] | None, method: str) -> Solution | None:
+    return None if moves is None else Solution(moves, method)

@@ -81,8 +81,8 @@ class Search(ABC):
         self.proof = f"a bound ({reason})"
 
     @abstractmethod
-    def known(self, stop: clock.Deadline) -> Iterator[Solution]:
-        """Solutions that need no solver, promising ones first; `OutOfTime` when `stop` has passed."""
+    def known(self, stop: clock.Deadline) -> Iterator[Solution | None]:
+        """Solutions that need no solver, or None, promising ones first; `OutOfTime` after `stop`."""
 
     @abstractmethod
     def variables(self, rounds: int) -> int:
@@ -135,7 +135,7 @@ class Search(ABC):
         soon, stop = clock.fraction(self.deadline, self.time_for_known()), clock.Deadline(self.deadline)
         best: Solution | None = None
         try:
-            for solution in self.known(stop):
+            for solution in filter(None, self.known(stop)):
                 if best is None or solution.rounds < best.rounds:
                     best = solution
                     self.say(f"{counted(solution.rounds, self.unit)}: {solution.method}")
