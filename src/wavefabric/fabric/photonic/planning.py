@@ -13,7 +13,7 @@ from wavefabric.fabric.photonic.edge_colouring import degrees, split_by_degree
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
 from wavefabric.fabric.photonic.routing.routes import METHODS, Routing, route
-from wavefabric.fabric.photonic.splitting import circuit_orders, first_fit, negotiate
+from wavefabric.fabric.photonic.splitting import circuit_orders, in_layers, negotiate
 from wavefabric.fabric.photonic.tile_grid import Route, tile_grid
 
 #: What becomes of circuits for which an edge has too few waveguides.
@@ -143,7 +143,7 @@ def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[Ci
     peers = int(degrees(pairs, fabric.ranks).max())
     # Sets of wavelengths: a tile with few peers has ports for all that it may be given.
     colours = (fabric.lasers if peers * size <= fabric.ports else fabric.ports) // size
-    layer = min((first_fit(fabric, routes, o) for o in circuit_orders(fabric, routes)), key=np.max)
+    layer = min((in_layers(fabric, routes, o) for o in circuit_orders(fabric, routes)), key=np.max)
     parts = -(-(int(layer.max()) + 1) // colours)
     least = max(parts_bound(fabric, pairs, np.full(len(pairs), size)), -(-peers // colours))
     if len(pairs) <= _MANY:

@@ -1,12 +1,10 @@
 """A round whose circuits do not fit at once, split into parts (and wavelengths) that do."""
 
-from collections import Counter
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 
 import numpy as np
 
+from wavefabric.collectives.builders.messages import first_fit
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.routing.ripup import cheapest
 from wavefabric.fabric.photonic.tile_grid import Route, flat_edges, route_edges, tile_grid
@@ -19,25 +17,15 @@ _TRIED = 4
 _MOST = 200
 
 
-def first_fit(fabric: PhotonicFabric, routes: Sequence[Route], order: np.ndarray) -> np.ndarray:
+def in_layers(fabric: PhotonicFabric, routes: Sequence[Route], order: np.ndarray) -> np.ndarray:
     """A layer for each circuit, in a given order: the first in which it conflicts with none.
 
     In a layer all circuits have the same wavelengths at the same time: no edge has more of them than
     waveguides, and no tile sends or receives two.
     """
     needs, capacity = _needs(fabric, routes)
-    most = capacity.tolist()
-    full = [0] * len(most)  # layers in which each resource is used up, as bits
-    load: list[Counter[int]] = [Counter() for _ in most]
     layer = np.zeros(len(needs), np.int64)
-    for i in order.tolist():
-        resources = needs[i].tolist()
-        taken = reduce(or_, (full[resource] for resource in resources))
-        free = layer[i] = (~taken & (taken + 1)).bit_length() - 1
-        for resource in resources:
-            load[resource][free] += 1
-            if load[resource][free] == most[resource]:
-                full[resource] |= 1 << free
+    layer[order] = first_fit((needs[i].tolist() for i in order), capacity.tolist())
     return layer
 
 
