@@ -130,13 +130,9 @@ def bidirectional_ring(collective: str, ranks: int, elements: int, pieces: int =
         chunk = part * pieces + lowest
         home = (step == 0) & (direction < 0)
         target = np.where(home, lowest, chunk)
-        src = (rank + direction) % ranks
-        ends = (0, home * 1)
-        parts.append(
-            transfers(last - step, src, rank, chunk, target, count=count, buffers=ends, reduce=~home)
-        )
-        own = np.arange(ranks)
-        first = last + 1
+        ends = last - step, (rank + direction) % ranks, rank, chunk, target
+        parts.append(transfers(*ends, count=count, buffers=(0, home * 1), reduce=~home))
+        own, first = np.arange(ranks), last + 1
         if home.any():
             n, skip = int(count[home][0]), int(lowest[home][0])
             target_chunk = own * pieces + skip

@@ -44,8 +44,7 @@ class RoutedNetwork:
         #: Of each pair the routes that can be used, shortest first.
         self.routes: dict[Edge, list[Route]] = {}
         for pair, routes in numbered.items():
-            usable = [route for route in routes if all(self.waveguides[e] for e in route[0])]
-            if usable:
+            if usable := [route for route in routes if all(self.waveguides[e] for e in route[0])]:
                 self.routes[pair] = sorted(usable, key=lambda r: len(r[0]))
         #: Edges, of as many chunks as circuits that they carry in a round.
         capacity = {e: w * network.lasers for e, w in zip(number, self.waveguides, strict=True)}

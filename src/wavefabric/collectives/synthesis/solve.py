@@ -111,15 +111,12 @@ class _CpSat:
 def _cp_sat_model(cp_model: Any, model: Model, deadline: float) -> tuple[Any, list[Any]]:
     """The same model for CP-SAT, and its variables."""
     stop, copy = clock.Deadline(deadline), cp_model.CpModel()
-    boolean = [limits == (0, 1) for limits in zip(model.lower, model.upper, strict=True)]
-    variables = [
-        copy.new_bool_var("") if is_bool else copy.new_int_var(low, high, "")
-        for is_bool, low, high in zip(boolean, model.lower, model.upper, strict=True)
-    ]
+    limits = list(zip(model.lower, model.upper, strict=True))
+    variables = [copy.new_bool_var("") if pair == (0, 1) else copy.new_int_var(*pair, "") for pair in limits]
     for columns, ks, low, high in model.rows:
         stop.check()
         chosen = [variables[c] for c in columns]
-        ones = high == 1 and all(k == 1 for k in ks) and all(boolean[c] for c in columns)
+        ones = high == 1 and all(k == 1 for k in ks) and all(limits[c] == (0, 1) for c in columns)
         if ones and low == 1:
             copy.add_exactly_one(chosen)
         elif ones and low <= 0:
