@@ -65,48 +65,34 @@ def greedy(
     """
     if len(demand.chunks) * demand.ranks > _ENTRIES:
         return None
-    rng = np.random.default_rng(seed)
-    hops = distances(demand.ranks, links.usable)
+    rng, pairs = np.random.default_rng(seed), links.usable
+    hops = distances(demand.ranks, pairs)
     has, needs = np.zeros((2, len(demand.chunks), demand.ranks), bool)
     for number, chunk in enumerate(demand.chunks):
         has[number, sorted(chunk.have)] = True
         needs[number, sorted(chunk.need)] = True
     moves: list[Move] = []
     step = 0
-    while (needs & ~has).any():
+    while (missing := needs & ~has).any():
+        copies, wanted, before = has.sum(axis=1), [], len(moves)
+        for number in np.flatnonzero(missing.any(axis=1)).tolist():
+            nearest = hops[has[number]].min(axis=0)
+            # nearer[d]: how many that miss the chunk would be nearer to it if d had it.
+            nearer = ((hops < nearest) & missing[number] & (hops < FAR)).sum(axis=1)
+            stop.check()
+            for s, d in pairs:
+                if has[number, s] and not has[number, d] and nearer[d]:
+                    rank = (not missing[number, d], copies[number] - nearer[d], rng.random())
+                    wanted.append((*rank, number, s, d))
         capacity = StepCapacity(links, rounds[step] if step < len(rounds) else 1)
-        sent = _greedy_step(capacity, links, hops, has, needs & ~has, rng, stop)
-        if not sent:
+        for *_, number, s, d in sorted(wanted):
+            if not has[number, d] and capacity.take((s, d)):
+                moves.append((step, number, s, d))
+                has[number, d] = True
+        if len(moves) == before:
             return None
-        for number, s, d in sent:
-            moves.append((step, number, s, d))
-            has[number, d] = True
         step += 1
     return useful(demand, moves)
-
-
-def _greedy_step(
-    capacity: StepCapacity, links: Links, hops, has, missing, rng, stop: Deadline
-) -> list[tuple[int, int, int]]:
-    """Chunk, source and destination of what one step sends."""
-    copies, pairs = has.sum(axis=1), links.usable
-    wanted: list[tuple] = []
-    for number in np.flatnonzero(missing.any(axis=1)).tolist():
-        nearest = hops[has[number]].min(axis=0)
-        # nearer[d]: how many that miss the chunk would be nearer to it if d had it.
-        nearer = ((hops < nearest) & missing[number] & (hops < FAR)).sum(axis=1)
-        stop.check()
-        for s, d in pairs:
-            if has[number, s] and not has[number, d] and nearer[d]:
-                rank = (not missing[number, d], copies[number] - nearer[d], rng.random())
-                wanted.append((*rank, number, s, d))
-    taken: set[tuple[int, int]] = set()
-    sent = []
-    for _, _, _, number, s, d in sorted(wanted):
-        if (number, d) not in taken and capacity.take((s, d)):
-            taken.add((number, d))
-            sent.append((number, s, d))
-    return sent
 
 
 def open_shop(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
@@ -302,17 +288,16 @@ def _queued(paths: dict[int, list[Edge]], links: Links, seed: int, stop: Deadlin
     while at:
         capacity = StepCapacity(links, 1)
         waiting = sorted(at, key=lambda number: (at[number] - len(paths[number]), rng.random()))
-        sent = []
+        before = len(moves)
         for number in waiting:
             stop.check()
-            if capacity.take(paths[number][at[number]]):
-                sent.append(number)
-        if not sent:
+            link = paths[number][at[number]]
+            if capacity.take(link):
+                moves.append((step, number, *link))
+                here = at.pop(number) + 1
+                if here < len(paths[number]):
+                    at[number] = here
+        if len(moves) == before:
             return None
-        for number in sent:
-            here = at.pop(number)
-            moves.append((step, number, *paths[number][here]))
-            if here + 1 < len(paths[number]):
-                at[number] = here + 1
         step += 1
     return moves
