@@ -45,8 +45,8 @@ def ring(
     order = rail_rings(*grid) if grid else np.arange(ranks)[None]
     rings, chunks = len(order), pieces * len(order)
     # Pieces of the whole array of an all-reduce are so many for each rank.
-    shares = ranks if collective == "all-reduce" else 1
-    conditions = layout(collective, ranks, elements, shares * chunks, root)
+    owners = ranks if collective == "all-reduce" else 1
+    conditions = layout(collective, ranks, elements, owners * chunks, root)
     name = f"ring {collective}" + (f", {rings} rings" if rings > 1 else "")
     if collective in ("broadcast", "reduce"):
         # Along the chain of ranks that starts or ends at the root, piece j makes hop h in round h + j.

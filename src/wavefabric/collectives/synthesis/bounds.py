@@ -92,7 +92,7 @@ def link_bounds(demand: Demand, links: Links, until: float) -> tuple[Bound, Boun
     """Bounds of steps, by distance, and of rounds, by what cuts and all links together carry; by `until`."""
     hops = distances(demand.ranks, links.usable)
     farthest = NOTHING
-    for need, hop, _ in _ways(demand, hops, until):
+    for need, hop, _ in _distances_to_need(demand, hops, until):
         if max(hop) > farthest[0]:
             rank = sorted(need)[hop.index(max(hop))]
             farthest = max(hop), f"rank {rank} is {max(hop)} links away from what it needs"
@@ -119,14 +119,16 @@ def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
     at which there is none of them but farther ones are. Chunks not looked at by `until` are left out.
     """
     uses = 0
-    for need, hop, count in _ways(demand, hops, until):
+    for need, hop, count in _distances_to_need(demand, hops, until):
         if max(hop) >= FAR:
             return FAR * FAR
         uses += count * (len(need) + max(hop) - len(set(hop)))
     return uses
 
 
-def _ways(demand: Demand, hops: np.ndarray, until: float) -> Iterator[tuple[frozenset[int], list[int], int]]:
+def _distances_to_need(
+    demand: Demand, hops: np.ndarray, until: float
+) -> Iterator[tuple[frozenset[int], list[int], int]]:
     """Ranks that need a chunk, hops to each in order from the nearest that has it, and number of chunks."""
     stop = clock.Deadline(until)
     with suppress(clock.OutOfTime):

@@ -118,8 +118,8 @@ def open_shop(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None
     for pair, numbers in chunks.items():
         wanted[pair] = len(numbers)
     sums = (add for add in map(_digitwise_sums, _factorisations(n)) if _invariant((capacity, wanted), add))
-    found = filter(None, (_translated(chunks, wanted[0], capacity[0], add, stop) for add in sums))
-    best = min(found, key=lambda moves: moves[-1][0], default=None)
+    candidates = filter(None, (_translated(chunks, wanted[0], capacity[0], add, stop) for add in sums))
+    best = min(candidates, key=lambda moves: moves[-1][0], default=None)
     return best if best is not None and fits(best, links) else None
 
 

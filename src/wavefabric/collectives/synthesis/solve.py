@@ -147,9 +147,9 @@ class _Highs:
 
     def _solve(self) -> Answer:
         output = self._process.communicate(self._content)[0]
-        status, found = (None, None) if self._process.returncode else pickle.loads(output)
+        status, solution = (None, None) if self._process.returncode else pickle.loads(output)
         # HiGHS computes in floating point: what it found is checked in whole numbers.
-        if found is not None and self._model.holds(values := np.rint(found).astype(np.int64)):
+        if solution is not None and self._model.holds(values := np.rint(solution).astype(np.int64)):
             return Answer(True, values, "HiGHS")
         return Answer(False if status == 2 else None, None, "HiGHS")
 
