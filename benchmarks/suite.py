@@ -16,9 +16,9 @@ from benchmarks.parts import COUNTS, Part, choose, make_parts
 from papers.common import run
 from wavefabric.cli.common.failure import FAILED, describe
 from wavefabric.cli.common.options import changed, grouped, option, options, refuse
-from wavefabric.cli.common.ranks import on_ranks
 from wavefabric.cli.common.show import print_written, status_line
 from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment
 from wavefabric.results.lock import locked
 from wavefabric.system.interrupt import exit_code
 from wavefabric.system.progress import warn
@@ -46,7 +46,7 @@ def suite(options: SuiteOptions) -> None:
 
     Parts that are done are not run again: the same command goes on after Ctrl-C, a kill or a failure.
     """
-    if on_ranks():
+    if environment.ranks() > 1:
         raise InputError("suite: started under mpiexec; allowed: alone, it starts the ranks itself")
     settings, root = _read_settings(options.output), options.output
     if options.report_only:

@@ -22,7 +22,7 @@ from wavefabric.bench.ultrasound_step import SIZES
 from wavefabric.device import Device, get_device
 from wavefabric.execution import report, timing
 from wavefabric.lifecycle.agreement import check_memory
-from wavefabric.lifecycle.reversal.reversal import Reversal
+from wavefabric.lifecycle.reversal import Reversal
 
 #: By what is differentiated, by the name of the row.
 WRT = {

@@ -14,9 +14,9 @@ from wavefabric import cli
 from wavefabric.cli.common.options import OutputOptions, option, options, register
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.cli.common.rank_session import MeasureOptions, RankSession
-from wavefabric.cli.common.ranks import is_rank_zero
+from wavefabric.cli.common.rank_session import MeasureOptions, start_ranks
 from wavefabric.cli.common.show import conclude, console
+from wavefabric.exchange.launch import environment
 
 #: What ranks are started with, before the words of the command.
 PROGRAM = (sys.executable, str(Path(__file__).resolve().parent))
@@ -61,11 +61,11 @@ def command(
     mpiexec -n 2 python -m plugins.nccl_tuner --collective all-reduce --sizes 64K:16M mine
     """
     folder = folder.absolute()
-    if is_rank_zero():
+    if environment.rank() == 0:
         check_folder(folder, options.force)
     sizes = {size for text in options.sizes or [None] for size in optional_sizes(text, options.factor)}
     del who.invocation.words[:1]  # the command's name, which `main` puts before what ranks are started with
-    ranks = RankSession(who, options.as_json).ranks
+    ranks = start_ranks(who, options.as_json)
     how = options.dtype, who.repeats, make_progress(options.as_json)
     result = tune_nccl(ranks, options.collective or OPERATIONS, sorted(sizes), *how)
     if ranks.rank == 0:

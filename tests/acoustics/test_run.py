@@ -20,7 +20,7 @@ from wavefabric.errors import FieldLost, InputError, LateRank
 from wavefabric.exchange import solo
 from wavefabric.exchange.transports.base import Transport
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
-from wavefabric.system.compiling import compiling
+from wavefabric.system.compiling import CLOCK
 from wavefabric.system.progress import Progress as NoProgress
 
 SHAPE = (14, 12, 9)
@@ -284,7 +284,7 @@ def test_compilation_is_a_phase_of_its_own(monkeypatch):
 
         def after(self, taken):
             if taken == 3:
-                with compiling():
+                with CLOCK.compiling():
                     late[0] += 1000.0
 
     settings = RunSettings(device=get_device("cpu", 1))

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.ultrasound_adjoint import WRT, _runs
-from wavefabric.lifecycle.reversal.store import advances
+from wavefabric.lifecycle.reversal import advances
 
 
 def test_lines(numbers):

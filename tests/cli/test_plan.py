@@ -14,7 +14,7 @@ import pytest
 from wavefabric.collectives import load
 from wavefabric.collectives.structure import sent_and_received
 from wavefabric.exchange.launch import launcher
-from wavefabric.system.variables import PLAN
+from wavefabric.exchange.launch.environment import PLAN
 
 DATA = Path(__file__).parents[1] / "data"
 HGX = ("--fabric", "hgx-h200")

@@ -21,10 +21,10 @@ def clock(monkeypatch):
 def test_working_time_stands_still_during_compilation_also_within_another(clock):
     clock, times = clock
     times.append(1.0)
-    with compiling.compiling():
+    with compiling.CLOCK.compiling():
         times.append(2.0)
         assert (clock.seconds(), compiling.working_time()) == (1.0, 1.0)
-        with compiling.compiling():  # a kernel that a kernel calls, or another thread
+        with compiling.CLOCK.compiling():  # a kernel that a kernel calls, or another thread
             times.append(5.0)
         times.append(6.0)
     times.append(10.0)
@@ -35,7 +35,7 @@ def test_a_compilation_that_fails_is_over(clock):
     clock, times = clock
 
     def compile_wrongly():
-        with compiling.compiling():
+        with compiling.CLOCK.compiling():
             times.append(3.0)
             raise ValueError("no kernel")
 
@@ -60,6 +60,6 @@ def test_a_compilation_is_announced_if_it_takes_long(monkeypatch, capsys, after,
     told = threading.Event()
     announce = compiling.CLOCK.announce
     monkeypatch.setattr(compiling.CLOCK, "announce", lambda: (announce(), told.set()))
-    with compiling.compiling(after):
+    with compiling.CLOCK.compiling(after):
         assert not lines or told.wait(30)
     assert capsys.readouterr().err.count("compiling kernels") == lines

@@ -21,6 +21,9 @@ _DEFAULT_PML = {1: 20, 2: 20, 3: 10}
 class Grid:
     """A uniform Cartesian grid with a perfectly matched layer (PML) at its edges.
 
+    Attributes are normalised: ``shape``, ``spacing``, ``pml_size``, ``pml_alpha`` are tuples, one an axis.
+    `InputError`: a value is out of range, or the PML leaves nothing of the grid.
+
     Parameters
     ----------
     shape : sequence of 1 to 3 int
@@ -41,15 +44,6 @@ class Grid:
     axisymmetric : bool
         Of a grid of 2 dimensions: x lies along the axis of symmetry, y is the radius, from 0 on. The PML of
         the radius is at its outer end alone.
-
-    Raises
-    ------
-    InputError
-        If a value is out of range, or the PML leaves nothing of the grid.
-
-    Notes
-    -----
-    Attributes are normalised: ``shape``, ``spacing``, ``pml_size``, ``pml_alpha`` are tuples, one an axis.
     """
 
     shape: Any

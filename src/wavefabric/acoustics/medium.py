@@ -21,6 +21,8 @@ _POWERS = "from 0 to below 3, 1 only with dispersion=False"
 class Medium:
     """An absorbing, weakly nonlinear fluid. Every array is indexed [x, y(, z)] and has the grid's shape.
 
+    `InputError`: density or a power is missing or out of range.
+
     Parameters
     ----------
     sound_speed : float, str or array_like
@@ -46,11 +48,6 @@ class Medium:
         ρ₀ half a spacing further along each axis, where the velocities are. Default: means of two neighbours,
         as in k-Wave; the first point is the last one's neighbour along a periodic axis (`Grid.periodic`).
         `shaped_medium` and its like find values that boundaries between grid points need.
-
-    Raises
-    ------
-    InputError
-        If density or a power is missing or out of range.
 
     Notes
     -----

@@ -81,10 +81,7 @@ class Results(dict[str, Any]):
     def save(self, path: str | Path, force: bool = False) -> Path:
         """Write an HDF5 result file with units and provenance; read it with `wavefabric.results`.
 
-        Raises
-        ------
-        InputError
-            If the file exists (without `force`) or cannot be written.
+        `InputError`: the file exists (without `force`) or cannot be written.
         """
         return self.write(ResultWriter(path, force)) if self.writes else Path(path)
 

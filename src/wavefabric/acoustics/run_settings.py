@@ -27,7 +27,7 @@ POINTS_EACH = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """How a problem is run.
+    """How a problem is run; `InputError`: a value is of another type, or no word that is allowed.
 
     Parameters
     ----------
@@ -51,11 +51,6 @@ class RunSettings:
         each rank run a simulation of its own.
     decomposition : Decomposition, optional
         How they share it; a global decomposition by default.
-
-    Raises
-    ------
-    InputError
-        If a value is of another type, or is no word that is allowed.
     """
 
     device: Any = "auto"

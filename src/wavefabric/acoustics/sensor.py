@@ -24,6 +24,8 @@ _SLACK = 1e-6
 class Sensor:
     """What is recorded, and where.
 
+    `InputError`: a name in ``record`` is unknown or there is none, or ``start`` is no whole number from 0.
+
     Parameters
     ----------
     mask : array_like of bool, grid's shape, or None
@@ -42,11 +44,6 @@ class Sensor:
         of the pressure at the mask or in the whole domain, and with it the phase, ``p_phase`` or
         ``p_phase_all``, of cos(2πft + phase). They are found from running sums over the recorded steps, which
         should be a whole number of periods; harmonics are multiples of a frequency.
-
-    Raises
-    ------
-    InputError
-        If a name in ``record`` is unknown or there is none, or ``start`` is no whole number from 0.
     """
 
     mask: Any = None

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Column, Table
 
 import wavefabric
-from wavefabric.cli.common.ranks import is_rank_zero, on_ranks
 from wavefabric.cli.common.show import pairs_table, print_json
 from wavefabric.device import describe
 from wavefabric.exchange import describe as exchange
 from wavefabric.exchange.control import world_control
+from wavefabric.exchange.launch import environment
 from wavefabric.kernels.library import library
 from wavefabric.results.provenance import git_commit, versions
 from wavefabric.system.machine import nvidia_driver
@@ -34,9 +34,9 @@ def command(
     Under mpiexec: which device each rank has.
     """
     rows = []
-    if on_ranks():
+    if environment.ranks() > 1:
         rows = exchange.ranks(world_control())
-    if not is_rank_zero():
+    if environment.rank() > 0:
         return
     facts = gather()
     if rows:

@@ -13,10 +13,10 @@ from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local, mean
 from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.kwave_run import run_on_ranks
 from wavefabric.cli.run_options import RunRankOptions
 from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment
 from wavefabric.files.output import check_output
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 from wavefabric.system.machine import usable_threads
@@ -118,7 +118,7 @@ def command(
         threads = min(threads, usable_threads())
     ranks = ranks.checked(device, threads)
     ranks.check_files(options.force, input, output, checkpoint.checkpoint_file)
-    verbose = options.verbose if is_rank_zero() else 0
+    verbose = options.verbose if environment.rank() == 0 else 0
     names = [name for name, wanted in vars(quantities).items() if wanted] or ["p_raw"]
     saved = checkpoint.checkpoints(input, output)
     report = run_on_ranks(
@@ -139,7 +139,7 @@ def command(
         names=_NAMES,
         started=lambda inputs: _introduce(inputs, names, options.start, verbose),
     )
-    if not is_rank_zero():
+    if environment.rank() > 0:
         return
     if report.steps < report.total_steps:
         assert saved is not None

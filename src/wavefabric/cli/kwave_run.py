@@ -9,9 +9,9 @@ from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.cli.common.decomposition import file_traffic
 from wavefabric.cli.common.options import check_range
 from wavefabric.cli.common.progress import make_progress, running
-from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
+from wavefabric.exchange.launch import environment
 from wavefabric.files.output import check_output
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
@@ -52,7 +52,7 @@ def run_and_show(file: Path, options: RunOptions, ranks: RunRankOptions) -> None
         force=options.force,
         names={"check_stability=False": ""},  # this command has no such option
     )
-    if not is_rank_zero():
+    if environment.rank() > 0:
         return
     facts = summary(target, report)
     if options.as_json:

@@ -12,11 +12,11 @@ from wavefabric.cli.common.options import OutputOptions, changed, option, option
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import conclude, console, status_line, table
 from wavefabric.errors import InputError
+from wavefabric.exchange.launch.environment import PROTOCOL
 from wavefabric.planner import Candidate, RunPlan
 from wavefabric.planner.files import RunPlanOptions, plan_file
 from wavefabric.planner.picture import draw_plan
 from wavefabric.planner.plan import error_words
-from wavefabric.system.variables import PROTOCOL
 from wavefabric.units import binary_bytes, time_words
 
 #: Candidates that are shown when not all are.

@@ -17,13 +17,13 @@ from wavefabric.cli.common.decomposition import GRID
 from wavefabric.cli.common.files import is_hdf5, read_json
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.progress import naming_no_resume
-from wavefabric.cli.common.ranks import PANEL, is_rank_zero, on_ranks
+from wavefabric.cli.common.ranks import PANEL
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
 from wavefabric.device import describe
 from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.launch import environment
-from wavefabric.system.variables import PLAN, PROTOCOL
+from wavefabric.exchange.launch.environment import PROTOCOL
 
 if TYPE_CHECKING:
     from wavefabric.planner import RunPlan
@@ -53,20 +53,16 @@ class PlannedRankOptions(RunRankOptions):
     def planned(self, file: Path, options: RunOptions) -> Iterator[tuple[RunOptions, Self]]:
         """The options of a run and of its ranks as a plan says, without one as they are.
 
-        Ranks and results are told of the plan by the environment, inside alone.
+        The environment names its protocol inside alone.
         """
-        before = {name: os.environ.get(name) for name in (PLAN, PROTOCOL)}
+        before = os.environ.get(PROTOCOL)
         try:
             yield self._planned(file, options)
         finally:
-            for name, value in before.items():
-                os.environ.pop(name, None)
-                os.environ |= {} if value is None else {name: value}
+            os.environ.pop(PROTOCOL, None)
+            os.environ |= {} if before is None else {PROTOCOL: before}
 
     def _planned(self, file: Path, options: RunOptions) -> tuple[RunOptions, Self]:
-        # What the starter of these ranks has planned; nobody else may say so.
-        inherited = os.environ.pop(PLAN, "") if environment.expected_ranks() is not None else ""
-        os.environ.pop(PLAN, None)
         if self.plan is None:
             refuse(changed(self, *_PLANNING), "without --plan", "with --plan auto")
             return options, self
@@ -74,16 +70,20 @@ class PlannedRankOptions(RunRankOptions):
             refuse(changed(self, "plan"), "for one rank", "with --ranks 2 or more")
         by_hand = changed(self, *GRID) | changed(options, "exchange")
         refuse(by_hand | changed(self, "transport", "placement"), "with --plan", "without")
-        record = json.loads(inherited or self._record(file))
-        os.environ[PLAN] = json.dumps(record)
+        # What the starter of these ranks has planned; nobody else may say so.
+        inherited = environment.expected_ranks() is not None and os.environ.get(environment.PLAN)
+        followed = inherited or self._record(file)
+        record = json.loads(followed)
         if record["protocol"]:
             os.environ[PROTOCOL] = record["protocol"]
-        several_hosts = on_ranks() and environment.local_size() != self.count
+        several_hosts = environment.ranks() > 1 and environment.local_size() != self.count
         order = () if record["cpu"] or several_hosts else tuple(record["order"])
         blocks = dict(record["options"])
         exchange = {"exchange": blocks.pop("exchange")} if "exchange" in blocks else {}
         carrier = record["carrier"].partition(", ")[0]
-        return replace(options, **exchange), replace(self, transport=carrier, order=order, **blocks)
+        return replace(options, **exchange), replace(
+            self, transport=carrier, order=order, followed=followed, **blocks
+        )
 
     def _record(self, file: Path) -> str:
         """The chosen candidate, the same on all ranks."""
@@ -104,7 +104,7 @@ class PlannedRankOptions(RunRankOptions):
             if (here := file_problem(file)) != (plan.problem, plan.steps):
                 actual = f"{self.plan} is for {plan.problem}, {plan.steps} steps"
                 raise InputError(f"--plan: {actual}; allowed: a plan for {here[0]}, {here[1]} steps")
-        elif is_rank_zero():
+        elif environment.rank() == 0:
             step = f"{1e3 * plan.shared.seconds.step:.3g} ms a step"
             typer.echo(f"plan: {plan.shared.words}, {step}: {plan.reason_of(plan.shared)}", err=True)
         return plan.record()

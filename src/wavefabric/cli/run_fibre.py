@@ -10,11 +10,11 @@ from rich.table import Column, Table
 from wavefabric.cli.common import show as common_show
 from wavefabric.cli.common.options import changed
 from wavefabric.cli.common.progress import running
-from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
 from wavefabric.collectives import direct_all_gather
 from wavefabric.errors import visible
+from wavefabric.exchange.launch import environment
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.optics.link.build import check_start, result_writer
 from wavefabric.optics.link.expected import left_out
@@ -49,7 +49,7 @@ def run_link_file(file: Path, options: RunOptions, ranks: RunRankOptions) -> Non
         how = {"output": target, "force": options.force, "resume": not options.no_resume}
         with ranks.recording(comm, options.force, progress):
             done = run_link(settings, **how, progress=progress, comm=comm)
-    if is_rank_zero():
+    if environment.rank() == 0:
         _conclude(done.path, settings, step_check, options)
 
 

@@ -9,11 +9,12 @@ import typer
 from wavefabric.cli.common.files import is_hdf5
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.progress import naming_no_resume, running
-from wavefabric.cli.common.ranks import PANEL, RankOptions, is_rank_zero
+from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.cli.common.show import conclude, console, table
 from wavefabric.cli.run_options import RunOptions
 from wavefabric.collectives import direct_all_gather
 from wavefabric.errors import InputError, visible
+from wavefabric.exchange.launch import environment
 from wavefabric.optics.link.build import check_start
 from wavefabric.optics.sweeps.points import make_grid
 from wavefabric.optics.sweeps.run import output_path, points_folder, sweep
@@ -71,7 +72,7 @@ def command(
     with running(ranks, traffic, folder, check, options.silent, command=go_on) as (comm, progress):
         how: dict[str, Any] = {"progress": progress, "comm": comm, "together": options.together}
         result = sweep(grid, None, target, options.force, not options.no_resume, **how)
-    if is_rank_zero():
+    if environment.rank() == 0:
         _conclude(result, grid.base.title, grid.base.output.figures, options)
 
 

@@ -15,11 +15,11 @@ from wavefabric.acoustics.transcranial.sonication import Sonication
 from wavefabric.cli.common.decomposition import GridRankOptions, traffic
 from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.progress import naming_no_resume, running
-from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import SimulationOptions
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment
 from wavefabric.files.output import check_output
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
@@ -87,7 +87,7 @@ def command(
     picture = options.output.with_suffix(".png")
     inputs = [] if ct == SYNTHETIC else [Path(ct)]
     saved = checkpoint_path(options.output)
-    if is_rank_zero():
+    if environment.rank() == 0:
         check_output(options.output, options.force, "--output", inputs=inputs)
         if options.plot:
             check_output(picture, options.force, "--output", inputs=inputs)
@@ -97,7 +97,7 @@ def command(
 
     with running(ranks, schedule, saved, schedule, options.silent) as (comm, progress):
         head = read_ct(ct, options.spacing, options.orientation) if inputs else synthetic_head("1 mm")
-        for line in content_warnings(head.values) if is_rank_zero() else ():
+        for line in content_warnings(head.values) if environment.rank() == 0 else ():
             warnings.warn(line, stacklevel=1)
         plan = plan_sonication(
             head,
@@ -112,7 +112,7 @@ def command(
             progress=progress,
             checkpoint=Checkpoints(saved, resume=not options.no_resume),
         )
-    if not is_rank_zero():
+    if environment.rank() > 0:
         return
     written = [options.output]
     if options.plot:

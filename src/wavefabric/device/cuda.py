@@ -11,7 +11,7 @@ from wavefabric.device.bfloat16 import viewed
 from wavefabric.kernels.cuda_launch import CudaKernels
 from wavefabric.kernels.cuda_text import cuda_text
 from wavefabric.kernels.table import KernelTable
-from wavefabric.system.compiling import compiling
+from wavefabric.system.compiling import CLOCK
 from wavefabric.system.user_cache import redirect
 
 redirect("CUPY_CACHE_DIR", "cupy", "~/.cupy/kernel_cache")  # CuPy gives up where it can write none
@@ -236,7 +236,7 @@ class CudaDevice:
         """
         code = prelude + cuda_text(*before, f"{package}/{source}")
         module = cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
-        with compiling(announce_after=1.0):  # what CuPy keeps on disk is there at once
+        with CLOCK.compiling(announce_after=1.0):  # what CuPy keeps on disk is there at once
             module.compile()
         return module
 

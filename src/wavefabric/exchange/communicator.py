@@ -49,6 +49,8 @@ class Communicator(CollectiveCalls):
         self.why_no_switch = transport.why_no_switch
         self.one_sided, self.timeout, self.check = transport.one_sided, transport.timeout, transport.check
         self.own_collective = transport.own_collective
+        #: The plan that a run of these ranks follows, JSON, which its result keeps; empty for none.
+        self.plan = ""
         #: What records a step while `recording`.
         self.step_recorder: StepRecorder | None = None
         self._exchanges: dict[tuple, tuple[Any, Exchange]] = {}

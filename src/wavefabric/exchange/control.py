@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from wavefabric.errors import InputError, MissingExtra
+from wavefabric.errors import InputError, MissingExtra, UnusableCheckpoint
 from wavefabric.exchange.launch import dev_shm, environment, rank_status, watch
 from wavefabric.exchange.launch.watch import waiting
 
@@ -23,6 +23,7 @@ _SHOWN = 60
 #: Seconds that a rank with an uncaught error waits for the others to come to one as well.
 _TIMEOUT = 5.0
 _guarded: "list[Control]" = []
+_T = TypeVar("_T")
 
 
 class Control:
@@ -147,17 +148,46 @@ def check_agreement(control: Control, facts: dict[str, str]) -> None:
     compare(control.all_gather(facts))
 
 
-def on_first_rank(control: Control, call: Callable[[], Any]) -> Any:
-    """Call a function on rank 0; all ranks return what it gives, or raise its `InputError`. Collective."""
-    result = None
+def on_first_rank(control: Control, call: Callable[[], _T]) -> _T:
+    """Run ``call`` on rank 0; all ranks get its (small) return value or raise its error. Collective.
+
+    Other ranks raise InputError and OSError as they are, and RuntimeError for other errors.
+    """
+    value, error = _attempt(call) if control.rank == 0 else (None, None)
+    value, told = control.bcast((value, _for_all(error)))
+    if told is not None:
+        raise error or told
+    return value
+
+
+def on_all_ranks(control: Control, call: Callable[[], _T]) -> _T:
+    """Run ``call``, which is not collective, on every rank; if one fails, all raise as `on_first_rank`."""
+    value, error = _attempt(call)
+    for rank, told in enumerate(control.all_gather(_for_all(error))):
+        if told is not None:
+            raise error if error is not None and rank == control.rank else told
+    return value  # type: ignore[return-value]
+
+
+def _attempt(call: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
     try:
-        result = call() if control.rank == 0 else None
-    except InputError as error:
-        result = error
-    result = control.bcast(result)
-    if isinstance(result, InputError):
-        raise result
-    return result
+        return call(), None
+    except Exception as error:
+        return None, error
+
+
+def _for_all(error: Exception | None) -> Exception | None:
+    """An error as all ranks can raise it: without what cannot be sent."""
+    match error:
+        case None:
+            return None
+        case OSError(errno=int()):
+            return OSError(error.errno, error.strerror, error.filename)
+        case UnusableCheckpoint():
+            return UnusableCheckpoint(str(error))
+        case InputError():
+            return InputError(str(error))
+    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def compare(gathered: Sequence[dict[str, str]]) -> None:

@@ -26,9 +26,8 @@ def candidates_on(fabric: AnyFabric, collective: str, gpus: Sequence[int], **opt
     ``options``: of `candidates`. `runnable` says which of them the routes of the fabric take.
     """
     if len(gpus) > fabric.ranks:
-        raise InputError(
-            f"ranks: {len(gpus)} given; allowed: up to {fabric.ranks}, the GPUs of {fabric.name}"
-        )
+        allowed = f"up to {fabric.ranks}, the GPUs of {fabric.name}"
+        raise InputError(f"ranks: {len(gpus)} given; allowed: {allowed}")
     switches = "photonic fabrics have no switch that multicasts and reduces"
     if not isinstance(fabric, PhotonicFabric):
         switches = None if fabric.multicast_switches else f"no switch of {fabric.name} multicasts and reduces"

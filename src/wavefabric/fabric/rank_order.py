@@ -169,10 +169,8 @@ class _OrderTimes:
         load = load.reshape(-1, self._capacity.size) / self._capacity
         # Pairs without a way add up, so that a search sees which order has fewer of them.
         latency = self._latency[pair]
-        late = (
-            np.maximum.reduceat(latency, self._first)
-            + np.add.reduceat(latency >= _NO_ROUTE, self._first) * _NO_ROUTE
-        )
+        missing = np.add.reduceat(latency >= _NO_ROUTE, self._first)
+        late = np.maximum.reduceat(latency, self._first) + missing * _NO_ROUTE
         seconds = float(self._times @ (load.max(axis=1) + late + self._alpha))
         # Rounded, so that noise of the last bit does not pass for less time.
         return float(f"{seconds:.9e}"), float(f"{float(self._times @ (load * load).sum(axis=1)):.9e}")

@@ -72,10 +72,8 @@ def _heaps_end(path: Path) -> bool:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for start in {0, max(0, len(data) - _SMALL)}:
             for heap in re.finditer(rb"GCOL\x01\0\0\0.{8}", data[start : start + _SMALL], re.DOTALL):
-                position, end = (
-                    start + heap.end(),
-                    start + heap.start() + int.from_bytes(heap[0][8:], "little"),
-                )
+                position = start + heap.end()
+                end = start + heap.start() + int.from_bytes(heap[0][8:], "little")
                 while position + 16 <= min(end, len(data)):
                     number, length = struct.unpack_from("<H6xQ", data, position)
                     step = 16 + -(-length // 8) * 8 if number else length  # object 0 is free space

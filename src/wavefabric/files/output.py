@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -101,20 +102,18 @@ def replacing(path: Path, key: str = "output") -> Iterator[Path]:
     If the block fails, the file is removed and ``path`` stays as it was. An OSError, such as that of a full
     disk, becomes an `InputError` that calls the file ``key``.
     """
-    prefix, partial = f".{path.name[:_LONG_NAME]}.", None
+    partial = path.with_name(f".{path.name[:_LONG_NAME]}.{secrets.token_hex(8)}{_PARTIAL}")
     try:
-        number, name = tempfile.mkstemp(prefix=prefix, suffix=_PARTIAL, dir=path.parent)
-        partial = Path(name)
-        os.close(number)
-        os.chmod(partial, (path.stat().st_mode & 0o777) if path.exists() else 0o666 & ~_umask())
+        partial.touch(exist_ok=False)
+        if path.exists():
+            partial.chmod(path.stat().st_mode & 0o777)
         yield partial
         with open(partial, "rb+") as handle:
             os.fsync(handle.fileno())
         os.replace(partial, path)
     except BaseException as error:
-        if partial is not None:
-            with contextlib.suppress(OSError):
-                partial.unlink()
+        with contextlib.suppress(OSError):
+            partial.unlink()
         if isinstance(error, OSError):
             raise unwritable(path, key, error) from None
         raise
@@ -226,9 +225,3 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

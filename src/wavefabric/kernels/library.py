@@ -10,7 +10,7 @@ from pathlib import Path
 
 from wavefabric.errors import InputError
 from wavefabric.kernels import build
-from wavefabric.system.compiling import compiling
+from wavefabric.system.compiling import CLOCK
 from wavefabric.system.user_cache import cache_directory
 
 #: A file of a checkout, beside which sources may change after the installation.
@@ -69,7 +69,7 @@ def _built(folder: Path, name: str) -> Path:
             "wavefabric: compiling kernels for these sources and this processor", file=sys.stderr, flush=True
         )
         try:
-            with compiling():
+            with CLOCK.compiling():
                 build.build(folder)
         except build.NoCompiler as error:
             raise InputError(f"kernels: {error}") from None

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from wavefabric.collectives import Schedule, direct_all_gather
 from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.propagation.operators import RK4IP_LAST, RK4IP_MIDDLE, ROTATE, ROTATE_RK4
 from wavefabric.optics.propagation.operators_ranks import chunks_for
 from wavefabric.optics.propagation.phase_groups import (
     PhaseGroupCoupling,
@@ -32,14 +33,8 @@ STEPS: dict[str, tuple[str, ...]] = {
     "blanes_moan": ("rotate", _LINEAR) * 6,
 }
 #: Exchanges of powers in each Kerr operator.
-_EXCHANGES = {
-    "rotate": 1,
-    "rotate_rk4": 4,
-    "rk4ip_middle": 2,
-    "rk4ip_last": 2,
-    "phase_rate": 1,
-    "rotate_mean": 0,
-}
+_EXCHANGES = {each.name: each.stages for each in (ROTATE, ROTATE_RK4, RK4IP_MIDDLE, RK4IP_LAST)}
+_EXCHANGES |= {"phase_rate": 1, "rotate_mean": 0}
 #: Of an operator whose powers are exchanged: sums before the first, update after the last (Nsight Compute);
 #: the rest couples powers.
 _SUMS, _UPDATE = 0.30, 0.62
@@ -152,9 +147,8 @@ class FibreStep:
             products = stages * max(self.coupling.parts) * sum(self.coupling.parts) * self.samples
             coupling = self.rates.factor * products / _COUPLED[self.item]
             kernel = self.rates.launch + few * self.numbers + coupling
-            t.start(name, max(wire, kernel + (1 - _HIDDEN) * wire) + stages * self.exchange.kernels.signal)
-            t.work(kernel)
-            t.finish(name)
+            signals = stages * self.exchange.kernels.signal
+            t.beside(max(wire, kernel + (1 - _HIDDEN) * wire) + signals, kernel)
             return
         own, coupling = self._split(name)
         sums, update = (own * part / (_SUMS + _UPDATE) for part in (_SUMS, _UPDATE))

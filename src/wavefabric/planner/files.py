@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -69,13 +70,51 @@ def plan_ultrasound(
 
     `InputError` if the grid cannot be shared, or a device file lacks what it takes.
     """
-    options = options or RunPlanOptions()
+    options, recording = options or RunPlanOptions(), recording or Recording(())
     check_ranks(ranks, fabric)
-    grid, left_out = _Grid(problem, options.precision), []
-    job = partial(grid.job, recording or Recording(()), rates)
-    jobs = map(job, grid.cuts(ranks, options, left_out))
+    dtype, runtime = np.dtype(PRECISIONS[options.precision]), 0 if rates.name == "cpu" else _RUNTIME
+    materials = find_materials(problem, dtype)
+    medium = medium_of(problem, materials)
+    fields = sum(each.endswith("_all") for each in recording.quantities)
+    recorded = fields, len(recording.quantities) > fields
+
+    def job(cut: Partition) -> Job:
+        """A way to share the grid, or that of one GPU."""
+        stages, _ = stages_form(rates, problem, dtype, cut)
+        plain = issubclass(stages, PlainStages) or problem.dimensions < 3 or problem.axisymmetric
+        how = options.precision, "plain" if plain else "fused", rates
+        step = UltrasoundStep(cut, medium, *how, recorded=recorded)
+        own: dict[str, Any] = {"decomposition": cut.options.kind, "grid": "x".join(map(str, cut.grid))}
+        if cut.options.kind == "local":
+            own |= {"overlap": cut.options.overlap, "bell": cut.options.bell}
+
+        def needed(one_sided: bool) -> int:
+            setting = problem, recording, dtype, rates, cut, one_sided
+            return runtime + needed_bytes(*setting, materials=materials)
+
+        return Job(cut.describe(), step, own, needed, overlap_error(cut.options, problem))
+
+    left_out: list[str] = []
+    jobs = map(job, _cuts(problem, ranks, options, left_out))
     where, alone = (ranks, fabric, rates, options), job(decompose(problem.shape, 1))
-    return _plan(grid.words, problem.steps, where, jobs, alone, left_out)
+    return _plan(_words(problem, medium, options.precision), problem.steps, where, jobs, alone, left_out)
+
+
+def _words(problem: Problem, medium: StepMedium, precision: str) -> str:
+    return f"{' x '.join(map(str, problem.shape))} points, {medium.form}, {precision} precision"
+
+
+def _cuts(problem: Problem, ranks: int, options: RunPlanOptions, left_out: list[str]) -> Iterator[Partition]:
+    """Ways to share a grid; why others cannot be goes into ``left_out``."""
+    kinds = [Decomposition("global", grid) for grid in block_grids(ranks) if grid[0] == 1]
+    if not problem.axisymmetric:
+        pairs = product(options.overlaps, block_grids(ranks))
+        kinds += [Decomposition("local", grid, overlap, options.bell) for overlap, grid in pairs]
+    for each in kinds:
+        try:
+            yield decompose(problem.shape, ranks, each)
+        except InputError as error:
+            left_out.append(str(error))
 
 
 def _plan(
@@ -90,56 +129,6 @@ def _plan(
     ordered = tuple(sorted([alone.candidate(None), *candidates], key=lambda c: c.seconds.step))
     facts = problem, rates.label, fabric.name, ranks, steps, rates.memory_bytes
     return RunPlan(*facts, ordered, options.max_error, tuple(left_out), rates.name == "cpu")
-
-
-class _Grid:
-    """What of a problem is the same for all ways to share it."""
-
-    def __init__(self, problem: Problem, precision: str):
-        self.problem, self.precision = problem, precision
-        self.dtype = np.dtype(PRECISIONS[self.precision])
-        self.materials = find_materials(problem, self.dtype)
-        self.medium = medium_of(problem, self.materials)
-
-    @property
-    def words(self) -> str:
-        shape = " x ".join(map(str, self.problem.shape))
-        return f"{shape} points, {self.medium.form}, {self.precision} precision"
-
-    def cuts(self, ranks: int, options: RunPlanOptions, left_out: list[str]) -> Iterator[Partition]:
-        """Ways to share the grid; why others cannot be goes into ``left_out``."""
-        kinds = [Decomposition("global", grid) for grid in block_grids(ranks) if grid[0] == 1]
-        kinds += [
-            Decomposition("local", grid, overlap, options.bell)
-            for overlap in options.overlaps
-            for grid in block_grids(ranks)
-        ]
-        for each in kinds:
-            if self.problem.axisymmetric and each.kind == "local":
-                continue
-            try:
-                yield decompose(self.problem.shape, ranks, each)
-            except InputError as error:
-                left_out.append(str(error))
-
-    def job(self, recording: Recording, rates: SolverRates, cut: Partition) -> Job:
-        """A way to share the grid, or that of one GPU."""
-        stages, _ = stages_form(rates, self.problem, self.dtype, cut)
-        plain = issubclass(stages, PlainStages) or self.problem.dimensions < 3 or self.problem.axisymmetric
-        fields = sum(each.endswith("_all") for each in recording.quantities)
-        how = self.precision, "plain" if plain else "fused", rates
-        recorded = fields, len(recording.quantities) > fields
-        step = UltrasoundStep(cut, self.medium, *how, recorded=recorded)
-        options: dict[str, Any] = {"decomposition": cut.options.kind, "grid": "x".join(map(str, cut.grid))}
-        if cut.options.kind == "local":
-            options |= {"overlap": cut.options.overlap, "bell": cut.options.bell}
-        setting = self.problem, recording, self.dtype, rates, cut
-        runtime = 0 if rates.name == "cpu" else _RUNTIME
-
-        def needed(one_sided: bool) -> int:
-            return runtime + needed_bytes(*setting, one_sided, materials=self.materials)
-
-        return Job(cut.describe(), step, options, needed, overlap_error(cut.options, self.problem))
 
 
 def medium_of(problem: Problem, materials: Materials) -> StepMedium:
@@ -218,23 +207,9 @@ def plan_file(
     device: str | Path | SolverRates = "h200",
     options: RunPlanOptions | None = None,
 ) -> RunPlan:
-    """The plan of a run file (TOML) or a k-Wave input file (HDF5).
+    """The plan of a run file (TOML) or a k-Wave input file (HDF5) on ``ranks`` GPUs of a fabric.
 
-    Parameters
-    ----------
-    path : path
-    ranks : int
-        GPUs, at most as many as the fabric has.
-    fabric : Fabric or PhotonicFabric
-        Of `wavefabric.fabric.load`.
-    device : str, path or SolverRates
-        As `load_rates` takes it.
-    options : RunPlanOptions, optional
-
-    Raises
-    ------
-    InputError
-        In one line: the key, what was given, what is allowed.
+    ``device`` is as `load_rates` takes it. `InputError` in one line: key, what was given, what is allowed.
     """
     path = Path(path)
     rates = device if isinstance(device, SolverRates) else load_rates(device)
@@ -255,7 +230,8 @@ def file_problem(path: Path) -> tuple[str, int]:
     from wavefabric.acoustics.kwave.input import read_input
 
     problem = read_input(path).problem
-    return _Grid(problem, "single").words, problem.steps
+    medium = medium_of(problem, find_materials(problem, np.dtype(PRECISIONS["single"])))
+    return _words(problem, medium, "single"), problem.steps
 
 
 def _fibre_run(path: Path) -> FibreRun:

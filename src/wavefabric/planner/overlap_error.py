@@ -25,12 +25,7 @@ _POINTS = {8: 6.0e-3, 16: 2.8e-3}
 
 
 def overlap_error(options: Decomposition, problem: Problem) -> float:
-    """The power of ten above the error to be expected, relative to the field; 0 for a global basis.
-
-    Examples
-    --------
-    A smooth lossless field with the default overlap of 16 points is in the class 1e-5.
-    """
+    """The power of ten above the error to be expected, relative to the field; 0 for a global basis."""
     if options.kind == "global":
         return 0.0
     error = _at(dict(zip(_OVERLAPS, _SMOOTH[options.bell], strict=True)), options.overlap)

@@ -52,13 +52,10 @@ class Candidate:
     def words(self) -> str:
         """Such as ``local 1x1x2, overlap 16, p2p``."""
         options = self.options
-        parts = [
-            " ".join(str(options[key]) for key in ("decomposition", "grid", "exchange") if key in options)
-        ]
-        parts += [f"overlap {options['overlap']}"] if "overlap" in options else []
-        parts += [self.carrier] if self.carrier else []
-        parts += [f"GPUs {' '.join(map(str, self.order))}"] if self.order else []
-        return ", ".join(filter(None, parts)) or "one GPU"
+        how = (str(options[key]) for key in ("decomposition", "grid", "exchange") if key in options)
+        overlap = f"overlap {options['overlap']}" if "overlap" in options else ""
+        order = f"GPUs {' '.join(map(str, self.order))}" if self.order else ""
+        return ", ".join(filter(None, [" ".join(how), overlap, self.carrier, order])) or "one GPU"
 
     def facts(self) -> dict[str, Any]:
         """For JSON."""
@@ -111,15 +108,13 @@ class RunPlan:
         fitting = [c for c in candidates if self.fits(c)]
         if not fitting:
             least = min(c.bytes for c in candidates)
-            actual = (
-                f"{least / 2**30:.1f} GiB needed at least, {self.memory / 2**30:.1f} GiB on {self.device}"
-            )
+            needed, there = (f"{nbytes / 2**30:.1f} GiB" for nbytes in (least, self.memory))
+            actual = f"{needed} needed at least, {there} on {self.device}"
             raise InputError(f"gpus: {self.ranks} given; {actual}; allowed: more GPUs")
         exact = [c for c in fitting if c.error <= self.max_error]
         if not exact:
-            raise InputError(
-                f"max-error: {self.max_error:g} given; allowed: {min(c.error for c in fitting):g} or more"
-            )
+            least = min(c.error for c in fitting)
+            raise InputError(f"max-error: {self.max_error:g} given; allowed: {least:g} or more")
         return exact[0]
 
     def fits(self, candidate: Candidate) -> bool:
@@ -149,8 +144,9 @@ class RunPlan:
         faster = [c for c in self.candidates if c.error > self.max_error and self.fits(c)]
         if faster and faster[0].seconds.step < chosen.seconds.step:
             best = faster[0]
+            error = error_words(best.error)
             text += f". {best.words} would take {_over(best, chosen)} of the time, with an error of about "
-            text += f"{error_words(best.error)} (--max-error {best.error:.0e})".replace("e-0", "e-")
+            text += f"{error} (--max-error {error})"
         return text
 
     def protocol_of(self, chosen: Candidate) -> str:
@@ -181,8 +177,8 @@ def read_plan(facts: Any) -> RunPlan:
         raise InputError("chosen: given beside plan; allowed: in it")
     plan = checked(_PlanFile, facts).plan
     if plan.chosen is not None and not 0 <= plan.chosen < len(plan.candidates):
-        actual = f"chosen: {plan.chosen} given; allowed: an index of {len(plan.candidates)} candidates"
-        raise InputError(actual)
+        allowed = f"an index of {len(plan.candidates)} candidates"
+        raise InputError(f"chosen: {plan.chosen} given; allowed: {allowed}")
     for c in plan.candidates:
         choice("carrier", c.carrier, ("", *CARRIERS))
         if c.order and (len(set(c.order)), min(c.order)) < (plan.ranks, 0):

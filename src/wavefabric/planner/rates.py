@@ -49,7 +49,7 @@ class StepRow(_Table):
     medium: str
     stages: str
     shape: tuple[PositiveInt, PositiveInt, PositiveInt]
-    ms: float = Field(gt=0)
+    ms: PositiveFloat
 
 
 class PackingTable(_Table):
@@ -74,10 +74,8 @@ class RatesTable(_Table):
     machine: dict[str, Any] = Field(default_factory=dict)
 
 
-class ScaledTable(BaseModel):
+class ScaledTable(_Table, extra="forbid"):
     """A device of which only a ratio to another is known."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: str
     source: str = ""
@@ -224,25 +222,18 @@ DEVICE_NAMES = tuple(sorted(path.stem for path in DEVICES.iterdir() if path.suff
 
 
 def load_rates(text: str | Path) -> SolverRates:
-    """A device by its name, or from a file.
+    """A device by its name, of `DEVICE_NAMES`, or from a file of ``wavefabric bench solver-rates -o`` (JSON).
 
-    Parameters
-    ----------
-    text : str or Path
-        Of `DEVICE_NAMES`; or a JSON file of ``wavefabric bench solver-rates -o``; or a TOML file that scales
-        another::
+    Or from a TOML file that scales another::
 
-            name = "v100"
-            based_on = "h200"
-            times = 4.1              # how many times as long everything takes
-            memory = "32 GB"
-            source = "where that is from"
-            launch = "5 us"          # optional, between two kernels
+        name = "v100"
+        based_on = "h200"
+        times = 4.1              # how many times as long everything takes
+        memory = "32 GB"
+        source = "where that is from"
+        launch = "5 us"          # optional, between two kernels
 
-    Raises
-    ------
-    InputError
-        In one line: the key, what was given, what is allowed.
+    `InputError` in one line: the key, what was given, what is allowed.
 
     Examples
     --------

@@ -66,6 +66,12 @@ class StepTimeline:
             if overhead:
                 self._launched = max(self._launched, self._now)
 
+    def beside(self, exchange: float, work: float = 0.0) -> None:
+        """An exchange that takes so many seconds goes on beside work of a kernel, which waits for its end."""
+        self.start("beside", exchange)
+        self.work(work)
+        self.finish("beside")
+
     def spent(self) -> StepTimes:
         """All that there has been."""
         each = (self._spent[key] for key in ("compute", "pack", "exchange", "exposed"))

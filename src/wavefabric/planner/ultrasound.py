@@ -5,7 +5,6 @@ The order of kernels and exchanges is that of `wavefabric.acoustics.fused.fused_
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -65,7 +64,8 @@ class UltrasoundStep:
     exchange: ExchangeTimes | None = None
     #: Whole fields of statistics that are recorded, and whether there is a sensor.
     recorded: tuple[int, bool] = (0, False)
-    _seconds: dict[tuple, float] = field(default_factory=dict, init=False, compare=False, repr=False)
+    #: Of `schedule`, by real fields that travel together.
+    _seconds: dict[float, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def item(self) -> int:
@@ -87,34 +87,27 @@ class UltrasoundStep:
 
     def times(self) -> StepTimes:
         """Where the time of a step goes."""
-        program = self._program()
+        local, plain = self.partition.options.kind == "local", self.stages == "plain"
+        if local:
+            program = self._plain_local if plain else self._fused_local
+        else:
+            program = self._plain_global if plain else self._fused_global
 
         def step(t: StepTimeline) -> None:
-            program(t)
+            program(t) if self.exchange else t.work(self._whole_step())
             fields, sensor = self.recorded
             t.work(fields * self.rates.copy(3 * self.points * self.item))
             t.work(_SENSOR if sensor and self.rates.name != "cpu" else 0.0)
 
         return steady_step(step, host_launch(self.exchange, self.rates))
 
-    def _program(self) -> Callable[[StepTimeline], None]:
-        if self.exchange is None:
-            return lambda t: t.work(self._whole_step())
-        local = self.partition.options.kind == "local"
-        if self.stages == "plain":
-            return self._plain_local if local else self._plain_global
-        return self._fused_local if local else self._fused_global
-
     # --- Kernels and schedules -------------------------------------------------------------------------
 
     def kernel(self, name: str, count: float = 1) -> float:
         """s of ``count`` runs of a kernel over this rank's points."""
-        how = self.precision, self._form(name), self._axes, self.points
-        return count * self.points * self.rates.kernel(name, *how)
-
-    def _form(self, name: str) -> str:
-        lossless = self.medium.form != "homogeneous" and not self.medium.laplacians
-        return "homogeneous" if lossless and name == "x_density" else self.medium.form
+        plain = name == "x_density" and not self.medium.laplacians
+        form = "homogeneous" if plain else self.medium.form
+        return count * self.points * self.rates.kernel(name, self.precision, form, self._axes, self.points)
 
     @cached_property
     def _axes(self) -> tuple[int, int, int]:
@@ -131,9 +124,8 @@ class UltrasoundStep:
     @cached_property
     def _sent(self) -> float:
         """Elements that the busiest rank sends in `schedule`."""
-        return float(
-            np.bincount(self.schedule.transfers["src"], transfer_elements(self.schedule)).max(initial=0)
-        )
+        sent = np.bincount(self.schedule.transfers["src"], transfer_elements(self.schedule))
+        return float(sent.max(initial=0))
 
     def by(self, exchange: ExchangeTimes | None) -> "UltrasoundStep":
         """The same step with another exchange; what moves is worked out once."""
@@ -141,14 +133,6 @@ class UltrasoundStep:
         if self.partition.ranks > 1:
             vars(step).update(schedule=self.schedule, _sent=self._sent)
         return step
-
-    def _exchange(self, fields: float) -> float:
-        """s of `schedule` for so many real fields that travel together."""
-        assert self.exchange is not None
-        key = ("exchange", fields)
-        if key not in self._seconds:
-            self._seconds[key] = self.exchange.seconds(self.schedule, round(fields * self.item))
-        return self._seconds[key]
 
     def _pack(self, fields: float) -> float:
         """s to pack, or unpack, what travels; of a spectrum what stays on the rank is copied too."""
@@ -168,8 +152,10 @@ class UltrasoundStep:
 
     def _start(self, t: StepTimeline, name: str, fields: float) -> None:
         assert self.exchange is not None
+        if fields not in self._seconds:
+            self._seconds[fields] = self.exchange.seconds(self.schedule, round(fields * self.item))
         moved = self.exchange.passes * 2 * self._sent * fields * self.item
-        t.start(name, self._exchange(fields), self.rates.copy(moved))
+        t.start(name, self._seconds[fields], self.rates.copy(moved))
 
     @property
     def bytes_sent(self) -> float:
@@ -271,24 +257,14 @@ class UltrasoundStep:
     def _through_z_stored(self, t: StepTimeline, forth: int, back: int, along_z: str) -> None:
         """Kernels along y and z store where other ranks hold the values: the links may be slower."""
         assert self.exchange is not None
-        wire = self._seconds.setdefault(
-            ("wire",), self.exchange.wire(self.schedule, 2 * self.item) / _SCATTERED
-        )
+        wire = self.exchange.wire(self.schedule, 2 * self.item) / _SCATTERED
         signal = self.exchange.kernels.signal
         for _ in range(forth):
-            self._stored(t, self.kernel("y_transform"), wire)
-        t.start("signal", signal)
-        t.finish("signal")
+            t.beside(wire, self.kernel("y_transform"))
+        t.beside(signal)
         for spectra in [1] * forth if forth == back else [back]:
-            self._stored(t, self.kernel(along_z), spectra * wire)
-        t.start("signal", signal)
-        t.finish("signal")
-
-    @staticmethod
-    def _stored(t: StepTimeline, seconds: float, wire: float) -> None:
-        t.start("stores", wire)
-        t.work(seconds)
-        t.finish("stores")
+            t.beside(spectra * wire, self.kernel(along_z))
+        t.beside(signal)
 
     def _plain_global(self, t: StepTimeline) -> None:
         assert self.exchange is not None

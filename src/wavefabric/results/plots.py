@@ -70,8 +70,7 @@ def q_squared_figure(result: Result) -> Figure:
     name = received(result)[-1]
     q = _q_squared_db(result, name)
     modes, channels = q.shape
-    axes = _mode_axes(mode_groups(result, modes))
-    x, size = np.arange(1, modes + 1), _size(modes)
+    axes, x, size = _mode_axes(result, modes)
     low, high = q.min(axis=1), q.max(axis=1)
     if channels > 1:
         width = 0.45 * float(np.clip(60 / modes, 1.2, 8))
@@ -103,8 +102,8 @@ def penalty_figure(
     if np.any(reference > NOISELESS_DB):
         return None
     modes = len(reference)
-    axes = _mode_axes(mode_groups(result, modes))
-    x, size = np.arange(1, modes + 1), 1.15 * _size(modes)
+    axes, x, size = _mode_axes(result, modes)
+    size *= 1.15
     axes.axhline(0, color=GREY, linewidth=1, zorder=1)
     for k, name in enumerate(names[1:]):
         q = _q_squared_db(result, name)
@@ -257,15 +256,13 @@ def _labels(result: Result, modes: int) -> list[str]:
     return shown if len(shown) == modes else [f"mode {m + 1}" for m in range(modes)]
 
 
-def _size(modes: int) -> float:
-    return float(np.clip(60 / modes + 2.2, 2.8, 6))
-
-
-def _mode_axes(groups: np.ndarray) -> Any:
-    """Axes over the spatial modes with every other mode group shaded and the group numbers on top."""
+def _mode_axes(result: Result, modes: int) -> tuple[Any, np.ndarray, float]:
+    """Axes over the spatial modes with every other mode group shaded and the group numbers on top; the
+    abscissa of the modes, and the size of a marker.
+    """
+    groups = mode_groups(result, modes)
     with style():
         axes = new_axes(8.4, 4.4)
-        modes = len(groups)
         ends = [0, *(np.flatnonzero(np.diff(groups)) + 1), modes]
         several = len(ends) > 2
         text = {"ha": "center", "va": "bottom", "fontsize": 8 if len(ends) > 9 else 9, "color": GREY}
@@ -277,7 +274,7 @@ def _mode_axes(groups: np.ndarray) -> Any:
         axes.set(xlim=(0.5, modes + 0.5), xlabel="spatial mode (mode group on top)")
         every = 1 if modes <= 20 else 5 if modes <= 50 else 10
         axes.set_xticks([1, *range(max(2, every), modes + 1, every)])
-    return axes
+    return axes, np.arange(1, modes + 1), float(np.clip(60 / modes + 2.2, 2.8, 6))
 
 
 def _finish(axes: Axes, title: str) -> None:

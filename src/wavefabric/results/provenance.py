@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import os
 import platform
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import wavefabric
 from wavefabric.system.machine import cpu_model, usable_threads
-from wavefabric.system.variables import PLAN
 
 #: CUDA kernels, formulas that they include, their launches, and how transforms are split for them.
 CUDA_SOURCES = ("*.cu", "kernels/*.h", "*_cuda.py", "cuda_*.py", "fused_plan.py")
@@ -24,8 +22,8 @@ _STARTED = datetime.now(UTC)
 NUMERICAL = ("numpy", "scipy", "cupy-cuda13x", "cupy-cuda12x")
 
 
-def provenance(device: str = "cpu") -> dict[str, str]:
-    """What describes this run, as text for the attributes of a file; arrays live on ``device``."""
+def provenance(device: str = "cpu", plan: str = "") -> dict[str, str]:
+    """What describes a run with arrays on ``device`` by a ``plan``, as text for the attributes of a file."""
     facts = {
         "wavefabric": wavefabric.__version__,
         "git_commit": git_commit(),
@@ -37,7 +35,7 @@ def provenance(device: str = "cpu") -> dict[str, str]:
         "command": command_line(sys.argv),
         "started_utc": stamp(_STARTED),
         "written_utc": stamp(),
-        "plan": os.environ.get(PLAN, ""),
+        "plan": plan,
     }
     return {key: text for key, text in (facts | versions((*NUMERICAL, "h5py"))).items() if text}
 

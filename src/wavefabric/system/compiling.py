@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 
 class CompilationClock:
@@ -71,8 +71,3 @@ CLOCK = CompilationClock()
 def working_time() -> float:
     """Return a clock in seconds, as `time.perf_counter`, that stands still while kernels are compiled."""
     return time.perf_counter() - CLOCK.seconds()
-
-
-def compiling(announce_after: float | None = None) -> AbstractContextManager[None]:
-    """Count the time inside this context as compilation of this process, as `CompilationClock.compiling`."""
-    return CLOCK.compiling(announce_after)

@@ -1,9 +1,9 @@
 """Child processes: ending with their parent, and noticing that nobody waits for this one any more."""
 
+import contextlib
 import os
 import select
 import signal
-import stat
 import sys
 
 _PR_SET_PDEATHSIG = 1
@@ -42,18 +42,11 @@ def abandoned(parent: int) -> bool:
 
 def _nobody_reads() -> bool:
     """Whether stdout and stderr are pipes without a reader; one of them may be closed or /dev/null."""
-    broken = 0
+    nowhere, poll, outputs = os.stat(os.devnull), select.poll(), 0
     for number in (1, 2):
-        try:
-            facts = os.fstat(number)
-        except OSError:
-            continue
-        if stat.S_ISFIFO(facts.st_mode) or stat.S_ISSOCK(facts.st_mode):
-            poll = select.poll()
-            poll.register(number, 0)
-            if not poll.poll(0):
-                return False
-            broken += 1
-        elif not (stat.S_ISCHR(facts.st_mode) and facts.st_rdev == os.stat(os.devnull).st_rdev):
-            return False
-    return broken > 0
+        with contextlib.suppress(OSError):
+            if not os.path.samestat(os.fstat(number), nowhere):
+                poll.register(number, 0)
+                outputs += 1
+    # Without a reader a pipe or a socket has an error; a file has none.
+    return 0 < outputs == len(poll.poll(0))

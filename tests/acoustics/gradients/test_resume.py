@@ -12,9 +12,9 @@ from test_transpose import GRIDS, made
 
 from wavefabric.acoustics.gradients import run as gradient_run
 from wavefabric.errors import InputError
+from wavefabric.lifecycle import reversal
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
-from wavefabric.lifecycle.reversal import store
-from wavefabric.lifecycle.reversal.store import advances
+from wavefabric.lifecycle.reversal import advances
 from wavefabric.system.progress import Progress
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")
@@ -35,7 +35,7 @@ def bits(gradient):
 @pytest.mark.parametrize("fits", [(99, 0, 0), (1, 0, 3), (0, 2, 9), (0, 0, 0)])
 def test_any_states_give_the_same_bits(dimensions, states, fits, tmp_path, monkeypatch):
     wanted = bits(of(dimensions))
-    monkeypatch.setattr(store, "_fits", lambda *_: fits)
+    monkeypatch.setattr(reversal, "_fits", lambda *_: fits)
     gradient = of(dimensions, states=states, scratch=tmp_path)
     assert bits(gradient) == wanted
     *tiers, scratch = gradient.states

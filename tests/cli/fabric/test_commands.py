@@ -208,24 +208,13 @@ def test_a_fabric_that_does_not_fit_is_not_written(command, tmp_path, monkeypatc
     result = {"fabric": to_toml(load("ring:2")), "cases": [case]}
     options = []
 
-    class Job:
-        def __init__(self, *_):
-            self.ranks, self.say = SimpleNamespace(rank=0), None
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def show(self, *_):
-            pass
-
     def run(ranks, sizes, repeats, name, say, residual):
         options.append(residual)
         return result
 
-    monkeypatch.setattr("wavefabric.cli.fabric.measured_fabric.RankSession", Job)
+    module = "wavefabric.cli.fabric.measured_fabric"
+    monkeypatch.setattr(f"{module}.start_ranks", lambda *_: SimpleNamespace(rank=0))
+    monkeypatch.setattr(f"{module}.show_measurement", lambda *_: None)
     monkeypatch.setattr("wavefabric.execution.measure_fabric.run", run)
     words = ("fabric", "measure", "--ranks", 2, "-o", "m.toml")
     code, _, err = command(*words)

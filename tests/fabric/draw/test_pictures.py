@@ -1,5 +1,6 @@
 """Pictures: what they show is right, they are files of their kind, and none replaces another by accident."""
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -23,7 +24,7 @@ from wavefabric.fabric.draw.page import page
 from wavefabric.fabric.draw.replay import replay
 from wavefabric.fabric.draw.scene import HALF, flat, scene
 from wavefabric.fabric.draw.style import evenly
-from wavefabric.fabric.draw.timeline import _lanes
+from wavefabric.fabric.draw.timeline import lanes
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.units import time_words
 
@@ -208,12 +209,13 @@ def test_grids_are_drawn_as_grids():
 def test_bars_of_a_lane_do_not_overlap(bars):
     sources = np.array([b[0] for b in bars])
     times = np.array([(b[1], b[1] + b[2]) for b in bars], float)
-    lanes = _lanes(sources, times)
-    for i in range(len(bars)):
-        assert lanes[i][0] < lanes[i][1]
-        for j in range(i):
-            if sources[i] == sources[j] and lanes[i][0] == lanes[j][0]:
-                shared = min(times[i, 1], times[j, 1]) - max(times[i, 0], times[j, 0])
+    for source in np.unique(sources):
+        own = times[sources == source]
+        lane = lanes(*own.T, touch=0.05)
+        assert set(lane) == set(range(max(lane) + 1))
+        for i, j in itertools.combinations(range(len(own)), 2):
+            if lane[i] == lane[j]:
+                shared = min(own[i, 1], own[j, 1]) - max(own[i, 0], own[j, 0])
                 assert shared <= 0.05 * 9
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavefabric.lifecycle.reversal.store import advances, capacity, repetitions, split
+from wavefabric.lifecycle.reversal import advances, capacity, repetitions, split
 
 STEPS, STATES = 60, 12
 

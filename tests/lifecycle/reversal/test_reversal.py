@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wavefabric.device import get_device
-from wavefabric.lifecycle.reversal.reversal import Reversal
-from wavefabric.lifecycle.reversal.store import StateStore, Tiers, advances
+from wavefabric.lifecycle.reversal import Reversal, StateStore, Tiers, advances
 
 CPU = get_device("cpu", threads=1)
 

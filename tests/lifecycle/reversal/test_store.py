@@ -11,9 +11,8 @@ import pytest
 from wavefabric import exchange
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.lifecycle.reversal import store as module
-from wavefabric.lifecycle.reversal.reversal import Reversal
-from wavefabric.lifecycle.reversal.store import StateStore, Tiers, choose_tiers, repetitions
+from wavefabric.lifecycle import reversal as module
+from wavefabric.lifecycle.reversal import Reversal, StateStore, Tiers, choose_tiers, repetitions
 
 GIB = 1 << 30
 

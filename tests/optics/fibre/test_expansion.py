@@ -174,7 +174,7 @@ def test_a_checkpoint_belongs_to_the_fibre_that_was_built(tmp_path, monkeypatch)
     for fibre in (built, built, at_frequency(built, 186.001e12)):
         monkeypatch.setattr(links.build, "build_fibre", lambda *_, fibre=fibre: fibre)
         writer = ResultWriter(tmp_path / "o.h5")
-        made = links._Link(run, writer, links.Progress(), solo("cpu"), print, True)
+        made = links._Link(run, writer, solo("cpu"), (links.Progress(), print), True, links.SharedParts())
         prints.add(made.checkpoint.fingerprint)
     assert len(prints) == 2
     # The last bits of a solver do not matter.

@@ -43,10 +43,7 @@ def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, a
 def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0) -> float:
     """Highest frequency, Hz, with so many grid points to its shortest wavelength along the widest spacing.
 
-    Raises
-    ------
-    InputError
-        If there are not more than 0 points to a wavelength.
+    `InputError`: not more than 0 points to a wavelength.
     """
     right = real(points_per_wavelength, "points_per_wavelength") > 0
     require(right, "points_per_wavelength", points_per_wavelength, "above 0")
@@ -88,9 +85,9 @@ def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> 
 def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
     """Name and (samples, points) of each signal, and whether it ends before the run does."""
     pressure, velocity, transducer = problem.pressure_source, problem.velocity_source, problem.transducer
-    signals: dict[str, Signal | None] = (
-        {} if pressure is None else {"pressure_source.signal": pressure.signal}
-    )
+    signals: dict[str, Signal | None] = {}
+    if pressure is not None:
+        signals["pressure_source.signal"] = pressure.signal
     if velocity is not None:
         signals |= {f"velocity_source.signals.{a}": s for a, s in zip("xyz", velocity.signals, strict=False)}
     for key, signal in signals.items():

@@ -29,7 +29,7 @@ SLACK = 0.15
 
 @dataclass(frozen=True)
 class Decomposition:
-    """What a user may choose.
+    """What a user may choose; `InputError`: values that no problem allows.
 
     Parameters
     ----------
@@ -41,11 +41,6 @@ class Decomposition:
         Local: points that a block is widened by on each side of an axis that is divided.
     bell : str
         Local: the window, one of `window.WINDOWS`.
-
-    Raises
-    ------
-    InputError
-        For values that no problem allows.
     """
 
     kind: Literal["global", "local"] = "global"
@@ -104,10 +99,7 @@ class Partition:
 def decompose(shape: Triple, ranks: int, options: Decomposition | None = None) -> Partition:
     """Divide a grid of (Nx, Ny, Nz) points, Nz = 1 in 2-D, among ranks.
 
-    Raises
-    ------
-    InputError
-        If the grid of blocks does not fit the ranks or the points, or a block is shorter than the overlap.
+    `InputError`: the blocks do not fit the ranks or the points, or one is shorter than the overlap.
     """
     options = options or Decomposition()
     shape = tuple(int(n) for n in shape)  # type: ignore[assignment]

@@ -34,6 +34,9 @@ def simulate_torch(
 ) -> dict[str, Any]:
     """Simulate with PyTorch's tensors; ``backward`` of what is recorded gives their gradients.
 
+    Errors are those of `simulate`, `InputError` of a parameter's name or shape, and without PyTorch
+    `MissingExtra`.
+
     Parameters
     ----------
     grid, medium, source, sensor
@@ -49,11 +52,6 @@ def simulate_torch(
     dict
         Tensors by the names and of the shapes of `Results`, of boxes lists, in the run's precision; on the
         GPU if a parameter is on one.
-
-    Raises
-    ------
-    MissingExtra, InputError, FieldLost
-        Without PyTorch; if a parameter's name or shape is wrong, and as of `simulate`.
 
     Notes
     -----

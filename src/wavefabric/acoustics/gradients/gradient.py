@@ -30,7 +30,7 @@ from wavefabric.acoustics.source import ContinuousWave, Source, at_points
 from wavefabric.errors import InputError, choice
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
-from wavefabric.lifecycle.reversal.store import Tiers
+from wavefabric.lifecycle.reversal import Tiers
 from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
 from wavefabric.units import show
@@ -76,9 +76,8 @@ class Gradient(dict[str, Any]):
         """
         if not self.results.writes:
             return Path(path)
-        arrays = {
-            name: Data(np.asarray(by), f"1/({_UNITS.get(name, '1')})", name) for name, by in self.items()
-        }
+        units = {name: f"1/({_UNITS.get(name, '1')})" for name in self}
+        arrays = {name: Data(np.asarray(by), units[name], name) for name, by in self.items()}
         contents = {"value": Data(self.value, "", "value of the objective"), "gradient": arrays}
         attributes = provenance(device=self.results.report.device)
         return ResultWriter(path, force).write(contents, attributes=attributes)
@@ -94,6 +93,9 @@ def simulate_and_gradient(
     **options: Any,
 ) -> Gradient:
     """Simulate, and differentiate an objective of what was recorded: exactly, by the adjoint of each step.
+
+    The same on all ranks. Errors are those of `simulate`; `InputError` also if a name in ``wrt`` or what the
+    objective returns is wrong.
 
     Parameters
     ----------
@@ -116,18 +118,8 @@ def simulate_and_gradient(
         A folder for states on disk, where memory is short.
     checkpoint : path or Checkpoints, optional
         As of `simulate`; the steps back are saved in ``<checkpoint>.adjoint``. The same call goes on there.
-    dt, steps, t_end, cfl, device, threads, precision, progress : optional
-        As of `simulate`, and so are ``check_stability``, ``comm`` and ``decomposition``.
-
-    Returns
-    -------
-    Gradient
-        The same on all ranks.
-
-    Raises
-    ------
-    InputError, FieldLost
-        As of `simulate`; if a name in ``wrt`` or what the objective returns is wrong.
+    dt, steps, t_end, cfl, and keywords of `RunSettings` : optional
+        As of `simulate`.
 
     Notes
     -----

@@ -24,8 +24,7 @@ from wavefabric.acoustics.solver.step import Step
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, on_all_ranks
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
-from wavefabric.lifecycle.reversal.reversal import Reversal
-from wavefabric.lifecycle.reversal.store import StateStore, Tiers, advances, choose_tiers
+from wavefabric.lifecycle.reversal import Reversal, StateStore, Tiers, advances, choose_tiers
 from wavefabric.system.compiling import working_time
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.progress import Progress

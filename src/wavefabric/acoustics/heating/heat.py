@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,9 @@ def heat(
 ) -> Heated:
     """Simulate the temperature of tissue, and its thermal dose; double precision, periodic at the edges.
 
-    A script that calls this runs unchanged under ``mpiexec -n K``: its ranks share the grid.
+    A script that calls this runs unchanged under ``mpiexec -n K``: its ranks share the grid, and have
+    the same result. `InputError`: an argument is wrong or of another shape; `FieldLost`: the temperature is
+    not finite.
 
     Parameters
     ----------
@@ -105,18 +108,6 @@ def heat(
     ----------------
     device, threads, progress, checkpoint, comm : optional
         As in `RunSettings`.
-
-    Returns
-    -------
-    Heated
-        The same on all ranks.
-
-    Raises
-    ------
-    InputError
-        If an argument is wrong or of another shape.
-    FieldLost
-        If the temperature is not finite.
     """
     ensure(not grid.axisymmetric, "grid", "is axisymmetric", "a Cartesian grid for temperatures")
     bare = replace(grid, pml_size=0, pml_inside=True)
@@ -173,11 +164,9 @@ class _Run:
         with locked_by_first_rank(comm, policy and policy.path, "checkpoint"):
             saved = self._checkpoint and self._checkpoint.find()
             self._prepare()
-            done = 0
             if self._checkpoint is not None and saved is not None:
                 _, saved = self._checkpoint.restore(self._arrays)
-                done = int(saved["step"])
-            self._take_steps(done)
+            self._take_steps(int(saved["step"]) if saved else 0)
             result = self._finish()
             if self._checkpoint is not None:
                 self._checkpoint.remove()
@@ -187,12 +176,11 @@ class _Run:
         self._pennes = PennesStep(self.grid, self.medium, self.fields["power"], self.how.ranks)
         theta = self._pennes.theta
         theta[...] = self._pennes.put(self.fields["temperature"] - self.medium.blood_temperature)
-        self._sampler, shape = None, (1, 1)
+        self._sampler, series = None, self.how.ranks.device.zeros((1, 1), np.float64)
         if self.recording is not None:
             self._sampler = Sampler(self._pennes.stages, self.recording)
             shape = self._steps + 1, self._sampler.samples
-        series = self.how.ranks.device.zeros(shape, np.float64)
-        if self._sampler is not None:
+            series = self.how.ranks.device.zeros(shape, np.float64)
             self._sampler.read(series, 0, theta)
         #: What a checkpoint holds.
         self._arrays = {"theta": theta, "highest": theta.copy(), "dose": 0 * theta, "series": series}
@@ -206,9 +194,7 @@ class _Run:
         rate = dose_rate(theta + blood, xp)
         try:
             with interrupt:
-                for number, (length, factor) in enumerate(self._schedule()):
-                    if number < done:
-                        continue
+                for number, (length, factor) in islice(enumerate(self._schedule()), done, None):
                     self._pennes.set_step(length)
                     self._pennes.take(factor)
                     xp.maximum(highest, theta, out=highest)
@@ -246,9 +232,7 @@ class _Run:
         owned = stages.coefficients.subdomain.owned
         blocks = RankParts.of_blocks(comm, stages.layout.partition.subdomains)
         arrays = {}
-        for name, field in zip(
-            ("temperature", "temperature_max", "dose"), self._arrays.values(), strict=False
-        ):
+        for name, field in zip(_TEXTS, [*self._arrays.values()][:3], strict=False):
             whole = blocks.gather(np.array(comm.device.to_host(field))[owned])
             if whole is not None:
                 arrays[name] = whole + blood * (name != "dose")
@@ -260,10 +244,8 @@ class _Run:
                 series = self._sampler.columns.gather(series)
             if series is not None:
                 arrays["series"] = series + blood
-        arrays = broadcast(comm, arrays)
-        views = {
-            name: array.T if name == "series" else self.grid.from_memory(array)
-            for name, array in arrays.items()
-        }
+        views = broadcast(comm, arrays)
+        for name, array in views.items():
+            views[name] = array.T if name == "series" else self.grid.from_memory(array)
         seconds = np.cumsum([0.0, *(length for length, _ in self._schedule())])
         return Heated(views, self.grid, seconds, comm.device.name, comm.rank == 0)

@@ -23,6 +23,8 @@ _UNITS = {
 class ThermalMedium:
     """Tissue as Pennes's equation takes it; numbers, or arrays of the grid's shape.
 
+    `InputError`: a value is not finite, or not above 0 (perfusion: below 0).
+
     Parameters
     ----------
     density, specific_heat, conductivity
@@ -31,11 +33,6 @@ class ThermalMedium:
         w, 1/s: volume of blood that comes through a volume of tissue in a second.
     blood_density, blood_specific_heat, blood_temperature : float
         kg/m³, J/(kg K), °C.
-
-    Raises
-    ------
-    InputError
-        If a value is not finite, or not above 0 (perfusion: below 0).
     """
 
     density: Any
@@ -79,19 +76,9 @@ class ThermalMedium:
 def absorbed_power(medium: Medium, amplitude: Any, frequencies: Any) -> np.ndarray:
     """Heat per volume, W/m³, of a steady pressure: Σ 2α(f) |p_f|²/(2ρc), the plane-wave approximation.
 
-    Parameters
-    ----------
-    medium : Medium
-        Its α₀ f^y is all taken to absorb, none to scatter.
-    amplitude : array_like
-        Pa, (frequencies, …) as of ``p_amp_all``, or (…) for one frequency; shapes as the medium's arrays.
-    frequencies : float, str or sequence of them
-        Hz.
-
-    Raises
-    ------
-    InputError
-        If shapes or frequencies do not fit, or the medium is lossless.
+    The ``amplitude``, Pa, is (frequencies, …) as of ``p_amp_all``, or (…) for one of the ``frequencies``, Hz;
+    shapes as the medium's arrays. The medium's α₀ f^y is all taken to absorb, none to scatter. `InputError`:
+    shapes or frequencies do not fit, or the medium is lossless.
     """
     if medium.alpha_coeff is None:
         raise InputError("medium.alpha_coeff: None; allowed: an absorption, without which nothing is heated")

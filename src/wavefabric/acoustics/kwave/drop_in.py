@@ -48,36 +48,25 @@ def kspaceFirstOrder(
 
     Parameters
     ----------
-    kgrid : kWaveGrid
-        1-D, 2-D or 3-D, with ``dt`` and ``Nt`` set.
-    medium, source, sensor
-        As in `from_kwave`. A transducer may also be the sensor: its active elements' points are recorded.
+    kgrid, medium, source, sensor
+        As in `from_kwave`, and so are errors. A transducer may also be the sensor: its active elements'
+        points are recorded.
 
     Other Parameters
     ----------------
-    pml_size : int, sequence of int or "auto"
-        Points of the PML on each side (20). ``"auto"``: from 10 to 40, whatever gives the fastest transforms.
-    pml_alpha : float or sequence of float
-        Absorption in the PML, Np per grid point (2).
-    pml_inside : bool
-        False (default): the PML is put around the grid.
-    use_sg, use_kspace, smooth_p0 : bool
-        Staggered grid, k-space correction, smoothing of the initial pressure in 2-D and 3-D (True).
-    device : str
-        ``"cpu"`` (default) or ``"gpu"``; ``device_num`` is the GPU's number.
-    dtype : dtype-like
-        float64 (default) or float32.
-    num_threads : int, optional
-        CPU threads; by default as many as suit the grid.
-    quiet : bool
-        False (default): progress is shown on a terminal.
+    pml_size, pml_inside : optional
+        As in `from_kwave`, but 20 and False; ``"auto"``: from 10 to 40 points, whatever gives the fastest
+        transforms.
+    device, device_num, dtype, num_threads, quiet : optional
+        ``"cpu"`` or ``"gpu"``, and its number; float64 or float32; CPU threads, by default as many as suit
+        the grid; whether no progress is shown on a terminal (False).
     save_only, data_path : optional
         Write k-Wave's input file into the directory ``data_path`` and return its name and that of the output,
         ``input_file`` and ``output_file``.
     backend, binary_path, debug : optional
         Accepted; this solver takes the place of each backend.
-    smooth_c0, smooth_rho0, scale_source_terms : optional
-        As in `from_kwave`; k-wave-python's older functions have these options, its own new one has not.
+    pml_alpha, use_sg, use_kspace, smooth_p0, smooth_c0, smooth_rho0, scale_source_terms : optional
+        As in `from_kwave`; k-wave-python has the last three in its older functions alone.
     output, force, checkpoint, check_stability, progress, comm, decomposition : optional
         As in `simulate`; k-wave-python has nothing like it.
 
@@ -86,11 +75,6 @@ def kspaceFirstOrder(
     dict
         By default ``p`` and ``p_final``. Series have the shape (points, Nt), points in the order of C;
         whole-domain quantities lack the PML, wherever it is.
-
-    Raises
-    ------
-    InputError
-        As `from_kwave`; or an option is wrong.
     """
     how = KSpaceOptions(grid_shape(kgrid), **options)
     if how.save_only:  # the input file alone, with the warnings of a run

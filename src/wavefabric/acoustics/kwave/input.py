@@ -164,9 +164,8 @@ class _Contents(Reader):
         if any(velocity) or transducer:
             index = self._points("u_source_index")
             if any(velocity):
-                sources["velocity_source"] = VelocitySource(
-                    index, *self._signals("u", signals, velocity, index)
-                )
+                pushes, mode = self._signals("u", signals, velocity, index)
+                sources["velocity_source"] = VelocitySource(index, pushes, mode)
             if transducer:
                 signal = self.array("transducer_source_input", (1, 1, "steps"))[0, 0]
                 delay = self._points("delay_mask")
@@ -280,7 +279,7 @@ def write_input(
     for name in ("k_space", "staggered"):
         ensure(getattr(problem, name), name, "False", "True, k-Wave's files have no such switch")
     ensure(problem.dimensions > 1, "grid.shape", "has one dimension", "2 or 3, as k-Wave's files have")
-    contents = _grid(problem) | _medium(problem) | _sources(problem)
+    contents = _contents(problem)
     contents |= {} if sensor is None else datasets.sensor_datasets(sensor)
     with replacing(path, "path") as partial, OutputFile(partial, libver=("earliest", "v110")) as file:
         datasets.put_header(file, "input", description, "%Y-%m-%d %H:%M:%S")
@@ -290,52 +289,41 @@ def write_input(
     return path
 
 
-def _grid(problem: Problem) -> dict[str, Any]:
-    contents: dict[str, Any] = {f"N{axis}": n for axis, n in zip(AXES, problem.shape, strict=True)}
-    contents |= {"Nt": problem.steps, "dt": problem.dt, "c_ref": problem.reference_speed}
-    for i, axis in enumerate(AXES[: problem.dimensions]):
-        contents[f"d{axis}"] = problem.spacing[i]
-        contents[f"pml_{axis}_size"] = problem.pml_size[i]
-        contents[f"pml_{axis}_alpha"] = problem.pml_alpha[i]
+def _contents(problem: Problem) -> dict[str, Any]:
+    """What `DATASETS` names of a problem as the format has it, and the flags that say what there is of it."""
+    axes, missing = AXES[: problem.dimensions], AXES[problem.dimensions :]
     # The last is read by k-Wave's MATLAB side only.
-    contents |= dict.fromkeys(("nonuniform_grid_flag", "elastic_flag"), 0)
-    return contents | {"axisymmetric_flag": int(problem.axisymmetric)}
-
-
-def _medium(problem: Problem) -> dict[str, Any]:
-    names = ("rho0", *(f"rho0_sg{axis}" for axis in AXES[: problem.dimensions]))
-    densities = (problem.density, *problem.density_staggered)
-    if any(np.ndim(density) for density in densities):
-        # The format wants all of them alike.
-        densities = tuple(np.broadcast_to(density, problem.array_shape) for density in densities)
-    contents = {"c0": problem.sound_speed, **dict(zip(names, densities, strict=True))}
-    contents["nonlinear_flag"] = int(problem.nonlinearity is not None)
-    if problem.nonlinearity is not None:
-        contents["BonA"] = problem.nonlinearity
+    contents: dict[str, Any] = dict.fromkeys(("nonuniform_grid_flag", "elastic_flag"), 0)
+    for name, key in DATASETS.items():
+        value: Any = problem
+        for part in key.split("."):
+            if part in missing and name != "Nz":
+                value = None
+            elif value is not None:
+                value = value[AXES.index(part)] if part in AXES else getattr(value, part)
+        if value is not None:
+            contents[name] = value
     contents["absorbing_flag"] = ABSORPTION.index(problem.absorption)
-    if problem.absorption != "none":
-        contents |= {"alpha_coeff": problem.alpha_coeff, "alpha_power": problem.alpha_power}
-    return contents
-
-
-def _sources(problem: Problem) -> dict[str, Any]:
-    contents: dict[str, Any] = {"p0_source_flag": int(problem.initial_pressure is not None)}
-    if problem.initial_pressure is not None:
-        contents["p0_source_input"] = problem.initial_pressure
-    velocity, transducer = problem.velocity_source, problem.transducer
+    if problem.absorption == "none":
+        del contents["alpha_coeff"], contents["alpha_power"]
+    contents |= {
+        "nonlinear_flag": int("BonA" in contents),
+        "p0_source_flag": int("p0_source_input" in contents),
+    }
+    densities = {name: value for name, value in contents.items() if name.startswith("rho0")}
+    if any(map(np.ndim, densities.values())):  # the format wants all of them alike
+        contents |= {name: np.broadcast_to(rho, problem.array_shape) for name, rho in densities.items()}
     contents |= _signals("p", ["p"], problem.pressure_source)
-    contents |= _signals("u", [f"u{axis}" for axis in AXES[: problem.dimensions]], velocity)
+    contents |= _signals("u", [f"u{axis}" for axis in axes], problem.velocity_source)
+    velocity, transducer = problem.velocity_source, problem.transducer
     if transducer is None:
         return contents | {"transducer_source_flag": 0}
     same = not velocity or np.array_equal(velocity.index, transducer.index)
     allowed = "the same points, k-Wave's files hold one list for both"
     ensure(same, "source.transducer.mask", "other points than those of the velocity source", allowed)
-    return contents | {
-        "transducer_source_flag": transducer.steps,
-        "u_source_index": transducer.index[None, None] + 1,
-        "delay_mask": transducer.delay[None, None] + 1,
-        "transducer_source_input": transducer.signal[None, None],
-    }
+    flat = {"u_source_index": transducer.index + 1, "delay_mask": transducer.delay + 1}
+    flat["transducer_source_input"] = transducer.signal
+    return contents | {name: values[None, None] for name, values in flat.items()}
 
 
 def _signals(kind: str, names: Sequence[str], source: PointSource | None) -> dict[str, Any]:

@@ -75,6 +75,8 @@ def from_kwave(
 ) -> tuple[Problem, Recording]:
     """The numbers the solver takes, from k-wave-python's objects.
 
+    `InputError`: an attribute is set that has no counterpart here, or a value is wrong.
+
     Parameters
     ----------
     kgrid : kWaveGrid
@@ -92,10 +94,8 @@ def from_kwave(
     Other Parameters
     ----------------
     pml_size, pml_alpha, pml_inside : optional
-        As in `Grid`. The defaults are those of MATLAB: 20 points in 1-D and 2-D, 10 in 3-D, *inside* the
-        grid.
-        k-wave-python's ``kspaceFirstOrder`` puts 20 points *outside*, in 3-D too: give ``pml_size=20,
-        pml_inside=False`` for the same.
+        As in `Grid`; the defaults are those of MATLAB. k-wave-python's ``kspaceFirstOrder`` puts 20 points
+        *outside*, in 3-D too: give ``pml_size=20, pml_inside=False`` for the same.
     smooth_p0 : bool
         Smooth the initial pressure; in 1-D it never is, as in k-wave-python.
     smooth_c0, smooth_rho0 : bool
@@ -112,11 +112,6 @@ def from_kwave(
     axisymmetric : bool
         As in `Grid`; absorption is that of Stokes, as in ``kspaceFirstOrderAS``.
 
-    Raises
-    ------
-    InputError
-        If an attribute is set that has no counterpart here, or a value is wrong.
-
     Notes
     -----
     Only attributes are read, so that any object with the same names serves. Two differences from
@@ -130,29 +125,13 @@ def from_kwave(
 def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **options: Any) -> Results:
     """Run k-wave-python's objects on this solver; arrays come named and ordered as ``kspaceFirstOrder``'s.
 
-    Parameters
-    ----------
-    kgrid, medium, source, sensor
-        As in `from_kwave`, as are errors.
+    Objects, errors and options are those of `from_kwave`; ``output``, ``force`` and the keywords of
+    `RunSettings` besides are as in `simulate`.
 
-    Other Parameters
-    ----------------
-    pml_size, pml_alpha, pml_inside, smooth_p0, signal_order, use_sg, use_kspace : optional
-        As in `from_kwave`, as are the others of its options.
-    output, force : optional
-        As in `simulate`, as are the keywords of `RunSettings`.
-
-    Returns
-    -------
-    Results
-        Points of a binary mask are in the order of C. As in k-wave-python 0.6, ``ux`` is at the pressure's
-        points and ``ux_staggered`` is where the solver has it (MATLAB calls them ``ux_non_staggered`` and
-        ``ux``), and the statistics ``u_max``, ``u_min`` and ``u_rms`` are those of ``ux``. Whole-domain
-        quantities, ``p_final`` among them, have the shape of `kgrid`, ``kgrid.N``, wherever the PML is.
-        k-wave-python's ``p_final`` and ``u_final`` always lack the PML: with ``pml_inside=True`` they are
-        smaller, ``kgrid.N`` less twice the PML along each axis, and are ours without their edges.
-        Intensities differ a little: k-wave-python shifts the velocity by half a step as if the recording
-        were periodic.
+    Points of a binary mask are in the order of C. As in k-wave-python 0.6, ``ux`` is at the pressure's points
+    and ``ux_staggered`` is where the solver has it (MATLAB calls them ``ux_non_staggered`` and ``ux``), and
+    the statistics ``u_max``, ``u_min`` and ``u_rms`` are those of ``ux``. Whole-domain quantities have the
+    shape of `kgrid`, ``kgrid.N``, wherever the PML is. docs/kwave.md says what k-wave-python does otherwise.
     """
     own = {each.name: options.pop(each.name) for each in fields(ObjectOptions) if each.name in options}
     how = ResultSettings(**options)

@@ -79,17 +79,13 @@ def _function(
     The run is in single precision, except with ``backend="python"`` and in 1-D: then results are those of
     `kspaceFirstOrder`. Options without effect are named once. The objects stay as they are; only time and PML
     sizes that were left open are put where k-wave-python puts them, in ``kgrid`` and ``SimulationOptions``.
+    `InputError`: an object or option is wrong, or has no counterpart here.
 
     Returns
     -------
     dict
         All datasets of k-Wave's output file, axes reversed: ``p`` (Nt, points), points in the order of
         Fortran; ``p_final`` (Ny, Nx) or (Nz, Ny, Nx). Of cuboids an array of arrays, (Nt, z, y, x) each.
-
-    Raises
-    ------
-    InputError
-        If an object or option is wrong, or has no counterpart here.
     """
     return run
 

@@ -35,8 +35,8 @@ class KWaveOutput:
     """A `Sink` that writes what k-Wave would write, float32 whatever the precision of the run.
 
     The file gets its name when it is finished; deflate at level ``compression`` is applied then.
-    ``start`` is the first time step recorded (0-based), ``threads`` is for the header only. An unfinished
-    file that another run than that of ``checkpoint`` can go on from is kept, unless `force`.
+    ``start`` is the first time step recorded (0-based), ``threads`` and ``plan`` are for the header only. An
+    unfinished file that another run than that of ``checkpoint`` can go on from is kept, unless `force`.
     """
 
     path: Path
@@ -48,6 +48,7 @@ class KWaveOutput:
     start: int = 0
     threads: int | None = None
     checkpoint: Path | None = None
+    plan: str = ""
 
     def __post_init__(self) -> None:
         self.path = check_output(self.path, self.force)
@@ -119,9 +120,9 @@ class KWaveOutput:
                     self._file.check()
                 if self.compression:
                     with output_layout.compressed_copy(self._file, self._packed, self.compression) as packed:
-                        output_layout.put_run(packed, self.input, self.threads, report)
+                        output_layout.put_run(packed, self.input, self.threads, report, self.plan)
                 else:
-                    output_layout.put_run(self._file, self.input, self.threads, report)
+                    output_layout.put_run(self._file, self.input, self.threads, report, self.plan)
                     self._sync()
                 self._close()
                 _to_disk(complete)
@@ -183,7 +184,7 @@ class KWaveOutput:
 
     def _create(self, datasets: dict[str, list[OutputDataset]]) -> OutputFile:
         file = self._file = OutputFile(self._partial, **OPEN_OPTIONS)
-        output_layout.put_run(file, self.input, self.threads, Report())
+        output_layout.put_run(file, self.input, self.threads, Report(), self.plan)
         for items in datasets.values():
             for item in items:
                 output_layout.allocate(file, item)

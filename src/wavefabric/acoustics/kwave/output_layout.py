@@ -5,7 +5,6 @@ Source: k-Wave manual 1.1, appendix B, and the files of the C++ programs 1.3.
 
 import contextlib
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,6 @@ from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.acoustics.run_settings import default_threads
 from wavefabric.results.hdf5_output import OutputFile
-from wavefabric.system.variables import PLAN
 
 #: How all output files are opened. A format that older readers know. Rows are written whole: HDF5's chunk
 #: cache would only copy them once more, and costs up to three quarters of the speed.
@@ -101,7 +99,7 @@ def put_input(file: h5py.File, input: KWaveInput, sensor_too: bool) -> None:
         put(file, name, value, (1, value.shape[1], _row_chunk(value.shape[2])) if np.ndim(value) else None)
 
 
-def put_run(file: h5py.File, input: KWaveInput, threads: int | None, report: Report) -> None:
+def put_run(file: h5py.File, input: KWaveInput, threads: int | None, report: Report, plan: str) -> None:
     """The file's attributes; times and memory are written over what is there."""
     seconds = {name: report.seconds.get(phase, 0.0) for name, phase in PHASES.items()}
     megabytes = report.peak_bytes >> 20
@@ -119,7 +117,7 @@ def put_run(file: h5py.File, input: KWaveInput, threads: int | None, report: Rep
     }
     for name, text in measured.items():
         put_attribute(file, name, text, _MEASURED_BYTES)
-    if plan := os.environ.get(PLAN):
+    if plan:
         put_attribute(file, "plan", plan)
 
 

@@ -55,6 +55,7 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
     """Run a k-Wave input file and write k-Wave's output file.
 
     A script that calls this runs unchanged under ``mpiexec -n K``: its ranks share the grid.
+    Errors and warnings are those of `simulate`; `InputError` also if a file is wrong.
 
     Parameters
     ----------
@@ -82,18 +83,6 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
     Report
         What the run cost, the same on all ranks. If ``steps < total_steps``, a checkpoint ended the run
         (`Checkpoints.stop`): the same call goes on.
-
-    Raises
-    ------
-    InputError
-        If a file or an argument is wrong, or the time step is not stable; on all ranks alike.
-    FieldLost
-        If the field has grown beyond what its sources can have put in, or is no longer finite.
-
-    Warns
-    -----
-    UserWarning
-        As `simulate`.
     """
     begun = time.perf_counter()
     how = KWaveFileSettings(**options)
@@ -117,7 +106,7 @@ def run_input(inputs: KWaveInput, output: str | Path, how: KWaveFileSettings, be
     saved = how.checkpoints
     kept = ("compression", "copy_sensor_mask", "force", "threads")
     same: dict[str, Any] = {key: getattr(how, key) for key in kept}
-    same |= {"start": how.start - 1, "checkpoint": saved and saved.path}
+    same |= {"start": how.start - 1, "checkpoint": saved and saved.path, "plan": how.ranks.plan}
     make = partial(KWaveOutput, Path(output), inputs, **same)
     sink = on_all_ranks(how.ranks, lambda: None if how.ranks.rank else make())
     otherwise = names.get("check_stability=False", "check_stability=False")

@@ -141,9 +141,9 @@ class _Axes:
         self.shape: tuple[int, ...] = shape[::-1] if kwave else shape
 
     def __getitem__(self, key: tuple[Any, ...]) -> np.ndarray:
-        return (
-            np.asarray(self.data[self._before + key[::-1]]).T if self._kwave else np.asarray(self.data[key])
-        )
+        if self._kwave:
+            return np.asarray(self.data[self._before + key[::-1]]).T
+        return np.asarray(self.data[key])
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,8 @@ class RecordedArray:
                 raise self.fault("is no dataset of floating-point numbers")
             if 0 in (data.shape or ()):
                 raise self.fault("is empty, so there is nothing to draw")
-            self._check(
-                axes := _Axes(data, self.file.steps > 0, self.kind == "series" or len(self.file.shape) == 2)
-            )
+            flat = self.kind == "series" or len(self.file.shape) == 2
+            self._check(axes := _Axes(data, self.file.steps > 0, flat))
             yield axes
 
     def _check(self, axes: _Axes) -> None:

@@ -78,6 +78,9 @@ def time_reversal(
 ) -> Reconstruction:
     """The initial pressure of which a sensor recorded a series of pressures.
 
+    Errors are those of `simulate`. It warns if the grid carries frequencies that the series' samples do not,
+    and their spectrum is not over there.
+
     Parameters
     ----------
     grid, medium
@@ -99,45 +102,27 @@ def time_reversal(
     region : array_like of bool, grid's shape, optional
         Where the image may differ from zero. Default: what the mask encloses, if that is more than its own
         points, else everywhere. Outside of sensors all around lies a mirror image, which iterations must not
-        keep: of a mask with gaps give the inside. `Sensor.points` and `Sensor.elements` enclose what they do
-        where gaps as wide as their largest distance from neighbour to neighbour are closed.
+        keep: of a mask with gaps give the inside.
     absorption : bool, optional
         True: time reversal absorbs as the medium does. Default: it is lossless.
     device, threads, precision, progress, checkpoint, check_stability, comm, decomposition : optional
         As in `RunSettings`. The same call goes on from the checkpoint: images are saved there after each run,
         and fields during a run in ``<checkpoint>.run``.
 
-    Raises
-    ------
-    InputError
-        If an argument is wrong, or the time step is not stable; on all ranks alike.
-    FieldLost
-        As in `simulate`.
-
-    Warns
-    -----
-    UserWarning
-        If the grid carries frequencies that the series' samples do not, and their spectrum is not over there.
-
     Notes
     -----
-    Series of long time steps, above a CFL number of 1 (1/3 in an uneven medium), are interpolated within
-    their band. Simulations then take so many steps to one of the data that these are stable, with a CFL
-    number of at most 0.3.
+    docs/reconstruction.md says how points and elements drive the grid (`Imposed`), how series of long time
+    steps are interpolated, and what one pass and iterations come to.
 
     Of y[n], n = 0 … N − 1, step m imposes y[N − 1 − m] as Dirichlet pressure at the mask, in a medium at
-    rest; how points and elements drive the grid, `Imposed` says. The pressure after N steps is
-    that of t = 0, about which the scheme is symmetric: p₀ begins with u(−Δt/2) = −u(Δt/2). Nothing is scaled.
-    If sensors are all around and the field has left by the end, this (R y) is p₀ but for the discrete scheme;
-    in one dimension at a CFL number of 1 it is exact. Sensors on one side, as a plane, see half of each wave:
-    one pass is half the image.
+    rest. The pressure after N steps is that of t = 0, about which the scheme is symmetric: p₀ begins with
+    u(−Δt/2) = −u(Δt/2). Nothing is scaled. If sensors are all around and the field has left by the end, this
+    (R y) is p₀ but for the discrete scheme; in one dimension at a CFL number of 1 it is exact.
 
     Iterations are p₀ ← P[p₀ + R(y − A p₀)], with the simulation A and the projection P on region and sign.
-    This Neumann series is for 2-D, uneven media and short records, where one pass is not exact. It converges
-    if all of the image is visible (the proof begins R with a harmonic extension of y[N − 1], here with rest);
-    else, and with noise, look at the residuals. A absorbs and is nonlinear as the medium is; R is linear, and
-    amplifies nothing (no negative α₀): iterations make up for absorption. A power law's dispersion goes with
-    its absorption.
+    This Neumann series converges if all of the image is visible (the proof begins R with a harmonic extension
+    of y[N − 1], here with rest). A absorbs and is nonlinear as the medium is; R is linear, and amplifies
+    nothing (no negative α₀).
     """
     instance("grid", grid, Grid)
     instance("medium", medium, Medium)

@@ -42,11 +42,8 @@ class Sampler:
         self.samples = recording.samples
         arrays: tuple[np.ndarray, ...]
         if isinstance(where, Elements):
-            self._sample, arrays, more = (
-                c.kernels.sample_elements,
-                self._elements(where, c.subdomain, comm),
-                (),
-            )
+            self._sample, more = c.kernels.sample_elements, ()
+            arrays = self._elements(where, c.subdomain, comm)
         elif isinstance(where, Interpolation):
             self._sample, arrays, more = c.kernels.sample, self._between(where, c.subdomain, comm), (True,)
         else:

@@ -32,6 +32,8 @@ def layered_medium(
 ) -> Medium:
     """Flat layers across an axis; their boundaries lie anywhere between grid points.
 
+    `InputError`: a thickness is not positive, or the kernel cannot hold the contrast.
+
     Parameters
     ----------
     layers : sequence of (Material, float or str)
@@ -49,11 +51,6 @@ def layered_medium(
     ----------------
     absorption, alpha_power, dispersion, reference_speed : optional
         As of `Medium`; by default Stokes absorption where a material absorbs.
-
-    Raises
-    ------
-    InputError
-        For a thickness that is not positive, or a contrast that the kernel cannot hold.
 
     Examples
     --------

@@ -35,53 +35,27 @@ class _Radial:
             self.fft.backward(array, self.symmetry)
 
 
-class AxisymmetricFFT:
-    """Transforms of whole fields, real along x and symmetric along the radius; collective over ranks.
-
-    A spectrum has all of the radius; ``radial`` transforms it along that alone.
-    """
-
-    def __init__(self, layout: FieldLayout):
-        c, partition, comm = layout.coefficients, layout.partition, layout.comm
-        _, _, columns, _ = boxes(partition.shape, partition.grid)
-        own = box_shape(columns[0 if comm is None else comm.rank])
-        self._plan = _Radial(c.device, own, c.complex)
-        self.radial = self._plan.fft
-        self._rows: Any = (
-            c.device.real_fft(c.shape, c.dtype, (2,))
-            if comm is None
-            else DistributedRealFFT(comm, partition.shape, partition.grid, c.dtype, self._plan)
-        )
-        self._distributed = comm is not None
-
-    def forward(self, real: Any, spectrum: Any, symmetry: Symmetry | None) -> None:
-        """``spectrum`` of ``real``, without scale; along x alone without a symmetry."""
-        self._plan.symmetry = symmetry
-        self._rows.forward(real, spectrum)
-        if not self._distributed:
-            self._plan.forward(spectrum)
-
-    def backward(self, spectrum: Any, real: Any, symmetry: Symmetry) -> None:
-        """Inverse, times 2 N; spoils ``spectrum``."""
-        self._plan.symmetry = symmetry
-        if not self._distributed:
-            self._plan.backward(spectrum)
-        self._rows.backward(spectrum, real)
-
-
 class AxisymmetricStages(PlainStages):
-    """Of whole-array transforms and pointwise kernels."""
+    """Of transforms of whole fields, real along x and symmetric along the radius, and pointwise kernels.
+
+    A spectrum has all of the radius.
+    """
 
     #: Of u along x, as of the pressure, and along the radius.
     _VELOCITY: tuple[Symmetry, Symmetry] = ("even", "odd_half")
 
     def __init__(self, layout: FieldLayout):
-        self._fft = AxisymmetricFFT(layout)
         super().__init__(layout)
-        c = self.coefficients
-        spacing = c.problem.spacing[1]
-        inverse = (1 / ((np.arange(layout.partition.shape[1]) + 0.5) * spacing)).astype(c.dtype)
-        self._inverse_radius = c.device.asarray(inverse.reshape(1, -1, 1))
+        c, partition, comm = layout.coefficients, layout.partition, layout.comm
+        columns = boxes(partition.shape, partition.grid)[2]
+        own = box_shape(columns[0 if comm is None else comm.rank])
+        self._radial = _Radial(c.device, own, c.complex)
+        self._alone, cut = comm is None, (partition.shape, partition.grid, c.dtype)
+        self._rows: Any = c.device.real_fft(c.shape, c.dtype, (2,)) if comm is None else None
+        if comm is not None:
+            self._rows = DistributedRealFFT(comm, *cut, self._radial)
+        inverse = 1 / ((np.arange(partition.shape[1]) + 0.5) * c.problem.spacing[1])
+        self._inverse_radius = c.device.asarray(inverse.astype(c.dtype).reshape(1, -1, 1))
         self._quotient = layout.new_spectrum()
 
     @classmethod
@@ -94,23 +68,35 @@ class AxisymmetricStages(PlainStages):
         """∂u_x/∂x, and ∂u_r/∂r + u_r/r: the radius divides what is transformed along x."""
         c, quotient, (axial, radial) = self.coefficients, self._quotient, self._spectra
         self._forward(fields[0], axial)
-        self._fft.forward(fields[1], radial, None)
-        self.transforms += 1
-        self._fft.radial.forward_scaled(quotient, radial, self._inverse_radius)
-        self._fft.radial.forward(radial, "odd_half")
+        self._transform(fields[1], radial, None)
+        self._radial.fft.forward_scaled(quotient, radial, self._inverse_radius)
+        self._radial.fft.forward(radial, "odd_half")
         c.kernels.ring_divergence_spectra(axial, radial, quotient, c.kappa, *factors[:2])
 
     def translate(self, component: Any, axis: int, factor: Any, out: Any) -> None:
         c, spectrum = self.coefficients, self._spectra[-1]
         self._forward(component, spectrum, axis)
         c.kernels.translate_spectrum(spectrum, factor, axis, c.dtype.type(c.scale))
-        self._fft.backward(spectrum, out, "odd" if axis else "even")
-        self.transforms += 1
+        self._transform_back(spectrum, out, "odd" if axis else "even")
 
     def _forward(self, real: Any, spectrum: Any, axis: int | None = None) -> None:
-        self._fft.forward(real, spectrum, self._VELOCITY[axis or 0])
-        self.transforms += 1
+        self._transform(real, spectrum, self._VELOCITY[axis or 0])
 
     def _backward(self, spectrum: Any, real: Any, axis: int | None = None) -> None:
-        self._fft.backward(spectrum, real, self._VELOCITY[axis or 0])
+        self._transform_back(spectrum, real, self._VELOCITY[axis or 0])
+
+    def _transform(self, real: Any, spectrum: Any, symmetry: Symmetry | None) -> None:
+        """``spectrum`` of ``real``, without scale; along x alone without a symmetry."""
+        self._radial.symmetry = symmetry
+        self._rows.forward(real, spectrum)
+        if self._alone:
+            self._radial.forward(spectrum)
+        self.transforms += 1
+
+    def _transform_back(self, spectrum: Any, real: Any, symmetry: Symmetry) -> None:
+        """Inverse, times 2 N; spoils ``spectrum``."""
+        self._radial.symmetry = symmetry
+        if self._alone:
+            self._radial.backward(spectrum)
+        self._rows.backward(spectrum, real)
         self.transforms += 1

@@ -112,9 +112,8 @@ class SourceTerm(PointTerm):
     """
 
     def __init__(self, coefficients: Coefficients, source, signal, form: SourceForm, correct, patterns: dict):
-        super().__init__(
-            coefficients, source, signal if form.waveform is None else form.waveform, len(signal)
-        )
+        waveform = signal if form.waveform is None else form.waveform
+        super().__init__(coefficients, source, waveform, len(signal))
         device, dtype = coefficients.device, coefficients.dtype
         self._correct, self._parts = correct, coefficients.dimensions
         self.form, self.weights, self.corrected = form.name, form.weights, form.name != "points"
@@ -156,13 +155,12 @@ class SourceTerm(PointTerm):
 
     def apply_to_density(self, fields: Fields) -> None:
         """Put the source into each part of the density, kept or not; `refresh` came before."""
-        rho, split_layers, clock, parts = fields.rho, fields.split_layers, fields.clock, self._parts
+        density, clock, parts = (fields.rho, fields.split_layers), fields.clock, self._parts
         if self.form == "points":
-            self._kernels.set_density_points(
-                rho, split_layers, self.index, self.signal, clock, self.replace, parts
-            )
+            points = self.index, self.signal, clock, self.replace, parts
+            self._kernels.set_density_points(*density, *points)
         else:
-            self._kernels.add_density_pattern(rho, split_layers, self.field, self.amplitude, clock, parts)
+            self._kernels.add_density_pattern(*density, self.field, self.amplitude, clock, parts)
 
 
 class TransducerTerm(PointTerm):

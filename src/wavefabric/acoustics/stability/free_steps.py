@@ -41,9 +41,8 @@ class FreeSteps:
         silent = ("nonlinearity", "initial_pressure", "pressure_source", "velocity_source", "transducer")
         layers = {} if pml else {"pml_size": (0, 0, 0)}
         self.problem = replace(problem, steps=1 << 30, **dict.fromkeys(silent), **layers)
-        self._decomposition = decompose(
-            problem.shape, comm.size, how.decomposition if comm.size > 1 else None
-        )
+        cut = how.decomposition if comm.size > 1 else None
+        self._decomposition = decompose(problem.shape, comm.size, cut)
 
     def fits(self) -> bool:
         """Whether every rank has the memory."""

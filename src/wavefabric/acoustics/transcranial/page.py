@@ -73,9 +73,8 @@ def _draw(figure: Any, panels: Any, plan: Plan) -> None:
 
 def _words(panel: Any, plan: Plan) -> None:
     it = plan.sonication
-    kind = (
-        "bowl" if it.elements == 1 else f"{it.elements} elements, phases by {it.correction.replace('_', ' ')}"
-    )
+    phases = it.correction.replace("_", " ")
+    kind = "bowl" if it.elements == 1 else f"{it.elements} elements, phases by {phases}"
     lines = [
         f"{it.frequency / 1e6:g} MHz, {it.pressure / 1e3:g} kPa at the surface",
         kind,

@@ -132,26 +132,10 @@ def plan_sonication(
     sent back reversed in time meet there (Fink 1992, doi:10.1109/58.156174); the steady field; its figures in
     the brain; temperature and thermal dose.
 
-    Parameters
-    ----------
-    ct : CT
-        The head; air around it counts as water (``air``, see `media_from_hounsfield`).
-    sonication : Sonication
-        Transducer, target and pulses.
-    output : path, optional
-        Result file (HDF5); looked at before the run.
-
-    Other Parameters
-    ----------------
-    device, threads, precision, progress, comm, decomposition, checkpoint : optional
-        As of `simulate`. The runs take turns at the checkpoint; what each gave is kept beside it.
-    force : bool, optional
-        Replace the result file if it is there.
-
-    Raises
-    ------
-    InputError
-        If the target is not in soft tissue within the CT, or as `simulate`.
+    Air around the head counts as water (``air``, see `media_from_hounsfield`). ``output``, ``force`` and the
+    other options are as of `simulate`, but for ``check_stability``; the runs take turns at the checkpoint,
+    and what each gave is kept beside it. Errors are those of `simulate`; `InputError` also if the target is
+    not in soft tissue within the CT.
     """
     force = bool(options.pop("force", False))
     how = RunSettings(**options).with_ranks(sonication.grid.total_shape)

@@ -33,6 +33,8 @@ _LONGEST = 86400.0
 class Sonication:
     """A transducer in the world of a CT, and what it does. Lengths in m, or text with a unit.
 
+    `InputError`: a value is out of range.
+
     Parameters
     ----------
     position, target : sequence of 3 float or str
@@ -60,11 +62,6 @@ class Sonication:
         Part of the time that it sends during the sonication.
     on, off : float
         Sonication and cooling, s.
-
-    Raises
-    ------
-    InputError
-        For a value out of range.
     """
 
     position: Point

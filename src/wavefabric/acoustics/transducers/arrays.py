@@ -1,7 +1,6 @@
 """Arrays of elements: joined from any, in a row, on a sphere, in rings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,35 +16,23 @@ from wavefabric.quantities import instance, positive
 
 def join(*parts: TransducerMask) -> TransducerMask:
     """One array of the elements of several, on the same grid, in their order."""
-    from scipy.sparse import csr_array, hstack
+    from scipy.sparse import block_diag, csr_array
 
     require(len(parts) > 0, "parts", 0, "one transducer or more")
     for part in parts:
         instance("parts", part, TransducerMask)
     if len({part.shape for part in parts}) > 1:
         raise InputError("parts: are on grids of different shapes; allowed: one grid")
-    index = np.unique(np.concatenate([part.index for part in parts]))
-    areas, columns = np.zeros(index.size), []
-    for part in parts:
-        rows = np.searchsorted(index, part.index)
-        areas[rows] = part.point_areas
-        entries = part.weights.tocoo()
-        shape = (index.size, part.elements)
-        columns.append(csr_array((entries.data, (rows[entries.coords[0]], entries.coords[1])), shape))
-    centres, sizes = (np.concatenate([getattr(p, name) for p in parts]) for name in ("centres", "areas"))
-    return TransducerMask(parts[0].shape, index, csr_array(hstack(columns)), centres, sizes, areas)
+    names = ("index", "centres", "areas", "point_areas")
+    points, centres, sizes, each = (np.concatenate([getattr(part, n) for part in parts]) for n in names)
+    index, first, row = np.unique(points, return_index=True, return_inverse=True)
+    entries: Any = block_diag([part.weights for part in parts], "coo")
+    weights = csr_array((entries.data, (row[entries.row], entries.col)), (index.size, sizes.size))
+    return TransducerMask(parts[0].shape, index, weights, centres, sizes, each[first])
 
 
 #: Elements of an array, at most.
 MOST_ELEMENTS = 10**5
-
-
-@dataclass(frozen=True, kw_only=True)
-class ArrayOptions:
-    """What `linear_array` may be told besides."""
-
-    along: Point | None = None
-    tolerance: float = 0.05
 
 
 @typed
@@ -61,35 +48,23 @@ def linear_array(
 ) -> TransducerMask:
     """Row of equal flat rectangles around ``position``, or of lines in 2-D; the rest as in `bowl`.
 
-    Where it points is given here; where the beam goes, by `TransducerMask.delays` and
-    `TransducerMask.signals`.
-
-    Parameters
-    ----------
-    elements : int
-        Number of elements.
-    element_width, element_length : float or str
-        Size of one along and across the row, m; no length in 2-D (None).
-    pitch : float or str
-        From centre to centre, m; at least the width.
-
-    Other Parameters
-    ----------------
-    along, tolerance : optional
-        Direction of the row, as in `rectangle`, not used in 2-D; as in `bowl`.
+    So many ``elements`` of an ``element_width`` along the row and an ``element_length`` across it (None in
+    2-D), m, with a ``pitch`` from centre to centre of at least the width, m. Options: ``along``, direction of
+    the row, as in `rectangle`, not used in 2-D; ``tolerance``. Where the row points is given here; where the
+    beam goes, by `TransducerMask.delays` and `TransducerMask.signals`.
     """
     if grid.axisymmetric:
         raise InputError("grid: is axisymmetric; allowed: a Cartesian grid, or annular_array")
-    n, how = grid.dimensions, ArrayOptions(**options)
+    n, along = grid.dimensions, options.pop("along", None)
     _check_number(elements)
-    centre, axes = placed(grid, position, focus, None if n == 2 else how.along)
+    centre, axes = placed(grid, position, focus, None if n == 2 else along)
     width, step = positive(element_width, "m", "element_width"), positive(pitch, "m", "pitch")
     require(step >= width * (1 - 1e-9), "pitch", pitch, f"from {width:g} m, the element's width")
     if n == 3 and element_length is None:
         raise InputError("element_length: is missing; allowed: a length in 3-D, m")
     sides = (width,) if n == 2 else (width, positive(element_length, "m", "element_length"))
     centres = centre + ((np.arange(elements) - (elements - 1) / 2) * step)[:, None] * axes[1]
-    return flat(grid, centres, axes, sides, how.tolerance)
+    return flat(grid, centres, axes, sides, **options)
 
 
 @typed

@@ -39,7 +39,8 @@ def delay_and_sum(
 
     Σ w_e s_e(sent + |point − centre_e|/c) with analytic signals s_e, between samples by their cubic
     interpolation, and weights that add up to one. Signals with fewer than 16 samples to a period are first
-    brought to a denser time step by band-limited interpolation.
+    brought to a denser time step by band-limited interpolation. It warns if their spectrum is not over at
+    their Nyquist frequency. `InputError`: shapes do not fit together, or numbers are out of range.
 
     Parameters
     ----------
@@ -58,16 +59,6 @@ def delay_and_sum(
         count. Default: all elements count everywhere.
     apodization : array_like, shape (elements,), optional
         Weights of elements. Default: 1; with an ``f_number`` Hann's window over its aperture besides.
-
-    Raises
-    ------
-    InputError
-        For shapes that do not fit together, or numbers out of range.
-
-    Warns
-    -----
-    UserWarning
-        If the signals' spectrum is not over at their Nyquist frequency.
     """
     where, at = real_array(centres, "centres"), real_array(points, "points")
     heard = real_array(signals, "signals")

@@ -51,6 +51,9 @@ def bowl(
 ) -> TransducerMask:
     """Spherical bowl, or in 2-D an arc. Its apex is at ``position``, m, in the grid's coordinates.
 
+    `InputError`: a size is not positive, an aperture above twice the radius of curvature, or a bowl leaves
+    the grid.
+
     Parameters
     ----------
     radius, diameter : float or str
@@ -60,12 +63,6 @@ def bowl(
         grid position and focus lie on the axis.
     tolerance : float
         Where the band-limited delta functions are cut, as a part of their peak; 0: nowhere.
-
-    Raises
-    ------
-    InputError
-        For a size that is not positive, an aperture above twice the radius of curvature, or a bowl that
-        leaves the grid.
     """
     return annulus(grid, position, 0.0, diameter, focus, radius=radius, tolerance=tolerance)
 
@@ -152,13 +149,8 @@ def rectangle(
 ) -> TransducerMask:
     """Flat rectangle around ``position``; 3-D only (in 2-D, `disc` is a line). The rest as in `bowl`.
 
-    Parameters
-    ----------
-    width, height : float or str
-        Sides, m; the width lies along ``along``.
-    along : sequence of float, optional
-        Direction of the width; its part across the axis counts. Default: the grid axis that is most nearly
-        across, x before y before z.
+    Its sides are ``width`` and ``height``, m. The width lies along a direction ``along``, whose part across
+    the axis counts; by default along the grid axis that is most nearly across, x before y before z.
     """
     if grid.dimensions == 2:
         raise InputError("grid: has 2 dimensions; allowed: 3, or transducers.disc, which is a line in 2-D")
@@ -185,13 +177,8 @@ def surfaces(
 ) -> TransducerMask:
     """Elements of one's own.
 
-    Parameters
-    ----------
-    points : sequence of array_like
-        For each element points that stand for equal parts of its surface, m, (points, dimensions): some ten
-        for each grid point that it covers.
-    areas : sequence of float
-        Their areas, m² (lengths in 2-D, m).
+    ``points``: for each element points that stand for equal parts of its surface, m, (points, dimensions),
+    some ten for each grid point that it covers; ``areas``: that of each, m² (lengths in 2-D, m).
     """
     n = grid.dimensions
     if grid.axisymmetric or n == 1:
@@ -210,7 +197,7 @@ def surfaces(
 
 
 def flat(
-    grid: Grid, centres: np.ndarray, axes: np.ndarray, sides: tuple[float, ...], tolerance: float
+    grid: Grid, centres: np.ndarray, axes: np.ndarray, sides: tuple[float, ...], tolerance: float = 0.05
 ) -> TransducerMask:
     """Equal lines or rectangles around these centres, their sides along all axes but the first."""
     step = min(grid.spacing) / UPSAMPLING ** (1 / len(sides))
@@ -227,9 +214,8 @@ def _samples(grid: Grid, area: float) -> np.ndarray:
 
 def _middles(count: int) -> np.ndarray:
     """Middles of equal parts of 0 … 1."""
-    require(
-        1 <= count <= _MOST, "size", f"{count:g} points sample a surface", f"1 to {_MOST}, within the grid"
-    )
+    allowed = f"1 to {_MOST}, within the grid"
+    require(1 <= count <= _MOST, "size", f"{count:g} points sample a surface", allowed)
     return (np.arange(count) + 0.5) / count
 
 

@@ -12,7 +12,7 @@ import typer
 from wavefabric.bench import ultrasound_cases as cases
 from wavefabric.cli.common.options import from_one, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
-from wavefabric.cli.common.rank_session import RankedOptions, RankSession, show_measurement
+from wavefabric.cli.common.rank_session import RankedOptions, show_measurement, start_ranks
 from wavefabric.cli.common.show import status_line
 from wavefabric.errors import choice
 from wavefabric.optics.propagation.integrators import INTEGRATORS
@@ -81,13 +81,14 @@ def benchmark(
         inputs = {key: value for key, value in inputs.items() if value is not None}
         module = import_module(f"{package}.{name.replace('-', '_')}")
         if base is Local:
-            with status_line(options.as_json) as say:
-                result = module.run(**inputs, device=options.device, threads=options.threads, progress=say)
+            run, first = partial(module.run, device=options.device, threads=options.threads), True
+        else:
+            ranks = start_ranks(options, options.as_json, least)
+            run, first = partial(module.run, ranks), ranks.rank == 0
+        with status_line(options.as_json or not first) as say:
+            result = run(**inputs, progress=say)
+        if first:
             show_measurement(module, result, options.as_json, options.output, options.plot)
-            return
-        with RankSession(options, options.as_json, least) as session:
-            result = module.run(session.ranks, **inputs, progress=session.say)
-            session.show(module, result, options.output, options.plot)
 
     command.__doc__, command.__annotations__ = help, {"options": group}
     register(app, name, command, all_ranks=True)

@@ -9,8 +9,8 @@ from wavefabric.cli.collective.algorithm import AlgorithmOptions, Words, build_b
 from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting
 from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
-from wavefabric.cli.common.rank_session import MeasureOptions, RankSession, check_free
-from wavefabric.cli.common.ranks import is_rank_zero, on_ranks
+from wavefabric.cli.common.rank_session import MeasureOptions, check_free, show_measurement, start_ranks
+from wavefabric.cli.common.show import status_line
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.errors import InputError
@@ -67,7 +67,7 @@ def command(
     mpiexec -n 4 wavefabric collective run best.json --fabric measured.toml
     """
     plot = options.output is not None if options.plot is None else options.plot
-    if is_rank_zero():
+    if environment.rank() == 0:
         check_free("collective-run", options.output, plot, options.force)
     sizes = optional_sizes(options.sizes, options.factor)
     protocols = parse_list(options.protocols)
@@ -92,7 +92,7 @@ def command(
         example, schedule = build(algorithm.elements), build
     else:
         example = schedule = schedule_from(words, algorithm)
-        if ranks is None and not on_ranks():
+        if ranks is None and environment.ranks() == 1:
             count = ranks = example.ranks
         if example.ranks != count:
             file = words[0] if words else ""
@@ -100,8 +100,10 @@ def command(
     if setting is not None and order is not None:
         element_bytes = max(sizes, default=1 << 26) / max(whole_elements(example), 1)
         predicted, _ = setting.in_order(example, element_bytes, options.model)
-    with RankSession(replace(who, ranks=ranks), options.as_json) as job:
-        same = {name: getattr(options, name) for name in ("dtype", "model", "nccl", "blocks", "graph")}
-        chosen = {"repeats": who.repeats, "fabric": predicted, "protocols": protocols}
-        result = module.run(job.ranks, schedule, sizes, job.say, **same, **chosen)
-        job.show(module, result, options.output, plot)
+    job = start_ranks(replace(who, ranks=ranks), options.as_json)
+    same = {name: getattr(options, name) for name in ("dtype", "model", "nccl", "blocks", "graph")}
+    chosen = {"repeats": who.repeats, "fabric": predicted, "protocols": protocols}
+    with status_line(options.as_json or job.rank > 0) as say:
+        result = module.run(job, schedule, sizes, say, **same, **chosen)
+    if job.rank == 0:
+        show_measurement(module, result, options.as_json, options.output, plot)

@@ -9,8 +9,7 @@ from wavefabric.cli.common.files import PICTURES, check_target, load_fabric
 from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.cli.common.rank_session import MeasureOptions, RankSession
-from wavefabric.cli.common.ranks import is_rank_zero
+from wavefabric.cli.common.rank_session import MeasureOptions, start_ranks
 from wavefabric.cli.common.show import conclude, console
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.tuning import save_tuning, tuning_to_json
@@ -90,10 +89,10 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
         raise InputError(f"--transports: {who.transports} given; allowed: none, or transports")
     count = max(environment.ranks(), who.ranks or 1)
     measured = names != ["none"] and count > 1
-    if not measured and not is_rank_zero():
+    if not measured and environment.rank() > 0:
         return
     _check(options, who, measured, fabric)
-    if is_rank_zero():
+    if environment.rank() == 0:
         check_target(options.output, options.force, (".json",), inputs=[fabric])
         check_target(options.plot, options.force, PICTURES, "--plot", inputs=[fabric])
     inputs: dict[str, Any] = {
@@ -106,8 +105,7 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
         _conclude(tune(**inputs, count=who.ranks, progress=make_progress(options.as_json)), options)
         return
     fabric_of_ranks(inputs["fabric"], count)  # refused before any rank starts
-    # Not entered: its line of status would share the screen with the bar.
-    ranks = RankSession(who, options.as_json).ranks
+    ranks = start_ranks(who, options.as_json)
     inputs |= {"dtype": options.dtype, "repeats": who.repeats, "progress": make_progress(options.as_json)}
     result = tune(**inputs, ranks=ranks, within=WITHIN if options.within is None else options.within)
     if ranks.rank == 0:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import typer
 
-from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
+from wavefabric.cli.common.ranks import RankOptions, open_ranks, start
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.exchange.communicator import Communicator
+from wavefabric.exchange.launch import environment
 from wavefabric.system.compiling import CLOCK
 from wavefabric.system.interrupt import exit_code
 from wavefabric.system.progress import Bar, Progress, terminal_bar
@@ -43,7 +44,7 @@ class Lines(Progress):
 
 def make_progress(quiet: bool = False, percent: int | None = None) -> Progress:
     """A bar if stderr is a terminal, or leads to the launcher's; else lines, if ``percent`` is given."""
-    if quiet or not is_rank_zero():
+    if quiet or environment.rank() > 0:
         return Progress()
     bar = terminal_bar()
     return bar if isinstance(bar, Bar) or percent is None else Lines(percent)
@@ -64,17 +65,15 @@ def running(
     Gives their communicator, and `progress` or one by `make_progress`, which ends with the block. After
     Ctrl-C or SIGTERM a line tells with which `command` it goes on from the checkpoint, and the process exits.
     """
-    if must_start(ranks):
-        check()
-        start(ranks, checkpoint, schedule, quiet)
+    start(ranks, checkpoint, schedule, quiet, check)
     comm = open_ranks(ranks, schedule, quiet)
-    CLOCK.announces = not quiet and is_rank_zero()  # that kernels are compiled
+    CLOCK.announces = not quiet and environment.rank() == 0  # that kernels are compiled
     progress = progress or make_progress(quiet)
     try:
         yield comm, progress
     except KeyboardInterrupt:
         progress.finish()  # before anything is said
-        if is_rank_zero():
+        if environment.rank() == 0:
             saved = checkpoint is not None and os.path.exists(checkpoint)  # False for a name that is too long
             left = f"{command} goes on from {checkpoint}" if saved else "no checkpoint yet"
             print(f"wavefabric: interrupted; {left}", file=sys.stderr)

@@ -1,6 +1,5 @@
 """Measurements between ranks: options, starting the ranks, and what is printed and written in the end."""
 
-import contextlib
 import json
 import os
 from dataclasses import replace
@@ -15,10 +14,11 @@ from wavefabric.cli.common import ranks as common_ranks
 from wavefabric.cli.common.options import from_one, option, options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.ranks import PANEL, RankOptions
-from wavefabric.cli.common.show import console, plain, status_line
+from wavefabric.cli.common.show import console, plain
 from wavefabric.collectives import point_to_point
 from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment
 from wavefabric.exchange.transports import TRANSPORTS
 from wavefabric.execution.timing import Ranks
 from wavefabric.files.output import made_folder, write_text
@@ -43,44 +43,19 @@ class MeasureOptions(RankedOptions):
     repeats: int = option("Samples of each time; the median counts.", default=5)
 
 
-class RankSession:
-    """Starts ranks if they are not there, opens their communicators, and lets only rank 0 print."""
-
-    def __init__(self, who: RankedOptions, as_json: bool, least: int = 2):
-        names = parse_list(who.transports)
-        several = (who.ranks or 1) > 1
-        transport = "mpi-cuda" if several and _shows_device_memory(names, who.device) else None
-        chosen = replace(who, transport=transport)
-        chosen.check()
-        common_ranks.start(chosen, None, lambda: _ring(chosen.count), as_json)
-        gpus = chosen.gpus(lambda: _ring(chosen.count)) if common_ranks.on_ranks() else None
-        self.ranks: Ranks = Ranks(names, who.device, who.threads, gpus, least)
-        who.invocation.comm = self.ranks.base
-        self._prints, self._as_json = self.ranks.rank == 0, as_json
-        self._status = contextlib.ExitStack()
-
-    def __enter__(self):
-        self.say = self._status.enter_context(status_line(self._as_json or not self._prints))
-        return self
-
-    def __exit__(self, *_):
-        self._status.close()
-
-    def show(
-        self, module: ModuleType, result: dict[str, Any], output: Path | None, plot: bool | None
-    ) -> None:
-        """Print and write, on rank 0."""
-        self._status.close()
-        if self._prints:
-            show_measurement(module, result, self._as_json, output, plot)
-
-
-def _shows_device_memory(transports: list[str], device: str) -> bool:
-    """Whether mpiexec should be told to let MPI see device memory."""
-    if device == "cpu":
-        return False
-    wanted = "mpi-cuda" in transports or ("all" in transports and find_spec("libucx") is not None)
-    return cuda_count() > 0 and wanted
+def start_ranks(who: RankedOptions, as_json: bool, least: int = 2) -> Ranks:
+    """The ranks of a measurement with their communicators, started if they are not there; collective."""
+    names = parse_list(who.transports)
+    # MPI has to be started so that it sees device memory.
+    seen = "mpi-cuda" in names or ("all" in names and find_spec("libucx") is not None)
+    seen = seen and (who.ranks or 1) > 1 and who.device != "cpu" and cuda_count() > 0
+    chosen = replace(who, transport="mpi-cuda" if seen else None)
+    chosen.check()
+    common_ranks.start(chosen, None, lambda: _ring(chosen.count), as_json)
+    gpus = chosen.gpus(lambda: _ring(chosen.count)) if environment.ranks() > 1 else None
+    ranks = Ranks(names, who.device, who.threads, gpus, least)
+    who.invocation.comm = ranks.base
+    return ranks
 
 
 def _ring(ranks: int):

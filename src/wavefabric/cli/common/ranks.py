@@ -29,16 +29,6 @@ MOST_RANKS = 4096
 MOST_STARTED = 16
 
 
-def on_ranks() -> bool:
-    """Whether this process is one of several ranks."""
-    return environment.ranks() > 1
-
-
-def is_rank_zero() -> bool:
-    """Whether this process is the one that prints."""
-    return environment.rank() == 0
-
-
 def is_alone() -> bool:
     """Whether nobody started this process as a rank."""
     return environment.ranks() == 1 and environment.expected_ranks() is None
@@ -57,6 +47,8 @@ class RankOptions:
     threads: int | None = None
     #: GPU of each rank, where a plan says it.
     order: tuple[int, ...] = ()
+    #: That plan, JSON.
+    followed: str = ""
     invocation: Invocation = field(default_factory=Invocation)
 
     @property
@@ -91,7 +83,7 @@ class RankOptions:
             allowed = "a whole number from 1"
         elif started == 1 and self.ranks is not None and self.ranks > MOST_RANKS:
             options, allowed = {"ranks": quoted(self.ranks)}, f"1 to {MOST_RANKS}"
-        elif must_start(self) and self.count > (most := max(MOST_STARTED, 8 * usable_threads())):
+        elif is_alone() and self.count > (most := max(MOST_STARTED, 8 * usable_threads())):
             allowed = f"1 to {most} on this machine"
         elif started > 1 and self.ranks not in (None, started):
             allowed = f"{started}, as were started, or without"
@@ -107,7 +99,7 @@ class RankOptions:
             return list(self.order)
         if self.placement is None:
             return None
-        here = environment.local_size() if on_ranks() else self.count
+        here = environment.local_size() if environment.ranks() > 1 else self.count
         chosen = os.environ.get(environment.PLACEMENT)
         if chosen and environment.expected_ranks() is not None:
             return [int(word) for word in chosen.split()]
@@ -126,20 +118,21 @@ class RankOptions:
         return best.gpus
 
 
-def must_start(options: RankOptions) -> bool:
-    """Whether this process has to start the ranks: several were asked for, and none has been started."""
-    return is_alone() and options.count > 1
-
-
 def start(
-    options: RankOptions, checkpoint: Path | None, schedule: Callable[[], Schedule], quiet: bool
+    options: RankOptions,
+    checkpoint: Path | None,
+    schedule: Callable[[], Schedule],
+    quiet: bool,
+    check: Callable[[], object] = lambda: None,
 ) -> None:
-    """Start the ranks and leave with their exit code; nothing if they are there, or one is enough.
+    """Start the ranks once `check` finds no fault, and leave with their exit code.
 
-    ``checkpoint`` is where they will save, ``schedule`` what they will exchange.
+    Nothing if they are there, or one is enough. ``checkpoint`` is where they will save, ``schedule`` what
+    they will exchange.
     """
-    if not must_start(options):
+    if not is_alone() or options.count == 1:
         return
+    check()
     launched = launcher.LaunchOptions(
         list(options.invocation.words),
         options.count,
@@ -148,6 +141,7 @@ def start(
         options.threads or max(1, usable_threads() // options.count),
         checkpoint,
         options.invocation.program,
+        options.followed,
     )
     sys.stdout.flush()
     raise typer.Exit(launcher.launch(launched))
@@ -158,10 +152,11 @@ def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bo
     if is_alone():
         return None
     device = options.device or "auto"
-    gpus = options.gpus(schedule, quiet or not is_rank_zero())
+    gpus = options.gpus(schedule, quiet or environment.rank() > 0)
     if device == "cpu" or (device == "auto" and not cuda_count()):
         if gpus is not None:
             raise InputError(f"--placement: {options.placement} given, but there are no GPUs here")
         device = get_device("cpu", options.threads or environment.rank_threads())
     comm = options.invocation.comm = world(options.transport or "auto", device, gpus)
+    comm.plan = options.followed
     return comm

@@ -5,10 +5,10 @@ from pathlib import Path
 from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
-from wavefabric.cli.common.rank_session import MeasureOptions, RankSession
-from wavefabric.cli.common.ranks import is_rank_zero
-from wavefabric.cli.common.show import print_written
+from wavefabric.cli.common.rank_session import MeasureOptions, show_measurement, start_ranks
+from wavefabric.cli.common.show import print_written, status_line
 from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment
 from wavefabric.execution import measure_fabric as module
 from wavefabric.files.output import write_text
 
@@ -35,24 +35,26 @@ def command(options: FabricOptions, who: MeasureOptions) -> None:
     Example: wavefabric fabric measure --ranks 4 -o mine.toml
     """
     output, residual = options.output, options.residual
-    if is_rank_zero():
+    if environment.rank() == 0:
         check_target(output, options.force, (".toml",))
     sizes = optional_sizes(options.sizes, options.factor)
     if not 0 < residual < 1e6:
         raise InputError(f"--residual: {residual} given; allowed: percent above 0")
-    with RankSession(who, options.as_json) as job:
-        result = module.run(job.ranks, sizes, who.repeats, options.name, job.say, residual / 100)
-        job.show(module, result, None, False)
-        if output is None:
-            return
-        if result["fabric"] is None:
-            fault = "none could be used, so there is no fabric"
-            raise InputError(f"--transport: {fault}; allowed: see the reasons")
-        if misfits := result["cases"][0]["misfits"]:
-            more = f" (and {len(misfits) - 1} more)" if len(misfits) > 1 else ""
-            allowed = f"residuals to {residual:g} % (--residual) of times that grow; measure again in quiet"
-            raise InputError(f"--output: {output} not written: {misfits[0]}{more}; allowed: {allowed}")
-        if job.ranks.rank == 0:
-            write_text(output, result["fabric"], "--output", options.force)
-            if not options.as_json:
-                print_written([output])
+    ranks = start_ranks(who, options.as_json)
+    with status_line(options.as_json or ranks.rank > 0) as say:
+        result = module.run(ranks, sizes, who.repeats, options.name, say, residual / 100)
+    if ranks.rank == 0:
+        show_measurement(module, result, options.as_json, None, False)
+    if output is None:
+        return
+    if result["fabric"] is None:
+        fault = "none could be used, so there is no fabric"
+        raise InputError(f"--transport: {fault}; allowed: see the reasons")
+    if misfits := result["cases"][0]["misfits"]:
+        more = f" (and {len(misfits) - 1} more)" if len(misfits) > 1 else ""
+        allowed = f"residuals to {residual:g} % (--residual) of times that grow; measure again in quiet"
+        raise InputError(f"--output: {output} not written: {misfits[0]}{more}; allowed: {allowed}")
+    if ranks.rank == 0:
+        write_text(output, result["fabric"], "--output", options.force)
+        if not options.as_json:
+            print_written([output])

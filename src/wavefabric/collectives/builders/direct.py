@@ -48,24 +48,21 @@ def direct(
         return replace(by(collective, ranks, elements, pieces, groups=(ranks,)), name=name)
     conditions = layout(collective, ranks, elements, pieces, root)
     other = (root + 1 + np.arange(ranks - 1)) % ranks
+    scratch = None
     if collective == "all-to-all":
         ahead, src = np.divmod(np.arange(ranks * ranks), ranks)
-        part = _sent_and_received(0, src, (src + ahead) % ranks, pieces)
-    elif collective == "broadcast":
-        part = transfers(0, root, other, 0, count=pieces)
-    elif collective == "gather":
-        part = transfers(0, other, root, other * pieces, count=pieces)
-    elif collective == "scatter":
-        part = transfers(0, root, other, other * pieces, count=pieces)
-    else:
-        slot = np.where(other < root, other, other - 1)
-        part = transfers(0, other, root, 0, slot * pieces, count=pieces, buffers=(0, 1))
-        at_root = np.array([root])
+        parts = [_sent_and_received(0, src, (src + ahead) % ranks, pieces)]
+    elif collective == "reduce":
+        slot, at_root = np.where(other < root, other, other - 1), np.array([root])
+        parts = [transfers(0, other, root, 0, slot * pieces, count=pieces, buffers=(0, 1))]
+        parts += sums_in_order(1, at_root, at_root, ranks, 0, 0, pieces)
         scratch = np.zeros((ranks, (ranks - 1) * pieces), np.int64)
         scratch[root] = np.tile(conditions.sizes[0][root], ranks - 1)
-        parts = [part, *sums_in_order(1, at_root, at_root, ranks, 0, 0, pieces)]
-        return assemble(name, conditions, parts, scratch)
-    return assemble(name, conditions, [part])
+    else:
+        ends = (other, root) if collective == "gather" else (root, other)
+        chunk = 0 if collective == "broadcast" else other * pieces
+        parts = [transfers(0, *ends, chunk, count=pieces)]
+    return assemble(name, conditions, parts, scratch)
 
 
 def pairwise(collective: str, ranks: int, elements: int, pieces: int = 1) -> Schedule:

@@ -6,9 +6,8 @@ Cho et al., BlueConnect, Proceedings of Machine Learning and Systems 1 (2019).
 
 import numpy as np
 
-from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.builders.recursive import factors, recursive
-from wavefabric.collectives.builders.transfers import assemble, transfers
+from wavefabric.collectives.builders.transfers import assemble, single_chunks, transfers
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
 
@@ -42,14 +41,12 @@ def hierarchical(
     at = np.arange(ranks).reshape(nodes, g).T.ravel()
     made = recursive(collective, ranks, ranks * pieces, pieces, groups=(*groups, *((g,) if g > 1 else ())))
     conditions = layout(collective, ranks, elements, ranks * pieces if collective == "all-reduce" else pieces)
-    which, within = ragged(made.transfers["count"].astype(np.int64))
-    single = made.transfers[which]
+    single = single_chunks(made.transfers, made.sizes)
     for end in ("src", "dst"):
-        chunk = single[f"{end}_chunk"] + within
+        chunk = single[f"{end}_chunk"]
         moved = at[chunk // pieces % ranks] * pieces + chunk % pieces
         single[f"{end}_chunk"] = np.where(single[f"{end}_buffer"] == 0, moved, chunk)
         single[end] = at[single[end]]
-    single["count"] = 1
     scratch = np.zeros((ranks, sum(table.shape[1] for table in made.sizes[1:])), np.int64)
     kept = single[single["dst_buffer"] > single["src_buffer"]]
     scratch[kept["dst"], kept["dst_chunk"]] = conditions.sizes[0][kept["src"], kept["src_chunk"]]

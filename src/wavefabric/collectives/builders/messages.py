@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -96,22 +98,28 @@ def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, se
     lasers, seed = whole("lasers", lasers, 1), whole("seed", seed, 0)
     schedule = point_to_point("greedy", ranks, messages)
     rounds = np.zeros(schedule.transfers.size, np.int64)
-    # Bit r of a rank's number: whether it has a laser (sending, receiving) left in round r.
-    free = [[-1] * schedule.ranks for _ in range(2)]
-    used: Counter[tuple[int, int, int]] = Counter()
-    ends = schedule.transfers[["src", "dst"]].tolist()
-    for i in np.random.default_rng(seed).permutation(rounds.size).tolist():
-        src, dst = ends[i]
-        if src == dst:
-            continue
-        both = free[0][src] & free[1][dst]
-        rounds[i] = (both & -both).bit_length() - 1
-        for side, rank in enumerate((src, dst)):
-            at = side, rank, int(rounds[i])
-            used[at] += 1
-            if used[at] == lasers:
-                free[side][rank] &= ~(1 << at[2])
+    ranks, src, dst = schedule.ranks, schedule.transfers["src"], schedule.transfers["dst"]
+    order = np.random.default_rng(seed).permutation(rounds.size)
+    order = order[src[order] != dst[order]]
+    ends = np.stack([src, ranks + dst], axis=1)[order].tolist()
+    rounds[order] = first_fit(ends, [lasers] * (2 * ranks))
     return in_rounds(schedule, rounds)
+
+
+def first_fit(needs: Iterable[Sequence[int]], most: Sequence[int]) -> list[int]:
+    """Put each in turn into the first round that has left what it needs: things by number, `most` a round."""
+    full = [0] * len(most)  # rounds in which each thing is used up, as bits
+    used: list[Counter[int]] = [Counter() for _ in most]
+    rounds = []
+    for things in needs:
+        taken = reduce(or_, (full[thing] for thing in things))
+        first = (~taken & (taken + 1)).bit_length() - 1
+        rounds.append(first)
+        for thing in things:
+            used[thing][first] += 1
+            if used[thing][first] == most[thing]:
+                full[thing] |= 1 << first
+    return rounds
 
 
 def near_square(ranks: int) -> tuple[int, int]:

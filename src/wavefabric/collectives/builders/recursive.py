@@ -1,5 +1,6 @@
 """Recursive doubling and halving, and their like for any radix and for products of several factors."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -47,7 +48,12 @@ def recursive(
     if collective != "all-gather":
         parts, sizes, first = _reduce_scatter(conditions.sizes[0], pieces, groups)
     if collective != "reduce-scatter":
-        parts += _all_gather(ranks, pieces, groups, first)
+        rank = np.arange(ranks)
+        for number, (_, stride, _, others) in enumerate(_exchanges(ranks, groups), first):
+            # Before a round with stride s a rank holds the s shares of its block of s ranks.
+            held = rank // stride * stride * pieces
+            for distance, _ in others:
+                parts.append(transfers(number, rank, rank + distance, held, count=stride * pieces))
     return assemble(f"recursive {collective}, radix {radix}", conditions, parts, sizes)
 
 
@@ -69,17 +75,13 @@ def recursive_exchange(
     conditions = layout(collective, ranks, elements, pieces)
     groups = (factors(ranks, radix) or ()) if groups is None else groups
     order = np.arange(ranks) if order is None else order
-    position, parts, first, stride = np.arange(ranks), [], 0, 1
-    for factor in groups:
-        digit = position // stride % factor
-        for ahead in range(1, factor):
-            to = (digit + ahead) % factor
-            peer = order[position + (to - digit) * stride]
-            slot = np.where(digit < to, digit, digit - 1) * pieces
-            parts.append(transfers(first, order, peer, 0, slot, count=pieces, buffers=(0, 1)))
+    position, parts, first = np.arange(ranks), [], 0
+    for factor, _, digit, others in _exchanges(ranks, groups):
+        for distance, slot in others:
+            peer = order[position + distance]
+            parts.append(transfers(first, order, peer, 0, slot * pieces, count=pieces, buffers=(0, 1)))
         parts += sums_in_order(first + 1, order, digit, factor, 0, 0, pieces)
         first += factor
-        stride *= factor
     slots = max(groups, default=1) - 1
     sizes = np.tile(conditions.sizes[0], (1, slots)) if slots else None
     return assemble(f"recursive-exchange all-reduce, radix {radix}", conditions, parts, sizes)
@@ -123,17 +125,19 @@ def sums_in_order(first: int, rank, digit, factor: int, base: int, chunk, count:
     return parts
 
 
-def _all_gather(ranks: int, pieces: int, groups: tuple[int, ...], first: int) -> list[np.ndarray]:
-    """Before a round with stride s a rank holds the s shares of its block of s ranks."""
-    rank, parts, stride = np.arange(ranks), [], 1
-    for number, factor in enumerate(groups):
-        digit = rank // stride % factor
-        for ahead in range(1, factor):
-            peer = rank + ((digit + ahead) % factor - digit) * stride
-            held = rank // stride * stride * pieces
-            parts.append(transfers(first + number, rank, peer, held, count=stride * pieces))
+def _exchanges(ranks: int, groups: tuple[int, ...]) -> Iterator[tuple[int, int, np.ndarray, list]]:
+    """Factor and stride of each of `groups`, and the digit of each rank: its place in its group.
+
+    Last, for each number of places ahead: how far each rank's peer is, and the rank's place among the others
+    of that peer.
+    """
+    stride = 1
+    for factor in groups:
+        digit = np.arange(ranks) // stride % factor
+        peers = [(digit + ahead) % factor for ahead in range(1, factor)]
+        others = [((to - digit) * stride, np.where(digit < to, digit, digit - 1)) for to in peers]
+        yield factor, stride, digit, others
         stride *= factor
-    return parts
 
 
 def _reduce_scatter(
@@ -142,21 +146,14 @@ def _reduce_scatter(
     """Transfers, sizes of ``scratch``, rounds. The all-gather backwards."""
     ranks = len(sizes)
     rank, parts, scratch, first, base = np.arange(ranks), [], [], 0, 0
-    stride = ranks
-    for factor in reversed(groups):
-        stride //= factor
-        digit = rank // stride % factor
+    for factor, stride, digit, others in reversed([*_exchanges(ranks, groups)]):
         block = rank // stride * stride  # of shares, which the rank keeps
         count = stride * pieces
-        for ahead in range(1, factor):
-            to = (digit + ahead) % factor
-            peer = rank + (to - digit) * stride
-            sent = block[peer] * pieces
-            if factor == 2:
-                parts.append(transfers(first, rank, peer, sent, count=count, reduce=True))
-            else:
-                slot = base + np.where(digit < to, digit, digit - 1) * count
-                parts.append(transfers(first, rank, peer, sent, slot, count=count, buffers=(0, 1)))
+        for distance, slot in others:
+            peer = rank + distance
+            target, buffers = (None, (0, 0)) if factor == 2 else (base + slot * count, (0, 1))
+            ends = first, rank, peer, block[peer] * pieces, target
+            parts.append(transfers(*ends, count=count, buffers=buffers, reduce=factor == 2))
         first += 1
         if factor > 2:
             parts += sums_in_order(first, rank, digit, factor, base, block * pieces, count)

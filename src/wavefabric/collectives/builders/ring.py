@@ -44,7 +44,9 @@ def ring(
     """
     order = rail_rings(*grid) if grid else np.arange(ranks)[None]
     rings, chunks = len(order), pieces * len(order)
-    conditions = layout(collective, ranks, elements, _chunks(collective, ranks, chunks), root)
+    # Pieces of the whole array of an all-reduce are so many for each rank.
+    owners = ranks if collective == "all-reduce" else 1
+    conditions = layout(collective, ranks, elements, owners * chunks, root)
     name = f"ring {collective}" + (f", {rings} rings" if rings > 1 else "")
     if collective in ("broadcast", "reduce"):
         # Along the chain of ranks that starts or ends at the root, piece j makes hop h in round h + j.
@@ -112,8 +114,15 @@ def bidirectional_ring(collective: str, ranks: int, elements: int, pieces: int =
     rank either way. What comes from below to a share's owner is added last, from ``scratch``.
     """
     parts, sizes = [], None
-    conditions = layout(collective, ranks, elements, _chunks(collective, ranks, pieces))
-    step, rank, direction, lowest, count = _both_directions(ranks, pieces)
+    conditions = layout(collective, ranks, elements, pieces * (ranks if collective == "all-reduce" else 1))
+    # Step, direction, lowest piece and number of pieces of what an all-gather sends.
+    rows = [(t, d, 0, pieces) for t in range((ranks - 1) // 2) for d in (1, -1)]
+    if ranks % 2 == 0:
+        up, down = pieces - pieces // 2, pieces // 2
+        rows += [((ranks - 1) // 2, 1, 0, up), ((ranks - 1) // 2, -1, up, down)]
+    table = np.array([row for row in rows if row[3]], int).reshape(-1, 4)
+    rank = np.tile(np.arange(ranks), len(table))
+    step, direction, lowest, count = np.repeat(table, ranks, axis=0).T
     part = (rank - direction * step) % ranks
     last, first = ranks // 2 - 1, 0
     if collective != "all-gather":
@@ -121,13 +130,9 @@ def bidirectional_ring(collective: str, ranks: int, elements: int, pieces: int =
         chunk = part * pieces + lowest
         home = (step == 0) & (direction < 0)
         target = np.where(home, lowest, chunk)
-        src = (rank + direction) % ranks
-        ends = (0, home * 1)
-        parts.append(
-            transfers(last - step, src, rank, chunk, target, count=count, buffers=ends, reduce=~home)
-        )
-        own = np.arange(ranks)
-        first = last + 1
+        ends = last - step, (rank + direction) % ranks, rank, chunk, target
+        parts.append(transfers(*ends, count=count, buffers=(0, home * 1), reduce=~home))
+        own, first = np.arange(ranks), last + 1
         if home.any():
             n, skip = int(count[home][0]), int(lowest[home][0])
             target_chunk = own * pieces + skip
@@ -140,21 +145,3 @@ def bidirectional_ring(collective: str, ranks: int, elements: int, pieces: int =
         to = (rank + direction) % ranks
         parts.append(transfers(first + step, rank, to, part * pieces + lowest, count=count))
     return assemble(f"bidirectional-ring {collective}", conditions, parts, sizes)
-
-
-def _chunks(collective: str, ranks: int, pieces: int) -> int:
-    """Pieces of the layout: those of an all-reduce's whole array are `pieces` for each rank."""
-    return ranks * pieces if collective == "all-reduce" else pieces
-
-
-def _both_directions(ranks: int, pieces: int) -> tuple[np.ndarray, ...]:
-    """Step, sender, direction, lowest piece and number of pieces of what an all-gather sends."""
-    whole_steps = (ranks - 1) // 2
-    up, down = pieces - pieces // 2, pieces // 2
-    table = [(t, d, 0, pieces) for t in range(whole_steps) for d in (1, -1)]
-    if ranks % 2 == 0:
-        table += [(whole_steps, 1, 0, up), (whole_steps, -1, up, down)]
-    step, direction, lowest, count = np.array([row for row in table if row[3]], int).reshape(-1, 4).T
-    rank = np.tile(np.arange(ranks), step.size)
-    repeated = [np.repeat(column, ranks) for column in (step, direction, lowest, count)]
-    return repeated[0], rank, *repeated[1:]

@@ -6,14 +6,8 @@ from wavefabric.collectives.builders.transfers import assemble, transfers
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
 
-#: Collectives of `nvls`, and in which rounds it reduces and multicasts.
-_ROUNDS = {
-    "all-reduce": (0, 1),
-    "reduce-scatter": (0, None),
-    "reduce": (0, None),
-    "all-gather": (None, 0),
-    "broadcast": (None, 0),
-}
+#: Collectives of `nvls` in which it reduces, and in which it multicasts.
+_READ, _WRITTEN = ("all-reduce", "reduce-scatter", "reduce"), ("all-reduce", "all-gather", "broadcast")
 
 
 def nvls(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
@@ -33,10 +27,10 @@ def nvls(collective: str, ranks: int, elements: int, pieces: int = 1, root: int 
     here, piece, there = (grid.ravel() for grid in axes)
     chunk = here * pieces + piece if owner.size > 1 else piece
     parts = []
-    for round_, ends in zip(_ROUNDS[collective], ((there, here), (here, there)), strict=True):
-        if round_ is not None and ranks > 1:
-            number = round_ + (piece if shared else 0)  # a piece is written while the next is read
-            parts.append(_by_switch(transfers(number, *ends, chunk), 2 * chunk + 1 + round_))
+    for second, which, ends in ((0, _READ, (there, here)), (1, _WRITTEN, (here, there))):
+        if collective in which and ranks > 1:
+            number = (piece + second) * shared  # a piece is written while the next is read
+            parts.append(_by_switch(transfers(number, *ends, chunk), 2 * chunk + 1 + second * shared))
     return assemble(f"nvls {collective}", conditions, parts)
 
 

@@ -44,11 +44,11 @@ def assemble(
     buffers, sizes = layout.buffers, layout.sizes
     if scratch is not None and scratch.any():
         buffers, sizes = (*buffers, "scratch"), (*sizes, scratch.astype(np.int64))
-    single = _single_chunks(np.concatenate([np.zeros(0, TRANSFER), *parts]), sizes)
+    single = single_chunks(np.concatenate([np.zeros(0, TRANSFER), *parts]), sizes)
     return Schedule(name, layout.ranks, buffers, sizes, joined(single, layout.ranks), layout.pre, layout.post)
 
 
-def _single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
+def single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
     """One transfer a chunk, those of empty chunks left out."""
     owner, within = ragged(t["count"].astype(np.int64))
     single = t[owner]

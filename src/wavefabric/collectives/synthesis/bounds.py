@@ -91,14 +91,11 @@ def cut_bound(
 def link_bounds(demand: Demand, links: Links, until: float) -> tuple[Bound, Bound]:
     """Bounds of steps, by distance, and of rounds, by what cuts and all links together carry; by `until`."""
     hops = distances(demand.ranks, links.usable)
-    farthest, stop = NOTHING, clock.Deadline(until)
-    with suppress(clock.OutOfTime):
-        for have, need in dict.fromkeys((c.have, c.need) for c in demand.chunks if c.need):
-            stop.check()
-            hop = _nearest(hops, have, need)
-            if max(hop) > farthest[0]:
-                rank = sorted(need)[hop.index(max(hop))]
-                farthest = max(hop), f"rank {rank} is {max(hop)} links away from what it needs"
+    farthest = NOTHING
+    for need, hop, _ in _distances_to_need(demand, hops, until):
+        if max(hop) > farthest[0]:
+            rank = sorted(need)[hop.index(max(hop))]
+            farthest = max(hop), f"rank {rank} is {max(hop)} links away from what it needs"
     together = link_bound(demand, links, hops, until)
     sets = nearer_sets(hops, links.capacity) if clock.now() < until else []
     cuts = cut_bound(demand, links, until=until, sets=sets)
@@ -121,22 +118,25 @@ def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
     A chunk takes a link for every rank that needs it, and one more for every distance from those that have it
     at which there is none of them but farther ones are. Chunks not looked at by `until` are left out.
     """
-    uses, stop = 0, clock.Deadline(until)
-    with suppress(clock.OutOfTime):
-        for (have, need), count in Counter((c.have, c.need) for c in demand.chunks if c.need).items():
-            stop.check()
-            far = Counter(_nearest(hops, have, need))
-            if max(far) >= FAR:
-                return FAR * FAR
-            uses += count * (len(need) + max(far) - len(far))
+    uses = 0
+    for need, hop, count in _distances_to_need(demand, hops, until):
+        if max(hop) >= FAR:
+            return FAR * FAR
+        uses += count * (len(need) + max(hop) - len(set(hop)))
     return uses
 
 
-def _nearest(hops: np.ndarray, have: frozenset[int], need: frozenset[int]) -> list[int]:
-    """Hops to each rank of `need`, in order, from the nearest of `have`."""
-    if len(have) == 1 == len(need):
-        return [int(hops[min(have), min(need)])]
-    return hops[sorted(have)][:, sorted(need)].min(axis=0).tolist()
+def _distances_to_need(
+    demand: Demand, hops: np.ndarray, until: float
+) -> Iterator[tuple[frozenset[int], list[int], int]]:
+    """Ranks that need a chunk, hops to each in order from the nearest that has it, and number of chunks."""
+    stop = clock.Deadline(until)
+    with suppress(clock.OutOfTime):
+        for (have, need), count in Counter((c.have, c.need) for c in demand.chunks if c.need).items():
+            stop.check()
+            one = len(have) == 1 == len(need)
+            between = hops[min(have), min(need)] if one else hops[sorted(have)][:, sorted(need)].min(axis=0)
+            yield need, between.reshape(-1).tolist(), count
 
 
 def nearer_sets(hops: np.ndarray, capacity: Mapping[Edge, int]) -> list[int]:

@@ -7,15 +7,15 @@ from contextlib import suppress
 import numpy as np
 
 from wavefabric.collectives.synthesis import deadline as clock
-from wavefabric.collectives.synthesis.bounds import Bound, circuit_bound, cut_bound
+from wavefabric.collectives.synthesis.bounds import circuit_bound, cut_bound
 from wavefabric.collectives.synthesis.demand import Demand, Move
-from wavefabric.collectives.synthesis.free_wavelengths import FreeWavelengths, Route, RoutedNetwork
+from wavefabric.collectives.synthesis.free_wavelengths import FreeWavelengths, RoutedNetwork
 from wavefabric.collectives.synthesis.graphs import colours
 from wavefabric.collectives.synthesis.known_circuits import direct, greedy, relayed, ring
 from wavefabric.collectives.synthesis.model import Model, SendVariables
 from wavefabric.collectives.synthesis.problem import OpticalNetwork, no_time_to_begin
 from wavefabric.collectives.synthesis.search import Lightpath, Progress, Search, Solution, ordered_solution
-from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
+from wavefabric.collectives.synthesis.solve import decide
 
 #: What a proof that rests on routes says of itself.
 FIXED = "for the routes given"
@@ -25,10 +25,10 @@ _SINGLE, _ONE_ROUND = 2.0, 10.0
 _TRIES = 20
 #: Source, destination and round of circuits.
 Circuits = tuple[int, int, int]
-#: A circuit wanted in a round: source, destination and route, if it was chosen.
-Wanted = tuple[int, int, Route | None]
+#: A circuit wanted in a round: source, destination and the tiles of its route, if it was chosen.
+Wanted = tuple[int, int, tuple[int, ...] | None]
 #: Variables that stand for circuits on each wavelength and route.
-LightpathVariables = dict[Circuits, list[tuple[int, Lightpath]]]
+CircuitVariables = dict[Circuits, list[tuple[int, Lightpath]]]
 
 
 class CircuitSearch(Search):
@@ -43,36 +43,27 @@ class CircuitSearch(Search):
         except clock.OutOfTime:
             raise no_time_to_begin() from None
         self._single: RoutedNetwork | None = None
-        super().__init__(demand, deadline, say)
+        until, bound = clock.fraction(deadline, 1 / 4), circuit_bound(demand, network.at_once)
+        rounds, why = cut_bound(demand, self.net.links, shared=network.shared, until=until)
+        # A bound by lasers is preferred, as it does not depend on routes.
+        super().__init__(demand, deadline, say, (rounds, f"{why}, {FIXED}") if rounds > bound[0] else bound)
 
-    def lower_bound(self) -> Bound:
-        """One by lasers is preferred, as it does not depend on routes."""
-        network, until = self.net.network, clock.fraction(self.deadline, 1 / 4)
-        by_lasers = circuit_bound(self.demand, network.at_once)
-        by_edges = cut_bound(self.demand, self.net.links, shared=network.shared, until=until)
-        if by_edges[0] > by_lasers[0]:
-            return by_edges[0], f"{by_edges[1]}, {FIXED}"
-        return by_lasers
-
-    def known(self, stop: clock.Deadline) -> Iterator[Solution]:
+    def known(self, stop: clock.Deadline) -> Iterator[Solution | None]:
         demand, net = self.demand, self.net
+        yield relayed(demand, net, stop)
+        yield from (direct(demand, net, seed, stop) for seed in range(4))
+        yield ring(demand, net, stop)
         seeds = range(min(12, max(1, 4000 // (demand.ranks * len(demand.chunks) + 1))))
-        tries = [
-            lambda: relayed(demand, net, stop),
-            *(lambda seed=seed: direct(demand, net, seed, stop) for seed in range(4)),
-            lambda: ring(demand, net, stop),
-            *(lambda seed=seed: greedy(demand, net, seed, stop) for seed in seeds),
-        ]
-        yield from (solution for attempt in tries if (solution := attempt()) is not None)
+        yield from (greedy(demand, net, seed, stop) for seed in seeds)
 
     def time_for_known(self) -> float:
         return 1.0 if self.too_large(self.lower) else 1 / 4
 
-    def too_large(self, rounds: int) -> bool:
+    def variables(self, rounds: int) -> int:
         chunks = sum(1 if c.direct else self.demand.ranks for c in self.demand.chunks if c.need)
         routes = sum(len(routes) for routes in self.net.routes.values())
         lasers = 0 if self.net.all_wide else self.net.network.lasers
-        return rounds * (chunks * self.demand.ranks + routes * lasers) > TOO_MANY
+        return rounds * (chunks * self.demand.ranks + routes * lasers)
 
     def decide(self, rounds: int, until: float, say: Progress) -> Solution | str | None:
         answer = None
@@ -94,16 +85,13 @@ class CircuitSearch(Search):
         """The answer over these routes; a model that cannot be written down by `until` raises `OutOfTime`."""
         say("without wavelengths")
         model, sends = self._sends(net, rounds, until)
-        circuits = count_circuits(model, net, sends.sent)
+        z = circuit_variables(model, net, sends.sent, counted=True)
         answer = decide(model, until if net.all_wide else clock.fraction(until, 1 / 2, 600.0))
         if answer.feasible is False:
             everywhere = net.all_wide and len(net.routes) == net.network.ranks * (net.network.ranks - 1)
             return f"{answer.solver}, without wavelengths" + ("" if everywhere else f", {FIXED}")
         if answer.values is not None:
-            chosen = {
-                key: [route for column, route in options for _ in range(int(answer.values[column]))]
-                for key, options in circuits.items()
-            }
+            chosen = _chosen(z, answer.values)
             solution = _with_wavelengths(net, sends.moves(answer.values), chosen, answer.solver, until)
             if solution is not None:
                 return solution
@@ -111,16 +99,15 @@ class CircuitSearch(Search):
             return None
         say("with wavelengths")
         model, sends = self._sends(net, rounds, until)
-        z = tell_apart(model, net, sends.sent)
+        z = circuit_variables(model, net, sends.sent)
         answer = decide(model, until)
         if answer.feasible is False:
             return f"{answer.solver}, with wavelengths, {FIXED}"
         if answer.values is None:
             return None
-        lightpaths = _lightpaths(z, answer.values)
-        return ordered_solution(
-            {m: lightpaths[m[2], m[3], m[0]].pop() for m in sends.moves(answer.values)}, answer.solver
-        )
+        chosen = _chosen(z, answer.values)
+        lightpaths = {m: chosen[m[2], m[3], m[0]].pop() for m in sends.moves(answer.values)}
+        return ordered_solution(lightpaths, answer.solver)
 
     def _sends(self, net: RoutedNetwork, rounds: int, until: float) -> tuple[Model, SendVariables]:
         model = Model(until)
@@ -131,92 +118,66 @@ class CircuitSearch(Search):
     def _check(self, solution: Solution) -> None:
         free = [FreeWavelengths(self.net) for _ in range(solution.rounds)]
         for (r, _, s, d), (wavelength, tiles) in solution.lightpaths.items():
-            routes = [route for route in self.net.routes[s, d] if route[1] == tiles]
-            if free[r].take(s, d, 1 << wavelength, routes) is None:
+            if free[r].take(s, d, 1 << wavelength, tiles) is None:
                 raise RuntimeError(f"{solution.method}: a circuit from {s} to {d} in round {r} does not fit")
 
 
-def count_circuits(
-    model: Model, net: RoutedNetwork, sent: Mapping[Circuits, list[int]]
-) -> dict[Circuits, list[tuple[int, Route]]]:
-    """Add the relaxation to a model: lasers, photodiodes and edges are counts, wavelengths have no names.
-
-    f circuits go s → d on route i in round r; Σ_c y = Σ_i f. At most `at_once` leave and reach a rank in a
-    round, and W L are on an edge. Where waveguides never run out the relaxation is exact (Kőnig).
-    """
-    circuits: dict[Circuits, list[tuple[int, Route]]] = {}
-    loads: dict[tuple, list[int]] = defaultdict(list)
-    at_once = net.network.at_once
-    for (s, d, r), columns in sent.items():
-        routes = net.distinct_routes(s, d)
-        if () not in routes:
-            most = min(at_once, sum(model.upper[c] for c in columns))
-            options = circuits[s, d, r] = [(model.variable(most), route) for route in routes.values()]
-            for (column, _), edges in zip(options, routes, strict=True):
-                for e in edges:
-                    loads["edge", e, r].append(column)
-            model.equal(columns, [column for column, _ in options])
-            columns = [column for column, _ in options]
-        loads["send", s, r] += columns
-        loads["receive", d, r] += columns
-    for (what, n, _), columns in loads.items():
-        model.limit(columns, net.waveguides[n] * net.network.lasers if what == "edge" else at_once)
-    return circuits
-
-
-def tell_apart(
-    model: Model, net: RoutedNetwork, circuits: Mapping[Circuits, int | list[int]]
-) -> LightpathVariables:
-    """Add wavelengths to a model, for numbers of circuits or the variables that add up to them.
+def circuit_variables(
+    model: Model, net: RoutedNetwork, circuits: Mapping[Circuits, int | list[int]], counted: bool = False
+) -> CircuitVariables:
+    """Add circuits to a model, for their numbers or the variables y that add up to them.
 
     z circuits go s → d on route i and wavelength λ in round r; Σ_c y = Σ_{i,λ} z. A laser (4) and a
     photodiode (5) are used at most once a round, a wavelength on an edge at most W times (6). Circuits of one
     pair are interchangeable, so which of them carries which chunk is left open.
+
+    If they are only `counted`, wavelengths have no names: at most `at_once` circuits leave and reach a rank
+    in a round, and W L are on an edge. Where waveguides never run out this relaxation is exact (Kőnig).
     """
-    z: LightpathVariables = {}
+    z: CircuitVariables = {}
     loads: dict[tuple, list[int]] = defaultdict(list)
-    network = net.network
+    lasers, at_once = net.network.lasers, net.network.at_once
     for (s, d, r), number in circuits.items():
-        options = z[s, d, r] = []
-        routes: dict[tuple[int, ...], tuple[int, ...]] = {}
-        for edges, tiles in net.routes[s, d]:
-            routes.setdefault(net.narrow(edges), tiles)
-        for narrow, tiles in routes.items():
-            for wavelength in range(network.lasers):
-                column = model.variable()
-                options.append((column, (wavelength, tiles)))
-                loads["laser", s, wavelength, r].append(column)
-                loads["photodiode", d, wavelength, r].append(column)
-                for e in narrow:
-                    loads["edge", e, wavelength, r].append(column)
-        columns = [c for c, _ in options]
-        if isinstance(number, int):
-            model.row(columns, number, number)
-        else:
-            model.equal(number, columns)
-        if network.at_once < network.lasers:
+        columns, routes = [] if isinstance(number, int) else number, net.distinct_routes(s, d)
+        if not counted or () not in routes:
+            most = min(at_once, sum(model.upper[c] for c in columns)) if counted else 1
+            options = z[s, d, r] = []
+            ends = () if counted else (("laser", s), ("photodiode", d))
+            for narrow, (_, tiles) in routes.items():
+                for wavelength in range(1 if counted else lasers):
+                    column = model.variable(most)
+                    options.append((column, (wavelength, tiles)))
+                    for used in (*ends, *(("edge", e) for e in narrow)):
+                        loads[*used, wavelength, r].append(column)
+            columns = [column for column, _ in options]
+            if isinstance(number, int):
+                model.row(columns, number, number)
+            else:
+                model.equal(number, columns)
+        if counted or at_once < lasers:
             loads["send", s, 0, r] += columns
             loads["receive", d, 0, r] += columns
-    for (what, n, _, _), columns in loads.items():
+    for (what, n, *_), columns in loads.items():
+        capacity = at_once if what in ("send", "receive") else 1
         if what == "edge":
-            capacity = net.waveguides[n]
-        else:
-            capacity = 1 if what in ("laser", "photodiode") else network.at_once
+            capacity = net.waveguides[n] * (lasers if counted else 1)
         model.limit(columns, capacity)
     return z
 
 
-def _lightpaths(z: LightpathVariables, values: np.ndarray) -> dict[Circuits, list[Lightpath]]:
-    return {key: [lightpath for column, lightpath in options if values[column]] for key, options in z.items()}
+def _chosen(z: CircuitVariables, values: np.ndarray) -> dict[Circuits, list[Lightpath]]:
+    return {
+        key: [path for column, path in options for _ in range(values[column])] for key, options in z.items()
+    }
 
 
 def _with_wavelengths(
-    net: RoutedNetwork, moves: list[Move], routes: dict[Circuits, list[Route]], solver: str, until: float
+    net: RoutedNetwork, moves: list[Move], paths: dict[Circuits, list[Lightpath]], solver: str, until: float
 ) -> Solution | None:
     """Wavelengths for circuits that were only counted, round by round."""
     of_round: dict[int, dict[Move, Wanted]] = defaultdict(dict)
     for r, number, s, d in moves:
-        of_round[r][r, number, s, d] = s, d, routes[s, d, r].pop() if routes.get((s, d, r)) else None
+        of_round[r][r, number, s, d] = s, d, paths[s, d, r].pop()[1] if paths.get((s, d, r)) else None
     chosen: dict[Move, Lightpath] = {}
     how = "edge colouring"
     for _, wanted in sorted(of_round.items()):
@@ -224,11 +185,11 @@ def _with_wavelengths(
         lightpaths = _first_fit(net, circuits, until)
         if lightpaths is None:
             how, model = "a question a round", Model(until)
-            z = tell_apart(model, net, Counter((s, d, 0) for s, d, _ in circuits))
+            z = circuit_variables(model, net, Counter((s, d, 0) for s, d, _ in circuits))
             values = decide(model, min(until, clock.now() + _ONE_ROUND)).values
             if values is None:
                 return None
-            left = _lightpaths(z, values)
+            left = _chosen(z, values)
             lightpaths = [left[s, d, 0].pop() for s, d, _ in circuits]
         chosen.update(zip(wanted, lightpaths, strict=True))
     return ordered_solution(chosen, f"{solver}, wavelengths by {how}")
@@ -249,9 +210,8 @@ def _first_fit(net: RoutedNetwork, wanted: Sequence[Wanted], until: float) -> li
         order = range(len(wanted)) if attempt < 2 else rng.permutation(len(wanted))
         lightpaths: dict[int, Lightpath] = {}
         for i in map(int, order):
-            s, d, route = wanted[i]
-            routes = None if route is None or attempt else [route]
-            lightpath = free.take(s, d, 1 << colour[i] if attempt < 2 else -1, routes)
+            s, d, tiles = wanted[i]
+            lightpath = free.take(s, d, 1 << colour[i] if attempt < 2 else -1, None if attempt else tiles)
             if lightpath is None:
                 break
             lightpaths[i] = lightpath

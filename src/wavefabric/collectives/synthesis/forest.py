@@ -58,7 +58,7 @@ def forest_schedule(layout: Layout, made: list[Forest]) -> Schedule:
     writer = ScheduleWriter(todo)
     if todo.sums is not None:
         sums = _pipelined(made[0][0], todo.sums)
-        writer.sums(sums.reversed(sums.rounds).moves)
+        writer.sums(sums.reversed().moves)
     writer.copies(() if todo.copies is None else _pipelined(made[-1][0], todo.copies).moves)
     return writer.schedule()
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -44,8 +44,7 @@ class RoutedNetwork:
         #: Of each pair the routes that can be used, shortest first.
         self.routes: dict[Edge, list[Route]] = {}
         for pair, routes in numbered.items():
-            usable = [route for route in routes if all(self.waveguides[e] for e in route[0])]
-            if usable:
+            if usable := [route for route in routes if all(self.waveguides[e] for e in route[0])]:
                 self.routes[pair] = sorted(usable, key=lambda r: len(r[0]))
         #: Edges, of as many chunks as circuits that they carry in a round.
         capacity = {e: w * network.lasers for e, w in zip(number, self.waveguides, strict=True)}
@@ -90,16 +89,14 @@ class FreeWavelengths:
         self.used: Counter[tuple[int, int]] = Counter()
 
     def take(
-        self, src: int, dst: int, wavelengths: int = -1, routes: Sequence[Route] | None = None
+        self, src: int, dst: int, wavelengths: int = -1, route: tuple[int, ...] | None = None
     ) -> Lightpath | None:
-        """Set up a circuit on the first of the wavelengths (as bits) and routes that are free."""
-        if not (self.sends[src] and self.receives[dst]):
-            return None
+        """Set up a circuit on the first of the wavelengths (as bits) that is free, over any or one route."""
         ends = self.lasers[src] & self.photodiodes[dst] & wavelengths
-        if not ends:
+        if not (ends and self.sends[src] and self.receives[dst]):
             return None
-        for edges, tiles in self.net.routes.get((src, dst), ()) if routes is None else routes:
-            free = ends
+        for edges, tiles in self.net.routes.get((src, dst), ()):
+            free = ends if route in (None, tiles) else 0
             for e in edges:
                 free &= self.free[e]
             if free:

@@ -55,8 +55,6 @@ def _hamiltonian_cycle(ranks: int, pairs: list[Edge]) -> list[int] | None:
     for a, b in sorted(joined):
         if (b, a) in joined:
             near[a].append(b)
-    if ranks == 2:
-        return [0, 1] if near[0] else None
     start = min(range(ranks), key=lambda t: len(near[t]))
     path, on_path = [start], {start}
 

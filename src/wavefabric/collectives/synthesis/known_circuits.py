@@ -126,9 +126,8 @@ def _greedy_round(
 
     def send_one(d: int) -> bool:
         """One of the chunks that `d` still wants; False if none can be sent."""
-        if not free.receives[d]:
-            return False
-        for i, number in enumerate(wanted[d]):
+        stop.check()
+        for i, number in enumerate(wanted[d] if free.receives[d] else ()):
             able = [s for s in holders[number] if free.sends[s] and (s, d) in net.routes]
             for s in sorted(able, key=lambda s: (net.hops(s, d), -free.sends[s]))[:4]:
                 lightpath = free.take(s, d)
@@ -140,10 +139,5 @@ def _greedy_round(
         return False
 
     while queue:
-        left = []
-        for d in queue:
-            stop.check()
-            if send_one(d):
-                left.append(d)
-        queue = left
+        queue = [d for d in queue if send_one(d)]
     return sent

@@ -65,48 +65,34 @@ def greedy(
     """
     if len(demand.chunks) * demand.ranks > _ENTRIES:
         return None
-    rng = np.random.default_rng(seed)
-    hops = distances(demand.ranks, links.usable)
+    rng, pairs = np.random.default_rng(seed), links.usable
+    hops = distances(demand.ranks, pairs)
     has, needs = np.zeros((2, len(demand.chunks), demand.ranks), bool)
     for number, chunk in enumerate(demand.chunks):
         has[number, sorted(chunk.have)] = True
         needs[number, sorted(chunk.need)] = True
     moves: list[Move] = []
     step = 0
-    while (needs & ~has).any():
+    while (missing := needs & ~has).any():
+        copies, wanted, before = has.sum(axis=1), [], len(moves)
+        for number in np.flatnonzero(missing.any(axis=1)).tolist():
+            nearest = hops[has[number]].min(axis=0)
+            # nearer[d]: how many that miss the chunk would be nearer to it if d had it.
+            nearer = ((hops < nearest) & missing[number] & (hops < FAR)).sum(axis=1)
+            stop.check()
+            for s, d in pairs:
+                if has[number, s] and not has[number, d] and nearer[d]:
+                    rank = (not missing[number, d], copies[number] - nearer[d], rng.random())
+                    wanted.append((*rank, number, s, d))
         capacity = StepCapacity(links, rounds[step] if step < len(rounds) else 1)
-        sent = _greedy_step(capacity, links, hops, has, needs & ~has, rng, stop)
-        if not sent:
+        for *_, number, s, d in sorted(wanted):
+            if not has[number, d] and capacity.take((s, d)):
+                moves.append((step, number, s, d))
+                has[number, d] = True
+        if len(moves) == before:
             return None
-        for number, s, d in sent:
-            moves.append((step, number, s, d))
-            has[number, d] = True
         step += 1
     return useful(demand, moves)
-
-
-def _greedy_step(
-    capacity: StepCapacity, links: Links, hops, has, missing, rng, stop: Deadline
-) -> list[tuple[int, int, int]]:
-    """Chunk, source and destination of what one step sends."""
-    copies, pairs = has.sum(axis=1), links.usable
-    wanted: list[tuple] = []
-    for number in np.flatnonzero(missing.any(axis=1)).tolist():
-        nearest = hops[has[number]].min(axis=0)
-        # nearer[d]: how many that miss the chunk would be nearer to it if d had it.
-        nearer = ((hops < nearest) & missing[number] & (hops < FAR)).sum(axis=1)
-        stop.check()
-        for s, d in pairs:
-            if has[number, s] and not has[number, d] and nearer[d]:
-                rank = (not missing[number, d], copies[number] - nearer[d], rng.random())
-                wanted.append((*rank, number, s, d))
-    taken: set[tuple[int, int]] = set()
-    sent = []
-    for _, _, _, number, s, d in sorted(wanted):
-        if (number, d) not in taken and capacity.take((s, d)):
-            taken.add((number, d))
-            sent.append((number, s, d))
-    return sent
 
 
 def open_shop(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
@@ -131,14 +117,9 @@ def open_shop(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None
         capacity[link] = most
     for pair, numbers in chunks.items():
         wanted[pair] = len(numbers)
-    best: list[Move] | None = None
-    for sizes in _factorisations(n):
-        add = _digitwise_sums(sizes)
-        if not (_invariant(capacity, add) and _invariant(wanted, add)):
-            continue
-        moves = _translated(chunks, wanted[0], capacity[0], add, stop)
-        if moves is not None and (best is None or moves[-1][0] < best[-1][0]):
-            best = moves
+    sums = (add for add in map(_digitwise_sums, _factorisations(n)) if _invariant((capacity, wanted), add))
+    candidates = filter(None, (_translated(chunks, wanted[0], capacity[0], add, stop) for add in sums))
+    best = min(candidates, key=lambda moves: moves[-1][0], default=None)
     return best if best is not None and fits(best, links) else None
 
 
@@ -170,9 +151,9 @@ def _digitwise_sums(sizes: Sequence[int]) -> np.ndarray:
     return np.asarray(np.ravel_multi_index(tuple(sums), sizes))
 
 
-def _invariant(table: np.ndarray, add: np.ndarray) -> bool:
-    """Whether entries (r, r + v) are the same for all r."""
-    return bool((np.take_along_axis(table, add, axis=1) == table[0]).all())
+def _invariant(tables: Iterable[np.ndarray], add: np.ndarray) -> bool:
+    """Whether entries (r, r + v) of each table are the same for all r."""
+    return all((np.take_along_axis(table, add, axis=1) == table[0]).all() for table in tables)
 
 
 def _translated(
@@ -189,13 +170,13 @@ def _translated(
     first = dict(zip(links, np.cumsum([0, *capacity[links][:-1]]).tolist(), strict=True))
     done: dict[int, int] = defaultdict(int)
     operations = []
-    for job, path in enumerate(_paths_of_differences(jobs, links, capacity, add, hops, stop)):
+    for job, path in sorted(_paths_of_differences(jobs, links, capacity, add, hops, stop).items()):
         for g in path:
             operations.append((job, g, first[g] + done[g] % int(capacity[g])))
             done[g] += 1
     when = colours([(j, m) for j, _, m in operations], len(jobs), int(capacity.sum()), stop)
     order: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for (job, g, _), t in zip(operations, when, strict=True):
+    for t, (job, g, _) in sorted(zip(when, operations, strict=True)):
         order[job].append((t, g))
     moves: list[Move] = []
     sent: dict[int, int] = defaultdict(int)
@@ -203,7 +184,7 @@ def _translated(
         here = np.arange(n)
         numbers = [chunks[r, int(d)][sent[v]] for r, d in enumerate(add[:, v])]
         sent[v] += 1
-        for t, g in sorted(order[job]):
+        for t, g in order[job]:
             stop.check()
             after = add[here, g]
             moves += zip([t] * n, numbers, here.tolist(), after.tolist(), strict=True)
@@ -214,7 +195,7 @@ def _translated(
 
 def _paths_of_differences(
     jobs: list[int], links: list[int], capacity: np.ndarray, add: np.ndarray, hops: np.ndarray, stop: Deadline
-) -> list[list[int]]:
+) -> dict[int, list[int]]:
     """A shortest path of links for each difference, links loaded as evenly as a few passes make them."""
     n = len(add)
     minus = np.empty((n, n), np.int64)  # minus[a, g] + g = a
@@ -225,8 +206,7 @@ def _paths_of_differences(
 
     jobs_in_order = sorted(range(len(jobs)), key=lambda j: (hops[jobs[j]], jobs[j]))
     orders = [jobs_in_order, *[range(len(jobs))] * (_PASSES - 1)]
-    paths = _even_routes(orders, dict(enumerate(jobs)), onward, dict(enumerate(capacity.tolist())), stop)
-    return [paths[job] for job in range(len(jobs))]
+    return _even_routes(orders, dict(enumerate(jobs)), onward, dict(enumerate(capacity.tolist())), stop)
 
 
 def _even_routes(
@@ -308,17 +288,16 @@ def _queued(paths: dict[int, list[Edge]], links: Links, seed: int, stop: Deadlin
     while at:
         capacity = StepCapacity(links, 1)
         waiting = sorted(at, key=lambda number: (at[number] - len(paths[number]), rng.random()))
-        sent = []
+        before = len(moves)
         for number in waiting:
             stop.check()
-            if capacity.take(paths[number][at[number]]):
-                sent.append(number)
-        if not sent:
+            link = paths[number][at[number]]
+            if capacity.take(link):
+                moves.append((step, number, *link))
+                here = at.pop(number) + 1
+                if here < len(paths[number]):
+                    at[number] = here
+        if len(moves) == before:
             return None
-        for number in sent:
-            here = at.pop(number)
-            moves.append((step, number, *paths[number][here]))
-            if here + 1 < len(paths[number]):
-                at[number] = here + 1
         step += 1
     return moves

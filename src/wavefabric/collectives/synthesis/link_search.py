@@ -3,10 +3,11 @@
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 from wavefabric.collectives.synthesis import deadline as clock
-from wavefabric.collectives.synthesis.bounds import Bound, link_bounds
-from wavefabric.collectives.synthesis.demand import Demand
+from wavefabric.collectives.synthesis.bounds import link_bounds
+from wavefabric.collectives.synthesis.demand import Demand, Move
 from wavefabric.collectives.synthesis.known_links import farthest_first, fits, greedy, open_shop, ring
 from wavefabric.collectives.synthesis.model import Model, SendVariables
 from wavefabric.collectives.synthesis.problem import Links, Undecided
@@ -27,27 +28,22 @@ class LinkSearch(Search):
         self.links = links
         #: Of steps and of rounds, found in a quarter of the time.
         self.bounds = link_bounds(demand, links, clock.fraction(deadline, 1 / 4))
-        super().__init__(demand, deadline, say)
+        super().__init__(demand, deadline, say, max(self.bounds, key=lambda bound: bound[0]))
 
-    def lower_bound(self) -> Bound:
-        return max(self.bounds, key=lambda bound: bound[0])
+    def known(self, stop: clock.Deadline, attempts: int = _ATTEMPTS) -> Iterator[Solution | None]:
+        demand, links = self.demand, self.links
+        yield _solution(ring(demand, links, stop), "a ring")
+        yield _solution(open_shop(demand, links, stop), "an open shop of translations")
+        for n in range(attempts):
+            yield _solution(farthest_first(demand, links, n, stop), "shortest ways, farthest first")
+        for n in range(attempts):
+            yield _solution(greedy(demand, links, (), n, stop), "greedy steps")
 
-    def known(self, stop: clock.Deadline, attempts: int = _ATTEMPTS) -> Iterator[Solution]:
-        demand, links, spread = self.demand, self.links, "shortest ways, farthest first"
-        tries = [
-            ("a ring", lambda: ring(demand, links, stop)),
-            ("an open shop of translations", lambda: open_shop(demand, links, stop)),
-            *((spread, lambda n=n: farthest_first(demand, links, n, stop)) for n in range(attempts)),
-            *(("greedy steps", lambda n=n: greedy(demand, links, (), n, stop)) for n in range(attempts)),
-        ]
-        yield from (Solution(moves, method) for method, attempt in tries if (moves := attempt()) is not None)
-
-    def too_large(self, rounds: int) -> bool:
-        return self._variables(rounds) > TOO_MANY
+    def variables(self, rounds: int) -> int:
+        return rounds * sum(bool(c.need) for c in self.demand.chunks) * len(self.links.capacity)
 
     def decide(self, rounds: int, until: float, say: Progress) -> Solution | str | None:
-        answer = self._ask(rounds, rounds, until, say)
-        return answer[0] if isinstance(answer, tuple) else answer
+        return self._ask(rounds, rounds, until, say)
 
     def decide_exactly(self, steps: int, rounds: int) -> HalfResult | str:
         """A schedule of exactly so many steps and rounds, or what proves that there is none.
@@ -62,40 +58,37 @@ class LinkSearch(Search):
         answer = known or self._ask(steps, rounds, self.deadline, self.say)
         if answer is None and self.too_large(steps):
             allowed = f"{TOO_MANY}, or links that a ring fits"
-            raise Undecided(f"layout: {self._variables(steps)} variables for the solvers; allowed: {allowed}")
+            raise Undecided(f"layout: {self.variables(steps)} variables for the solvers; allowed: {allowed}")
         if answer is None:
             over = f"over before {steps} steps and {rounds} rounds were decided"
             raise Undecided(f"time_limit: {over}; allowed: more time")
         if isinstance(answer, str):
             return answer
-        solution, taken = answer
         lower = max(steps, fewest)
-        text = f"found by {solution.method}; {counted(rounds, 'round')} in exactly {counted(steps, 'step')}"
+        text = f"found by {answer.method}; {counted(rounds, 'round')} in exactly {counted(steps, 'step')}"
         text += f", which need at least {lower}: {why if fewest > steps else 'no step takes less than one'}"
         if fewest < steps:
             text += "; fewer steps may need fewer"
-        return HalfResult(solution, lower, text, ((rounds, f"feasible: {solution.method}"),), taken)
+        return HalfResult(answer, lower, text, ((rounds, f"feasible: {answer.method}"),))
 
-    def _known_exactly(self, steps: int, extra: int, until: float) -> tuple[Solution, tuple[int, ...]] | None:
-        """A known solution for so many steps and extra rounds, and the rounds of each step."""
+    def _known_exactly(self, steps: int, extra: int, until: float) -> Solution | None:
+        """A known solution for so many steps and extra rounds."""
         even = tuple(1 + extra // steps + (i >= steps - extra % steps) for i in range(steps))
         last = (*(1,) * (steps - 1), 1 + extra)
         stop = clock.Deadline(until)
         with suppress(clock.OutOfTime):
-            for solution in self.known(stop, 2):
+            for solution in filter(None, self.known(stop, 2)):
                 if fits(solution.moves, self.links, last):
-                    return solution, last
+                    return replace(solution, rounds_of_steps=last)
             for seed in range(_ATTEMPTS):
                 taken = even if seed % 2 else last
                 moves = greedy(self.demand, self.links, taken, seed, stop)
                 if moves is not None and fits(moves, self.links, taken):
-                    return Solution(moves, "greedy steps"), taken
+                    return Solution(moves, "greedy steps", rounds_of_steps=taken)
         return None
 
-    def _ask(
-        self, steps: int, rounds: int, deadline: float, say: Progress
-    ) -> tuple[Solution, tuple[int, ...]] | str | None:
-        """The solvers' solution and the rounds of each step; what proves that there is none; or None."""
+    def _ask(self, steps: int, rounds: int, deadline: float, say: Progress) -> Solution | str | None:
+        """The solvers' solution; what proves that there is none; or None."""
         if self.too_large(steps):
             return None
         say(f"{steps} steps, {rounds} rounds")
@@ -118,8 +111,9 @@ class LinkSearch(Search):
             return None
         if answer.values is None:
             return answer.solver if answer.feasible is False else None
-        solution = Solution(sends.moves(answer.values), answer.solver)
-        return solution, tuple(int(answer.values[t]) for t in takes)
+        taken = tuple(int(answer.values[t]) for t in takes)
+        return Solution(sends.moves(answer.values), answer.solver, rounds_of_steps=taken)
 
-    def _variables(self, steps: int) -> int:
-        return steps * sum(bool(c.need) for c in self.demand.chunks) * len(self.links.capacity)
+
+def _solution(moves: list[Move] | None, method: str) -> Solution | None:
+    return None if moves is None else Solution(moves, method)

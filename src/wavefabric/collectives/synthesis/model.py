@@ -52,26 +52,19 @@ class Model:
         if sum(self.upper[c] for c in columns) > high:
             self.row(columns, -math.inf, high)
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The whole model as arrays; rows as in compressed sparse rows."""
-        columns, coefficients, low, high = zip(*self.rows, strict=True) if self.rows else ((),) * 4
-        counts = [len(c) for c in columns]
-        return {
-            "upper": np.array(self.upper, np.float64),
-            "lower": np.array(self.lower, np.float64),
-            "indptr": np.concatenate(([0], np.cumsum(counts, dtype=np.int64))),
-            "indices": np.fromiter(chain.from_iterable(columns), np.int64, sum(counts)),
-            "data": np.fromiter(chain.from_iterable(coefficients), np.float64, sum(counts)),
-            "low": np.array(low, np.float64),
-            "high": np.array(high, np.float64),
-        }
+    def arrays(self) -> tuple[csr_array, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The whole model: coefficients of the rows, low, high; lower, upper."""
+        columns, coefficients, *limits = zip(*self.rows, strict=True) if self.rows else ((),) * 4
+        at, ks = (np.fromiter(chain.from_iterable(each), np.int64) for each in (columns, coefficients))
+        entries = ks.astype(np.float64), at, np.cumsum([0, *map(len, columns)])
+        low, high, lower, upper = (np.array(each, np.float64) for each in (*limits, self.lower, self.upper))
+        return csr_array(entries, (len(self.rows), len(self.upper))), low, high, lower, upper
 
     def holds(self, values: np.ndarray) -> bool:
         """Whether whole numbers satisfy everything: their sums are exact."""
-        a = self.arrays()
-        total = csr_array((a["data"], a["indices"], a["indptr"]), (len(self.rows), len(self.upper))) @ values
-        inside = (a["lower"] <= values) & (values <= a["upper"])
-        return bool(inside.all() and ((a["low"] <= total) & (total <= a["high"])).all())
+        rows, low, high, lower, upper = self.arrays()
+        sums = rows @ values
+        return bool(((lower <= values) & (values <= upper)).all() and ((low <= sums) & (sums <= high)).all())
 
 
 class SendVariables:
@@ -83,8 +76,13 @@ class SendVariables:
 
     def __init__(self, model: Model, demand: Demand, pairs: Iterable[Edge], rounds: int, *, forward: bool):
         self.model, self.demand, self.rounds, self.forward = model, demand, rounds, forward
+        together: dict[tuple[bool, ChunkDemand, int], list[int]] = defaultdict(list)
+        for number, chunk in enumerate(demand.chunks):
+            if chunk.need:
+                straight = chunk.direct and not forward
+                together[straight, chunk, 0 if straight else number].append(number)
         #: Chunks that differ in nothing are one group, if each goes straight from one rank to one other.
-        self.groups = _groups(demand, forward)
+        self.groups = [(key[1], together[key]) for key in sorted(together, key=lambda key: key[0])]
         #: (group, s, d, r) → variable.
         self.y: dict[tuple[int, int, int, int], int] = {}
         #: (s, d, r) → variables.
@@ -98,8 +96,8 @@ class SendVariables:
                 alike[chunk].append(self._any_route(number, chunk))
             else:
                 (s,), (d,) = chunk.have, chunk.need
-                straight = [self._variable(number, s, d, r) for r in range(rounds) if (s, d) in allowed]
-                model.row(straight, len(numbers), len(numbers))
+                columns = [self._variable(number, s, d, r) for r in range(rounds) if (s, d) in allowed]
+                model.row(columns, len(numbers), len(numbers))
         for chunk, received in alike.items():
             self._order(min(chunk.need), received)
 
@@ -176,15 +174,3 @@ class SendVariables:
                 number = left[k].pop() if len(self.groups[k][1]) > 1 else left[k][0]
                 moves.append((r, number, s, d))
         return useful(self.demand, moves)
-
-
-def _groups(demand: Demand, forward: bool) -> list[tuple[ChunkDemand, list[int]]]:
-    """Chunks by kind; those that others may forward are all told apart."""
-    together: dict[ChunkDemand, list[int]] = defaultdict(list)
-    alone: list[tuple[ChunkDemand, list[int]]] = []
-    for number, chunk in enumerate(demand.chunks):
-        if chunk.direct and not forward:
-            together[chunk].append(number)
-        elif chunk.need:
-            alone.append((chunk, [number]))
-    return [*alone, *together.items()]

@@ -8,6 +8,7 @@ from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import UNREACHABLE, Bound
 from wavefabric.collectives.synthesis.demand import FAR, Demand, Move
 from wavefabric.collectives.synthesis.problem import Undecided, no_time_to_begin
+from wavefabric.collectives.synthesis.solve import TOO_MANY
 from wavefabric.errors import InputError
 from wavefabric.units import counted
 
@@ -19,21 +20,31 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Solution:
-    """Moves in order, what made them, and of circuits the wavelength and route of each move."""
+    """Moves in order, what made them, and of circuits the wavelength and route of each move.
+
+    ``rounds_of_steps``: of links, the rounds that each step takes, if not one each.
+    """
 
     moves: Sequence[Move]
     method: str
     lightpaths: Mapping[Move, Lightpath] = field(default_factory=dict)
+    rounds_of_steps: tuple[int, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        return len(self.rounds_of_steps) or 1 + max((m[0] for m in self.moves), default=-1)
 
     @property
     def rounds(self) -> int:
-        return 1 + max((m[0] for m in self.moves), default=-1)
+        """Of all steps."""
+        return sum(self.rounds_of_steps) or self.steps
 
-    def reversed(self, rounds: int) -> "Solution":
+    def reversed(self) -> "Solution":
         """The solution with time, and so every move and route, reversed; its moves in order again."""
-        back = {m: (rounds - 1 - m[0], m[1], m[3], m[2]) for m in self.moves}
+        last = self.steps - 1
+        back = {m: (last - m[0], m[1], m[3], m[2]) for m in self.moves}
         paths = {back[m]: (wave, tuple(route[::-1])) for m, (wave, route) in self.lightpaths.items()}
-        return Solution(sorted(back.values()), self.method, paths)
+        return Solution(sorted(back.values()), self.method, paths, self.rounds_of_steps[::-1])
 
 
 def ordered_solution(lightpaths: dict[Move, Lightpath], method: str) -> Solution:
@@ -45,26 +56,12 @@ def ordered_solution(lightpaths: dict[Move, Lightpath], method: str) -> Solution
 
 @dataclass(frozen=True)
 class HalfResult:
-    """The best solution for the sums or the copies of a task, and what is proved of it.
-
-    ``rounds_of_steps``: of links, the rounds that each step takes.
-    """
+    """The best solution for the sums or the copies of a task, and what is proved of it."""
 
     solution: Solution
     lower: int
     why: str
     status: tuple[tuple[int, str], ...]
-    rounds_of_steps: tuple[int, ...] = ()
-
-    @property
-    def rounds(self) -> int:
-        """Of the solution, or of all its steps."""
-        return sum(self.rounds_of_steps) or self.solution.rounds
-
-    @property
-    def optimal(self) -> bool:
-        """Whether no solution has fewer rounds."""
-        return self.rounds == self.lower
 
 
 class Search(ABC):
@@ -77,27 +74,27 @@ class Search(ABC):
     #: The error text if some rank cannot be reached.
     unreachable: str
 
-    def __init__(self, demand: Demand, deadline: float, say: Progress):
+    def __init__(self, demand: Demand, deadline: float, say: Progress, bound: Bound):
         self.demand, self.deadline, self.say = demand, deadline, say
         self.verdicts: dict[int, str] = {}
-        self.lower, reason = self.lower_bound()
+        self.lower, reason = bound
         self.proof = f"a bound ({reason})"
 
     @abstractmethod
-    def lower_bound(self) -> Bound:
-        """By counting."""
+    def known(self, stop: clock.Deadline) -> Iterator[Solution | None]:
+        """Solutions that need no solver, or None, promising ones first; `OutOfTime` after `stop`."""
 
     @abstractmethod
-    def known(self, stop: clock.Deadline) -> Iterator[Solution]:
-        """Solutions that need no solver, promising ones first; `OutOfTime` when `stop` has passed."""
-
-    @abstractmethod
-    def too_large(self, rounds: int) -> bool:
-        """Whether there would be more variables than are written down."""
+    def variables(self, rounds: int) -> int:
+        """Variables of the solvers, without which no model is written down: see `too_large`."""
 
     @abstractmethod
     def decide(self, rounds: int, until: float, say: Progress) -> Solution | str | None:
         """A solution of so many rounds; or what proves that there is none; or None if time ran out."""
+
+    def too_large(self, rounds: int) -> bool:
+        """Whether there would be more variables than are written down."""
+        return self.variables(rounds) > TOO_MANY
 
     def time_for_known(self) -> float:
         """The share of the time in which better known solutions are looked for once there is one."""
@@ -138,7 +135,7 @@ class Search(ABC):
         soon, stop = clock.fraction(self.deadline, self.time_for_known()), clock.Deadline(self.deadline)
         best: Solution | None = None
         try:
-            for solution in self.known(stop):
+            for solution in filter(None, self.known(stop)):
                 if best is None or solution.rounds < best.rounds:
                     best = solution
                     self.say(f"{counted(solution.rounds, self.unit)}: {solution.method}")

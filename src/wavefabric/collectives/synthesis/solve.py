@@ -1,7 +1,7 @@
 """Models put to two solvers at once: CP-SAT, and HiGHS, each good at proofs that the other is bad at."""
 
-import io
 import math
+import pickle
 import signal
 import subprocess
 import sys
@@ -111,15 +111,12 @@ class _CpSat:
 def _cp_sat_model(cp_model: Any, model: Model, deadline: float) -> tuple[Any, list[Any]]:
     """The same model for CP-SAT, and its variables."""
     stop, copy = clock.Deadline(deadline), cp_model.CpModel()
-    boolean = [limits == (0, 1) for limits in zip(model.lower, model.upper, strict=True)]
-    variables = [
-        copy.new_bool_var("") if is_bool else copy.new_int_var(low, high, "")
-        for is_bool, low, high in zip(boolean, model.lower, model.upper, strict=True)
-    ]
+    limits = list(zip(model.lower, model.upper, strict=True))
+    variables = [copy.new_bool_var("") if pair == (0, 1) else copy.new_int_var(*pair, "") for pair in limits]
     for columns, ks, low, high in model.rows:
         stop.check()
         chosen = [variables[c] for c in columns]
-        ones = high == 1 and all(k == 1 for k in ks) and all(boolean[c] for c in columns)
+        ones = high == 1 and all(k == 1 for k in ks) and all(limits[c] == (0, 1) for c in columns)
         if ones and low == 1:
             copy.add_exactly_one(chosen)
         elif ones and low <= 0:
@@ -138,9 +135,7 @@ class _Highs:
 
     def __init__(self, model: Model, deadline: float):
         self._model = model
-        arrays: dict[str, Any] = {"time_limit": np.array(max(deadline - clock.now(), 0.1)), **model.arrays()}
-        self._content = io.BytesIO()
-        np.savez(self._content, **arrays)
+        self._content = pickle.dumps((model.arrays(), max(deadline - clock.now(), 0.1)))
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"from {__name__} import highs; highs()"],
             stdin=subprocess.PIPE,
@@ -151,17 +146,12 @@ class _Highs:
         self.answer = ThreadPoolExecutor(1).submit(self._solve)
 
     def _solve(self) -> Answer:
-        output = self._process.communicate(self._content.getvalue())[0]
-        if self._process.returncode:
-            return Answer(None, None, "HiGHS")
-        answer = np.load(io.BytesIO(output))
-        if answer["status"] == 2:
-            return Answer(False, None, "HiGHS")
-        values = answer["values"].astype(np.int64)
+        output = self._process.communicate(self._content)[0]
+        status, solution = (None, None) if self._process.returncode else pickle.loads(output)
         # HiGHS computes in floating point: what it found is checked in whole numbers.
-        if values.size == len(self._model.upper) and self._model.holds(values):
+        if solution is not None and self._model.holds(values := np.rint(solution).astype(np.int64)):
             return Answer(True, values, "HiGHS")
-        return Answer(None, None, "HiGHS")
+        return Answer(False if status == 2 else None, None, "HiGHS")
 
     def stop(self) -> None:
         if self._process.poll() is None:
@@ -170,26 +160,19 @@ class _Highs:
 
 
 def highs() -> None:
-    """A process that solves the model on standard input, as arrays; the answer too.
+    """A process that solves the arrays of the model on standard input; status 2: nothing satisfies it.
 
-    Status 0: `values` satisfies it; 2: nothing does; else not decided. HiGHS: Huangfu & Hall 2018,
-    doi:10.1007/s12532-017-0130-5.
+    HiGHS: Huangfu & Hall 2018, doi:10.1007/s12532-017-0130-5.
     """
     die_with_parent(signal.SIGKILL)
     from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_array
 
-    model = np.load(io.BytesIO(sys.stdin.buffer.read()))
-    size = model["upper"].size
-    rows = csr_array((model["data"], model["indices"], model["indptr"]), shape=(model["low"].size, size))
+    (rows, low, high, lower, upper), seconds = pickle.load(sys.stdin.buffer)
     result = milp(
-        np.zeros(size),
-        constraints=LinearConstraint(rows, model["low"], model["high"]),
-        integrality=np.ones(size),
-        bounds=Bounds(model["lower"], model["upper"]),
-        options={} if np.isinf(model["time_limit"]) else {"time_limit": float(model["time_limit"])},
+        np.zeros(upper.size),
+        constraints=LinearConstraint(rows, low, high),
+        integrality=np.ones(upper.size),
+        bounds=Bounds(lower, upper),
+        options={} if math.isinf(seconds) else {"time_limit": seconds},
     )
-    values = np.zeros(0) if result.x is None else np.rint(result.x)
-    answer = io.BytesIO()
-    np.savez(answer, status=np.array(result.status), values=values)
-    sys.stdout.buffer.write(answer.getvalue())
+    pickle.dump((result.status, result.x), sys.stdout.buffer)

@@ -1,6 +1,5 @@
 """Schedules of the fewest rounds over circuits (LUMORPH, Algorithm 1, corrected) and over links (SCCL)."""
 
-from dataclasses import replace
 from typing import Any
 
 from wavefabric.collectives.conditions import Layout
@@ -64,9 +63,9 @@ def synthesise(
     first, second = search(0, clock.fraction(run.deadline, 1 / 2)), search(1, run.deadline)
     sums = first.run(max_rounds, second.lower)
     try:
-        copies = second.run(max_rounds, sums.rounds)
+        copies = second.run(max_rounds, sums.solution.rounds)
     except InputError as error:
-        if isinstance(error, Undecided) or sums.optimal:
+        if isinstance(error, Undecided) or sums.solution.rounds == sums.lower:
             raise
         # What is left is too little, but the first half may need less than was found.
         raise Undecided(
@@ -133,8 +132,7 @@ def least_steps(
     halves: list[HalfResult] = []
     for part in range(run.different):
         until = clock.fraction(run.deadline, 1 / (run.different - part))
-        half = LinkSearch(*run.parts[part], until, run.say_of(part)).run()
-        halves.append(replace(half, rounds_of_steps=(1,) * half.rounds))
+        halves.append(LinkSearch(*run.parts[part], until, run.say_of(part)).run())
     return run.result(halves)
 
 
@@ -161,7 +159,8 @@ class _Run:
         self.different = 1 if both and sums == copies and network.symmetric() else len(self.parts)
         self.labels = ["reduce-scatter: ", "all-gather: "] if both else [""]
         moves = sum(len(chunk.need) for demand, _ in self.parts for chunk in demand.chunks)
-        if isinstance(network, Links):
+        self.links = isinstance(network, Links)
+        if self.links:
             moves = sum(link_uses(each, distances(each.ranks, over.capacity)) for each, over in self.parts)
         #: Until when to search, so that as many moves as there are at least can be written in time.
         self.deadline = clock.before_writing(self.begun, float(time_limit), moves)
@@ -176,11 +175,11 @@ class _Run:
         circuits: list[Circuit] = []
         steps: list[int] = []
         for i, half in enumerate(halves):
-            best, taken = half.solution, half.rounds_of_steps
-            if sums and i == 0:
-                best, taken = best.reversed(len(taken) or best.rounds), taken[::-1]
-            became = (writer.sums if sums and i == 0 else writer.copies)(best.moves)
-            steps += taken
+            reverse = sums and i == 0
+            best = half.solution.reversed() if reverse else half.solution
+            became = (writer.sums if reverse else writer.copies)(best.moves)
+            if self.links:
+                steps += best.rounds_of_steps or [1] * best.rounds
             circuits += [Circuit(became[r], s, d, *path) for (r, _, s, d), path in best.lightpaths.items()]
         if sums and len(halves) == 1:
             writer.copies(())
@@ -189,9 +188,9 @@ class _Run:
         labelled = list(zip(self.labels, halves, strict=False))
         return Synthesis(
             schedule=writer.schedule(),
-            rounds=sum(half.rounds for half in halves),
+            rounds=sum(half.solution.rounds for half in halves),
             lower_bound=sum(half.lower for half in halves),
-            optimal=all(half.optimal for half in halves),
+            optimal=all(half.solution.rounds == half.lower for half in halves),
             why="; ".join(label + half.why for label, half in labelled),
             circuits=tuple(circuits),
             seconds=clock.now() - self.begun,

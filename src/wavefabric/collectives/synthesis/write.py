@@ -46,7 +46,6 @@ class ScheduleWriter:
             of_round[move[0]].append(move)
         for r in range(1 + max(of_round, default=-1)):
             taken: Counter[tuple[int, int]] = Counter()
-            later: dict[int, list[tuple]] = defaultdict(list)
             arrived: Counter[tuple[int, int]] = Counter()
             for _, number, src, dst in sorted(of_round[r]):
                 n = arrived[number, dst]
@@ -57,14 +56,10 @@ class ScheduleWriter:
                 else:
                     slot = self._slot(dst, self.size[number], taken)
                     self._row(self.round, src, dst, source, slot, False)
-                    later[n].append((dst, dst, slot, target, True))
+                    self._row(self.round + n, dst, dst, slot, target, True)
             holds |= set(arrived)
             became.append(self.round)
-            self.round += 1
-            for n in sorted(later):
-                for row in later[n]:
-                    self._row(self.round, *row)
-                self.round += 1
+            self.round += max(arrived.values(), default=1)
         return became
 
     def copies(self, moves: Sequence[Move]) -> list[int]:

@@ -23,6 +23,9 @@ PLACEMENT = "WAVEFABRIC_PLACEMENT"
 THREADS = "WAVEFABRIC_THREADS"
 FOLDER = "WAVEFABRIC_RECORDS"  # what launcher and ranks share, see `rank_status`
 TERMINAL = "WAVEFABRIC_TERMINAL"
+PLAN = "WAVEFABRIC_PLAN"  # that they follow, JSON
+#: What runs exchanges over p2p of which nothing else is said, as ``NCCL_PROTO`` for NCCL.
+PROTOCOL = "WAVEFABRIC_PROTOCOL"
 
 
 def _number(name: str) -> int | None:
@@ -61,15 +64,10 @@ def local_size() -> int:
     _, size, _, local = _starter()
     if size is None:
         return 1
-    tasks = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
-    return local or _tasks_of_node(tasks, _number("SLURM_NODEID") or 0) or size
-
-
-def _tasks_of_node(text: str, node: int) -> int | None:
-    """Tasks of a node, from Slurm's ``4(x2),3``."""
-    parts = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
+    # Slurm's ``4(x2),3``: tasks of nodes.
+    parts = re.findall(r"(\d+)(?:\(x(\d+)\))?", os.environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
     counts = [int(tasks) for tasks, nodes in parts for _ in range(int(nodes or 1))]
-    return counts[node] if node < len(counts) else None
+    return local or next(iter(counts[_number("SLURM_NODEID") or 0 :]), size)
 
 
 def expected_ranks() -> int | None:

@@ -44,6 +44,8 @@ class LaunchOptions:
     #: Where the ranks save, for the message if one is killed.
     checkpoint: Path | None = None
     program: Sequence[str] = (sys.executable, "-m", "wavefabric")
+    #: The plan that the ranks follow, JSON; empty for none.
+    plan: str = ""
 
 
 def launch(options: LaunchOptions) -> int:
@@ -87,6 +89,7 @@ def _environment(options: LaunchOptions, folder: Path) -> dict[str, str]:
         environment.THREADS: str(options.threads),
         environment.FOLDER: str(folder),
         environment.PLACEMENT: " ".join(map(str, options.placement)),
+        environment.PLAN: options.plan,
         # nvidia-smi counts GPUs by their bus; CUDA must count alike for a placement to mean the same.
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
@@ -147,30 +150,29 @@ class _Supervisor:
         self._interrupts += 1
         if self._interrupts > 2:
             self._kill()
-        elif not self._signal_ranks(signal.SIGINT):
-            self._process.terminate()  # nothing has begun
+        else:
+            self._signal_ranks(signal.SIGINT)
 
     def _terminate(self, number: int, *_) -> None:
         # Another one, as batch systems send, changes nothing: ranks may be saving.
         if not self._terminated:
             self._terminated = signal.SIGTERM if number in TERMINATING else number
-            if not self._signal_ranks(signal.SIGTERM):
-                self._process.terminate()  # mpiexec hands it on
+            self._signal_ranks(signal.SIGTERM)
 
     def _kill(self) -> None:
         self._signal_ranks(signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _signal_ranks(self, number: int) -> bool:
-        """Send every rank a signal; False if that does not reach all of them."""
+    def _signal_ranks(self, number: int) -> None:
+        """Send every rank a signal; where some have not begun, end mpiexec, which hands it on."""
         processes = rank_status.read(self._folder).processes
         if len(processes) < self._options.ranks:
-            return False
+            self._process.terminate()
+            return
         for process in processes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, number)
-        return True
 
     # --- the end ----------------------------------------------------------------------------------------
 
@@ -248,7 +250,14 @@ class _Output:
 
     def write(self, data: bytes) -> None:
         *lines, self._partial = (self._partial + data).split(b"\n")
-        self._pass_on(b"".join(line + b"\n" for line in lines if self._is_new(line)))
+        new = []
+        for line in lines:
+            message = self._MESSAGE.fullmatch(line.rstrip())
+            if message is None or message[1] not in self._seen:
+                new.append(line + b"\n")
+            if message is not None:
+                self._seen.add(message[1])
+        self._pass_on(b"".join(new))
         if b"\x1b" in self._partial or b"\r" in self._partial:
             self.close()  # a progress bar, which ends no line
 
@@ -256,14 +265,6 @@ class _Output:
         """Pass on what ends without a line end."""
         self._pass_on(self._partial)
         self._partial = b""
-
-    def _is_new(self, line: bytes) -> bool:
-        message = self._MESSAGE.fullmatch(line.rstrip())
-        if message is None:
-            return True
-        new = message[1] not in self._seen
-        self._seen.add(message[1])
-        return new
 
     def _pass_on(self, data: bytes) -> None:
         with contextlib.suppress(BrokenPipeError, ValueError):

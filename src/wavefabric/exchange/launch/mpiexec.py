@@ -97,17 +97,13 @@ def command(ranks: int, transport: str, variables: dict[str, str]) -> tuple[list
             variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         options = ["--oversubscribe", "--bind-to", "none"]
         if transport == "mpi-cuda":
-            folders = [*_ucx_folders(), *filter(None, [variables.get("LD_LIBRARY_PATH")])]
-            if folders:
+            # Libraries of the ``libucx`` wheel, and the plug-ins beside them, which know CUDA.
+            package = find_spec("libucx")
+            roots = (package.submodule_search_locations if package else None) or []
+            own = next((f"{root}/lib:{root}/lib/ucx" for root in roots if Path(root, "lib").is_dir()), "")
+            if folders := [*filter(None, (own, variables.get("LD_LIBRARY_PATH")))]:
                 variables["LD_LIBRARY_PATH"] = os.pathsep.join(folders)
                 options += ["-x", "LD_LIBRARY_PATH"]
             options += ["--mca", "pml", "ucx"]
             options += ["--mca", "opal_common_ucx_devices", "any", "--mca", "opal_common_ucx_tls", "any"]
     return [str(mpiexec), *options, "-n", str(ranks)], variables
-
-
-def _ucx_folders() -> list[str]:
-    """Libraries of the ``libucx`` wheel, and the plug-ins beside them, which know CUDA."""
-    package = find_spec("libucx")
-    folders = (package.submodule_search_locations if package else None) or []
-    return next(([f"{root}/lib", f"{root}/lib/ucx"] for root in folders if Path(root, "lib").is_dir()), [])

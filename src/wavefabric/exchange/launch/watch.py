@@ -55,12 +55,9 @@ def start(comm) -> None:
 
 def _identity() -> tuple[str, int, str] | None:
     """Host and PID namespace of this process, its number, and when it began; None without /proc."""
-    try:
-        host = f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
+    if (process := _process(os.getpid())) is None:
         return None
-    process = _process(os.getpid())
-    return process and (host, os.getpid(), process[2])
+    return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}", os.getpid(), process[2]
 
 
 def _process(pid: int) -> tuple[str, str, str] | None:

@@ -19,13 +19,13 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
+from wavefabric.exchange.launch.environment import PROTOCOL
 from wavefabric.exchange.transports import plan_code
 from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.exchange.transports.mpi_staged import StagedTransport
 from wavefabric.exchange.transports.multicast import MulticastPool, check_multicast
 from wavefabric.exchange.transports.p2p_plan import PlanExchange, Timeout
 from wavefabric.exchange.transports.shared_pool import SharedPool
-from wavefabric.system.variables import PROTOCOL
 
 #: Bytes of the largest transfer up to which packets are faster than signals on H200s (docs/performance.md).
 _PACKETS = 1 << 18

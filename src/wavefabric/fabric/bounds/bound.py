@@ -87,7 +87,7 @@ def bound(
         raise InputError(f"ranks: {n} given; allowed: 1 to the {fabric.ranks} GPUs of {fabric.name}")
     if not 0 <= root < n:
         raise InputError(f"root: {root} given; allowed: 0 to {n - 1}")
-    return _named(collective, fabric, np.full(n, nbytes / n), nbytes, root, incremental)
+    return _total(fabric, *_named(collective, fabric, np.full(n, nbytes / n), nbytes, root), incremental)
 
 
 def schedule_bound(
@@ -107,7 +107,7 @@ def schedule_bound(
         parts = np.full(schedule.ranks, whole / schedule.ranks)
     else:
         parts = of.counts.reshape(schedule.ranks, -1).sum(axis=1) * element_bytes
-    return _named(of.collective, fabric, parts, whole, of.root or 0, incremental)
+    return _total(fabric, *_named(of.collective, fabric, parts, whole, of.root or 0), incremental)
 
 
 def bounds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> tuple[LowerBound, LowerBound | None]:
@@ -119,19 +119,14 @@ def bounds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> tuple[Lo
 
 
 def _named(
-    collective: str,
-    fabric: Fabric | PhotonicFabric,
-    parts: np.ndarray,
-    whole: float,
-    root: int,
-    incremental: bool,
-) -> LowerBound:
-    """The bound of a named operation; `parts`: B of each rank."""
+    collective: str, fabric: Fabric | PhotonicFabric, parts: np.ndarray, whole: float, root: int
+) -> tuple[Iterable[_Need], int]:
+    """What a named operation needs, and how many ranks have a part in it; `parts`: B of each rank."""
     n = len(parts)
     needs = _needs(collective, _electrical(fabric, n), parts, whole, root) if n > 1 else ()
     if collective in ("gather", "scatter"):  # Ranks with an empty share have no part in it.
         n = 1 + int(np.count_nonzero(np.delete(parts, root)))
-    return _total(fabric, needs, n, incremental)
+    return needs, n
 
 
 def _total(

@@ -116,9 +116,8 @@ def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | N
     everybody = frozenset(range(n))
     around = [(len(fed) - (v in fed), receives[v], everybody - {v}) for v in waiting]
     around += [(1, sends[r], frozenset({r})) for r in fed if n > 1]
-    part, rate, best = max(
-        around, key=lambda cut: cut[0] / cut[1] if cut[1] else np.inf, default=(0, np.inf, everybody)
-    )
+    around.append((0, np.inf, everybody))
+    part, rate, best = max(around, key=lambda cut: cut[0] / cut[1] if cut[1] else np.inf)
     start = Cut(best, float(rate))
     if not rate or not 0 < len(waiting) <= MOST_SINKS or _all_pairs_reach(fabric, part / rate, len(fed)):
         return start

@@ -111,9 +111,8 @@ def _simulate(
     groups = transfers, SharedLinks(each, use.resource, use.fraction, use.capacity, most)
     waits = np.bincount(then, minlength=t.size)  # written on the way
     seconds, success = np.zeros(1), np.zeros(1, np.bool_)
-    call_kernel(
-        "simulate_double", tuple(map(_typed, groups)), waits, schedule.ranks, engines, times, seconds, success
-    )
+    results, inputs = (times, seconds, success), tuple(map(_typed, groups))
+    call_kernel("simulate_double", inputs, waits, schedule.ranks, engines, *results)
     _check(success)
     return float(seconds[0]), times
 
@@ -137,10 +136,6 @@ def _check(success: np.ndarray) -> None:
 
 def _typed(group):
     """Return the same with arrays as the kernel reads them."""
-    kinds = (np.float64 if name in _DOUBLE else np.int64 for name in group._fields)
-    return type(group)(
-        *(
-            np.ascontiguousarray(value, kind) if isinstance(value, np.ndarray) else value
-            for kind, value in zip(kinds, group, strict=True)
-        )
-    )
+    arrays = {name: value for name, value in group._asdict().items() if isinstance(value, np.ndarray)}
+    kinds = {name: np.float64 if name in _DOUBLE else np.int64 for name in arrays}
+    return group._replace(**{name: np.ascontiguousarray(arrays[name], kinds[name]) for name in arrays})

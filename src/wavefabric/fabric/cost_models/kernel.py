@@ -132,14 +132,11 @@ class _Replay:
         while any(at < len(code) for at, code in zip(self._at, codes, strict=True)):
             moved = [self._play(rank, code) for rank, code in enumerate(codes)]
             assert any(moved), f"{self._plan.schedule.name}: ranks wait for ever"
-        return self._times.launch + max(self._least(), *self._now)
-
-    def _least(self) -> float:
-        """What the busiest resource needs, whenever it is used."""
-        if not self._loads:
-            return 0.0
-        announced = self._times.packet if self._plan.packets else self._times.signal
-        return float(np.sum(list(self._loads.values()), axis=0).max()) + announced
+        least = 0.0  # what the busiest resource needs, whenever it is used
+        if self._loads:
+            least = self._times.packet if self._plan.packets else self._times.signal
+            least += float(np.sum(list(self._loads.values()), axis=0).max())
+        return self._times.launch + max(least, *self._now)
 
     def _remote(self, move: Move) -> list[tuple[int, float]]:
         """Peers that a move itself writes to, and bytes."""
@@ -153,11 +150,6 @@ class _Replay:
 
     def _packing(self, address) -> float:
         return _PACKED if self._packed(address) else 1.0
-
-    def _local(self, move: Move) -> float:
-        """Bytes of its own memory that a move reads and writes."""
-        addresses = [address for address in (*move.sources, *move.targets) if address.rank == move.rank]
-        return move.size * self._bytes * sum(map(self._packing, addresses))
 
     def _level_loads(self) -> dict[tuple[int, int], np.ndarray]:
         """Seconds that each resource is busy, by level and phase of the moves of all ranks."""
@@ -182,9 +174,11 @@ class _Replay:
             yield used, data * (header if asks else np.maximum(each, 1 / rate))
 
     def _duration(self, moves: Sequence[Move]) -> float:
-        busy = sum(self._local(move) for move in moves) / self._times.memory
+        local, busy = 0.0, 0.0  # B of its own memory that the rank reads and writes; s
         to: dict[int, float] = defaultdict(float)
         for move in moves:
+            own = (address for address in (*move.sources, *move.targets) if address.rank == move.rank)
+            local += move.size * self._bytes * sum(map(self._packing, own))
             routes = [self._trees[tree] for tree, _ in _trees(move)]
             for peer, nbytes in self._remote(move):
                 to[peer] += nbytes
@@ -192,7 +186,8 @@ class _Replay:
             for route in routes:
                 load = self._loads[move.level, move.phase][self._resources[route]]
                 busy = max(busy, float(load.max()))
-        return max([busy, *(nbytes / self._times.bandwidth for nbytes in to.values())])
+        remote = (nbytes / self._times.bandwidth for nbytes in to.values())
+        return max([local / self._times.memory, busy, *remote])
 
     def _before_first_byte(self, move: Move) -> float:
         """Of a sum that a switch was asked for, or of what a signal announced."""

@@ -174,11 +174,9 @@ class _Clock:
                 closing = rates(self.fabric, [b.route for b in part.bundles], self.budget)
                 if not closing.all():
                     dark = part.bundles[int(closing.argmin())]
-                    circuit = (
-                        f"circuit {dark.src} -> {dark.dst} carries nothing over {len(dark.route) - 1} edges"
-                    )
+                    fault = f"{dark.src} -> {dark.dst} carries nothing over {len(dark.route) - 1} edges"
                     allowed = "losses with which some rate closes"
-                    raise InputError(f"budget: round {part.round}: {circuit}; allowed: {allowed}")
+                    raise InputError(f"budget: round {part.round}: circuit {fault}; allowed: {allowed}")
                 speed = np.bincount(pair, lasers * np.minimum(closing, self.fabric.laser_bandwidth))
             self._circuits_of[id(part.bundles)] = pairs, total, speed
         return self._circuits_of[id(part.bundles)]

@@ -87,11 +87,9 @@ class _Canvas:
             artists += wafers.pulses(self._axes, now, fraction)
         self._draw(self._axes, artists)
         time, words = wafers.clock(now, fraction), f"{now.title}   ·   {now.note}"
-        line = [
-            style.label(self._line, 0, 5.5, words, 10.5, ha="left"),
-            style.label(self._line, 1, 5.5, time, 10.5, ha="right", fontweight="bold"),
-        ]
-        self._draw(self._line, line)
+        left = style.label(self._line, 0, 5.5, words, 10.5, ha="left")
+        right = style.label(self._line, 1, 5.5, time, 10.5, ha="right", fontweight="bold")
+        self._draw(self._line, [left, right])
         return Image.fromarray(np.asarray(self._canvas.buffer_rgba())[..., :3].copy())
 
     def _draw(self, axes, artists: list) -> None:

@@ -65,7 +65,9 @@ def _line(at: np.ndarray, a: int, b: int, apart: float, gpus: int) -> np.ndarray
     p, q = at[a], at[b]
     along = q - p
     across = np.array([-along[1], along[0]]) / max(float(np.hypot(*along)), 1e-9)
-    hits = any(_on_line(at[k], p, q) for k in range(len(at)) if k not in (a, b))
+    fraction = (at - p) @ along / max(float(along @ along), 1e-12)  # of the line, up to the foot of each node
+    near = np.hypot(*(p + fraction[:, None] * along - at).T) < 0.24
+    hits = bool((near & (fraction > 0.02) & (fraction < 0.98)).any())
     centre = at[:gpus].mean(axis=0)
     radius = float(np.hypot(*(at[0] - centre)))
     outer = min(np.hypot(*(p - centre)), np.hypot(*(q - centre))) > 1.2 * radius
@@ -77,12 +79,6 @@ def _line(at: np.ndarray, a: int, b: int, apart: float, gpus: int) -> np.ndarray
         # Both directions of a link bend the same way.
         line = line + (4 * t * (1 - t)) * (across if a < b else -across) * 0.40
     return line
-
-
-def _on_line(point: np.ndarray, p: np.ndarray, q: np.ndarray) -> bool:
-    along = q - p
-    t = float((point - p) @ along / max(float(along @ along), 1e-12))
-    return 0.02 < t < 0.98 and float(np.hypot(*(p + t * along - point))) < 0.24
 
 
 def _arc(p: np.ndarray, q: np.ndarray, centre: np.ndarray, apart: float) -> np.ndarray:
@@ -147,17 +143,12 @@ def positions(fabric: Fabric) -> dict[str, np.ndarray]:
             return {g: np.array([r % columns, r // columns], float) for r, g in enumerate(fabric.gpus)}
     bits = {8: 3, 16: 4}.get(fabric.ranks)
     if bits and pairs == neighbour_pairs("hypercube", (bits,)):
-        return {g: _corner(r, fabric.ranks) for r, g in enumerate(fabric.gpus)}
+        ranks = np.arange(fabric.ranks)
+        # Four dimensions are a torus of 4 x 4 in the order of Gray's code, which is its own inverse here.
+        gray = np.stack([ranks & 3 ^ (ranks & 3) >> 1, ranks >> 2 ^ ranks >> 3], axis=1).astype(float)
+        corners = gray if bits == 4 else (ranks[:, None] >> np.arange(3) & 1) @ _CUBE
+        return dict(zip(fabric.gpus, corners, strict=True))
     return _circle(fabric, _radius(fabric.ranks))
-
-
-def _corner(rank: int, ranks: int) -> np.ndarray:
-    """A corner of a hypercube of three or four dimensions."""
-    if ranks == 8:
-        return sum((_CUBE[k] * (rank >> k & 1) for k in range(3)), np.zeros(2))
-    # Four dimensions are a torus of 4 x 4 in the order of Gray's code.
-    gray = (0, 1, 3, 2)
-    return np.array([gray.index(rank & 3), gray.index(rank >> 2)], float)
 
 
 def _radius(ranks: int) -> float:

@@ -23,7 +23,8 @@ def page(scene: RoundsScene) -> str:
     colours: dict[str, int] = {}
 
     def strand(each) -> list[float]:
-        text = _path(each.points)
+        verbs = rounded(each.points)
+        text = "".join(verb + " ".join(f"{v:g}" for v in _numbers(data)) for verb, data in verbs)
         if text not in paths:
             tip, before = each.points[-1], each.points[-2]
             angle = float(np.degrees(np.arctan2(*(tip - before)[::-1])))
@@ -76,7 +77,3 @@ def _or_none(value: float, digits: int | None = None) -> float | None:
     if np.isnan(value):
         return None
     return float(value) if digits is None else round(float(value), digits)
-
-
-def _path(points: np.ndarray) -> str:
-    return "".join(verb + " ".join(f"{v:g}" for v in _numbers(data)) for verb, data in rounded(points))

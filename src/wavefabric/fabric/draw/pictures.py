@@ -36,29 +36,18 @@ PANELS, FILM = 12, 40
 MOST_RANKS, _TITLE = 32, 80
 
 
-def check_ending(path: Path, fabric: AnyFabric) -> str:
-    """The ending of a picture's name, in lower case; `InputError` if no picture of this fabric ends so."""
+def check_ending(path: Path, fabric: AnyFabric | None = None) -> None:
+    """`InputError` if no picture of this fabric, or without one no still picture, ends as a path does."""
     light = isinstance(fabric, PhotonicFabric)
     allowed = ENDINGS if light else STILL
     if path.suffix.lower() not in allowed:
-        kind = "photonic" if light else "electrical"
-        words = f"allowed for {kind} fabrics: names that end in {', '.join(allowed)}"
-        raise InputError(f"output: {path} given; {words}")
-    return path.suffix.lower()
+        kind = "" if fabric is None else f" for {'photonic' if light else 'electrical'} fabrics"
+        raise InputError(f"output: {path} given; allowed{kind}: names that end in {', '.join(allowed)}")
 
 
-def check_still(path: str | Path, force: bool) -> Path:
-    """The path of a still picture; `InputError` if it has another ending, or may not be written."""
-    path = Path(path)
-    if path.suffix.lower() not in STILL:
-        raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
-    return check_output(path, force)
-
-
-def _check(path: str | Path, fabric: AnyFabric, force: bool) -> Path:
-    """A picture's path that may be written."""
-    path = Path(path)
-    check_ending(path, fabric)
+def check_picture(path: str | Path, force: bool, fabric: AnyFabric | None = None) -> Path:
+    """The path of a picture; `InputError` as of `check_ending`, or if it may not be written."""
+    check_ending(Path(path), fabric)
     return check_output(path, force)
 
 
@@ -87,7 +76,7 @@ def draw_circuits(
     by default 12, in an animation 40, in a page 600. `force` replaces a file that is there. `InputError` if
     nothing is sent, or the file exists, has another ending or cannot be written.
     """
-    path = _check(path, plan.fabric, force)
+    path = check_picture(path, force, plan.fabric)
     _check_sends(schedule, "circuits")
     ending = path.suffix.lower()
     default = {".gif": FILM, ".html": MOST_FRAMES}.get(ending, PANELS)
@@ -112,7 +101,7 @@ def draw_flow(
     force: bool = False,
 ) -> Path:
     """An electrical fabric with the loads of its links, and when each transfer runs (by default in flows)."""
-    path = _check(path, fabric, force)
+    path = check_picture(path, force, fabric)
     _check_sends(schedule, "transfers")
     cost = cost or flow(schedule, fabric, element_bytes)
     assert cost.times is not None
@@ -149,7 +138,7 @@ def draw_timeline(
     `InputError` if the fabric says nothing of kernels, there are more than `MOST_RANKS` ranks, nothing is
     moved, or the file exists, has another ending or cannot be written.
     """
-    path = _check(path, fabric, force)
+    path = check_picture(path, force, fabric)
     ranks = plan.schedule.ranks
     if ranks > MOST_RANKS:
         raise InputError(f"ranks: {ranks} given; allowed in a picture: up to {MOST_RANKS}")
@@ -169,11 +158,8 @@ def draw_timeline(
 
 @style.without_formulae()
 def draw_fabric(fabric: AnyFabric, path: str | Path, *, force: bool = False) -> Path:
-    """A fabric alone: tiles and waveguides, or GPUs, switches and kinds of links.
-
-    `InputError` if the file exists (without `force`), has another ending or cannot be written.
-    """
-    path = check_still(path, force)
+    """A fabric alone: tiles and waveguides, or GPUs, switches, links; errors as of `check_picture`."""
+    path = check_picture(path, force)
     if isinstance(fabric, PhotonicFabric):
         return save_figure(path, wafers.fabric_figure(fabric))
     figure = style.dark_figure(7.4, 7.6, (fabric.name, fabric.description[:110]), sizes=(15.0, 9.0))

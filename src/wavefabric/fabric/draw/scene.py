@@ -210,8 +210,9 @@ def _draw_round(
     spacing = min(_LANE, STREET / (1 + max((lane for each in lanes for lane in each), default=0)))
     circuits = []
     for bundle, lane, fraction in zip(now.bundles, lanes, carried, strict=True):
-        strands = []
-        for members in _groups(bundle.wavelengths):
+        strands, mask = [], bundle.wavelengths
+        every = np.flatnonzero([(mask >> w) & 1 for w in range(mask.bit_length())])
+        for members in np.array_split(every, min(_STRANDS, every.size)):
             across = (float(np.mean(members)) + 0.5) / fabric.lasers
             offsets = [MARGIN + spacing * (each + 0.1 + 0.8 * across) for each in lane]
             points = _line(tiles, bundle.route, offsets)
@@ -255,27 +256,17 @@ def _runs(tiles: np.ndarray, route: Sequence[int]) -> list[tuple[int, int, tuple
         begin, end = float(at[first] @ ahead), float(at[last] @ ahead)
         # Before a turn to the left a line passes the tile, and after one it comes from before it.
         if first:
-            begin += near if _right(step[first - 1], ahead) else -far
+            begin += near if right_of(step[first - 1]) @ ahead > 0 else -far
         if last < len(step):
-            end += -near if _right(ahead, step[last]) else far
+            end += -near if right_of(ahead) @ step[last] > 0 else far
         low, high = sorted((begin * ahead[axis], end * ahead[axis]))
         runs.append((first, last, (axis, *ahead.tolist(), round(float(at[first][1 - axis]), 6)), low, high))
     return runs
 
 
-def _right(before: np.ndarray, after: np.ndarray) -> bool:
-    return bool(right_of(before) @ after > 0)
-
-
 def right_of(along: np.ndarray) -> np.ndarray:
     """Vectors of shape (…, 2) turned to the right; y points down: east → south, south → west."""
     return np.stack([-along[..., 1], along[..., 0]], axis=-1)
-
-
-def _groups(mask: int) -> list[np.ndarray]:
-    """Wavelengths of a bit mask in at most `_STRANDS` neighbouring groups."""
-    members = np.flatnonzero([(mask >> w) & 1 for w in range(mask.bit_length())])
-    return [g for g in np.array_split(members, min(_STRANDS, members.size)) if g.size]
 
 
 def _line(tiles: np.ndarray, route: Sequence[int], offsets: Sequence[float]) -> np.ndarray:

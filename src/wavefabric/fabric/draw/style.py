@@ -61,18 +61,14 @@ def level_colour(level: float) -> str:
     return FULL if level > 1 - 1e-9 else _gradient(_LEVELS, level)
 
 
-def dark_figure(
-    width: float, height: float, titles: tuple[str, str], sizes=(15.0, 9.5), **look: Any
-) -> Figure:
+def dark_figure(width: float, height: float, titles: tuple[str, str], sizes=(15.0, 9.5)) -> Figure:
     """A figure with a title and a subtitle, 0.65 of its inches high, and nothing below."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), facecolor=NIGHT, **look)
-    title, subtitle = titles
-    figure.text(
-        0.25 / width, 1 - 0.29 / height, title, color=TEXT, fontsize=sizes[0], fontweight="bold", va="center"
-    )
-    figure.text(0.25 / width, 1 - 0.56 / height, subtitle, color=DIM, fontsize=sizes[1], va="center")
+    figure = Figure(figsize=(width, height), facecolor=NIGHT)
+    looks: Any = {"color": TEXT, "fontweight": "bold"}, {"color": DIM}
+    for down, words, size, own in zip((0.29, 0.56), titles, sizes, looks, strict=True):
+        figure.text(0.25 / width, 1 - down / height, words, fontsize=size, va="center", **own)
     return figure
 
 

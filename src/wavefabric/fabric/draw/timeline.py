@@ -31,17 +31,21 @@ def gantt(axes: style.Axes, schedule: Schedule, times: np.ndarray) -> None:
     last = float(times[:, 1].max(initial=0.0))
     ranks, rounds = schedule.ranks, max(int(t["round"].max(initial=0)), 1)
     scale = time_axis(axes, last, (ranks - 0.4, -0.6))
+    lane, high = np.zeros(t.size, int), np.zeros(t.size)
+    for source in np.unique(rank[remote]):
+        mine = remote[rank[remote] == source]
+        lane[mine] = lanes(*times[mine].T, touch=_TOUCH)
+        high[mine] = 0.8 / (lane[mine].max() + 1)
     corners, colours = [], []
     width, height = style.axes_points(axes)
-    for number, (lane, count) in zip(remote, _lanes(rank[remote], times[remote]), strict=True):
+    for number in remote:
         begin, end = times[number] * scale
-        high = 0.8 / count
-        top = int(rank[number]) - 0.4 + lane * high
-        corners.append((begin, top, max(end - begin, 1e-12), high * 0.94))
+        top, tall = int(rank[number]) - 0.4 + lane[number] * high[number], high[number] * height / ranks
+        corners.append((begin, top, max(end - begin, 1e-12), high[number] * 0.94))
         colours.append(style.wavelength_colour(int(t["round"][number]) / rounds))
-        tall, wide = high * height / ranks, (end - begin) / max(last * scale, 1e-12) * width
+        wide = (end - begin) / max(last * scale, 1e-12) * width
         if tall > 7 and wide > 16:
-            centre, size = ((begin + end) / 2, top + high * 0.47), min(8.0, tall * 0.8)
+            centre, size = ((begin + end) / 2, top + high[number] * 0.47), min(8.0, tall * 0.8)
             word = "sum" if sums[number] else "all" if t["switch"][number] else f"{t['dst'][number]}"
             style.label(axes, *centre, word, size, style.NIGHT, zorder=4)
     style.bars(axes, corners, facecolor=colours, edgecolor=style.WAFER, linewidth=0.4, zorder=3)
@@ -85,17 +89,6 @@ def lanes(begin: np.ndarray, end: np.ndarray, touch: float = 0.0) -> list[int]:
         lane = next((k for k, until in enumerate(free_from) if until <= latest), len(free_from))
         free_from[lane : lane + 1] = [float(end[number])]
         result[number] = lane
-    return result
-
-
-def _lanes(sources: np.ndarray, times: np.ndarray) -> list[tuple[int, int]]:
-    """For each transfer its lane within its sender's row, and how many lanes that row needs."""
-    result = [(0, 1)] * len(sources)
-    for source in np.unique(sources):
-        mine = np.flatnonzero(sources == source).tolist()
-        taken = lanes(*times[mine].T, touch=_TOUCH)
-        for number, lane in zip(mine, taken, strict=True):
-            result[number] = lane, max(taken) + 1
     return result
 
 

@@ -65,9 +65,8 @@ def _fabric(data: dict[str, Any]) -> Fabric | PhotonicFabric:
     kind = data.get("kind", "electrical")
     if kind not in ("electrical", "photonic"):
         raise InputError(f'kind: {show(kind)} given; allowed: "electrical" or "photonic"')
-    if kind == "photonic":
-        return _photonic(checked(PhotonicTable, data))
-    return _electrical(checked(ElectricalTable, data))
+    light = kind == "photonic"
+    return _photonic(checked(PhotonicTable, data)) if light else _electrical(checked(ElectricalTable, data))
 
 
 def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False) -> Path:
@@ -100,12 +99,11 @@ def _photonic(table: Any) -> PhotonicFabric:
     if table.rows * table.columns > families.MOST_RANKS:
         actual = f"{table.rows} rows of {table.columns} given"
         raise InputError(f"rows: {actual}; allowed: up to {families.MOST_RANKS} tiles in all")
-    values = table.model_dump(exclude={"kind", "budget"})
-    if table.budget is not None:
-        try:
-            values["budget"] = LinkBudget(**table.budget.model_dump())
-        except InputError as error:
-            raise InputError(f"budget.{error}") from None
+    values = table.model_dump(exclude={"kind"})
+    try:
+        values["budget"] = values["budget"] and LinkBudget(**values["budget"])
+    except InputError as error:
+        raise InputError(f"budget.{error}") from None
     values["wafer_rows"] = table.wafer_rows or table.rows
     values["wafer_columns"] = table.wafer_columns or table.columns
     return PhotonicFabric(**values)
@@ -120,12 +118,9 @@ def _electrical(table: Any) -> Fabric:
         gpus = _names("gpus", "GPU", table.gpus)
         switches = _names("switches", "SW", table.switches)
         links = _links(table.links or [], gpus, switches)
-    values = table.model_dump(
-        exclude={"kind", "gpus", "switches", "links", "family", "kernels", "transports"}
-    )
-    if table.kernels is not None:
-        values["kernels"] = KernelTimes(**table.kernels.model_dump())
-    values["transports"] = tuple(TransportTimes(**each.model_dump()) for each in table.transports)
+    values = table.model_dump(exclude={"kind", "gpus", "switches", "links", "family"})
+    values["kernels"] = values["kernels"] and KernelTimes(**values["kernels"])
+    values["transports"] = tuple(TransportTimes(**each) for each in values["transports"])
     values["multicast_switches"] = tuple(table.multicast_switches)
     for name in table.multicast_switches:
         if name not in switches:

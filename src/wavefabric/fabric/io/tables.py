@@ -161,16 +161,12 @@ def _table_of(described: type, /, **others: Any) -> Any:
 
     Keys whose default is None may be left out.
     """
-    hints = get_type_hints(described, include_extras=True)
-    keys: dict[str, Any] = {
-        field.name: (_as_read(hints[field.name]), ... if field.default is MISSING else field.default)
-        for field in fields(described)
-        if field.name not in (*others, "numbering")
-    }
-    others = {
+    own = fields_of(described, *others, "numbering")
+    keys = {
         key: (kind | None if default is None else kind, default) for key, (kind, default) in others.items()
     }
-    return make_table(f"{described.__name__}Table", **(others | keys))
+    keys |= {key: (_as_read(kind), default) for key, (kind, default) in own.items()}
+    return make_table(f"{described.__name__}Table", **keys)
 
 
 def _as_read(hint: Any) -> Any:

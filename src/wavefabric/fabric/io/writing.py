@@ -32,10 +32,9 @@ def to_toml(fabric: Fabric | PhotonicFabric) -> str:
 
 
 def _electrical(fabric: Fabric) -> list[str]:
-    values = {key: getattr(fabric, key) for key in _ELECTRICAL}
-    values = {
-        key: value for key, value in values.items() if value or key not in (*_MEASURED, "multicast_switches")
-    }
+    spare = (*_MEASURED, "multicast_switches")
+    keys = (key for key in _ELECTRICAL if getattr(fabric, key) or key not in spare)
+    values = {key: getattr(fabric, key) for key in keys}
     lines = entries(tables.ElectricalTable, {"name": fabric.name, "kind": "electrical", **values})
     for link, count, both in _grouped(fabric.links):
         values = {"from": link.source, "to": link.target, "bandwidth": link.bandwidth}

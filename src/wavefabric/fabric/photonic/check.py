@@ -10,12 +10,11 @@ from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
-from wavefabric.fabric.photonic.edge_colouring import degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan
-from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
+from wavefabric.fabric.photonic.routing.cuts import overlap_bound
 from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
-from wavefabric.fabric.photonic.wavelengths import SHARING, fewest_wavelengths, most_peers
+from wavefabric.fabric.photonic.wavelengths import SHARING, fewest_wavelengths, least_parts
 
 #: Seconds for a solver to prove a bound again that is above what cuts prove.
 _PROOF = 20.0
@@ -25,12 +24,7 @@ class PlanError(InputError):
     """Circuits that cannot be up together or do not carry their schedule; names the first fault."""
 
 
-def _fault(where: str | CircuitRound | tuple[CircuitRound, Bundle], actual: str, allowed: str) -> PlanError:
-    if isinstance(where, tuple):
-        part, b = where
-        where = f"round {part.round}, part {part.part}: circuit {b.src} -> {b.dst}"
-    if isinstance(where, CircuitRound):
-        where = f"round {where.round}, part {where.part}"
+def _fault(where: str | CircuitRound, actual: str, allowed: str) -> PlanError:
     return PlanError(f"{where}: {actual}; allowed: {allowed}")
 
 
@@ -166,7 +160,7 @@ def _edges_and_guides(
     fabric: PhotonicFabric, capacity: dict[tuple[int, int], int], b: Bundle, part: CircuitRound
 ) -> list[tuple[int, int, int]]:
     """Edges and waveguides of one bundle; `capacity`: waveguides of each edge."""
-    which, tiles = (part, b), fabric.ranks
+    which, tiles = f"{part}: circuit {b.src} -> {b.dst}", fabric.ranks
     for tile in (b.src, b.dst, *b.route):
         if not 0 <= tile < tiles:
             raise _fault(which, f"tile {tile}", f"0 to {tiles - 1}")
@@ -240,10 +234,5 @@ def _check_bounds(plan: CircuitPlan) -> None:
 def _least_parts(fabric: PhotonicFabric, parts: list[CircuitRound]) -> int:
     """Parts that ports and cuts demand, with either way of sharing."""
     pairs = np.array(sorted({(b.src, b.dst) for part in parts for b in part.bundles}))
-    peers = int(np.max(degrees(pairs, fabric.ranks)))
-    least = 1
-    for sharing in SHARING:
-        thinnest = np.full(len(pairs), fewest_wavelengths(fabric, sharing, pairs).min())
-        by_ports = -(-peers // most_peers(fabric, sharing))
-        least = max(least, by_ports, parts_bound(fabric, pairs, thinnest))
-    return least
+    thinnest = {sharing: fewest_wavelengths(fabric, sharing, pairs).min() for sharing in SHARING}
+    return max(1, *(least_parts(fabric, pairs, sharing, size) for sharing, size in thinnest.items()))

@@ -36,6 +36,9 @@ class CircuitRound:
     #: no pair is to have fewer wavelengths than the busiest tiles can give.
     parts_bound: int = 1
 
+    def __str__(self) -> str:
+        return f"round {self.round}, part {self.part}"
+
 
 @dataclass(frozen=True)
 class CircuitPlan:

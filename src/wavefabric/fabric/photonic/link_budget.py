@@ -36,9 +36,8 @@ class LinkBudget:
     crossing_loss: Decibels = 0.02  # of one crossing of waveguides
     crossings: Ratio = 4.0  # in each tile between the ends of a route
     reticle_loss: Decibels = 0.25  # from a tile to the next of the same wafer (measured: 0.25)
-    propagation_loss: Annotated[float, "dB/m"] = (
-        40.0  # (measured: below 40); an edge is as long as the pitch of tiles
-    )
+    #: In waveguides (measured: below 40); an edge is as long as the pitch of tiles.
+    propagation_loss: Annotated[float, "dB/m"] = 40.0
     coupling_loss: Decibels = 1.5  # between waveguide and fibre: twice for each edge from wafer to wafer
     receiver_loss: Decibels = 1.0  # of the ring that takes the wavelength out to its photodiode
     responsivity: Annotated[float, "A/W"] = 0.9  # of the photodiode

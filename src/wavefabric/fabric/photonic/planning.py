@@ -1,6 +1,5 @@
 """Circuits for every round of a schedule: routes, wavelengths, waveguides, parts where all do not fit."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +13,8 @@ from wavefabric.fabric.photonic.edge_colouring import degrees, split_by_degree
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
 from wavefabric.fabric.photonic.routing.routes import METHODS, Routing, route
-from wavefabric.fabric.photonic.splitting import circuit_orders, first_fit, negotiate
-from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
+from wavefabric.fabric.photonic.splitting import circuit_orders, in_layers, negotiate
+from wavefabric.fabric.photonic.tile_grid import Route, tile_grid
 
 #: What becomes of circuits for which an edge has too few waveguides.
 OVERSUBSCRIBED = ("split", "thin")
@@ -36,6 +35,10 @@ class _Options:
     def wavelengths(self, pairs: np.ndarray) -> np.ndarray:
         """Wavelengths that each pair gets if all are up together, shape (pairs,)."""
         return wavelengths.fewest_wavelengths(self.fabric, self.sharing, pairs)
+
+    def thinnest(self, pairs: np.ndarray) -> int:
+        """Wavelengths that every pair gets at least."""
+        return 1 if self.oversubscribed == "thin" else int(self.wavelengths(pairs).min())
 
 
 def plan_circuits(
@@ -100,10 +103,8 @@ def round_pairs(schedule: Schedule) -> list[tuple[int, np.ndarray]]:
 def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
     """Parts in which all pairs are served, numbered from 0, of round 0."""
     fabric = options.fabric
-    peers = int(degrees(pairs, fabric.ranks).max())
     limit = wavelengths.most_peers(fabric, options.sharing)
-    thinnest = int(options.wavelengths(pairs).min()) if options.oversubscribed == "split" else 1
-    bound = max(-(-peers // limit), parts_bound(fabric, pairs, np.full(len(pairs), thinnest)))
+    bound = wavelengths.least_parts(fabric, pairs, options.sharing, options.thinnest(pairs))
     parts, too_many = [], []
     routes: list[Route] = []
     for group in split_by_degree(pairs, fabric.ranks, limit):
@@ -131,18 +132,18 @@ def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitR
     for most in range(int(wanted.max()), least - 1, -1):
         masks = wavelengths.assign_wavelengths(fabric, pairs, routing.routes, np.minimum(wanted, most))
         if masks is not None:
-            return _part(fabric, pairs, routing.routes, masks, routing.bound)
+            return wavelengths.circuit_round(fabric, pairs, routing.routes, masks, routing.bound)
     return None
 
 
 def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[CircuitRound]:
     """Parts that each fit; as few as are found, beginning with what the cuts demand."""
     fabric = options.fabric
-    size = 1 if options.oversubscribed == "thin" else int(options.wavelengths(pairs).min())
+    size = options.thinnest(pairs)
     peers = int(degrees(pairs, fabric.ranks).max())
     # Sets of wavelengths: a tile with few peers has ports for all that it may be given.
     colours = (fabric.lasers if peers * size <= fabric.ports else fabric.ports) // size
-    layer = min((first_fit(fabric, routes, o) for o in circuit_orders(fabric, routes)), key=np.max)
+    layer = min((in_layers(fabric, routes, o) for o in circuit_orders(fabric, routes)), key=np.max)
     parts = -(-(int(layer.max()) + 1) // colours)
     least = max(parts_bound(fabric, pairs, np.full(len(pairs), size)), -(-peers // colours))
     if len(pairs) <= _MANY:
@@ -162,12 +163,5 @@ def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[Ci
         more = int(options.wavelengths(some).min())
         if more > size:
             mine = wavelengths.assign_wavelengths(fabric, some, over, np.full(len(some), more)) or mine
-        rounds.append(_part(fabric, some, over, mine, overlap_bound(fabric, some)))
+        rounds.append(wavelengths.circuit_round(fabric, some, over, mine, overlap_bound(fabric, some)))
     return rounds
-
-
-def _part(
-    fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], masks: list[int], bound: int
-) -> CircuitRound:
-    overlap = int(edge_loads(fabric, routes).max())
-    return CircuitRound(0, 0, wavelengths.make_bundles(fabric, pairs, routes, masks), overlap, bound)

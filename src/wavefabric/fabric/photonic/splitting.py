@@ -1,14 +1,12 @@
 """A round whose circuits do not fit at once, split into parts (and wavelengths) that do."""
 
-from collections import Counter
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 
 import numpy as np
 
+from wavefabric.collectives.builders.messages import first_fit
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.routing.ripup import CheapestPaths
+from wavefabric.fabric.photonic.routing.ripup import cheapest
 from wavefabric.fabric.photonic.tile_grid import Route, flat_edges, route_edges, tile_grid
 
 #: Passes over the circuits in conflict before the search is given up.
@@ -19,25 +17,15 @@ _TRIED = 4
 _MOST = 200
 
 
-def first_fit(fabric: PhotonicFabric, routes: Sequence[Route], order: np.ndarray) -> np.ndarray:
+def in_layers(fabric: PhotonicFabric, routes: Sequence[Route], order: np.ndarray) -> np.ndarray:
     """A layer for each circuit, in a given order: the first in which it conflicts with none.
 
     In a layer all circuits have the same wavelengths at the same time: no edge has more of them than
     waveguides, and no tile sends or receives two.
     """
     needs, capacity = _needs(fabric, routes)
-    most = capacity.tolist()
-    full = [0] * len(most)  # layers in which each resource is used up, as bits
-    load: list[Counter[int]] = [Counter() for _ in most]
     layer = np.zeros(len(needs), np.int64)
-    for i in order.tolist():
-        resources = needs[i].tolist()
-        taken = reduce(or_, (full[resource] for resource in resources))
-        free = layer[i] = (~taken & (taken + 1)).bit_length() - 1
-        for resource in resources:
-            load[resource][free] += 1
-            if load[resource][free] == most[resource]:
-                full[resource] |= 1 << free
+    layer[order] = first_fit((needs[i].tolist() for i in order), capacity.tolist())
     return layer
 
 
@@ -62,7 +50,7 @@ def negotiate(
     Circuits in conflict are laid again by negotiated congestion, as in `ripup`, over all layers; with
     `reroute` they may leave their routes. Lasers and photodiodes count as edges of capacity 1.
     """
-    routes, edges = list(routes), 4 * fabric.ranks
+    routes, edges, grid = list(routes), 4 * fabric.ranks, tile_grid(fabric)
     needs, capacity = _needs(fabric, routes)
     layer = np.zeros(len(routes), np.int64)
     load = np.zeros((layers, capacity.size), np.int64)
@@ -84,7 +72,6 @@ def negotiate(
         layer[i] = np.argmin(over(slice(None), needs[i]).sum(axis=1))
         load[layer[i], needs[i]] += 1
     rng = np.random.default_rng(seed)
-    paths = CheapestPaths(tile_grid(fabric)) if reroute else None
     for _ in range(_PASSES):
         if not (load > capacity).any():
             break
@@ -97,9 +84,9 @@ def negotiate(
             load[layer[i], needs[i]] -= 1
             here = price(slice(None), needs[i]).sum(axis=1)
             best, ends = int(np.argmin(here)), needs[i][-2:]
-            if paths is not None and here[best] >= len(needs[i]) + 8:
+            if reroute and here[best] >= len(needs[i]) + 8:
                 for other in np.argsort(here, kind="stable")[:_TRIED].tolist():
-                    path, cost = paths.cheapest(routes[i][0], routes[i][-1], price(other, slice(0, edges)))
+                    path, cost = cheapest(grid, routes[i][0], routes[i][-1], price(other, slice(0, edges)))
                     cost += float(price(other, ends).sum())
                     if cost < here[best]:
                         best, here[other], routes[i] = other, cost, path

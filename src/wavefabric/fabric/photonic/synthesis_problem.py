@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -16,7 +17,7 @@ from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
 from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 from wavefabric.fabric.photonic.routing.routes import xy
 from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
-from wavefabric.fabric.photonic.wavelengths import make_bundles
+from wavefabric.fabric.photonic.wavelengths import circuit_round
 from wavefabric.quantities import whole
 
 #: Which routes a synthesis may use: row–column ones (one or two a pair), or the k shortest.
@@ -84,12 +85,7 @@ def _round(
         for edge in np.flatnonzero(load > g.capacity).tolist():
             actual = f"wavelength {w} {load[edge]} times on edge {g.name(edge)}"
             raise InputError(f"round {number}: {actual}; allowed: {g.capacity[edge]}, its waveguides")
-    served = sorted({key[:2] for key in wavelengths})
-    return CircuitRound(
-        round=number,
-        part=0,
-        bundles=make_bundles(fabric, np.array([key[:2] for key in wavelengths]), routes, masks),
-        overlap=int(edge_loads(fabric, routes).max()),
-        overlap_bound=overlap_bound(fabric, served),
-        parts_bound=max(1, parts_bound(fabric, served, [1] * len(served))),
-    )
+    ends = np.array([key[:2] for key in wavelengths])
+    served = np.unique(ends, axis=0)
+    made = circuit_round(fabric, ends, routes, masks, overlap_bound(fabric, served))
+    return replace(made, round=number, parts_bound=max(1, parts_bound(fabric, served, [1] * len(served))))

@@ -1,15 +1,17 @@
 """Wavelength assignment: wavelengths and waveguides for the circuits of a round, whose routes are known."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from wavefabric.collectives.arguments import within_groups
-from wavefabric.fabric.photonic.circuit_plan import Bundle
+from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitRound
 from wavefabric.fabric.photonic.edge_colouring import Colouring, degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.tile_grid import Route, flat_edges, tile_grid
+from wavefabric.fabric.photonic.routing.cuts import parts_bound
+from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, flat_edges, tile_grid
 
 #: How a tile's ports are shared among its peers; `fewest_wavelengths` says what each means.
 SHARING = ("even", "paper")
@@ -30,6 +32,14 @@ def fewest_wavelengths(fabric: PhotonicFabric, sharing: str, pairs: np.ndarray) 
     peers = np.take_along_axis(peers, pairs.T, axis=1)
     left_over = (peers > 1) & (sharing == "paper")
     return (fabric.ports // (peers + left_over)).min(axis=0)
+
+
+def least_parts(fabric: PhotonicFabric, pairs: np.ndarray, sharing: str, size: int) -> int:
+    """Parts that ports and cuts demand, if no pair has fewer than `size` wavelengths."""
+    peers = int(degrees(pairs, fabric.ranks).max())
+    return max(
+        -(-peers // most_peers(fabric, sharing)), parts_bound(fabric, pairs, np.full(len(pairs), size))
+    )
 
 
 def assign_wavelengths(
@@ -65,26 +75,27 @@ def assign_wavelengths(
     return masks
 
 
-def make_bundles(
-    fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], masks: Sequence[int]
-) -> tuple[Bundle, ...]:
+def circuit_round(
+    fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], masks: Sequence[int], bound: int
+) -> CircuitRound:
     """Circuits with a waveguide on each edge, which must have enough of them for each wavelength.
 
     A circuit has waveguides to itself where there are enough. Else bundles with no wavelength in common share
-    them; a bundle is taken apart only if whole bundles do not fit.
+    them; a bundle is taken apart only if whole bundles do not fit. `bound`: of the overlap.
     """
-    ends = [(int(s), int(d)) for s, d in pairs]
+    parts = list(enumerate(masks))
     guides = _waveguides(fabric, routes, masks)
-    if guides is not None:
-        return tuple(Bundle(*e, m, r, g) for e, m, r, g in zip(ends, masks, routes, guides, strict=True))
-    singles = [(i, w) for i, m in enumerate(masks) for w in range(m.bit_length()) if m >> w & 1]
-    guides = _waveguides(fabric, [routes[i] for i, _ in singles], [1 << w for _, w in singles])
+    if guides is None:
+        parts = [(i, 1 << w) for i, m in parts for w in range(m.bit_length()) if m >> w & 1]
+        guides = _waveguides(fabric, [routes[i] for i, _ in parts], [mask for _, mask in parts])
     if guides is None:
         raise AssertionError("more circuits of one wavelength than waveguides")
-    joined: dict[tuple[int, Route], int] = {}
-    for (i, w), g in zip(singles, guides, strict=True):
-        joined[i, g] = joined.get((i, g), 0) | 1 << w
-    return tuple(Bundle(*ends[i], m, routes[i], g) for (i, g), m in joined.items())
+    joined: dict[tuple[int, Route], int] = defaultdict(int)
+    for (i, mask), g in zip(parts, guides, strict=True):
+        joined[i, g] |= mask
+    ends = [(int(s), int(d)) for s, d in pairs]
+    bundles = tuple(Bundle(*ends[i], mask, routes[i], g) for (i, g), mask in joined.items())
+    return CircuitRound(0, 0, bundles, int(edge_loads(fabric, routes).max()), bound)
 
 
 def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence[int]) -> list[Route] | None:

@@ -1,1 +1,1 @@
-"""The checkpoint of a run: `file` (one file), `manifest` (the files of all ranks), `when` (a run's saves)."""
+"""The checkpoint of a run: `file` (one file), `when` (saves of a run, the files of all ranks)."""

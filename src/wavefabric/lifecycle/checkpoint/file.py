@@ -72,16 +72,14 @@ def load(
     InputError if the file is missing, damaged, or belongs to another run.
     """
     path = Path(path)
-    with _opened(path) as file:
-        header = _header(file, path, fingerprint)
+    with _opened(path, fingerprint) as (file, header):
         return _arrays(file, path, header, targets or {}), header["state"]
 
 
 def read_state(path: str | Path, fingerprint: str | None) -> dict[str, Any]:
     """Only the state of a checkpoint; errors as for `load`. None takes any fingerprint."""
-    path = Path(path)
-    with _opened(path) as file:
-        return _header(file, path, fingerprint)["state"]
+    with _opened(Path(path), fingerprint) as (_, header):
+        return header["state"]
 
 
 def remove(path: str | Path) -> None:
@@ -95,11 +93,11 @@ def _partial(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _opened(path: Path, fingerprint: str | None) -> Iterator[tuple[BinaryIO, dict[str, Any]]]:
     try:
         check_regular(path)
         with open(path, "rb") as file:
-            yield file
+            yield file, _header(file, path, fingerprint)
     except FileNotFoundError:
         raise InputError(f"{path}: no such checkpoint") from None
 

@@ -217,8 +217,7 @@ def at_frequency(fibre: Fibre, frequency: float | str) -> Fibre:
     instance("fibre", fibre, Fibre)
     frequency = within(frequency, "Hz", "frequency", 1e6, 1e18)
     before = SPEED_OF_LIGHT / fibre.wavelength
-    beta = shift_expansion(fibre.beta, 2 * math.pi * (frequency - before))
+    beta, gamma = shift_expansion(fibre.beta, 2 * math.pi * (frequency - before)), fibre.gamma
     beta[:, 0] += fibre.beta[0, 0] - beta[0, 0]
-    return replace(
-        fibre, beta=beta, gamma=fibre.gamma * frequency / before, wavelength=SPEED_OF_LIGHT / frequency
-    )
+    wavelength = SPEED_OF_LIGHT / frequency
+    return replace(fibre, beta=beta, gamma=gamma * frequency / before, wavelength=wavelength)

@@ -132,10 +132,9 @@ def _ring_edges(profile: Profile, step: float, outer: float, refine: int) -> Arr
     growth = (outer - last) / (even - last)
     growing = refine * math.ceil(math.log(growth) * _EVEN / step)
     if (rings := refine * even / step + growing) > MOST_RINGS:
-        raise InputError(
-            f"profile: {rings:.3g} rings of {step / refine:g} m to a radius of {outer:g} m; "
-            f"allowed: up to {MOST_RINGS}, so a smaller core_diameter (and trench), or radii of a table"
-        )
+        fault = f"{rings:.3g} rings of {step / refine:g} m to a radius of {outer:g} m"
+        allowed = f"up to {MOST_RINGS}, so a smaller core_diameter (and trench), or radii of a table"
+        raise InputError(f"profile: {fault}; allowed: {allowed}")
     counts = [refine * math.ceil((b - a) / step * (1 - 1e-9)) for a, b in pairwise(stops)]
     parts = [np.linspace(a, b, n + 1)[:-1] for (a, b), n in zip(pairwise(stops), counts, strict=True)]
     far = last + (even - last) * growth ** np.linspace(0, 1, growing + 1)
@@ -242,10 +241,9 @@ def _check_count(excess: Array, ring: Array, wavelength: float) -> None:
     """
     count = float(np.maximum(excess, 0) @ ring) / 4
     if not count <= MOST_MODES:
-        raise InputError(
-            f"profile: about {count:.3g} LP modes are guided at {wavelength:g} m; "
-            f"allowed: up to {MOST_MODES}, so a smaller core_diameter or numerical_aperture"
-        )
+        fault = f"about {count:.3g} LP modes are guided at {wavelength:g} m"
+        allowed = f"up to {MOST_MODES}, so a smaller core_diameter or numerical_aperture"
+        raise InputError(f"profile: {fault}; allowed: {allowed}")
 
 
 def extrapolate(profile: Profile, wavelength: float, step: float = STEP) -> Array:

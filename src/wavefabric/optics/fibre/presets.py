@@ -82,7 +82,6 @@ def coupled_group(
     whole("modes", modes, 1, 10**6)
     kappa = 4 / 3 * 2 * modes / (2 * modes + 1) if kappa is None else kappa
     one = single_mode(*quantities, kappa=kappa, name=name, **options)
-    values = {
-        key: np.repeat(getattr(one, key), modes, axis=0) for key in ("groups", "alpha", "beta", "a_eff")
-    }
+    alike = ("groups", "alpha", "beta", "a_eff")
+    values = {key: np.repeat(getattr(one, key), modes, axis=0) for key in alike}
     return replace(one, labels=tuple(f"M{i + 1}" for i in range(modes)), kappa_of="group", **values)

@@ -84,10 +84,8 @@ def fraction_of(host: Sellmeier, dopant: Sellmeier, n2: ArrayLike, wavelength: f
     tolerance = 1e-12
     if np.any(wanted < low - tolerance) or np.any(wanted > high + tolerance):
         worst = math.sqrt(float(wanted.max() if np.any(wanted > high + tolerance) else wanted.min()))
-        raise InputError(
-            f"index: {worst:.6f} is out of reach of {host.name} doped with {dopant.name}; "
-            f"allowed: {math.sqrt(low):.6f} to {math.sqrt(high):.6f}"
-        )
+        fault = f"{worst:.6f} is out of reach of {host.name} doped with {dopant.name}"
+        raise InputError(f"index: {fault}; allowed: {math.sqrt(low):.6f} to {math.sqrt(high):.6f}")
     x = (wanted - low) / (high - low)
     for _ in range(6):  # Newton: n²(x) is nearly straight
         value, slope = _mix(host, dopant, x, wavelength)
@@ -123,8 +121,8 @@ class Trench:
     depth: float
 
     def __post_init__(self):
-        object.__setattr__(self, "gap", number(self.gap, "m", "trench gap"))
-        object.__setattr__(self, "width", positive(self.width, "m", "trench width"))
+        gap, width = number(self.gap, "m", "trench gap"), positive(self.width, "m", "trench width")
+        vars(self).update(gap=gap, width=width)
         positive(self.depth, "", "trench depth")
         if not (math.isfinite(self.gap) and self.gap >= 0):
             raise InputError(f"trench gap: {self.gap!r} m; give a length of 0 or more")
@@ -235,13 +233,11 @@ class TableProfile(Profile):
 
     def __post_init__(self):
         wavelength = positive(self.design_wavelength, "m", "design_wavelength")
-        object.__setattr__(self, "design_wavelength", wavelength)
-        object.__setattr__(self, "radii", tuple(numbers(self.radii, "m", "radii").ravel().tolist()))
-        object.__setattr__(self, "indices", tuple(numbers(self.indices, "", "indices").ravel().tolist()))
-        if len(self.radii) != len(self.indices) or len(self.radii) < 2:
-            actual = f"{len(self.indices)} given for {len(self.radii)} radii"
+        r, n = numbers(self.radii, "m", "radii").ravel(), numbers(self.indices, "", "indices").ravel()
+        if len(r) != len(n) or len(r) < 2:
+            actual = f"{len(n)} given for {len(r)} radii"
             raise InputError(f"indices: {actual}; give as many, at least 2")
-        r, n = np.array(self.radii), np.array(self.indices)
+        vars(self).update(design_wavelength=wavelength, radii=tuple(r.tolist()), indices=tuple(n.tolist()))
         gaps = np.diff(r)
         if r[0] != 0 or not np.isfinite(r).all() or gaps.min() < 0 or gaps[0] == 0:
             raise InputError("radii: must start at 0, which stands once, and not decrease (m)")

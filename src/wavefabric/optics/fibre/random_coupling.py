@@ -156,9 +156,8 @@ class RandomCoupling:
         """
         if self.within == "groups" and fibre.kappa_of != "group" and max(fibre.group_sizes) > 1:
             fault = "the fibre's kappa is that of modes which do not couple"
-            raise InputError(
-                f'within: "groups" given, but {fault}; allowed: "polarisations", or kappa of groups'
-            )
+            allowed = '"polarisations", or kappa of groups'
+            raise InputError(f'within: "groups" given, but {fault}; allowed: {allowed}')
         if self.between_groups and len(fibre.group_sizes) < 2:
             raise InputError("between_groups: given for one mode group; allowed: 0")
         if self.sections(length) * (fibre.modes + 1) >= 1 << 28:
@@ -170,12 +169,9 @@ class RandomCoupling:
         # A row each: ± half of √(3π/8) pmd / √section.
         half = math.sqrt(3 * math.pi / 8) * float(self.pmd) / math.sqrt(section) / 2
         delays += half * np.tile([1.0, -1.0], fibre.modes)
-        start = 0
-        for modes in self.block_modes(fibre):
-            ramp = np.arange(2 * modes) - (2 * modes - 1) / 2
-            spread = float(self.delay_spread) / math.sqrt(section) / math.sqrt((ramp**2).mean())
-            delays[start : start + 2 * modes] += spread * ramp
-            start += 2 * modes
+        ramps = [np.arange(2 * modes) - (2 * modes - 1) / 2 for modes in self.block_modes(fibre)]
+        spread = float(self.delay_spread) / math.sqrt(section)
+        delays += np.concatenate([spread / math.sqrt((ramp**2).mean()) * ramp for ramp in ramps])
         return replace(fibre, row_delays=delays)
 
     def unitary(self, fibre: Fibre, length: float, span: int, section: int) -> ModeMixing:
@@ -184,8 +180,9 @@ class RandomCoupling:
         first = section * (fibre.modes + 1)
         streams = [philox.stream(philox.COUPLING, span, first + k) for k in range(len(sizes) + 1)]
         blocks = [haar_unitary(2 * n, self.seed, stream) for n, stream in zip(sizes, streams, strict=False)]
+        mixing = ModeMixing(blocks)
         if not self.between_groups:
-            return ModeMixing(blocks)
+            return mixing
         groups = tuple(fibre.group_sizes.tolist())
         between = _between(groups, float(self.between_groups) * length / self.sections(length))
         normal = np.zeros(fibre.rows**2, np.complex128)
@@ -193,11 +190,8 @@ class RandomCoupling:
         upper = np.triu(normal.reshape(fibre.rows, fibre.rows) * between, 1)
         values, vectors = np.linalg.eigh(upper + upper.conj().T)
         whole = (vectors * np.exp(1j * values)) @ vectors.conj().T
-        start = 0
-        for block in blocks:
-            stop = start + len(block)
+        for block, (start, stop) in zip(mixing.matrices, mixing.blocks, strict=True):
             whole[:, start:stop] = whole[:, start:stop] @ block
-            start = stop
         return ModeMixing([whole])
 
 

@@ -268,17 +268,13 @@ def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_
     worst = int(np.argmax(np.abs(apart)))
     if abs(apart[worst]) <= _AREA_TOLERANCE:
         return ""
-    text = (
-        f"A_eff of {labels[worst]} is {table[worst] * 1e12:.4g} um^2, that of the profile's mode "
-        f"{solved[worst] * 1e12:.4g} um^2 ({apart[worst]:+.1%}); kappa "
-    )
+    listed, own = (f"{areas[worst] * 1e12:.4g} um^2" for areas in (table, solved))
+    text = f"A_eff of {labels[worst]} is {listed}, that of the profile's mode {own} ({apart[worst]:+.1%})"
     if not gamma_from_table:
-        return text + "comes from the profile"
+        return f"{text}; kappa comes from the profile"
     lp01 = table[labels.index("LP01")]
-    return text + (
-        f"(with {solved_lp01 * 1e12:.4g} um^2 for LP01) comes from the profile, gamma from the "
-        f"table's {lp01 * 1e12:.4g} um^2, {solved_lp01 / lp01 - 1:+.1%} off for kappa"
-    )
+    text += f"; kappa (with {solved_lp01 * 1e12:.4g} um^2 for LP01) comes from the profile, gamma from the "
+    return text + f"table's {lp01 * 1e12:.4g} um^2, {solved_lp01 / lp01 - 1:+.1%} off for kappa"
 
 
 def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[str, np.ndarray], Array]:

@@ -143,11 +143,9 @@ class RamanGain:
             raise InputError(f"efficiency: {efficiency[0]:g} 1/(W m) given at shift 0; allowed: 0 there")
         area, pump = positive(self.area, "m^2", "area"), self.pump_frequency
         pump = None if pump is None else positive(pump, "Hz", "pump_frequency")
-        values = {"shift": shift, "efficiency": efficiency, "area": area, "pump_frequency": pump}
         shift.setflags(write=False)
         efficiency.setflags(write=False)
-        for key, value in values.items():
-            object.__setattr__(self, key, value)
+        vars(self).update(shift=shift, efficiency=efficiency, area=area, pump_frequency=pump)
 
     @classmethod
     def silica(cls) -> "RamanGain":

@@ -49,18 +49,21 @@ def warnings_before(
     fibre: Fibre,
     transmitter: Transmitter,
     steps: int | None,
-    numerical_db: float | None = None,
+    expected: dict[str, Expectation] | None = None,
 ) -> list[str]:
     """What can be said before the run: of steps, of delays beyond the window, of Raman scattering.
 
-    ``steps`` of a span, if they are known; ``numerical_db``: what theory expects them to cost of Q².
+    ``steps`` of a span, if they are known; what theory expects of them is said of the farthest position.
     """
     warnings = []
     limit = resonance(fibre, transmitter)
     if steps is not None and (taken := settings.link.length / steps) > limit.step:
         cost = "a shorter step, or --verify-step, tells how much of it is numerical"
-        if numerical_db is not None:
-            cost = f"theory expects these steps to cost up to {numerical_db:.2g} dB of Q²"
+        if expected:
+            last = max(expected.values(), key=lambda one: one.distance)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                loss = np.nanmax(10 * np.log10(last.noise / (last.noise - last.numerical)), initial=0.0)
+            cost = f"theory expects these steps to cost up to {loss:.2g} dB of Q²"
         warnings.append(f"solver.step: {above_limit(taken, limit)}; {cost}")
     if text := _raman_left_out(settings, fibre, transmitter):
         warnings.append(text)
@@ -68,20 +71,18 @@ def warnings_before(
     spread, (slow, fast) = delay_spread(fibre)
     window = transmitter.grid.duration
     if spread * length > window:
-        warnings.append(
-            f"signal.symbols: {slow} and {fast} are {spread * length * 1e9:.3g} ns apart after "
-            f"{length / 1e3:g} km, the time window is {window * 1e9:.3g} ns: the same symbols meet again; "
-            f"{math.ceil(spread * length * transmitter.grid.symbol_rate)} symbols would hold the delay"
-        )
+        apart = f"{slow} and {fast} are {spread * length * 1e9:.3g} ns apart after {length / 1e3:g} km"
+        symbols = f"{math.ceil(spread * length * transmitter.grid.symbol_rate)} symbols would hold the delay"
+        again = f"the time window is {window * 1e9:.3g} ns: the same symbols meet again"
+        warnings.append(f"signal.symbols: {apart}, {again}; {symbols}")
     if settings.receiver.equaliser == "mimo":
         together = fibre.groups * (settings.receiver.joint == "groups")
         apart = max(float(np.ptp(fibre.beta[together == k, 0])) for k in np.unique(together))
         symbols = apart * length * transmitter.grid.symbol_rate
         if symbols > settings.receiver.taps:
-            warnings.append(
-                f"receiver.taps: modes equalised together come {symbols:.0f} symbols apart after "
-                f"{length / 1e3:g} km, more than {settings.receiver.taps} taps hold without strong coupling"
-            )
+            fault = f"modes equalised together come {symbols:.0f} symbols apart after {length / 1e3:g} km"
+            limit = f"{settings.receiver.taps} taps hold without strong coupling"
+            warnings.append(f"receiver.taps: {fault}, more than {limit}")
     return warnings
 
 
@@ -161,22 +162,20 @@ def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[d
     Means over modes and channels are those of powers; None where there is no such noise.
     """
     rows = []
-    for number, modes in zip(*np.unique(fibre.groups, return_counts=True), strict=True):
-        received = {name: _levels(one, fibre.groups == number) for name, one in expected.items()}
-        rows.append({"group": int(number), "modes": int(modes), "received": received})
+    for number in np.unique(fibre.groups):
+        inside, received = fibre.groups == number, {}
+        for name, one in expected.items():
+            lit = inside[:, None] & (one.signal > 0)
+            levels = received[name] = {
+                "distance_m": one.distance,
+                "q_squared_mean_db": db(float(one.snr[lit].mean())) if lit.any() else None,
+                "q_squared_min_db": float(one.q_squared_db[lit].min()) if lit.any() else None,
+            }
+            for part in (*PARTS, "recovery"):
+                noise = float((getattr(one, part) / np.where(lit, one.signal, 1))[lit].sum())
+                levels[f"snr_{part}_db"] = db(lit.sum() / noise) if noise > 0 else None
+        rows.append({"group": int(number), "modes": int(inside.sum()), "received": received})
     return rows
-
-
-def _levels(one: Expectation, inside: np.ndarray) -> dict[str, float | None]:
-    lit = inside[:, None] & (one.signal > 0)
-    parts = {part: getattr(one, part) / np.where(lit, one.signal, 1) for part in (*PARTS, "recovery")}
-    noise = {part: float(power[lit].sum()) for part, power in parts.items()}
-    return {
-        "distance_m": one.distance,
-        "q_squared_mean_db": db(float(one.snr[lit].mean())) if lit.any() else None,
-        "q_squared_min_db": float(one.q_squared_db[lit].min()) if lit.any() else None,
-        **{f"snr_{part}_db": db(lit.sum() / total) if total > 0 else None for part, total in noise.items()},
-    }
 
 
 def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:
@@ -185,16 +184,3 @@ def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:
         name: {part: Data(getattr(one, part), unit, text) for part, (unit, text) in _KEPT.items()}
         for name, one in expected.items()
     }
-
-
-def numerical_penalty_db(expected: dict[str, Expectation]) -> float | None:
-    """Return the largest loss of Q², in dB, due to step length and sampling rate; None without theory.
-
-    The loss is that at the farthest receiver position.
-    """
-    if not expected:
-        return None
-    last = max(expected.values(), key=lambda one: one.distance)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        loss = 10 * np.log10(last.noise / (last.noise - last.numerical))
-    return float(np.nanmax(loss, initial=0.0))

@@ -28,10 +28,8 @@ def check_waveform(path: Path, rows: int, grid: WdmGrid) -> None:
             raise InputError(f"signal.waveform: {actual}; allowed: {(rows, grid.samples)} for this run")
         rate = dataset.attrs.get("sample_rate_Hz", grid.sample_rate)
         if not np.isclose(rate, grid.sample_rate, rtol=1e-9):
-            actual = f"field of {path} has {rate:.9g} Hz"
-            raise InputError(
-                f"signal.waveform: {actual}; allowed: {grid.sample_rate:.9g} Hz, that of this run"
-            )
+            actual, allowed = f"field of {path} has {rate:.9g} Hz", f"{grid.sample_rate:.9g} Hz"
+            raise InputError(f"signal.waveform: {actual}; allowed: {allowed}, that of this run")
 
 
 def read_waveform(
@@ -89,18 +87,17 @@ class Snapshots:
         names = {at: f"{writer.path.stem}-{at / 1e3:g}km.h5" for at in sorted(set(run.output.snapshots))}
         paths = {at: writer.path.with_name(name) for at, name in names.items()}
 
-        def check() -> list[float]:
-            open_ = [at for at, path in paths.items() if not self._is_own(path)]
-            for at in open_:
-                ResultWriter(paths[at], writer.force, run.input_paths())
-            return open_
+        def check() -> dict[float, Path]:
+            due = dict(paths)
+            for at, path in paths.items():
+                if path.exists() and read_result(path).attrs().get("fingerprint") == fingerprint:
+                    del due[at]  # this run wrote it before it was interrupted
+                else:
+                    ResultWriter(path, writer.force, run.input_paths())
+            return due
 
         #: Files still to be written, by distance in m.
-        self._due = {at: paths[at] for at in on_first_rank(comm, check)}
-
-    def _is_own(self, path: Path) -> bool:
-        """Whether this run wrote a file before it was interrupted."""
-        return path.exists() and read_result(path).attrs().get("fingerprint") == self._fingerprint
+        self._due = on_first_rank(comm, check)
 
     def take(self, A, local_modes: RankModes, distance: float, facts: dict[str, Any]) -> None:
         """Write what is due at ``distance`` m; all ranks call it with their rows ``A``, √W."""

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -101,15 +101,12 @@ class LinkPath:
         linear, inside = np.column_stack([fibre.alpha, fibre.beta]), np.diff(fibre.groups) == 0
         if run.link.mix_groups and self.known and (np.diff(linear, axis=0)[inside] != 0).any():
             fault = "modes of one group differ in loss or dispersion, so that no matrix undoes the mixing"
-            raise InputError(
-                f'link.mix_groups: true given, but {fault}; allowed with fibre.coupling = "groups" '
-                'or receiver.equaliser = "mimo"'
-            )
+            allowed = 'allowed with fibre.coupling = "groups" or receiver.equaliser = "mimo"'
+            raise InputError(f"link.mix_groups: true given, but {fault}; {allowed}")
         if run.receiver.linewidth and self.inverted:
             fault = f"{run.receiver.linewidth:g} Hz given for a receiver that solves the link backwards"
-            raise InputError(
-                f'receiver.linewidth: {fault}; allowed with equaliser = "mimo" and no back_propagation'
-            )
+            allowed = 'allowed with equaliser = "mimo" and no back_propagation'
+            raise InputError(f"receiver.linewidth: {fault}; {allowed}")
 
     @staticmethod
     def boundaries(run: RunFile, fibre: Fibre) -> np.ndarray | None:
@@ -270,10 +267,8 @@ class SpanSections(Sections):
         number, section = self._filters.index(boundary), path.link.length / self.count
         middles = [section * (a + b) / 2 for a, b in pairwise(self._filters)]
         start, stop = [0.0, *middles][number], [*middles, path.link.length][number]
-        sign, at = -1 if self._backward else 1, (self._span, start, stop)
-        filter_band(
-            self._device, A, path.grid, lambda f: sign * spectral.log_gain(*at, f), path.local_modes.range
-        )
+        sign, at, modes = -1 if self._backward else 1, (self._span, start, stop), path.local_modes.range
+        filter_band(self._device, A, path.grid, lambda f: sign * spectral.log_gain(*at, f), modes)
 
 
 class CoupledRanks:
@@ -281,7 +276,9 @@ class CoupledRanks:
 
     def __init__(self, comm: Communicator, local_modes: RankModes):
         self._comm, self._modes = comm, local_modes
-        self._exchange = cache(self._new_exchange)
+        #: Buffers for powers; of complex numbers two for each sample.
+        rows = np.diff(local_modes.row_ends).tolist()
+        self._exchange = cache(partial(PowerExchange, comm, rows))
 
     def mix(self, A, unitary: np.ndarray) -> None:
         """``A`` (own rows, N), √W, in place; ``unitary`` (2M, 2M). All ranks call it with the same one."""
@@ -289,14 +286,9 @@ class CoupledRanks:
         matrix = device.asarray(np.ascontiguousarray(unitary[rows]).astype(A.dtype))
         for start in range(0, A.shape[1], _CHUNK):
             window = A[:, start : start + _CHUNK]
-            exchange = self._exchange(window.shape[1], A.dtype)
+            exchange = self._exchange(2 * window.shape[1], A.real.dtype)
             exchange.own.view(A.dtype)[...] = window
             exchange.start()
             exchange.arrived()
             window[...] = matrix @ exchange.all.view(A.dtype)
             exchange.wait()
-
-    def _new_exchange(self, samples: int, dtype) -> PowerExchange:
-        """Buffers of real numbers, two for each sample."""
-        rows = np.diff(self._modes.row_ends).tolist()
-        return PowerExchange(self._comm, rows, 2 * samples, np.finfo(dtype).dtype)

@@ -94,18 +94,11 @@ class LinkReceiver:
     _back: BackPropagation | None = None
 
     def receive(
-        self,
-        operators: FibreOperators,
-        field,
-        spans: int,
-        progress: Progress,
-        on_row: Callable[[int, int], None] | None = None,
-        **options: Any,
+        self, operators: FibreOperators, field, spans: int, shown: Progress, **options: Any
     ) -> ReceiverResult:
         """Receive the modes of this rank from ``field``, which is left as it is, behind so many ``spans``.
 
-        ``on_row(done, total)`` is called after each row and back-propagated span; ``options`` are those of
-        `Receiver.receive`.
+        ``options`` are those of `Receiver.receive`, whose ``progress`` counts spans of back-propagation too.
         """
         path, receiver, device = self.path, self.receiver, self.comm.device
         modes, gain, back = path.local_modes, path.net_gain(spans), self.run.receiver.back_propagation
@@ -120,9 +113,9 @@ class LinkReceiver:
                 path.undo_linear(operators, field, spans)
             else:
                 self._back = self._back or BackPropagation(self.run, back, path, self.comm)
-                progress.start(self._back.parts * spans, "digital back-propagation, spans")
-                self._back.run(field, spans, on_row)
-        progress.start(modes.rows, f"receiver, {f'span {spans}' if spans else 'back to back'}, rows")
+                shown.start(self._back.parts * spans, "digital back-propagation, spans")
+                self._back.run(field, spans, options.get("progress"))
+        shown.start(modes.rows, f"receiver, {f'span {spans}' if spans else 'back to back'}, rows")
         options |= {"joint": self.run.receiver.sets(path.fibre.group_sizes), "control": self.comm.control}
-        options |= {"first_mode": modes.first_mode, "modes": path.fibre.modes, "progress": on_row}
+        options |= {"first_mode": modes.first_mode, "modes": path.fibre.modes}
         return receiver.receive(device, field, *through, power_gain=gain, **options)

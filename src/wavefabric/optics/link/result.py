@@ -73,7 +73,7 @@ def payload(
 
     ``along_z`` (Z, 1 + modes): distance (m) and power of each mode (W).
     """
-    grid = transmitter.grid
+    grid, powers = transmitter.grid, transmitter.powers(fibre.modes)
     out: dict[str, Any] = {
         "fibre": {
             "attrs": {"name": fibre.name, "wavelength_m": fibre.wavelength, "gamma_per_W_m": fibre.gamma},
@@ -95,9 +95,7 @@ def payload(
                 "largest_frequency_shift_Hz": grid.largest_shift,
             },
             "frequencies": Data(np.asarray(grid.frequencies), "Hz", "optical frequency of each channel"),
-            "launch_power": Data(
-                transmitter.powers(fibre.modes), "W", "per mode and channel, both polarisations"
-            ),
+            "launch_power": Data(powers, "W", "per mode and channel, both polarisations"),
             "spectrum_frequencies": Data(spectrum_frequencies(grid), "Hz", "of /received/…/spectrum"),
         },
         "along_z": {
@@ -115,9 +113,8 @@ def payload(
         described = "what may make the result less accurate than it seems"
         out["solver"]["warnings"] = Data(list(warnings), "", described)
     if field is not None:
-        out["field"] = Data(
-            field, "W^0.5", "complex envelopes after the last amplifier, two polarisations a mode"
-        )
+        described = "complex envelopes after the last amplifier, two polarisations a mode"
+        out["field"] = Data(field, "W^0.5", described)
     return out
 
 
@@ -146,11 +143,6 @@ def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any
     }
 
 
-def _mean(q: np.ndarray | None, inside: np.ndarray) -> float | None:
-    """Mean of Q² over modes and channels in linear units, in dB."""
-    return None if q is None else float(plots.mean_db(q[inside].reshape(1, -1))[0])
-
-
 def group_rows(result: Result) -> list[dict[str, Any]]:
     """Of a result file, per mode group and distance: Q² (mean, minimum, penalty of the mean in dB), mean GMI.
 
@@ -166,22 +158,20 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
     groups = plots.mode_groups(result, len(q[names[0]]))
     rows = []
     for number in np.unique(groups):
-        inside = groups == number
+        inside, received_at = groups == number, {}
         # One number for the group: its modes and channels together, averaged in linear units.
         means = {name: float(plots.mean_db(q[name][inside].reshape(1, -1))[0]) for name in names}
-        rates = {name: float(gmi[name][inside].mean()) for name in names}
         reference = means.get("back_to_back", math.inf)
-        expected = {name: plots.expected_db(result, name, q[name].shape) for name in names}
-        received_at = {
-            name: {
+        for name, mean in means.items():
+            rate, expected = float(gmi[name][inside].mean()), plots.expected_db(result, name, q[name].shape)
+            expected = None if expected is None else plots.mean_db(expected[inside].reshape(1, -1))[0]
+            received_at[name] = {
                 "distance_m": plots.distance(result, name),
-                "q_squared_expected_db": _mean(expected[name], inside),
-                "q_squared_mean_db": means[name],
+                "q_squared_expected_db": None if expected is None else float(expected),
+                "q_squared_mean_db": mean,
                 "q_squared_min_db": float(q[name][inside].min()),
-                "gmi_mean": rates[name] if np.isfinite(rates[name]) else None,
-                "penalty_db": means[name] - reference if reference <= plots.NOISELESS_DB else None,
+                "gmi_mean": rate if np.isfinite(rate) else None,
+                "penalty_db": mean - reference if reference <= plots.NOISELESS_DB else None,
             }
-            for name in names
-        }
         rows.append({"group": int(number), "modes": int(inside.sum()), "received": received_at})
     return rows

@@ -78,27 +78,24 @@ def run_link(
     if settings.solver.step_penalty is not None:
         settings = choose_step(settings, comm, progress if comm.rank == 0 else None)
     with agreement.locked_by_first_rank(comm, writer.path, "output.file"):
-        return _Link(settings, writer, progress or Progress(), comm, warn, resume, shared).run()
+        told = progress or Progress(), warn
+        return _Link(settings, writer, comm, told, resume, shared or SharedParts()).run()
 
 
 class _Link:
     def __init__(
-        self,
-        settings: RunFile,
-        writer: ResultWriter,
-        progress: Progress,
-        comm: Communicator,
-        warn: Callable[[str], None],
-        resume: bool,
-        shared: SharedParts | None = None,
+        self, settings: RunFile, writer: ResultWriter, comm: Communicator, told: tuple, resume: bool, shared
     ):
-        self.settings, self._warn = settings, warn
-        self.shared = shared = shared or SharedParts()
+        """``told``: the progress, and what is called with each warning."""
+        self.settings, self.shared = settings, shared
         self.warnings: list[str] = []
         self.writer, self.comm, self.device = writer, comm, comm.device
         self.ranks, self.first = comm.size, comm.rank == 0
-        self.progress = progress if self.first else Progress()
-        facts = shared.get("facts", None, lambda: provenance(self.device.name) if self.first else {})
+        progress, self._warn = told
+        self.progress: Progress = progress if self.first else Progress()
+        facts = shared.get(
+            "facts", None, lambda: provenance(self.device.name, comm.plan) if self.first else {}
+        )
         self.facts: dict[str, str] = facts
 
         def solve() -> tuple[Fibre, list[str]]:
@@ -203,9 +200,8 @@ class _Link:
                     if not theory.left_out(self.settings):
                         expect = partial(theory.expected_of, self.settings, self.fibre)
                         self.expected = agreement.on_first_rank(self.comm, expect)
-                known = steps, theory.numerical_penalty_db(self.expected)
-                warnings = theory.warnings_before(self.settings, self.fibre, self.transmitter, *known)
-                for text in self.notes + warnings:
+                known = self.fibre, self.transmitter, steps, self.expected
+                for text in self.notes + theory.warnings_before(self.settings, *known):
                     self._tell(text)
                 for span in range(first, link.spans):
                     self._span(span, inside)
@@ -280,9 +276,9 @@ class _Link:
     def _receive(self, name: str, spans: int) -> tuple[float, dict[str, np.ndarray]]:
         begun = working_time()
         kept = [(mode, channel) for mode in self.local_modes.range for channel in self.kept]
-        how, lost = (self.progress, self._stoppable), []
-        options = {"keep": kept, "warn": lost.append}
-        result = self.receiver.receive(self.propagator.operators, self.A, spans, *how, **options)
+        lost: list[str] = []
+        options = {"keep": kept, "warn": lost.append, "progress": self._stoppable}
+        result = self.receiver.receive(self.propagator.operators, self.A, spans, self.progress, **options)
         self._stop_if_requested()
         for text in (text for part in self.comm.control.gather(lost) or [] for text in part):
             self._tell(f"{name}, {text}")
@@ -329,11 +325,9 @@ class _Link:
 
     def _seconds(self) -> dict[str, float]:
         """Return the wall time so far: of the run, of all its receivers, and of compilation."""
-        leg = {
-            "total": time.perf_counter() - self.began,
-            "compilation": CLOCK.seconds() - self.compiled_before,
-        }
-        return self.seconds | {name: self.seconds[name] + seconds for name, seconds in leg.items()}
+        total, compilation = time.perf_counter() - self.began, CLOCK.seconds() - self.compiled_before
+        leg = {"total": total, "receiver": 0.0, "compilation": compilation}
+        return {name: self.seconds[name] + seconds for name, seconds in leg.items()}
 
     def _write(self) -> dict[str, Any]:
         """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""

@@ -33,12 +33,6 @@ class OperationCounts:
     ffts: int = 0
     exchanges: int = 0
 
-    def __add__(self, other: "OperationCounts") -> "OperationCounts":
-        return OperationCounts(**{name: value + getattr(other, name) for name, value in vars(self).items()})
-
-    def __sub__(self, other: "OperationCounts") -> "OperationCounts":
-        return OperationCounts(**{name: value - getattr(other, name) for name, value in vars(self).items()})
-
 
 def linear_coefficients(fibre: Fibre, local_modes: RankModes) -> tuple[np.ndarray, np.ndarray]:
     """Distinct α, β1…β4 of the rows of a share, (table rows, 5), and which of them each row has."""

@@ -46,14 +46,12 @@ class TimeChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class ExchangeOptions:
-    """How powers travel: ``form`` of `rank_phase_group_coupling`, and ``chunks`` of time (`chunks_for`).
+    """How powers travel."""
 
-    ``use_received`` False leaves out the work on what other ranks send, which still travels: the "only
-    communication" of Brehler et al., figure 3; answers are wrong.
-    """
-
-    form: str = "auto"
-    chunks: int | None = None
+    form: str = "auto"  # of `rank_phase_group_coupling`
+    chunks: int | None = None  # of time, see `chunks_for`
+    #: False leaves out the work on what other ranks send, which still travels: the "only communication" of
+    #: Brehler et al., figure 3; answers are wrong.
     use_received: bool = True
 
 
@@ -254,14 +252,12 @@ class OneSidedOperators(RankOperators):
 
     def _lay_out_kerr(self, kerr, svd_tolerance):
         super()._lay_out_kerr(kerr, svd_tolerance)
-        self.one_sided = OneSidedKerr(
-            self.device, self.comm, self.coupling, self.n, self.dtype, received=self.use_received
-        )
-        if self.comm.step_recorder is not None:
+        field, recorder = (self.coupling, self.n, self.dtype), self.comm.step_recorder
+        self.one_sided = OneSidedKerr(self.device, self.comm, *field, received=self.use_received)
+        if recorder is not None:
             schedule = direct_all_gather([groups * self.n for groups in self.coupling.parts])
-            self.comm.step_recorder.note_starts(
-                self.one_sided, "kerr", schedule, self.real, lambda operator, *_: operator.stages
-            )
+            starts = schedule, self.real, lambda operator, *_: operator.stages
+            recorder.note_starts(self.one_sided, "kerr", *starts)
 
     def graph(self, work, kernels_alone: bool = False):
         # No call of a kernel that waits has a number of the host's: a step can be captured.

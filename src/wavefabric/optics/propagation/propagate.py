@@ -226,14 +226,14 @@ class Propagator:
     def _cross(self, A, sections: Sections, state: dict) -> None:
         """Let the field cross the boundary at the end of a section."""
         at = state["section"] if self._sign > 0 else sections.count - state["section"]
-        if not sections.changes_energy(at):
-            sections.cross(A, at)
-            return
-        self._watch_energy(A, state, sections)
+        changes = sections.changes_energy(at)
+        if changes:
+            self._watch_energy(A, state, sections)
         sections.cross(A, at)
-        loss = np.repeat(self.fibre.alpha, 2) * self._sign
-        # What the energy would have been at the begin, for the next look.
-        state["energy"] = (self.finite_energy(A, state["z"]) * np.exp(loss * state["z"])).tolist()
+        if changes:
+            loss = np.repeat(self.fibre.alpha, 2) * self._sign
+            # What the energy would have been at the begin, for the next look.
+            state["energy"] = (self.finite_energy(A, state["z"]) * np.exp(loss * state["z"])).tolist()
 
     def _watch_energy(self, A, state: dict, sections: Sections) -> np.ndarray:
         """Note how far the energy of rows has drifted, together where sections couple them; gives it."""
@@ -256,11 +256,9 @@ class Propagator:
         energy = self.operators.energy(A)
         bad = np.flatnonzero(~np.isfinite(energy))
         if bad.size:
-            label = self.fibre.labels[bad[0] // 2]
-            raise FieldLost(
-                f"field: mode {label} is not finite at z = {z / 1e3:g} km; "
-                "allowed: finite input, and a step and power that keep it so"
-            )
+            fault = f"mode {self.fibre.labels[bad[0] // 2]} is not finite at z = {z / 1e3:g} km"
+            allowed = "finite input, and a step and power that keep it so"
+            raise FieldLost(f"field: {fault}; allowed: {allowed}")
         return energy
 
     def _measure_local_error(self, A, h: float) -> None:
@@ -339,8 +337,7 @@ def propagate(
     ``field`` (2M, N), on the host, holds complex envelopes, √W, the two polarisations of a mode adjacent; it
     is not changed. ``length`` (m) and ``sample_rate`` (Hz) may be text with a unit. ``device`` is a `Device`,
     ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:K"``; ``progress`` is called with (z in m, steps done). The
-    other options are those of `PropagationOptions`: ``step`` (m, or text), ``max_phase`` (rad) or
-    ``tolerance`` (relative local error), and more. Gives the field at the end, (2M, N) on the host, and a
+    other options are those of `PropagationOptions`. Gives the field at the end, (2M, N) on the host, and a
     `PropagationReport`.
 
     Ranks share the work with ``comm``, a `Communicator` such as `wavefabric.exchange.world` gives; ``device``

@@ -39,10 +39,8 @@ def split_modes(modes: int, ranks: int, boundaries=None) -> tuple[int, ...]:
     cuts = [0, *(int(b) for b in boundaries if 0 < b < modes), modes]
     pieces = len(cuts) - 1
     if ranks > pieces:
-        raise InputError(
-            f"ranks: {ranks} given, but groups that mix are not cut and there are {pieces}; "
-            f"allowed: 1 to {pieces}"
-        )
+        fault = f"groups that mix are not cut and there are {pieces}"
+        raise InputError(f"ranks: {ranks} given, but {fault}; allowed: 1 to {pieces}")
     # best[j]: sizes (largest first) and ends of the best split of the first j pieces.
     best = {0: ((), (0,))}
     for _ in range(ranks):
@@ -62,10 +60,8 @@ def check_split(split: Sequence[int], modes: int, ranks: int) -> tuple[int, ...]
     except TypeError:
         sizes = []
     if len(sizes) != ranks or min(sizes, default=0) < 1 or sum(sizes) != modes:
-        shown = sizes or repr(split)
-        raise InputError(
-            f"split: {shown} given; allowed: {ranks} positive numbers of modes, {modes} together"
-        )
+        allowed = f"{ranks} positive numbers of modes, {modes} together"
+        raise InputError(f"split: {sizes or repr(split)} given; allowed: {allowed}")
     return tuple(int(end) for end in np.cumsum([0, *sizes]))
 
 

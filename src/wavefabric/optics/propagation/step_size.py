@@ -6,12 +6,11 @@ so that a checkpoint resumes it bit for bit.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
-from wavefabric.optics.propagation.operators import OperationCounts
 from wavefabric.quantities import positive
 
 #: Variable steps come from this geometric grid, so that transfer tables are used more than once.
@@ -101,23 +100,19 @@ class FixedStep:
         state["h"] = abs(h)
 
     def _one(self, A, h: float) -> None:
-        operators = self.integrator.operators
-        before, key = replace(operators.counts), (id(A), h, operators.propagation.replaced)
+        operators, step = self.integrator.operators, partial(self.integrator.step, A, h)
+        counts, key = vars(operators.counts), (id(A), h, operators.propagation.replaced)
+        before = dict(counts, steps=operators.counts.steps + 1)
         if self._graph is None or self._graph[0] != key:
             # The first step runs as written (kernels load, plans are made), then is captured.
-            self.integrator.step(A, h)
-            cost = operators.counts - before + OperationCounts(steps=1)
+            step()
+            cost = {name: counts[name] - before[name] for name in ("ffts", "exchanges")}
             # A in the tuple keeps its id from being used again.
-            self._graph = (
-                key,
-                A,
-                operators.graph(lambda: self.integrator.step(A, h), self.integrator.kernels_alone),
-                cost,
-            )
+            self._graph = key, A, operators.graph(step, self.integrator.kernels_alone), cost
         else:
             self._graph[2]()
         # A capture counts what it does not do, and a replay does what it does not count.
-        vars(operators.counts).update(vars(before + self._graph[3]))
+        counts.update(before | {name: before[name] + count for name, count in self._graph[3].items()})
 
 
 class PhaseStep:
@@ -156,10 +151,8 @@ class PhaseStep:
         rate = self.integrator.operators.max_phase_rate(A)
         h = self.max_phase / rate if 0 < rate < math.inf else left
         if h < _SHORTEST * left:
-            raise InputError(
-                f"max_phase: {self.max_phase:g} rad needs steps of {h:.1e} m; "
-                "allowed: a larger phase or less power"
-            )
+            fault = f"{self.max_phase:g} rad needs steps of {h:.1e} m"
+            raise InputError(f"max_phase: {fault}; allowed: a larger phase or less power")
         return left if h >= left * (1 - 1e-12) else min(on_grid(h), left)
 
 
@@ -169,9 +162,8 @@ class ErrorStep:
     def __init__(self, integrator: Integrator, tolerance: float, sign: int = 1):
         if not integrator.adaptive:
             adaptive = ", ".join(name for name, kind in INTEGRATORS.items() if kind.adaptive)
-            raise InputError(
-                f"tolerance: integrator {integrator.name!r} gives no local error; allowed: {adaptive}"
-            )
+            fault = f"integrator {integrator.name!r} gives no local error"
+            raise InputError(f"tolerance: {fault}; allowed: {adaptive}")
         self.integrator: Any = integrator
         self.tolerance, self.sign = tolerance, sign
 
@@ -193,10 +185,9 @@ class ErrorStep:
             error = integrator.trial(A, self.sign * h) / scale
             if error > self.tolerance:
                 if h < _SHORTEST * length:
-                    raise InputError(
-                        f"tolerance: {self.tolerance:g} needs steps below {h:.1e} m; "
-                        "allowed: a larger tolerance (round-off sets a limit)"
-                    )
+                    fault = f"{self.tolerance:g} needs steps below {h:.1e} m"
+                    allowed = "a larger tolerance (round-off sets a limit)"
+                    raise InputError(f"tolerance: {fault}; allowed: {allowed}")
                 integrator.reject(A)
                 operators.counts.rejected += 1
                 state["h"] = on_grid(h * max(0.3, 0.9 * (self.tolerance / error) ** 0.25))

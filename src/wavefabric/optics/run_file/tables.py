@@ -249,9 +249,8 @@ class SignalTable(values.RunFileTable):
         for number, row in enumerate(rows, start=1):
             if len(row) != channels and (len(row) > 1 or not per_mode):
                 actual = f"{len(row)} powers{f' for mode {number}' if per_mode else ''} given"
-                raise InputError(
-                    f"launch_power: {actual}, there are {channels} channels; {values.POWER_FORMS}"
-                )
+                fault = f"{actual}, there are {channels} channels"
+                raise InputError(f"launch_power: {fault}; {values.POWER_FORMS}")
 
 
 class BackPropagationTable(values.RunFileTable):

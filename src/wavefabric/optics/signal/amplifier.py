@@ -49,13 +49,10 @@ class Amplifier:
         gain = positive(_ratio(number(self.gain, "dB", "gain")) if text else self.gain, "", "gain")
         figure = self.noise_figure_db
         figure = None if figure is None else number(figure, "dB", "noise_figure_db")
-        object.__setattr__(self, "gain", gain)
-        object.__setattr__(self, "noise_figure_db", figure)
+        vars(self).update(gain=gain, noise_figure_db=figure)
         if figure is not None and not 1 <= gain * _ratio(figure) < math.inf:
-            least = -10 * math.log10(gain)
-            raise InputError(
-                f"noise_figure_db: {figure!r} given, {least:.3g} dB or more allowed at this gain"
-            )
+            allowed = f"{-10 * math.log10(gain):.3g} dB or more allowed at this gain"
+            raise InputError(f"noise_figure_db: {figure!r} given, {allowed}")
 
     def noise_density(self, frequency: float) -> float:
         """Noise power spectral density of a row at the optical ``frequency`` (Hz), W/Hz."""

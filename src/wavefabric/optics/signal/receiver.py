@@ -119,10 +119,9 @@ class Receiver:
         tracked = None if self.phase == "none" else self.phase_window
         vars(self).update(linewidth=check_linewidth(self.linewidth), tracked=tracked)
         recovery.check_phase(self.phase, self.transmitter.format.name)
-        if self.phase_window is not None and not (
-            isinstance(self.phase_window, int) and self.phase_window > 1
-        ):
-            raise InputError(f"phase_window: {quoted(self.phase_window)} given, 2 or more symbols allowed")
+        size = self.phase_window
+        if size is not None and not (isinstance(size, int) and size > 1):
+            raise InputError(f"phase_window: {quoted(size)} given, 2 or more symbols allowed")
 
     def receive(
         self, device, field, length: float = 0.0, beta=None, inverse_mixing: Any = None, **options: Any
@@ -155,8 +154,7 @@ class Receiver:
             inverse_mixing.check_rows(field.shape[0])
         beta = np.zeros((modes, 4)) if beta is None else numbers(beta, "", "beta")
         if beta.shape != (modes, 4) or not np.isfinite(beta).all():
-            allowed = f"finite numbers of shape {(modes, 4)} allowed"
-            raise InputError(f"beta: shape {beta.shape} given, {allowed}")
+            raise InputError(f"beta: shape {beta.shape} given, finite numbers of shape {(modes, 4)} allowed")
         bands = _Bands(device, self.transmitter, self.noise_seed, self.linewidth)
         powers = self.transmitter.powers(modes)
         noise: Any = [None] * modes
@@ -244,9 +242,8 @@ class Receiver:
                 window, some, _ = recovery.without_offset(device, window[:, which], matched, sent[:, which])
                 again = _clocked(device, window * matched, sent[:, which], clock)
                 (symbols[:, which], delay[which]), turns[which] = again, device.to_host(some)
-            symbols *= xp.exp(
-                -1j * recovery.carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent)
-            )
+            phase = recovery.carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent)
+            symbols *= xp.exp(-1j * phase)
             yield [mode], 0, symbols, sent, device.to_host(delay)[None], turns
 
     def _equalised(self, device, parts: Iterable, matched, options: Equaliser):

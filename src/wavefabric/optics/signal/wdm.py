@@ -26,10 +26,8 @@ def channels_between(first, last, spacing) -> list[float]:
         allowed = f"{first / 1e12:g} THz, the first, or above"
         raise InputError(f"last: {last / 1e12:g} THz given; allowed: {allowed}")
     if abs(steps - round(steps)) > 1e-6 * max(1.0, steps):
-        allowed = (
-            f"a whole fraction of the {(last - first) / 1e9:g} GHz between the first and the last frequency"
-        )
-        raise InputError(f"spacing: {spacing / 1e9:g} GHz given; allowed: {allowed}")
+        between = f"{(last - first) / 1e9:g} GHz between the first and the last frequency"
+        raise InputError(f"spacing: {spacing / 1e9:g} GHz given; allowed: a whole fraction of the {between}")
     return [first + k * spacing for k in range(round(steps) + 1)]
 
 

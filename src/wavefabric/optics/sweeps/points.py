@@ -229,10 +229,9 @@ def make_grid(
     _check_keys([key for each in chosen for key in each.keys])
     sizes = [len(each.rows) for each in chosen]
     if not chosen or math.prod(sizes) > MOST_POINTS:
-        fault = (
-            f"{' x '.join(map(str, sizes))} makes {math.prod(sizes)} points" if chosen else "no axis given"
-        )
-        raise InputError(f"sweep: {fault}; allowed: a table [sweep] or --set, up to {MOST_POINTS} points")
+        made = f"{' x '.join(map(str, sizes))} makes {math.prod(sizes)} points"
+        fault = f"{made if chosen else 'no axis given'}; allowed: a table [sweep] or --set"
+        raise InputError(f"sweep: {fault}, up to {MOST_POINTS} points")
     data = _with(data, {f"solver.{key}": value for key, value in solver.items()})
     versions, points = fingerprint("point of a sweep"), []
     for index in np.ndindex(*sizes):

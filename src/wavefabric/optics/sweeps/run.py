@@ -146,12 +146,8 @@ class _Sweep:
         self.ranks = solo(comm.device) if self.apart else comm
         self.progress = SweepProgress(shown if self.first else Progress(), self.points, self._finished)
         #: How a point is run.
-        self.parts = {
-            "progress": self.progress,
-            "comm": self.ranks,
-            "warn": self._tell,
-            "shared": SharedParts(),
-        }
+        self.parts = {"progress": self.progress, "comm": self.ranks, "warn": self._tell}
+        self.parts |= {"shared": SharedParts()}
         #: Warnings by their words, so that those that differ in numbers alone are one.
         self.told: dict[str, set[str]] = {}
 
@@ -296,9 +292,8 @@ def _coordinates(grid: SweepGrid, results: list[Result], positions: list[str]) -
     units, shapes = grid.coordinates(), [each["signal/launch_power"].shape for each in results]
     modes, channels = (np.arange(1, max(sizes) + 1) for sizes in zip((1, 1), *shapes, strict=True))
     labels, groups, frequencies = map(common, ("fibre/labels", "fibre/groups", "signal/frequencies"))
-    out = {
-        key: Data(*units[key], "key of the run file", (axis.name,)) for axis in grid.axes for key in axis.keys
-    }
+    keys = ((key, axis.name) for axis in grid.axes for key in axis.keys)
+    out = {key: Data(*units[key], "key of the run file", (name,)) for key, name in keys}
     out["position"] = Data(positions, "", "where the signal was received", ("position",))
     out["mode"] = Data(modes if labels is None else labels, "", "spatial mode", ("mode",))
     if groups is not None:

@@ -168,9 +168,8 @@ def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: Comb) -> list[
     _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     kinds = []
     for k, mode in enumerate(modes):
-        row = Row(
-            np.ascontiguousarray(fibre.beta[mode]), density[mode], *dispersion(fibre.beta[mode], comb.centres)
-        )
+        beta = np.ascontiguousarray(fibre.beta[mode])
+        row = Row(beta, density[mode], *dispersion(beta, comb.centres))
         own = np.flatnonzero(np.repeat(kind.reshape(-1) == k, 2))
         kinds.append(RowKind(row, float(fibre.alpha[mode]), float(net[mode]), own))
     return kinds

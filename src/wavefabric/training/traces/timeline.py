@@ -12,7 +12,7 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.pictures import check_still, save_figure
+from wavefabric.fabric.draw.pictures import check_picture, save_figure
 from wavefabric.fabric.draw.timeline import lanes, time_axis
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import PURPOSES
@@ -63,7 +63,7 @@ def draw_timeline(
     `InputError` if there are no tasks, more than 64 workers, or the file exists and `force` is not given, has
     another ending than ``.png``, ``.svg`` or ``.pdf``, or cannot be written.
     """
-    path = check_still(path, force)
+    path = check_picture(path, force)
     if not iteration.seconds > 0:
         raise InputError("tasks: none that take time; allowed: an iteration with something to draw")
     if iteration.graph.workers > MOST_ROWS:

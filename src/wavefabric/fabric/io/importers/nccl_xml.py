@@ -64,7 +64,7 @@ def read_nccl_xml(
         reader.cpu(cpu)
     if not reader.gpus:
         raise InputError("nccl topology: no GPU given; allowed: elements gpu, or pci of class 0x03 or 0x12")
-    reader.leave_out_loops()
+    reader.join_directly()
     if nvlinks is not None:
         reader.assume(nvlinks, sm)
     elif sm is not None:
@@ -100,8 +100,9 @@ class _Reader:
     ports: dict[str, float] = field(default_factory=dict)
     #: (host, bus id) → node that stands for the PCI device.
     devices: dict[tuple[int, int], str] = field(default_factory=dict)
-    #: Node, its CPU and host, the element, B/s: of one link, then of all that the element counts.
-    direct: list[tuple[str, str, int, Element, float]] = field(default_factory=list)
+    #: Elements of direct links, with node, CPU, host and B/s of one link; tags of those that lead elsewhere.
+    elements: list[tuple[Element, str, str, int, float]] = field(default_factory=list)
+    direct: list[str] = field(default_factory=list)
     amd: bool = False
     pcilinks: list[tuple[int, int, Element]] = field(default_factory=list)
 
@@ -172,9 +173,10 @@ class _Reader:
         self.amd = self.amd or "gcn" in taking[0].attrib
         for child in taking[0]:
             if child.tag == "nvlink":
-                self.direct.append((at, cpu, host, child, bandwidths.nvlink(_number(taking[0], "gpu", "sm"))))
+                each = bandwidths.nvlink(_number(taking[0], "gpu", "sm"))
+                self.elements.append((child, at, cpu, host, each))
             elif child.tag == "xgmi":
-                self.direct.append((at, cpu, host, child, bandwidths.xgmi(taking[0].get("gcn", ""))))
+                self.elements.append((child, at, cpu, host, bandwidths.xgmi(taking[0].get("gcn", ""))))
             elif child.tag == "c2c":
                 count, speed = (_number(child, "c2c", key) for key in ("count", "bw"))
                 if count < 1 or speed < 1:
@@ -195,33 +197,27 @@ class _Reader:
             self.ports[port] = (inputs if inputs > 0 else 10_000) / 8000 * 1e9
             self.both(adapter, port, self.ports[port], "network")
 
-    def leave_out_loops(self) -> None:
-        """Leave out direct links of a GPU to itself, or to a GPU that the file does not have."""
-        direct, self.direct = self.direct, []
-        for at, cpu, host, element, each in direct:
-            bandwidth = each * _number(element, element.tag, "count", limits=(1, 1024))
-            other = self.devices.get((host, _bus(element, element.tag, "target")), at)
-            if other != at or not self.leads_to(element, host).startswith(_GPU_CLASS):
-                self.direct.append((at, cpu, host, element, bandwidth))
-
-    def leads_to(self, element: Element, host: int) -> str:
-        """Return the PCI class of what a direct link leads to; "" where the file does not say."""
-        target = host, _bus(element, element.tag, "target")
-        named = any((gpu.host, gpu.bus) == target for gpu in self.gpus)
-        return element.get("tclass", _GPU_CLASS[0] if named else "")
-
-    def join(self) -> None:
-        """Direct links, second paths between bridges, CPUs of a host, hosts."""
-        for at, cpu, host, element, bandwidth in self.direct:
-            what, kind = element.tag, self.leads_to(element, host)
+    def join_directly(self) -> None:
+        """Direct links, but for those of a GPU to itself, or to a GPU that the file does not have."""
+        for element, at, cpu, host, each in self.elements:
+            what = element.tag
+            bandwidth = each * _number(element, what, "count", limits=(1, 1024))
+            target = host, _bus(element, what, "target")
+            named = any((gpu.host, gpu.bus) == target for gpu in self.gpus)
+            kind, other = element.get("tclass", _GPU_CLASS[0] if named else ""), self.devices.get(target, at)
+            if kind.startswith(_GPU_CLASS) and other == at:
+                continue
+            self.direct.append(what)
             if kind.startswith(_GPU_CLASS):
-                other = self.devices[host, _bus(element, what, "target")]
                 self.links.append((at, other, bandwidth, what))
             elif kind == _CPU_CLASS:
                 self.both(at, cpu, bandwidth, what)
             else:
                 everywhere = _VIRTUAL.fullmatch(element.get("target", ""))
                 self.switched(at, 0 if everywhere else host, bandwidth, what)
+
+    def join(self) -> None:
+        """Second paths between bridges, CPUs of a host, hosts."""
         for host, bus, element in self.pcilinks:
             other = self.devices.get((host, _bus(element, "pcilink", "target")))
             if other in self.nodes:
@@ -243,7 +239,7 @@ class _Reader:
     def assume(self, nvlinks: int, sm: int | None) -> None:
         """NVLinks of every GPU to the NVSwitches of its host, which the file does not name."""
         if self.direct or self.amd:
-            kind = _DIRECT[self.direct[0][3].tag] if self.direct else "GPUs of AMD"
+            kind = _DIRECT[self.direct[0]] if self.direct else "GPUs of AMD"
             raise InputError(f"nvlinks: {nvlinks} given; allowed: with a file that names no {kind}")
         if not 1 <= nvlinks <= 1024:
             raise InputError(f"nvlinks: {nvlinks} given; allowed: 1 to 1024")

@@ -91,11 +91,9 @@ def _capability(counts: list[list[int]], sm: int | None) -> int:
     """Return the compute capability times ten: as given, or as NVLinks tell; 80 for a table without any."""
     most = max(map(max, counts), default=0)
     if sm is not None:
-        if most > _most_nvlinks(sm):
+        if most > (own := _most_nvlinks(sm)):
             allowed = "a capability whose GPUs have so many, such as " + ("80" if most <= 12 else "90")
-            raise InputError(
-                f"sm: {sm} given, {_most_nvlinks(sm)} NVLinks, with NV{most}; allowed: {allowed}"
-            )
+            raise InputError(f"sm: {sm} given, {own} NVLinks, with NV{most}; allowed: {allowed}")
         return sm
     # All links of a GPU go to others, or each pair is joined through switches by all links of a GPU.
     used = max(map(sum, counts), default=0)
@@ -119,11 +117,8 @@ def _nvlinks(
     if nvswitch is None:
         nvswitch = any(sum(row) > most for row in counts)
     if not nvswitch:
-        return [
-            (f"GPU{a}", f"GPU{b}", counts[a][b] * each, "nvlink")
-            for a, b in combinations(range(table.gpus), 2)
-            if counts[a][b]
-        ]
+        pairs = ((a, b) for a, b in combinations(range(table.gpus), 2) if counts[a][b])
+        return [(f"GPU{a}", f"GPU{b}", counts[a][b] * each, "nvlink") for a, b in pairs]
     joined = _joined(table, {link for row in table.links for link in row if link.startswith("NV")})
     sets = sorted({group for group in joined if sum(g == group for g in joined) > 1})
     return [
@@ -151,12 +146,14 @@ def _joined(table: GpuTopology, classes: Container[str], same_numa: bool = False
 def _tree(table: GpuTopology, pcie: float, socket: float) -> tuple[list[str], list[tuple]]:
     """Switches, and links from each node to the one above it."""
     top = [f"GPU{g}" for g in range(table.gpus)]  # what each GPU hangs on so far
-    groups: list[list[int]] = []
+    closest: dict[tuple[int, int], str] = {}  # class of two GPUs, also through others
     switches: list[str] = []
     pairs: list[tuple] = []
     for name, word in _TREE:
         group = _joined(table, SLOW_FIRST[SLOW_FIRST.index(name) :], same_numa=name == "NODE")
-        groups.append(group)
+        for a, b in combinations(range(table.gpus), 2):
+            if group[a] == group[b]:
+                closest.setdefault((a, b), name)
         alone = len(set(group)) == 1
         for first in sorted(set(group)):
             children = list(dict.fromkeys(top[g] for g in range(table.gpus) if group[g] == first))
@@ -168,18 +165,11 @@ def _tree(table: GpuTopology, pcie: float, socket: float) -> tuple[list[str], li
                 bridge = child.startswith("bridge")
                 pairs.append((child, node, socket if bridge else pcie, "qpi" if bridge else "pcie"))
             top = [node if group[g] == first else at for g, at in enumerate(top)]
-    _check_tree(table, groups)
+    for a, b in combinations(range(table.gpus), 2):
+        link, joined = table.links[a][b], closest.get((a, b), "SYS")
+        if link in SLOW_FIRST and link != joined:  # closer through a third than the table says
+            actual = f"{link} between GPU{a} and GPU{b}, which are {joined} through others"
+            raise InputError(f"nvidia-smi topo -m: {actual}; allowed: classes of a tree")
     cpus = [node for node in switches if node.startswith("CPU")]
     pairs += [(a, b, socket, "qpi") for a, b in combinations(cpus, 2)]
     return switches, pairs
-
-
-def _check_tree(table: GpuTopology, groups: list[list[int]]) -> None:
-    """Refuse classes that no tree has: two GPUs closer through a third than the table says."""
-    classes = [name for name, _ in _TREE]
-    for a, b in combinations(range(table.gpus), 2):
-        link = table.links[a][b]
-        joined = next((c for c, group in zip(classes, groups, strict=True) if group[a] == group[b]), "SYS")
-        if link in SLOW_FIRST and link != joined:
-            actual = f"{link} between GPU{a} and GPU{b}, which are {joined} through others"
-            raise InputError(f"nvidia-smi topo -m: {actual}; allowed: classes of a tree")

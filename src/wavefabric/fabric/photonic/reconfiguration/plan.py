@@ -135,9 +135,6 @@ def _circuits(problem: CircuitProblem, steps: tuple, fabric: PhotonicFabric, pla
             for b in up.keys() - wanted:
                 edges = zip(b.waveguides, pairwise(b.route), strict=True)
                 guides = tuple(guide + j * plane.capacity(*edge) for guide, edge in edges)
-                yield (
-                    replace(b, wavelengths=b.wavelengths << j * plane.lasers, waveguides=guides),
-                    up[b],
-                    start,
-                )
+                whole = replace(b, wavelengths=b.wavelengths << j * plane.lasers, waveguides=guides)
+                yield whole, up[b], start
             up, end = {b: up.get(b, start) for b in wanted}, step.end if step else end

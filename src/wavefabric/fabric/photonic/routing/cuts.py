@@ -3,7 +3,7 @@
 Half planes, rows, columns and single tiles are rectangles too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -58,25 +58,18 @@ def _tightest(fabric: PhotonicFabric, ends: bytes, weights: bytes) -> tuple[tupl
         zero = np.zeros_like(row)
         bands = _crossing(row, zero, weight, rows, 1), _crossing(zero, column, weight, 1, columns)
         crossings = [*bands, np.maximum(*(np.bincount(t, weight, rows * columns) for t in pairs.T))]
-    by_edges, by_guides = (_most(crossings, rims) for rims in _rims(fabric))
+    crossing = np.concatenate([table.ravel() for table in crossings])
+    # Rounding moves no quotient of numbers below 2⁵³ to or past a whole number, so ⌈ratio⌉ is exact.
+    most = [(int(np.argmax(crossing / rim)), rim) for rim in _rims(fabric)]
+    by_edges, by_guides = ((int(crossing[at]), int(rim[at])) for at, rim in most)
     return by_edges, by_guides
 
 
-def _most(crossings: Iterable[np.ndarray], rims: Iterable[np.ndarray]) -> tuple[int, int]:
-    """What crosses, and the capacity of the rim, of the rectangle where their ratio is greatest."""
-    result = []
-    for crossing, rim in zip(crossings, rims, strict=True):
-        # Rounding moves no quotient of numbers below 2⁵³ to or past a whole number, so ⌈ratio⌉ is exact.
-        at = int(np.argmax(crossing / rim))
-        result.append((int(crossing.flat[at]), int(rim.flat[at])))
-    return max(result, key=lambda one: one[0] / one[1])
-
-
 @lru_cache(maxsize=4)
-def _rims(fabric: PhotonicFabric) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+def _rims(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
     """Edges of the rim of each rectangle that is looked at, and waveguides; at least 1.
 
-    The first has the shape of what `_crossing` returns; on large grids bands of rows, of columns, and tiles.
+    In the order of what `_crossing` returns; on large grids bands of rows, of columns, and tiles.
     """
     rows, columns = fabric.rows, fabric.columns
     capacity = tile_grid(fabric).capacity
@@ -85,17 +78,15 @@ def _rims(fabric: PhotonicFabric) -> tuple[tuple[np.ndarray, ...], tuple[np.ndar
         space = space.reshape(rows, columns, 4)
         # What lies between row i − 1 and row i, between column j − 1 and column j; nothing at the border.
         # Both directions have the same.
-        down, right = np.zeros((rows + 1, columns), np.int64), np.zeros((rows, columns + 1), np.int64)
-        down[1:], right[:, 1:] = space[:, :, 2], space[:, :, 0]
+        down, right = np.pad(space[:, :, 2], ((1, 0), (0, 0))), np.pad(space[:, :, 0], ((0, 0), (1, 0)))
         if rows * columns <= _MOST_TILES:
             rims = [_rim(down, right)]
         else:
             bands = _rim(down.sum(axis=1)[:, None], np.zeros((rows, 2), np.int64))
             across = _rim(np.zeros((2, columns), np.int64), right.sum(axis=0)[None])
-            rims = [bands, across, space.sum(axis=2).ravel()]
-        result.append(tuple(np.maximum(rim, 1) for rim in rims))
-    by_edges, by_guides = result
-    return by_edges, by_guides
+            rims = [bands, across, space.sum(axis=2)]
+        result.append(np.maximum(np.concatenate([rim.ravel() for rim in rims]), 1))
+    return result[0], result[1]
 
 
 def _rim(down: np.ndarray, right: np.ndarray) -> np.ndarray:

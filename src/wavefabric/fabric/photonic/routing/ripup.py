@@ -16,22 +16,14 @@ from wavefabric.fabric.photonic.tile_grid import Route, TileGrid, flat_edges, ro
 _PASSES, _SEARCHES = 20, 6000
 
 
-class CheapestPaths:
-    """Cheapest paths on a grid whose edges have prices."""
+def cheapest(g: TileGrid, src: int, dst: int, price: np.ndarray) -> tuple[Route, float]:
+    """A cheapest path and its price; `price`: of each edge, shape (4 tiles,), > 0."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import dijkstra
 
-    def __init__(self, g: TileGrid):
-        from scipy.sparse import csr_array
-
-        self.grid = g
-        self._graph = csr_array((np.ones(g.edge.size), g.indices, g.indptr), shape=(g.tiles, g.tiles))
-
-    def cheapest(self, src: int, dst: int, price: np.ndarray) -> tuple[Route, float]:
-        """A cheapest path and its price; `price`: of each edge, shape (4 tiles,), > 0."""
-        from scipy.sparse.csgraph import dijkstra
-
-        self._graph.data[:] = price[self.grid.edge]
-        far, before = dijkstra(self._graph, indices=src, return_predecessors=True)
-        return trace(before, src, dst), float(far[dst])
+    graph = csr_array((price[g.edge], g.indices, g.indptr), shape=(g.tiles, g.tiles))
+    far, before = dijkstra(graph, indices=src, return_predecessors=True)
+    return trace(before, src, dst), float(far[dst])
 
 
 def ripup(
@@ -46,26 +38,23 @@ def ripup(
 
     `seed` sets the order in which routes are removed.
     """
-    g = tile_grid(fabric)
-    paths, rng = CheapestPaths(g), np.random.default_rng(seed)
+    g, rng = tile_grid(fabric), np.random.default_rng(seed)
     best = list(routes)
     flat, first = flat_edges(g.columns, best)
     load = np.bincount(flat, minlength=g.capacity.size)
     edges = [flat[i:j] for i, j in pairwise(first)]
-    now = list(best)
-    left = _SEARCHES
+    now, left = list(best), _SEARCHES
     while load.max(initial=0) > max(bound, 1):
         target = int(load.max()) - 1
-        left = _relieve(paths, pairs, now, edges, load, target, rng, left)
+        left = _relieve(g, pairs, now, edges, load, target, rng, left)
         if load.max() > target:
             break
         best = list(now)
     return best
 
 
-def _relieve(paths: CheapestPaths, pairs, routes, edges, load, target: int, rng, left: int) -> int:
-    """Lay routes again, in place, until no edge has more than `target`; returns what is left of the searches
-    `left`."""
+def _relieve(g: TileGrid, pairs, routes, edges, load, target: int, rng, left: int) -> int:
+    """Lay routes again, in place, until no edge has more than `target`; what is `left` of the searches."""
     history = np.zeros(load.size)
     for _ in range(_PASSES):
         over = load > target
@@ -76,14 +65,11 @@ def _relieve(paths: CheapestPaths, pairs, routes, edges, load, target: int, rng,
         users = np.flatnonzero(np.logical_or.reduceat(over[np.concatenate(edges)], first))
         rng.shuffle(users)
         for i in users:
-            if not (load[edges[i]] > target).any():
-                continue
-            load[edges[i]] -= 1
-            price = 1 + (load / target) ** 2 + (load >= target) * (8 + 8 * history)
-            routes[i], _ = paths.cheapest(pairs[i][0], pairs[i][1], price)
-            edges[i] = route_edges(paths.grid.columns, routes[i])
-            load[edges[i]] += 1
-            left -= 1
-            if load.max() <= target:
-                return left
+            if (load[edges[i]] > target).any():
+                load[edges[i]] -= 1
+                price = 1 + (load / target) ** 2 + (load >= target) * (8 + 8 * history)
+                routes[i], _ = cheapest(g, pairs[i][0], pairs[i][1], price)
+                edges[i] = route_edges(g.columns, routes[i])
+                load[edges[i]] += 1
+                left -= 1
     return left

@@ -10,8 +10,7 @@ from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.communicator import solo
 from wavefabric.lifecycle.agreement import check_memory
-from wavefabric.lifecycle.reversal.reversal import Reversal, Reversible
-from wavefabric.lifecycle.reversal.store import StateStore, choose_tiers
+from wavefabric.lifecycle.reversal import Reversal, Reversible, StateStore, choose_tiers
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS, StepOperators
 from wavefabric.optics.propagation.integrators import INTEGRATORS

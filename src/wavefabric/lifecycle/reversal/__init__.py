@@ -1,1 +1,0 @@
-"""A run of time steps in reverse, for adjoint gradients: `reversal`, and its `store` of states."""
