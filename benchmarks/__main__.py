@@ -10,11 +10,21 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.ultrasound_breakdown import parse_blocks, parse_overlaps
 from wavefabric import cli
-from wavefabric.cli.bench.app import MEDIA_HELP, SAMPLES, Argument, Local, parse_media, parse_points
+from wavefabric.cli.bench.app import (
+    MEDIA_HELP,
+    PLAIN,
+    SAMPLES,
+    Argument,
+    Local,
+    parse_media,
+    parse_points,
+    parse_precisions,
+)
 from wavefabric.cli.bench.app import benchmark as add_benchmark
 from wavefabric.cli.common.options import check_range
-from wavefabric.cli.common.parse import parse_list
+from wavefabric.cli.common.parse import parse_list, parse_shape
 from wavefabric.cli.common.rank_session import RankedOptions
+from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.units import quantity
 
 #: What ranks are started with, before the words of the command.
@@ -34,6 +44,15 @@ def benchmark(name: str, base: type, help: str, least: int = 2, /, **arguments: 
     add_benchmark(name, base, help, least, "benchmarks", **arguments)
 
 
+def _case(text: str) -> tuple[int, ...]:
+    """Rows and log2 of samples: ``30x21``, ``30x2^21``."""
+    return parse_shape(text.replace("2^", ""), "--case", "rows x log2 of samples, such as 30x21", (2,))
+
+
+def _integrators(text: str) -> list[str]:
+    return list(INTEGRATORS) if text == "all" else parse_list(text)
+
+
 _Text, _Texts = str | None, list[str] | None
 _MEDIA = Argument(str, MEDIA_HELP, "homogeneous", parse_media, "--medium")
 _PRECISION = Argument(str, "single or double.", "single")
@@ -51,6 +70,25 @@ _WEAK = "Weak: a rank owns so many points cubed. \\[default: 48, GPU 512]"
 _STRONG = "Strong: so many points cubed together. \\[default: 64, GPU 1024]"
 _FROM = "JSON of a run on other ranks, shown with this one; may be repeated."
 
+_CASES = (
+    "Rows x log2 of samples, e.g. 30x21; may be repeated. "
+    "\\[default: 2x17 and 30x15 on a CPU, 30x21 on a GPU]"
+)
+
+benchmark(
+    "fibre-step",
+    Local,
+    "Cost of one step: time, FFT share, passes over the data, memory; against bare FFTs and plain RK4IP.",
+    cases=Argument(_Texts, _CASES, None, _case, "--case"),
+    precisions=Argument(str, "double, single, or both.", "both", parse_precisions, "--precision"),
+    integrators=Argument(str, "Names, comma between, or all.", "rk4ip,strang", _integrators),
+    step=Argument(
+        str, "Step; changes the error, not the time.", "100 m", partial(quantity, unit="m", key="--step")
+    ),
+    repeats=Argument(int, SAMPLES, 15),
+    error_steps=Argument(int, "Steps after which complex64 is compared; 0: not.", 100),
+    plain=Argument(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=PLAIN),
+)
 benchmark(
     "fibre-scaling",
     RankedOptions,

@@ -17,6 +17,7 @@ COUNTS = (1, 2, 4, 6, 8)
 ROOT = Path(__file__).resolve().parents[1]
 #: The benchmarks of this folder, which `python benchmarks` adds to `wavefabric bench`.
 COMPARISONS = (
+    "fibre-step",
     "fibre-scaling",
     "ultrasound-scaling",
     "local-vs-global",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wavefabric.bench.fibre_step import PlainRK4IP
+from benchmarks.fibre_step import PlainRK4IP
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.execution.timing import relative_error

@@ -21,7 +21,6 @@ from wavefabric.acoustics.fused.axis_kernels_cuda import longest_axes
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.common import Triple, calls, check_words, rows, silent
-from wavefabric.bench.fibre_step import DTYPES
 from wavefabric.bench.ultrasound_cases import ALL_MEDIA, Stepper, light_problem
 from wavefabric.device import Device, get_device
 from wavefabric.exchange import solo
@@ -33,6 +32,8 @@ from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, rank_
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.quantities import whole
 
+#: Types of the fibre's fields.
+_FIELDS = {"double": np.dtype(np.complex128), "single": np.dtype(np.complex64)}
 #: Points along an axis: products of 2, 3, 5 and 7, close to one another where grids are.
 LENGTHS = (
     64, 96, 128, 160, 192, 216, 240, 256, 288, 320, 360, 384, 420, 448, 480, 486, 490, 500, 512, 540, 576,
@@ -210,7 +211,7 @@ class _Bench:
         for n in (1 << log2_n for log2_n in range(10, _LONGEST[self.kind] + 1)):
             self.progress(f"{precision}: linear propagation of {n} samples")
             fibre = first_modes(min(_MOST_MODES, max(1, (1 << _NUMBERS[self.kind]) // n // 2)))
-            operators = FibreOperators(self.device, fibre, n, _SAMPLE_RATE, np.dtype(DTYPES[precision]))
+            operators = FibreOperators(self.device, fibre, n, _SAMPLE_RATE, _FIELDS[precision])
             operators.prepare(_STEP)
             A = self.field(fibre.rows, n, operators.dtype)
             work = self.device.graph(partial(operators.linear, A, _STEP))
@@ -221,7 +222,7 @@ class _Bench:
 
     def kerr(self, precision: str) -> dict[str, Any]:
         """Of each Kerr operator, form and cut pairs of rows and ps a complex number."""
-        dtype, table = np.dtype(DTYPES[precision]), dict[str, Any]()
+        dtype, table = _FIELDS[precision], dict[str, Any]()
         cases: Any = itertools.product(_ROWS[self.kind], ("dense", "factored"), ("one", "split"))
         for count, form, cut in cases:
             self.progress(f"{precision}: Kerr operators of {count} rows, {form}, {cut}")

@@ -23,7 +23,7 @@ info
 run --help
 kwave --help
 bench --help
-bench fibre-step --help
+bench ultrasound-step --help
 collective cost --help
 collective cost ring all-reduce --fabric ring:4 --bytes 1M
 collective cost ring all-reduce --fabric lightpath:2x2 --bytes 1M

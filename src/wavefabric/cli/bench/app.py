@@ -15,8 +15,6 @@ from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.rank_session import RankedOptions, show_measurement, start_ranks
 from wavefabric.cli.common.show import status_line
 from wavefabric.errors import choice
-from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.units import quantity
 
 app = typer.Typer()
 
@@ -94,11 +92,6 @@ def benchmark(
     register(app, name, command, all_ranks=True)
 
 
-def parse_case(text: str) -> tuple[int, ...]:
-    """Rows and log2 of samples: ``30x21``, ``30x2^21``."""
-    return parse_shape(text.replace("2^", ""), "--case", "rows x log2 of samples, such as 30x21", (2,))
-
-
 def parse_points(text: str, planes: bool = False) -> tuple[int, int, int]:
     """Return points along x, y and z of ``N``, ``NXxNYxNZ`` or, where planes are allowed, ``NXxNY``."""
     allowed = f"N, {'NXxNY ' * planes}or NXxNYxNZ, such as 128 or 256x128x128"
@@ -113,11 +106,7 @@ def parse_media(text: str) -> list[str]:
     return list({"both": cases.MEDIA, "all": cases.ALL_MEDIA}.get(text, [text]))
 
 
-def _integrators(text: str) -> list[str]:
-    return list(INTEGRATORS) if text == "all" else parse_list(text)
-
-
-def _precisions(text: str) -> list[str]:
+def parse_precisions(text: str) -> list[str]:
     return ["double", "single"] if text == "both" else [text]
 
 
@@ -132,10 +121,6 @@ def _sizes(text: str | None, factor: int) -> list[int] | None:
 _Text, _Texts = str | None, list[str] | None
 MEDIA_HELP = "homogeneous, heterogeneous, tissues, both (the first two), or all."
 SAMPLES = "Samples of each time; the median counts."
-_CASES = (
-    "Rows x log2 of samples, e.g. 30x21; may be repeated. "
-    "\\[default: 2x17 and 30x15 on a CPU, 30x21 on a GPU]"
-)
 _BYTES = (
     "Bytes from rank to rank: least:most, or with commas between; K, M, G are powers of 1024. "
     "\\[default: 64K:4M on CPUs, 64K:1G on GPUs]"
@@ -147,28 +132,14 @@ POINTS = Argument(
     partial(parse_points, planes=True),
     "--size",
 )
-_PLAIN = "--plain/--no-plain"
+PLAIN = "--plain/--no-plain"
 
-benchmark(
-    "fibre-step",
-    Local,
-    "Cost of one step: time, FFT share, passes over the data, memory; against bare FFTs and plain RK4IP.",
-    cases=Argument(_Texts, _CASES, None, parse_case, "--case"),
-    precisions=Argument(str, "double, single, or both.", "both", _precisions, "--precision"),
-    integrators=Argument(str, "Names, comma between, or all.", "rk4ip,strang", _integrators),
-    step=Argument(
-        str, "Step; changes the error, not the time.", "100 m", partial(quantity, unit="m", key="--step")
-    ),
-    repeats=Argument(int, SAMPLES, 15),
-    error_steps=Argument(int, "Steps after which complex64 is compared; 0: not.", 100),
-    plain=Argument(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=_PLAIN),
-)
 benchmark(
     "solver-rates",
     Local,
     "How fast this device runs the parts of steps of both simulators: a device file for `wavefabric plan`.",
     media=Argument(str, MEDIA_HELP, "all", parse_media, "--medium"),
-    precisions=Argument(str, "double, single, or both.", "both", _precisions, "--precision"),
+    precisions=Argument(str, "double, single, or both.", "both", parse_precisions, "--precision"),
     repeats=Argument(int, "Samples of each time; the least counts.", 3),
 )
 benchmark(
@@ -191,7 +162,7 @@ benchmark(
     media=Argument(str, MEDIA_HELP, "both", parse_media, "--medium"),
     precision=Argument(str, "single or double.", "single"),
     repeats=Argument(int, "Rounds; medians count.", 15),
-    plain=Argument(bool, "Time stages of whole-array transforms too.", True, name=_PLAIN),
+    plain=Argument(bool, "Time stages of whole-array transforms too.", True, name=PLAIN),
     points=Argument(int, "Time each medium with sources and a sensor at so many points too.", 0),
     peer=Argument(Path | None, "kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
 )
