@@ -23,7 +23,7 @@ def summed(comm, array):
 
 def buffered(comm):
     """Bytes of the buffers that all calls share."""
-    return sum(held.size for held in comm._prepared.buffers._held.values())
+    return sum(held.size for held in comm._prepared._buffers.values())
 
 
 # --- memory ---------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def test_buffers_that_grew_leave_nothing_behind(fresh, monkeypatch):
     for size in (10, 100, 10, 1000, 20):
         summed(fresh, np.ones((size, 2))[:, 0])
     assert len(memory) >= 6
-    assert sum(each() is not None for each in memory) == len(fresh._prepared.buffers._held)
+    assert sum(each() is not None for each in memory) == len(fresh._prepared._buffers)
 
 
 @pytest.mark.parallel([2, 3])

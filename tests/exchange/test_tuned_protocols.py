@@ -189,7 +189,7 @@ def test_kernels_that_go_and_come_again(transports, monkeypatch):
                 assert (comm.all_reduce(np.full(n, 1.0 + turn + comm.rank)) == 3 + 2 * turn).all()
                 events.append("called")
             assert len(comm._prepared._bound) == 2
-        return seen, events, set(comm._prepared.buffers._held)
+        return seen, events, set(comm._prepared._buffers)
 
     seen, events, purposes = together(transports, "p2p", 2, work, tunings=[tuning(2)] * 2)[0]
     # 10 twice at first, since its buffer has been replaced; then it is there, and 20 and 30 are not.

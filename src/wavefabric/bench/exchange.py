@@ -110,13 +110,13 @@ def _measure(ranks: Ranks, comm, pattern: str, size: int, buffers: list, repeats
 def table(result: dict[str, Any]) -> list:
     """A table for each transport and pattern."""
     tables = []
-    columns = ["size", "bytes", "time us", "algbw GB/s", "busbw GB/s", "#wrong"]
-    cells = ["{size}", "{bytes}", "{us:.1f}", "{algbw:.3g}", "{busbw:.3g}", "{wrong}"]
+    cells = {"size": "{size}", "bytes": "{bytes}", "time us": "{us:.1f}"}
+    cells |= {"algbw GB/s": "{algbw:.3g}", "busbw GB/s": "{busbw:.3g}", "#wrong": "{wrong}"}
     if result["peaks"]:
-        columns, cells = [*columns, "share"], [*cells, "{percent}"]
+        cells["share"] = "{percent}"
     # Older results do not say it.
     if any(line.get("protocol", "auto") != "auto" for case in result["cases"] for line in case["rows"]):
-        columns, cells = [*columns, "by"], [*cells, "{protocol}"]
+        cells["by"] = "{protocol}"
     for case in result["cases"]:
         lines = [
             line | {"size": report.size_words(line["bytes"]), "percent": percent(line.get("share"))}
@@ -127,7 +127,7 @@ def table(result: dict[str, Any]) -> list:
             caption += f"; share of {case['peak']:g} GB/s ({result['peaks']})"
         name = report.transport_name(case["transport"])
         title = f"{case['pattern']}, {name}, {result['ranks']} ranks"
-        tables.append(report.table(title, columns, rows(lines, *cells), caption, plain=True))
+        tables.append(report.table(title, list(cells), rows(lines, *cells.values()), caption, plain=True))
     return tables + report.unavailable(result)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.bench.common import Triple
+from wavefabric.bench.common import Triple, calls
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
 from wavefabric.execution import timing
@@ -33,10 +33,9 @@ class Bare:
         self.real = device.empty((nz, ny, nx), dtype)
         self._spectrum = device.empty((nz, ny, nx // 2 + 1), np.result_type(dtype, np.complex64))
         self._waves = [device.asarray(np.cos(np.arange(n) ** 2).astype(dtype)) for n in shape]
-        self._each = 1
-        self.milliseconds()
+        self._begin()
         largest = max(1, int(_DECADES / math.log10(math.prod(shape))))
-        self._each = min(largest, math.ceil(_SAMPLE_MS / (2 * self.milliseconds())))
+        self._each = min(largest, calls(device, self._pair, _SAMPLE_MS))
 
     def milliseconds(self) -> float:
         """Of one transform: the mean of as many forward and backward."""

@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,16 +67,18 @@ def problem(
     dtype, device = np.float32 if precision == "single" else np.float64, device or get_device("cpu", 1)
     mixed, speed = medium != "homogeneous", _SMOOTH["speed"][0]
     fastest = {"homogeneous": speed, "heterogeneous": 1.1 * speed, "tissues": max(_TISSUES["speed"])}[medium]
-    pml = tuple(min(10, n // 4) for n in shape)
+    pml, xp = tuple(min(10, n // 4) for n in shape), device.xp
+    smooth = partial(_planes, device, shape, dtype, _bump, operator.mul)
 
     def grid(name: str, along: int | None = None) -> Any:
         """A parameter, half a point further along an axis if one is given."""
         background, change = _SMOOTH[name]
         if medium == "tissues":
-            return _tissue_grid(device, shape, dtype, along, _TISSUES[name])
-        if not mixed:
-            return background
-        return _grid(device, shape, dtype, along, lambda s: background * (1 + change * s))
+            inward = xp.asarray(np.array(_TISSUES[name][::-1], dtype))
+            squares = xp.asarray(np.square(_RADII[::-1]))
+            layers = partial(_planes, device, shape, dtype, _squared_radius, operator.add)
+            return layers(along, lambda square: inward[xp.searchsorted(squares, square, "right")])
+        return smooth(along, lambda s: background * (1 + change * s)) if mixed else background
 
     return Problem(
         shape=shape,
@@ -92,7 +95,7 @@ def problem(
         absorption="power_law" if mixed else "none",
         alpha_coeff=grid("alpha") if mixed else 0.0,
         alpha_power=1.5 if mixed else 0.0,
-        initial_pressure=_grid(device, shape, dtype, None, lambda s: 1e5 * s**16),
+        initial_pressure=smooth(None, lambda s: 1e5 * s**16),
     )
 
 
@@ -143,7 +146,7 @@ def with_sources(inputs: Problem, count: int) -> Problem:
     )
 
 
-def _planes(device, shape, dtype, along, vector: Callable, join: Callable, value: Callable) -> np.ndarray:
+def _planes(device, shape, dtype, vector: Callable, join: Callable, along, value: Callable) -> np.ndarray:
     """value(join(z, join(y, x))) plane by plane, of ``vector(points, n)`` along each axis."""
     x, y, z = (vector(np.arange(n) + (0.5 if axis == along else 0.0), n) for axis, n in enumerate(shape))
     out, plane = np.empty(shape[::-1], dtype), join(device.asarray(y)[:, None], device.asarray(x))
@@ -152,28 +155,14 @@ def _planes(device, shape, dtype, along, vector: Callable, join: Callable, value
     return out
 
 
-def _grid(device, shape, dtype, along, value) -> np.ndarray:
-    """Values of a smooth shape, 0 at the edges and 1 in the middle."""
-
-    def bump(at: Any, n: int) -> Any:
-        return np.sin(np.pi * (at / n if n > 1 else 0.5 + 0 * at)) ** 2
-
-    return _planes(device, shape, dtype, along, bump, operator.mul, value)
+def _bump(at: Any, n: int) -> Any:
+    """A smooth shape, 0 at the edges and 1 in the middle."""
+    return np.sin(np.pi * (at / n if n > 1 else 0.5 + 0 * at)) ** 2
 
 
-def _tissue_grid(device, shape, dtype, along, values) -> np.ndarray:
-    """Values of spherical layers around the middle, the outermost first."""
-    xp = device.xp
-    inward, squares = xp.asarray(np.array(values[::-1], dtype)), xp.asarray(np.square(_RADII[::-1]))
-    return _planes(
-        device,
-        shape,
-        dtype,
-        along,
-        lambda at, n: np.square(2 * at / n - 1) if n > 1 else 0 * at,
-        operator.add,
-        lambda square: inward[xp.searchsorted(squares, square, "right")],
-    )
+def _squared_radius(at: Any, n: int) -> Any:
+    """From the middle, of half the grid."""
+    return np.square(2 * at / n - 1) if n > 1 else 0 * at
 
 
 def check(

@@ -35,8 +35,8 @@ from wavefabric.quantities import whole
 #: Grids by kind of device.
 SIZES = {"cpu": ((128, 128, 128),), "cuda": ((256, 256, 256), (512, 512, 512))}
 _SAMPLE_MS = 40.0
-#: Kinds of steps that are timed.
-_FUSED, _PLAIN, _POINTS = "", "plain stages", "sources and sensor"
+#: Steps that are timed besides those of fused stages: where a result has them, and in words.
+_KINDS = {"plain": "plain stages", "with_points": "sources and sensor"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,19 +128,19 @@ class _Case:
     def __init__(self, device: Device, shape: Triple, options: UltrasoundStepOptions, bandwidth: float, say):
         self.device, self.shape, self.options = device, shape, options
         self.bandwidth, self.say = bandwidth, say
+        wanted = options.plain, bool(options.points)
+        self.kinds = ["", *itertools.compress(_KINDS, wanted)]
         self.dtype = np.dtype(PRECISIONS[options.precision])
         self.bytes = math.prod(shape) * self.dtype.itemsize
         self.name = report.shape_words(shape)
 
     def run(self, media) -> dict[str, Any]:
-        times: list[float] = []
-        lines: list[dict[str, Any]] = []
+        times, lines = list[float](), list[dict[str, Any]]()
         self.say(f"{self.name}: bare transforms")
         how = NO_SENSOR, self.dtype, self.device
         needed = sum(needed_bytes(outline(name, self.shape), *how) for name in media)
-        kinds = 1 + self.options.plain + bool(self.options.points)
         # In turn, or one at a time where memory is short.
-        together = kinds * needed < 0.8 * self.device.memory()[0]
+        together = len(self.kinds) * needed < 0.8 * self.device.memory()[0]
         bare_time = own_process.Bare(self.device, self.shape, self.dtype).milliseconds
         for group in [list(media)] if together else [[name] for name in media]:
             more_times, more_lines = self._rounds(group, bare_time)
@@ -160,53 +160,43 @@ class _Case:
         """Reads or writes of one real field that the memory could do in the same time."""
         return ms * 1e-3 * self.bandwidth / self.bytes
 
-    def stepper(self, name: str, kind: str = _FUSED) -> Stepper:
+    def stepper(self, name: str, kind: str = "") -> Stepper:
         inputs = problem(name, self.shape, 1 << 20, self.options.precision, self.device)
-        if kind == _POINTS:
+        if kind == "with_points":
             stages = make_stages(self.device, with_sources(inputs, self.options.points), self.dtype)
             return RecordingStepper(stages, self.options.points, 2)
-        return Stepper(make_stages(self.device, inputs, self.dtype, kind == _PLAIN), 2)
+        return Stepper(make_stages(self.device, inputs, self.dtype, kind == "plain"), 2)
 
     def _rounds(
         self, media: list[str], bare_time: Callable[[], float]
     ) -> tuple[list[float], list[dict[str, Any]]]:
-        plain, points = self.options.plain, self.options.points
-        kinds = [_FUSED, *[_PLAIN] * plain, *[_POINTS] * bool(points)]
+        """Times of bare transforms before and after each round, in ms, and of each medium what it took."""
         steppers: dict[tuple[str, str], Stepper] = {}
         with ExitStack() as stack:
-            for key in itertools.product(media, kinds):
-                self.say(f"{self.name}: {', '.join(filter(None, key))}, made ready")
-                steppers[key] = stepper = self.stepper(*key)
+            for name, kind in itertools.product(media, self.kinds):
+                self.say(f"{self.name}: {name}{kind and ', '}{_KINDS.get(kind, '')}, made ready")
+                steppers[name, kind] = stepper = self.stepper(name, kind)
                 if isinstance(stepper, RecordingStepper):
                     stack.callback(stepper.close)
-            alone, times = self._times(steppers, bare_time)
+            each = {key: calls(self.device, stepper, _SAMPLE_MS) for key, stepper in steppers.items()}
+            alone, times = [bare_time()], {key: list[float]() for key in steppers}
+            for number in range(self.options.repeats):
+                self.say(f"{self.name}: round {number + 1} of {self.options.repeats}")
+                for key, stepper in steppers.items():
+                    times[key] += timing.milliseconds(self.device, stepper, 1, each[key])
+                alone.append(bare_time())
             around = [(a + b) / 2 for a, b in itertools.pairwise(alone)]
-            lines = []
-            for name in media:
-                of_kind = {
-                    kind: self._line(steppers[name, kind], times[name, kind], around) for kind in kinds
-                }
-                line = {"name": name} | of_kind[_FUSED]
-                if plain:
-                    line["plain"] = of_kind[_PLAIN]
-                    pairs = zip(times[name, _PLAIN], times[name, _FUSED], strict=True)
+            lines: dict[str, dict[str, Any]] = {name: {"name": name} for name in media}
+            for (name, kind), stepper in steppers.items():
+                facts = self._line(stepper, times[name, kind], around)
+                lines[name] |= {kind: facts} if kind else facts
+            for name, line in lines.items():
+                if "plain" in line:
+                    pairs = zip(times[name, "plain"], times[name, ""], strict=True)
                     line["times_faster_than_plain"] = statistics.median(a / b for a, b in pairs)
-                if points:
-                    line["with_points"] = of_kind[_POINTS] | {"points": points}
-                lines.append(line)
-        return alone, lines
-
-    def _times(self, steppers: dict[tuple[str, str], Stepper], bare_time: Callable[[], float]) -> tuple:
-        """Milliseconds of bare transforms before and after each round, and of each stepper's steps in it."""
-        each = {key: calls(self.device, stepper, _SAMPLE_MS) for key, stepper in steppers.items()}
-        alone = [bare_time()]
-        times: dict[tuple[str, str], list[float]] = {key: [] for key in steppers}
-        for number in range(self.options.repeats):
-            self.say(f"{self.name}: round {number + 1} of {self.options.repeats}")
-            for key, stepper in steppers.items():
-                times[key] += timing.milliseconds(self.device, stepper, 1, each[key])
-            alone.append(bare_time())
-        return alone, times
+                if "with_points" in line:
+                    line["with_points"]["points"] = self.options.points
+        return alone, list(lines.values())
 
     def _line(self, stepper: Stepper, times: list[float], around: list[float]) -> dict[str, Any]:
         before = stepper.stages.transforms
@@ -273,10 +263,8 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
         bars = []  # name, ms of its transforms (0: not known), ms of all
         for line in case["media"]:
             bars.append((line["name"], line["bare_ms"], line["ms"]))
-            if "plain" in line:
-                bars.append(("plain stages", line["plain"]["bare_ms"], line["plain"]["ms"]))
-            if (more := line.get("with_points")) is not None:
-                bars.append(("sources and sensor", more["bare_ms"], more["ms"]))
+            steps = ((words, line[kind]) for kind, words in _KINDS.items() if line.get(kind))
+            bars += [(words, step["bare_ms"], step["ms"]) for words, step in steps]
             if peer := line.get("kwave"):
                 bars.append((peer["program"], 0.0, peer["ms"]))
         panels.append((f"{_size(case).replace('x', '×')}, {case['dtype']}", bars))

@@ -84,16 +84,14 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("python", f"{facts['python']}, {facts['system']}"),
     ]
     for name in ("cpu", "kernels"):
-        value = facts.get(name)
-        if isinstance(value, dict):
-            words = [f"{key.replace('_', ' ')} {text}" for key, text in value.items()]
-            lines.append((name, ", ".join(words).removeprefix("model ").removeprefix("library ")))
-    gpus = facts.get("gpus") or []
-    driver = f", driver {facts['driver']}" if facts["driver"] else ""
-    lines.append(("GPUs", f"{len(gpus)}{driver}" if gpus else f"none (CUDA: {facts.get('cuda')})"))
+        words = (f"{key.replace('_', ' ')} {text}" for key, text in facts[name].items())
+        lines.append((name, ", ".join(words).removeprefix("model ")))
+    gpus, driver = facts["gpus"], f", driver {facts['driver']}" if facts["driver"] else ""
+    lines.append(("GPUs", f"{len(gpus)}{driver}" if gpus else f"none (CUDA: {facts['cuda']})"))
     for number, gpu in enumerate(gpus):
-        text = ", ".join(f"{k} {v}" for k, v in gpu.items()) if isinstance(gpu, dict) else str(gpu)
-        lines.append((f"  cuda:{number}", text.removeprefix("name ")))
+        lines.append(
+            (f"  cuda:{number}", ", ".join(f"{k} {v}" for k, v in gpu.items()).removeprefix("name "))
+        )
     if facts["links"]:
         rows = facts["links"]["links"]
         lines.append(("links", "  ".join(f"cuda:{n} {' '.join(row)}" for n, row in enumerate(rows))))

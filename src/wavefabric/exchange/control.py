@@ -75,24 +75,11 @@ class MPIControl(Control):
     def __init__(self, comm):
         self._comm, self._failures = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        own, told = self._comm, waiting()
+        self.bcast, self.gather, self.all_gather = told(own.bcast), told(own.gather), told(own.allgather)
+        self.barrier, self._all_gather_array = told(own.Barrier), told(own.Allgather)
         rank_status.note_shared_files()
         watch.start(comm)
-
-    def _all(self, call, *arguments):
-        with waiting():
-            return call(*arguments)
-
-    def bcast(self, obj, root=0):
-        return self._all(self._comm.bcast, obj, root)
-
-    def gather(self, obj, root=0):
-        return self._all(self._comm.gather, obj, root)
-
-    def all_gather(self, obj):
-        return self._all(self._comm.allgather, obj)
-
-    def barrier(self):
-        self._all(self._comm.Barrier)
 
     def max(self, value):
         return self._reduce(np.maximum, value)
@@ -103,7 +90,7 @@ class MPIControl(Control):
     def _reduce(self, operation, value):
         array = np.asarray(value)
         values = np.empty((self.size, *array.shape), array.dtype)
-        self._all(self._comm.Allgather, np.ascontiguousarray(array), values)
+        self._all_gather_array(np.ascontiguousarray(array), values)
         result = reduce(operation, values)
         return result if array.ndim else result.item()
 

@@ -98,20 +98,22 @@ def best_placement(schedule: Schedule, topology: GpuTopology) -> Placement:
         raise InputError(f"placement: {ranks} ranks on {gpus} GPUs; allowed: a GPU for each rank")
     moved, counted = traffic(schedule), traffic(schedule, messages=True)
 
-    def cost(placed: np.ndarray) -> list[int]:
-        return _by_class(moved, topology, [placed])[:, 0].tolist()
+    def cost(placements) -> np.ndarray:
+        return _by_class(moved, topology, placements).T
 
-    def kept_off_slowest(placed: np.ndarray) -> list[int]:
-        return (-_by_class(counted, topology, [placed])[:1, 0]).tolist()
+    def kept_off_slowest(placements) -> np.ndarray:
+        return -_by_class(counted, topology, placements)[:1].T
 
     tried = all_assignments(ranks, gpus, _EXACT)
     if tried is not None:
-        best = tried[least_first(_by_class(moved, topology, tried).T)[0]]
-        worst = tried[least_first(-_by_class(counted, topology, tried)[:1].T)[0]]
+        best, worst = (tried[least_first(values(tried))[0]] for values in (cost, kept_off_slowest))
     else:
         swaps = list(product(range(ranks), range(gpus)))
 
-        def search(starts: Iterable[Sequence[int]], value_of: Callable[[np.ndarray], list[int]]):
+        def search(starts: Iterable[Sequence[int]], values: Callable[[Any], np.ndarray]):
+            def value_of(placed: np.ndarray) -> list[int]:
+                return values([placed])[0].tolist()
+
             ends = (descend(np.array(each), value_of, _swapped, cycle(swaps), len(swaps)) for each in starts)
             return min(ends, key=lambda end: (end[1], end[0].tolist()))[0]
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
@@ -51,30 +51,6 @@ class Request(NamedTuple):
     choice: Choice
 
 
-class SharedBuffers:
-    """Buffers that all calls use in turn: one for each purpose, as large as any of them needed."""
-
-    def __init__(self, transport: Transport):
-        self._transport = transport
-        self._held: dict[Hashable, Any] = {}
-
-    def outgrown(self, needs: dict[Hashable, int]) -> bool:
-        """Whether `reserve` is going to replace a buffer by a larger one."""
-        return any(needs.get(purpose, 0) > held.size for purpose, held in self._held.items())
-
-    def reserve(self, needs: dict[Hashable, int]) -> None:
-        """Have so many bytes for each purpose."""
-        for purpose, size in needs.items():
-            held = self._held[purpose].size if purpose in self._held else 0
-            if size > held:
-                self._held.pop(purpose, None)  # gone before the larger one is made
-                self._held[purpose] = self._transport.allocate((max(size, int(_GROWTH * held)),), np.uint8)
-
-    def part(self, purpose: Hashable, size: int, dtype: np.dtype) -> Any:
-        """The first elements of the buffer for a purpose."""
-        return self._held[purpose][: size * dtype.itemsize].view(dtype)
-
-
 class PreparedCall:
     """An operation that ranks agreed on: this rank's program, and where its arrays lie in the buffers."""
 
@@ -100,15 +76,6 @@ def _held_part(program: Program, held: Holdings, buffer: int) -> slice | None:
     return slice(int(offsets[min(chunks)]), int(offsets[max(chunks) + 1]))
 
 
-@dataclass(frozen=True)
-class _Binding:
-    """An exchange; the source is copied ``into`` a buffer before, the target ``out_of`` one after."""
-
-    exchange: Exchange
-    into: Any
-    out_of: Any
-
-
 class PreparedCalls:
     """The operations that a communicator has made ready.
 
@@ -123,8 +90,10 @@ class PreparedCalls:
         #: Whether switches multicast and add up for these ranks, if the tuning has choices that ask for it.
         self._switches = any(ALGORITHMS[name].switched for name in chosen) and not transport.why_no_switch()
         self._ready: OrderedDict[Request, PreparedCall | None] = OrderedDict()
-        self._bound: OrderedDict[tuple, _Binding] = OrderedDict()
-        self.buffers = SharedBuffers(transport)
+        #: Exchanges, with a buffer that the source is copied to before and one that the target comes from.
+        self._bound: OrderedDict[tuple, tuple[Exchange, Any, Any]] = OrderedDict()
+        #: Bytes that all calls use in turn: for each purpose as many as any of them needed.
+        self._buffers: dict[Hashable, Any] = {}
         self._agreed: set[str] = set()
         self._calls = 0
 
@@ -147,12 +116,13 @@ class PreparedCalls:
             return
         addresses = self._addresses(call, source, target)
         key = (call, *addresses)
-        bound = _kept(self._bound, MOST_BOUND, key, lambda: self._bind(call, source, target, *addresses))
-        if bound.into is not None:
-            bound.into.reshape(source.shape)[...] = source
-        bound.exchange.run()
-        if bound.out_of is not None:
-            target[...] = bound.out_of.reshape(target.shape)
+        bind = partial(self._bind, call, source, target, *addresses)
+        exchange, into, out_of = _kept(self._bound, MOST_BOUND, key, bind)
+        if into is not None:
+            into.reshape(source.shape)[...] = source
+        exchange.run()
+        if out_of is not None:
+            target[...] = out_of.reshape(target.shape)
 
     # --- the first time ---------------------------------------------------------------------------------
 
@@ -217,7 +187,7 @@ class PreparedCalls:
         whole = call.binds_source and source is not target and source.flags.c_contiguous
         return self._transport.address(source) if whole else None, at_target
 
-    def _bind(self, call: PreparedCall, source, target, at_source, at_target) -> _Binding:
+    def _bind(self, call: PreparedCall, source, target, at_source, at_target) -> tuple[Exchange, Any, Any]:
         program, dtype, before, after = call.program, call.request.dtype, call.before, call.after
         device = self._device
         # Not kept: who calls has the memory at these addresses, whatever array it was before.
@@ -232,11 +202,9 @@ class PreparedCalls:
             facts = {"calls so far": str(self._calls), "collective": call.request.collective}
             gathered = self._gather(facts, more=needs)
             needs = {key: max(each.get(key, 0) for each in gathered) for key in chain(*gathered)}
-        if self.buffers.outgrown(needs):
-            device.synchronize()  # what goes with an exchange is in use until its work is done
-            self._bound.clear()
-        self.buffers.reserve(needs)
-        arrays |= {purpose: self.buffers.part(purpose, size, dtype) for purpose, size in sizes.items()}
+        self._reserve(needs)
+        for purpose, size in sizes.items():
+            arrays[purpose] = self._buffers[purpose][: size * dtype.itemsize].view(dtype)
         in_order = [arrays[number] for number in range(len(program.sizes))]
         if kernel:
             exchange = self._transport.bind_plan(program, in_order, call.protocol, None)
@@ -245,11 +213,20 @@ class PreparedCalls:
         there = before == after and source is target and at_target is not None
         copied_in = call.source is not None and at_source is None and not there
         copied_out = at_target is None and not call.gives
-        return _Binding(
-            exchange,
-            arrays[before][call.source] if copied_in else None,
-            arrays[after][call.target] if copied_out else None,
-        )
+        into = arrays[before][call.source] if copied_in else None
+        return exchange, into, arrays[after][call.target] if copied_out else None
+
+    def _reserve(self, needs: dict[Hashable, int]) -> None:
+        """Have so many bytes for each purpose."""
+        held = {purpose: buffer.size for purpose, buffer in self._buffers.items()}
+        if any(needs.get(purpose, 0) > size for purpose, size in held.items()):
+            self._device.synchronize()  # what goes with an exchange is in use until its work is done
+            self._bound.clear()
+        for purpose, size in needs.items():
+            if size > (before := held.get(purpose, 0)):
+                self._buffers.pop(purpose, None)  # gone before the larger one is made
+                larger = max(size, int(_GROWTH * before))
+                self._buffers[purpose] = self._transport.allocate((larger,), np.uint8)
 
 
 def _kept(cache: OrderedDict, most: int, key: Hashable, make: Callable[[], Any]) -> Any:

@@ -92,7 +92,7 @@ def test_calls_on_anybodys_arrays(transports, transport, size):
                     comm.all_to_all(made(mine), made(mine)),
                     comm.broadcast(made(mine), size - 1),
                 ]
-            buffers.append(sum(held.size for held in comm._prepared.buffers._held.values()))
+            buffers.append(sum(held.size for held in comm._prepared._buffers.values()))
         return result, buffers
 
     for rank, (result, buffers) in enumerate(together(transports, transport, size, work)):

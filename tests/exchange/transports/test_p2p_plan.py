@@ -384,7 +384,7 @@ def test_the_environment_chooses_for_exchanges_that_do_not(transports, monkeypat
         result[0].run()
         assert count_wrong(comm, schedule, buffers, "int32") == 0
         assert (comm.all_reduce(np.full(3, comm.rank + 1, "int32")) == 3).all()
-        result += [bound.exchange for bound in comm._prepared._bound.values()]
+        result += [bound for bound, *_ in comm._prepared._bound.values()]
         return [each.protocol for each in result]
 
     for value, wanted in (("signals", "signals"), ("copies", "copies"), ("auto", "packets")):

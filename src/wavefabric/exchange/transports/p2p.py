@@ -277,7 +277,8 @@ class P2PTransport(Transport):
         chosen = self.protocol if chosen == "auto" else chosen
         if chosen != "auto":
             return chosen
-        if self._no_kernels or not plan_code.has_type(dtype, bool(schedule.transfers["reduce"].any())):
+        known = plan_code.known_type(dtype, bool(schedule.transfers["reduce"].any()))
+        if self._no_kernels or known is None:
             return "copies"
         largest = int(transfer_elements(schedule).max(initial=0)) * np.dtype(dtype).itemsize
         return "packets" if largest <= _PACKETS else "signals"

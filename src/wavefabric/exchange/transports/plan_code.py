@@ -41,25 +41,21 @@ _COPIES = {
 }  # fmt: skip
 
 
-def element_type(dtype, sums: bool) -> tuple[str, int]:
-    """Type in C, and how many of it an element is; `InputError` if there is none."""
+def known_type(dtype, sums: bool) -> tuple[str, int] | None:
+    """Type in C, and how many of it an element is; None if the kernel has no such elements."""
     dtype = np.dtype(dtype)
-    key = dtype.name if dtype.name == bfloat16.NAME else dtype.str[1:]
-    if sums and (key not in _SUMS or not dtype.isnative):
-        names = [each if each == bfloat16.NAME else np.dtype(each).name for each in _SUMS]
-        raise InputError(f"dtype: {dtype} given; allowed for sums: {', '.join(names)}")
-    if not sums and dtype.itemsize not in _COPIES:
-        raise InputError(f"dtype: {dtype} given; allowed: elements of 1, 2, 4, 8 or 16 bytes")
-    return _SUMS[key] if sums else _COPIES[dtype.itemsize]
+    if not sums:
+        return _COPIES.get(dtype.itemsize)
+    return _SUMS.get(dtype.name if dtype.name == bfloat16.NAME else dtype.str[1:]) if dtype.isnative else None
 
 
-def has_type(dtype, sums: bool) -> bool:
-    """Whether the kernel has such elements."""
-    try:
-        element_type(dtype, sums)
-    except InputError:
-        return False
-    return True
+def element_type(dtype, sums: bool) -> tuple[str, int]:
+    """The same; `InputError` if there is none."""
+    if (known := known_type(dtype, sums)) is not None:
+        return known
+    names = (each if each == bfloat16.NAME else np.dtype(each).name for each in _SUMS)
+    allowed = f" for sums: {', '.join(names)}" if sums else ": elements of 1, 2, 4, 8 or 16 bytes"
+    raise InputError(f"dtype: {np.dtype(dtype)} given; allowed{allowed}")
 
 
 def has_sums(plan: ExecutionPlan) -> bool:

@@ -40,24 +40,19 @@ class SharedPool:
         """An uninitialised array at the start of an allocation of its own."""
         dtype = np.dtype(dtype)
         size = max(1, int(np.prod(shape))) * dtype.itemsize
-        memory = self._take(size)
-        block = _Block(self.free, memory)
-        self._loans[memory.ptr] = next(self._numbers)
-        pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.ptr, memory.size, block), 0)
-        return cupy.ndarray(shape, dtype, pointer)
-
-    def _take(self, size: int):
         whole = -(-size // _GRAIN) * _GRAIN
         fitting = [m for m in self.free if whole <= m.size <= max(whole / _FIT, whole + _GRAIN)]
         if fitting:
-            best = min(fitting, key=lambda m: m.size)
-            self.free.remove(best)
+            memory = min(fitting, key=lambda m: m.size)
+            self.free.remove(memory)
             # What it served before may still be read or written.
             runtime.deviceSynchronize()
-            return best
-        memory = cupy.cuda.Memory(whole)
-        self._all[memory.ptr] = whole, runtime.ipcGetMemHandle(memory.ptr)
-        return memory
+        else:
+            memory = cupy.cuda.Memory(whole)
+            self._all[memory.ptr] = whole, runtime.ipcGetMemHandle(memory.ptr)
+        self._loans[memory.ptr] = next(self._numbers)
+        lent = cupy.cuda.UnownedMemory(memory.ptr, memory.size, _Block(self.free, memory))
+        return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(lent, 0))
 
     def locate(self, address: int) -> tuple[bytes, int]:
         """Handle of the allocation that holds an address, and the offset in it."""
