@@ -111,22 +111,17 @@ def plan_facts(plan: ExecutionPlan) -> dict[str, Any]:
 
 def instruction_facts(each: Instruction, buffers: Sequence[str]) -> dict[str, Any]:
     """An instruction as plain values."""
-    kind = type(each).__name__.lower()
+    facts: dict[str, Any] = {"instruction": type(each).__name__.lower()}
     if isinstance(each, Move):
-        sources, targets = ([_address_facts(p, buffers) for p in end] for end in (each.sources, each.targets))
-        by_switch = {"summed": each.summed, "multicast": each.multicast} if each.switched else {}
-        return {
-            "instruction": kind,
-            "elements": each.size,
-            "sources": sources,
-            "targets": targets,
-            **by_switch,
-        }
-    if isinstance(each, Signal):
-        return {"instruction": kind, "ranks": each.to}
-    if isinstance(each, Wait):
-        return {"instruction": kind, "signals": [{"rank": rank, "number": n} for rank, n in each.signals]}
-    return {"instruction": kind}
+        ends = {"sources": each.sources, "targets": each.targets}
+        facts["elements"] = each.size
+        facts |= {end: [_address_facts(p, buffers) for p in own] for end, own in ends.items()}
+        facts |= {"summed": each.summed, "multicast": each.multicast} if each.switched else {}
+    elif isinstance(each, Signal):
+        facts["ranks"] = each.to
+    elif isinstance(each, Wait):
+        facts["signals"] = [{"rank": rank, "number": n} for rank, n in each.signals]
+    return facts
 
 
 def _address_facts(address: Address, buffers: Sequence[str]) -> dict[str, Any]:

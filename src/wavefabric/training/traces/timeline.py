@@ -259,26 +259,12 @@ def _legend(
     graph = iteration.graph
     parts = _has_parts(iteration)
     kinds, purposes = set(graph.kind), {call.purpose for call in graph.call if call is not None}
-    entries: list[tuple[str, Sequence[str]]] = [
-        (kind, colours if parts else colours[:1]) for kind, colours in COMPUTE.items() if kind in kinds
-    ]
-    entries += [(purpose, (colour,)) for purpose, colour in CALLS.items() if purpose in purposes]
-    if exposed:
-        entries.append(("exposed: waits for a call", (EXPOSED,)))
-    if parts:
-        entries.append(("numbers: microbatches", ()))
-    look = {EXPOSED: _HATCHED}
-    style.legend(
-        figure,
-        box,
-        [
-            (
-                words,
-                [
-                    look.get(colour) or {"facecolor": colour, "linewidth": 0.0}
-                    for colour in dict.fromkeys(colours)
-                ],
-            )
-            for words, colours in entries
-        ],
-    )
+
+    def plain(*colours: str) -> list[dict[str, Any]]:
+        return [{"facecolor": colour, "linewidth": 0.0} for colour in dict.fromkeys(colours)]
+
+    entries = [(kind, plain(*colours[: 1 + parts])) for kind, colours in COMPUTE.items() if kind in kinds]
+    entries += [(purpose, plain(colour)) for purpose, colour in CALLS.items() if purpose in purposes]
+    entries += [("exposed: waits for a call", [_HATCHED])] * exposed
+    entries += [("numbers: microbatches", [])] * parts
+    style.legend(figure, box, entries)

@@ -136,13 +136,8 @@ def attributes(message: Any) -> dict[str, Any]:
 
 def with_length(message: Any) -> bytes:
     """A message as it is in a file."""
-    body = message.SerializeToString()
-    length, left = bytearray(), len(body)
-    while left > 0x7F:
-        length.append(left & 0x7F | 0x80)
-        left >>= 7
-    length.append(left)
-    return bytes(length) + body
+    # A field of bytes is its number in one byte, then their length, then they themselves.
+    return schema().node(old_attribute=[message.SerializeToString()]).SerializeToString()[1:]
 
 
 def trace_paths(prefix: str | Path) -> list[Path]:
