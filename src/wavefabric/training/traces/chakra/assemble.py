@@ -64,10 +64,9 @@ class Assembly:
         tasks: dict[tuple, list[Position]] = defaultdict(list)
         for number, file in enumerate(self.files):
             for position, node in enumerate(file.nodes):
-                key = (node.own.get("task"),) if self.own else (self.worker[number], position)
-                if self.own and key[0] is None:
-                    key = number, position
-                tasks[key].append((number, position))
+                told = self.own and node.own.get("task") is not None
+                place = (number if self.own else self.worker[number]), position
+                tasks[(node.own["task"],) if told else place].append((number, position))
         return list(tasks.values())
 
     def _waits(self, root: Position) -> list[Position]:
@@ -106,10 +105,9 @@ class Assembly:
                 ports = tuple(sorted({self.worker[file] for file, _ in self.members[root]}))
                 number[root] = graph.communicate(node.name, call, ports, waits, microbatch)
         graph.program = [[number[root] for root in program] for program in programs]
-        ranks = enumerate(file.rank for file in self.files)
         graph.gpus = [() for _ in programs]
-        for file, rank in ranks:
-            graph.gpus[self.worker[file]] += (rank,)
+        for file, worker in zip(self.files, self.worker, strict=True):
+            graph.gpus[worker] += (file.rank,)
         return graph
 
     def _node(self, root: Position) -> TraceNode:
