@@ -207,9 +207,7 @@ def tuning_from_json(text: str) -> Tuning:
 
     content = tuning_file.from_text(text)
     tables = tuple(
-        TunedCollective(
-            table["collective"], tuple(_read_size(size) for size in table["sizes"]), table["transport"]
-        )
+        TunedCollective(table["collective"], tuple(map(_read_size, table["sizes"])), table["transport"])
         for table in content.pop("tables")
     )
     return Tuning(tables=tables, **content)

@@ -108,14 +108,10 @@ def _tracks(iteration: Iteration) -> list[_Track]:
             if mine:
                 result.append(_Track(result[-1].top + result[-1].height + 0.12, 0.55, purpose, mine))
         return result
-    calls: list[list[int]] = [[] for _ in range(graph.workers)]
-    for task, ports in enumerate(graph.ports):
-        for worker in ports:
-            calls[worker].append(task)
     result = []
     for worker, program in enumerate(graph.program):
         result.append(_Track(worker + 0.07, _COMPUTE_END - 0.07, "compute", list(program)))
-        mine = calls[worker]
+        mine = [task for task, ports in enumerate(graph.ports) if worker in ports]
         lane = lanes(times.begin[mine], times.end[mine])
         count = max(lane, default=0) + 1
         high = (_CALLS_END - _COMPUTE_END) / count
