@@ -89,7 +89,11 @@ def command(
         refuse(changed(options, "protocol", "graph"), f"with --model {options.model}", "with --model kernel")
     left_out: dict[str, str] = {}
     if options.algorithms is None:
-        chosen = _only(words, algorithm, setting.fabric)
+        schedule = source.schedule_from(words, algorithm, setting.fabric)
+        grid = None
+        if words and algorithm.grid is None:
+            grid = source.grid_of(words[0], schedule.ranks, setting.fabric)
+        chosen = {schedule.name: Costed(schedule, schedule.name, grid)}
     else:
         refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
         chosen = _compared(options.algorithms, words, algorithm, setting.fabric, left_out)
@@ -111,13 +115,6 @@ def command(
     for name, why in left_out.items():
         typer.echo(f"left out: {name} ({why})")
     print_written(written)
-
-
-def _only(words: list[str] | None, algorithm: AlgorithmOptions, fabric: AnyFabric) -> dict[str, Costed]:
-    """The one schedule of the command line, not costed yet."""
-    schedule = source.schedule_from(words, algorithm, fabric)
-    grid = source.grid_of(words[0], schedule.ranks, fabric) if words and algorithm.grid is None else None
-    return {schedule.name: Costed(schedule, schedule.name, grid)}
 
 
 def _compared(
