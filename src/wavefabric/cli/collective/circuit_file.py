@@ -25,11 +25,11 @@ Whole = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
 Side = Annotated[int, Field(strict=True, ge=1, le=4096)]
 
 
-def _budget(values: dict[str, int | float]) -> LinkBudget:
+def _budget(values: dict[str, int | float] | None) -> LinkBudget | None:
     known = {field.name for field in fields(LinkBudget)}
-    if set(values) != known:
+    if values is not None and set(values) != known:
         raise ValueError(f"allowed: an object with {', '.join(sorted(known))}")
-    return LinkBudget(**values)
+    return None if values is None else LinkBudget(**values)
 
 
 #: By the annotations of `PhotonicFabric`.
@@ -38,7 +38,7 @@ _TYPES: dict[Any, Any] = {
     int: Whole,
     int | None: Annotated[int | None, Field(strict=True, ge=0, lt=1 << 31)],
     float: Annotated[float, Field(strict=True, ge=0, lt=1e18)],
-    LinkBudget | None: Annotated[dict[str, int | float], AfterValidator(_budget)] | None,
+    LinkBudget | None: Annotated[dict[str, int | float] | None, AfterValidator(_budget)],
 }
 _SIDES = ("rows", "columns", "wafer_rows", "wafer_columns", "lasers")
 

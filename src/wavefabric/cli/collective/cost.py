@@ -168,13 +168,13 @@ def _every(
     refusals: dict[str, str] = {}
     for candidate in candidates.choices:
         name = word = candidate.algorithm
-        given = _settings(name, options)
+        own = _settings(name, options)
         usual = source.grid_of(name, ranks, fabric) or near_square(ranks)
-        if given.grid is None and candidate.grid not in (None, usual):
+        if own.grid is None and candidate.grid not in (None, usual):
             word += ":" + "x".join(map(str, candidate.grid))
-        if given.radix is None and candidate.radix not in (None, 2):
+        if own.radix is None and candidate.radix not in (None, 2):
             word += f":{candidate.radix}"
-        if given.parts == 1 and candidate.pieces > 1:
+        if own.parts == 1 and candidate.pieces > 1:
             word += f":{candidate.pieces}"
         settings = _settings(word, options)
         if why := why_refused(name, collective, ranks, **settings.registry(name, ranks, fabric)):

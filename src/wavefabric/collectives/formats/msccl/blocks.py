@@ -38,11 +38,11 @@ def build_blocks(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.
     ``shared`` as of `to_msccl`.
     """
     why = ""
-    for both_ways in (False, True) if shared is None else (shared,):
+    for joint in (False, True) if shared is None else (shared,):
         longest = fmt.STEPS
         while longest >= 4:
             try:
-                return _thread_blocks(moves, _lanes(moves, gpus, both_ways, longest), gpus)
+                return _thread_blocks(moves, _lanes(moves, gpus, joint, longest), gpus)
             except MscclLimitExceeded as error:
                 why, longest = str(error), longest // 2 if isinstance(error, TooManySteps) else 0
     limits = f"{fmt.BLOCKS} thread blocks a GPU, {fmt.WAITED_BLOCK + 1} of them waited for"

@@ -65,8 +65,8 @@ class Assembly:
         for number, file in enumerate(self.files):
             for position, node in enumerate(file.nodes):
                 told = self.own and node.own.get("task") is not None
-                place = (number if self.own else self.worker[number]), position
-                tasks[(node.own["task"],) if told else place].append((number, position))
+                key = (number if self.own else self.worker[number]), position
+                tasks[(node.own["task"],) if told else key].append((number, position))
         return list(tasks.values())
 
     def _waits(self, root: Position) -> list[Position]:
@@ -83,7 +83,9 @@ class Assembly:
 
     def graph(self) -> TaskGraph:
         """The tasks, numbered so that each waits for earlier ones."""
-        order = in_order(self.waits, self._priority)
+        # Of those that may come next, by the task's number, or else by the place in a file.
+        number_of = {root: whole(self._node(root).own.get("task")) for root in self.members}
+        order = in_order(self.waits, lambda r: (number_of[r], *r) if self.own else r[::-1])
         if len(order) < len(self.members):
             file, position = min(self.members.keys() - set(order))
             name = show(self.files[file].nodes[position].name)
@@ -112,10 +114,6 @@ class Assembly:
 
     def _node(self, root: Position) -> TraceNode:
         return self.files[root[0]].nodes[root[1]]
-
-    def _priority(self, root: Position) -> tuple[int, ...]:
-        """Tasks of equal standing come by their number, or else by their place in a file."""
-        return (whole(self._node(root).own.get("task")), *root) if self.own else root[::-1]
 
     def _program_of(self, root: Position) -> int:
         """The worker of a computation."""

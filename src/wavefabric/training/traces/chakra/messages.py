@@ -175,7 +175,10 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
         body = content[begin : begin + length]
         early = False
         if not number:
-            metadata = _metadata(body)
+            try:
+                metadata = kinds.metadata.FromString(body)
+            except kinds.decode_error:
+                metadata = kinds.metadata()
             yield metadata, attributes(metadata)
             early = bool(body) and not metadata.version and not metadata.attr
         if number or early:  # early files begin with a node
@@ -193,14 +196,6 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
         position, number = begin + length, number + 1
     if not number:
         raise InputError(f"trace: {file} is empty; allowed: a Chakra execution trace")
-
-
-def _metadata(body: bytes) -> Any:
-    """The first message as metadata; empty if it is none."""
-    try:
-        return schema().metadata.FromString(body)
-    except schema().decode_error:
-        return schema().metadata()
 
 
 def _varint(content: bytes, position: int, file: str) -> tuple[int, int]:
