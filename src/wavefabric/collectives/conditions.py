@@ -6,7 +6,7 @@ import numpy as np
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS
 from wavefabric.collectives.schedule import Holdings, Schedule, cached
-from wavefabric.errors import InputError, not_one_of
+from wavefabric.errors import InputError, choice
 from wavefabric.quantities import whole
 
 #: Where the array lies: a share on each rank, whole on each, or whole on the root.
@@ -52,8 +52,7 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
     are the share of rank r. An all-to-all has ``send`` (chunks d p … of rank r go to d) and ``recv`` (chunks
     r p … come from r). What is empty (0 elements) is left out of `pre` and `post`.
     """
-    if collective not in COLLECTIVES:
-        raise InputError(f"collective: {not_one_of(collective, COLLECTIVES)}")
+    choice("collective", collective, COLLECTIVES)
     ranks = whole("ranks", ranks, 1)
     if not isinstance(elements, np.ndarray):
         elements = whole("elements", elements, 0)

@@ -10,7 +10,7 @@ from wavefabric.collectives.builders import bruck, direct, messages, recursive, 
 from wavefabric.collectives.builders.hierarchical import hierarchical
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError, not_one_of
+from wavefabric.errors import InputError, choice, not_one_of
 from wavefabric.quantities import whole
 
 
@@ -154,8 +154,7 @@ def _checked(
     algorithm: str, collective: str, ranks: int, pieces=1, radix=None, root=0, grid=None
 ) -> dict[str, object]:
     """The options of the algorithm, defaults filled in."""
-    if algorithm not in ALGORITHMS:
-        raise InputError(f"algorithm: {not_one_of(algorithm, ALGORITHMS)}")
+    choice("algorithm", algorithm, ALGORITHMS)
     known = ALGORITHMS[algorithm]
     if collective not in known.collectives:
         raise InputError(f"collective: {not_one_of(collective, known.collectives)} ({algorithm})")
@@ -172,7 +171,19 @@ def _checked(
         allowed = f"products of numbers up to the radix, {radix} ({algorithm})"
         raise InputError(f"ranks: {ranks} given; allowed: {allowed}")
     shape = _grid(algorithm, ranks, grid) if "grid" in known.options else ()
-    _check_extent(algorithm, collective, ranks, pieces, radix, rings_of(algorithm, shape))
+    # What would not fit into memory, or take very long to prove.
+    rings = rings_of(algorithm, shape)
+    chunks, moves = extent(algorithm, collective, ranks, rings, radix)
+    most = min(MOST_CHUNKS // chunks, MOST_MOVES // max(moves, 1))
+    if not most:
+        several = f" of {rings} rings" if rings > 1 else ""
+        actual = (
+            f"{ranks} given, {algorithm} {collective}{several} has up to {chunks} chunks and moves {moves}"
+        )
+        raise InputError(f"ranks: {actual}; allowed: fewer ranks, {MOST_CHUNKS} chunks, {MOST_MOVES} moves")
+    if pieces > most:
+        allowed = f"whole numbers from 1 to {most} ({ranks} ranks, {algorithm})"
+        raise InputError(f"pieces: {pieces} given; allowed: {allowed}")
     options = {"pieces": pieces, "radix": radix, "root": root, "grid": shape}
     return {option: options[option] for option in known.options}
 
@@ -210,21 +221,6 @@ def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: 
     if algorithm == "binomial" and collective in CUT_BY_RANK:
         moves = chunks * ranks.bit_length()
     return data + scratch, moves
-
-
-def _check_extent(algorithm: str, collective: str, ranks: int, pieces: int, radix: int, rings: int) -> None:
-    """Refuse what would not fit into memory, or take very long to prove."""
-    chunks, moves = extent(algorithm, collective, ranks, rings, radix)
-    most = min(MOST_CHUNKS // chunks, MOST_MOVES // max(moves, 1))
-    if not most:
-        several = f" of {rings} rings" if rings > 1 else ""
-        actual = (
-            f"{ranks} given, {algorithm} {collective}{several} has up to {chunks} chunks and moves {moves}"
-        )
-        raise InputError(f"ranks: {actual}; allowed: fewer ranks, {MOST_CHUNKS} chunks, {MOST_MOVES} moves")
-    if pieces > most:
-        allowed = f"whole numbers from 1 to {most} ({ranks} ranks, {algorithm})"
-        raise InputError(f"pieces: {pieces} given; allowed: {allowed}")
 
 
 def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, ...]:

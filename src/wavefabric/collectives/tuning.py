@@ -9,7 +9,7 @@ from typing import Any
 from wavefabric.collectives.candidates import Choice, candidates, refused
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import why_refused
-from wavefabric.errors import InputError, not_one_of, show
+from wavefabric.errors import InputError, choice, show
 from wavefabric.files.input import parsed
 from wavefabric.files.output import json_rows, write_text
 
@@ -96,23 +96,18 @@ class Tuning:
             if pairs[t] in pairs[:t]:
                 actual = " on ".join(filter(None, pairs[t]))
                 raise InputError(f"tables[{t}]: {actual} given twice; allowed: once")
-            self._check(table, f"tables[{t}]")
-
-    def _check(self, table: TunedCollective, key: str) -> None:
-        if table.collective not in COLLECTIVES:
-            actual = show(table.collective)
-            raise InputError(f"{key}.collective: {actual} given; allowed: {', '.join(COLLECTIVES)}")
-        if not table.sizes:
-            raise InputError(f"{key}.sizes: none given; allowed: one or more")
-        least = 0
-        for s, size in enumerate(table.sizes):
-            where = f"{key}.sizes[{s}]"
-            if size.bytes <= least:
-                raise InputError(f"{where}.bytes: {size.bytes} given; allowed: more than {least}, rising")
-            least = size.bytes
-            for c, each in enumerate(size.candidates):
-                if why := refused(each.choice, table.collective, self.ranks):
-                    raise InputError(f"{where}.{f'candidates[{c - 1}]' if c else 'choice'}: {why}")
+            choice(f"tables[{t}].collective", table.collective, COLLECTIVES)
+            if not table.sizes:
+                raise InputError(f"tables[{t}].sizes: none given; allowed: one or more")
+            least = 0
+            for s, size in enumerate(table.sizes):
+                key = f"tables[{t}].sizes[{s}]"
+                if size.bytes <= least:
+                    raise InputError(f"{key}.bytes: {size.bytes} given; allowed: more than {least}, rising")
+                least = size.bytes
+                for c, each in enumerate(size.candidates):
+                    if why := refused(each.choice, table.collective, self.ranks):
+                        raise InputError(f"{key}.{f'candidates[{c - 1}]' if c else 'choice'}: {why}")
 
     def choose(
         self,
@@ -158,8 +153,7 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
     *Else* where an algorithm refuses so many ranks: those of radix 2 take powers of two. Where these all do,
     any other that takes them. `InputError` for another collective operation, or where none does.
     """
-    if collective not in _PREFERRED:
-        raise InputError(f"collective: {not_one_of(collective, _PREFERRED)}")
+    choice("collective", collective, _PREFERRED)
     preferred = _PREFERRED[collective][nbytes > SMALL]
     for name in preferred:
         if why_refused(name, collective, ranks) is None:
@@ -207,9 +201,7 @@ def tuning_from_json(text: str) -> Tuning:
 
     content = tuning_file.from_text(text)
     tables = tuple(
-        TunedCollective(
-            table["collective"], tuple(_read_size(size) for size in table["sizes"]), table["transport"]
-        )
+        TunedCollective(table["collective"], tuple(map(_read_size, table["sizes"])), table["transport"])
         for table in content.pop("tables")
     )
     return Tuning(tables=tables, **content)

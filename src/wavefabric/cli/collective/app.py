@@ -6,11 +6,6 @@ from wavefabric.cli.collective import compile, cost, draw, export, make, run, tu
 from wavefabric.cli.common.options import register
 
 app = typer.Typer()
-register(app, "make", make.command)
-register(app, "verify", verify.command)
-register(app, "cost", cost.command)
-register(app, "compile", compile.command)
-register(app, "draw", draw.command)
-register(app, "export", export.command)
-register(app, "run", run.command, all_ranks=True)
-register(app, "tune", tune.command, all_ranks=True)
+for module in (make, verify, cost, compile, draw, export, run, tune):
+    name = module.__name__.rpartition(".")[2]
+    register(app, name, module.command, all_ranks=module in (run, tune))

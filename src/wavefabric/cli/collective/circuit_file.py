@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from wavefabric.cli.common.files import read_json
 from wavefabric.errors import InputError
@@ -23,13 +23,22 @@ _NUMBERS = ("overlap", "overlap_bound", "parts_bound")
 
 Whole = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
 Side = Annotated[int, Field(strict=True, ge=1, le=4096)]
+
+
+def _budget(values: dict[str, int | float] | None) -> LinkBudget | None:
+    known = {field.name for field in fields(LinkBudget)}
+    if values is not None and set(values) != known:
+        raise ValueError(f"allowed: an object with {', '.join(sorted(known))}")
+    return None if values is None else LinkBudget(**values)
+
+
 #: By the annotations of `PhotonicFabric`.
 _TYPES: dict[Any, Any] = {
     str: str,
     int: Whole,
     int | None: Annotated[int | None, Field(strict=True, ge=0, lt=1 << 31)],
     float: Annotated[float, Field(strict=True, ge=0, lt=1e18)],
-    LinkBudget | None: dict[str, int | float] | None,
+    LinkBudget | None: Annotated[dict[str, int | float] | None, AfterValidator(_budget)],
 }
 _SIDES = ("rows", "columns", "wafer_rows", "wafer_columns", "lasers")
 
@@ -97,7 +106,9 @@ def load_circuits(path: Path) -> CircuitPlan:
 
 
 def _plan(file: _File) -> CircuitPlan:
-    fabric = _fabric(file.fabric)
+    fabric = PhotonicFabric(**dict(file.fabric))
+    if not fabric.name.isprintable():  # it is printed: on one line and without control characters
+        raise InputError(f"fabric.name: {json.dumps(fabric.name)[:60]} given; allowed: text on one line")
     bundles: dict[tuple[int, int], list[Bundle]] = defaultdict(list)
     for number, each in enumerate(file.circuits):
         key, waves = f"circuits[{number}]", each.wavelengths
@@ -122,18 +133,3 @@ def _plan(file: _File) -> CircuitPlan:
     if bundles:
         raise InputError(f"circuits: of round {min(bundles)[0]}; allowed: rounds that are listed")
     return CircuitPlan(file.schedule, fabric, tuple(rounds[at] for at in sorted(rounds)))
-
-
-def _fabric(table: Any) -> PhotonicFabric:
-    if not table.name.isprintable():  # it is printed: on one line and without control characters
-        raise InputError(f"fabric.name: {json.dumps(table.name)[:60]} given; allowed: text on one line")
-    values = dict(table)
-    if (budget := values["budget"]) is not None:
-        known = {field.name for field in fields(LinkBudget)}
-        if set(budget) != known:
-            raise InputError(f"fabric.budget: allowed: an object with {', '.join(sorted(known))}")
-        try:
-            values["budget"] = LinkBudget(**budget)
-        except InputError as error:
-            raise InputError(f"fabric.budget.{error}") from None
-    return PhotonicFabric(**values)

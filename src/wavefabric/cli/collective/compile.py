@@ -111,22 +111,17 @@ def plan_facts(plan: ExecutionPlan) -> dict[str, Any]:
 
 def instruction_facts(each: Instruction, buffers: Sequence[str]) -> dict[str, Any]:
     """An instruction as plain values."""
-    kind = type(each).__name__.lower()
+    facts: dict[str, Any] = {"instruction": type(each).__name__.lower()}
     if isinstance(each, Move):
-        sources, targets = ([_address_facts(p, buffers) for p in end] for end in (each.sources, each.targets))
-        by_switch = {"summed": each.summed, "multicast": each.multicast} if each.switched else {}
-        return {
-            "instruction": kind,
-            "elements": each.size,
-            "sources": sources,
-            "targets": targets,
-            **by_switch,
-        }
-    if isinstance(each, Signal):
-        return {"instruction": kind, "ranks": each.to}
-    if isinstance(each, Wait):
-        return {"instruction": kind, "signals": [{"rank": rank, "number": n} for rank, n in each.signals]}
-    return {"instruction": kind}
+        ends = {"sources": each.sources, "targets": each.targets}
+        facts["elements"] = each.size
+        facts |= {end: [_address_facts(p, buffers) for p in own] for end, own in ends.items()}
+        facts |= {"summed": each.summed, "multicast": each.multicast} if each.switched else {}
+    elif isinstance(each, Signal):
+        facts["ranks"] = each.to
+    elif isinstance(each, Wait):
+        facts["signals"] = [{"rank": rank, "number": n} for rank, n in each.signals]
+    return facts
 
 
 def _address_facts(address: Address, buffers: Sequence[str]) -> dict[str, Any]:
@@ -139,17 +134,16 @@ def _cells(each: Instruction, known: dict[str, Any]) -> tuple[str, str, str, str
     """What the table says of an instruction and its facts."""
     kind = known["instruction"]
     if isinstance(each, Move):
-        ends = [known[end] for end in ("sources", "targets")]
-        words, joined = ("sum by the switch: ", "to all by the switch: "), (" + ", "\n")
         texts = []
-        for end, switched, word, between in zip(
-            ends, (each.summed, each.multicast), words, joined, strict=True
+        for end, switched, words, between in (
+            ("sources", each.summed, "sum by the switch: ", " + "),
+            ("targets", each.multicast, "to all by the switch: ", "\n"),
         ):
+            shown = known[end]
             # At one place of all ranks as a rule: said once.
-            once = switched and len({(p.get("buffer"), p.get("first")) for p in end}) == 1
-            shown = [{**end[0], "rank": each.rank}] if once else end
-            text = between.join(_address_text(p, each) for p in shown)
-            texts.append(f"{word}{text}" if switched else text)
+            if switched and len({(p.get("buffer"), p.get("first")) for p in shown}) == 1:
+                shown = [{**shown[0], "rank": each.rank}]
+            texts.append(words * switched + between.join(_address_text(p, each) for p in shown))
         return kind_of([each]), str(each.size), *texts
     if isinstance(each, Signal):
         return kind, "", "", ", ".join(f"rank {rank}" for rank in each.to)

@@ -89,7 +89,11 @@ def command(
         refuse(changed(options, "protocol", "graph"), f"with --model {options.model}", "with --model kernel")
     left_out: dict[str, str] = {}
     if options.algorithms is None:
-        chosen = _only(words, algorithm, setting.fabric)
+        schedule = source.schedule_from(words, algorithm, setting.fabric)
+        grid = None
+        if words and algorithm.grid is None:
+            grid = source.grid_of(words[0], schedule.ranks, setting.fabric)
+        chosen = {schedule.name: Costed(schedule, schedule.name, grid)}
     else:
         refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
         chosen = _compared(options.algorithms, words, algorithm, setting.fabric, left_out)
@@ -113,13 +117,6 @@ def command(
     print_written(written)
 
 
-def _only(words: list[str] | None, algorithm: AlgorithmOptions, fabric: AnyFabric) -> dict[str, Costed]:
-    """The one schedule of the command line, not costed yet."""
-    schedule = source.schedule_from(words, algorithm, fabric)
-    grid = source.grid_of(words[0], schedule.ranks, fabric) if words and algorithm.grid is None else None
-    return {schedule.name: Costed(schedule, schedule.name, grid)}
-
-
 def _compared(
     text: str, words: list[str] | None, options: AlgorithmOptions, fabric: AnyFabric, left_out: dict[str, str]
 ) -> dict[str, Costed]:
@@ -127,10 +124,10 @@ def _compared(
     if not words or len(words) != 1:
         actual = " ".join(words) if words else "nothing"
         raise InputError(f"COLLECTIVE: {actual} given with --algorithms; allowed: one, such as all-reduce")
-    requests: dict[str, tuple[str, AlgorithmOptions, Choice | None]] = {}
+    requests: dict[str, tuple[AlgorithmOptions, Choice | None]] = {}
     words_listed = [word.strip() for word in text.split(",")]
     for word in words_listed:
-        name, *parameters = word.split(":")
+        name = word.partition(":")[0]
         if word in requests or words_listed.count(word) > 1:
             raise InputError(f"--algorithms: {word} given twice; allowed: each once")
         if word in _EVERY:
@@ -139,15 +136,16 @@ def _compared(
             continue
         if name not in ALGORITHMS:
             raise InputError(f"--algorithms: {not_one_of(name or text, ALGORITHMS, ', '.join(_EVERY))}")
-        requests[word] = name, _with(_usable(name, options), name, word, parameters), None
+        requests[word] = _settings(word, options), None
     for name, value in changed(options, *_SPECIAL).items():
         if f"--{name}" in options.present() and all(
-            getattr(settings, name) != value for _, settings, _ in requests.values()
+            getattr(settings, name) != value for settings, _ in requests.values()
         ):
             raise InputError(f"--{name}: {value} given; allowed: with an algorithm that has a use for it")
-    pipelined = any(settings.parts > 1 for _, settings, _ in requests.values())
+    pipelined = any(settings.parts > 1 for settings, _ in requests.values())
     costed = {}
-    for word, (name, settings, candidate) in requests.items():
+    for word, (settings, candidate) in requests.items():
+        name = word.partition(":")[0]
         schedule = source.build_by_name(name, words[0], settings, fabric)
         grid = source.grid_of(name, schedule.ranks, fabric) if settings.grid is None else None
         # Whether a tree is pipelined is said where others are.
@@ -158,7 +156,7 @@ def _compared(
 
 def _every(
     collective: str, options: AlgorithmOptions, fabric: AnyFabric, left_out: dict[str, str]
-) -> dict[str, tuple[str, AlgorithmOptions, Choice]]:
+) -> dict[str, tuple[AlgorithmOptions, Choice]]:
     """All algorithms that do this between these ranks, by what ``--algorithms`` would call each.
 
     What an option says is not varied.
@@ -166,23 +164,23 @@ def _every(
     choice("COLLECTIVE", collective, dict.fromkeys(c for a in ALGORITHMS.values() for c in a.collectives))
     ranks = options.ranks or fabric.ranks
     candidates = candidates_on(fabric, collective, range(ranks))
-    runnable: dict[str, tuple[str, AlgorithmOptions, Choice]] = {}
+    runnable: dict[str, tuple[AlgorithmOptions, Choice]] = {}
     refusals: dict[str, str] = {}
     for candidate in candidates.choices:
-        name = label = candidate.algorithm
-        settings = _usable(name, options)
+        name = word = candidate.algorithm
+        own = _settings(name, options)
         usual = source.grid_of(name, ranks, fabric) or near_square(ranks)
-        if settings.grid is None and candidate.grid not in (None, usual):
-            settings = replace(settings, grid="x".join(map(str, candidate.grid)))
-            label += f":{settings.grid}"
-        if settings.radix is None and candidate.radix not in (None, 2):
-            settings, label = replace(settings, radix=candidate.radix), f"{label}:{candidate.radix}"
-        if settings.parts == 1 and candidate.pieces > 1:
-            settings, label = replace(settings, pieces=candidate.pieces), f"{label}:{candidate.pieces}"
+        if own.grid is None and candidate.grid not in (None, usual):
+            word += ":" + "x".join(map(str, candidate.grid))
+        if own.radix is None and candidate.radix not in (None, 2):
+            word += f":{candidate.radix}"
+        if own.parts == 1 and candidate.pieces > 1:
+            word += f":{candidate.pieces}"
+        settings = _settings(word, options)
         if why := why_refused(name, collective, ranks, **settings.registry(name, ranks, fabric)):
-            refusals[label] = why
+            refusals[word] = why
         else:
-            runnable.setdefault(label, (name, settings, candidate))
+            runnable.setdefault(word, (settings, candidate))
     if not runnable:
         raise InputError(f"--algorithms: all given; {next(iter((refusals | candidates.left_out).values()))}")
     left_out |= candidates.left_out | refusals
@@ -211,15 +209,15 @@ def _all_costed(
     return costed
 
 
-def _usable(name: str, options: AlgorithmOptions) -> AlgorithmOptions:
-    """Options that an algorithm has a use for; the others are meant for those that it is compared with."""
-    unused: dict[str, Any] = {o: None for o in _SPECIAL if o not in ALGORITHMS[name].options}
-    return replace(options, **unused)
+def _settings(word: str, options: AlgorithmOptions) -> AlgorithmOptions:
+    """Options for a word of ``--algorithms``: the grid, and the radix or pieces, that stand behind colons.
 
-
-def _with(options: AlgorithmOptions, name: str, word: str, parameters: list[str]) -> AlgorithmOptions:
-    """Options with the grid, and the radix or the pieces, that stand behind colons."""
+    Options that the algorithm has no use for are meant for those that it is compared with.
+    """
+    name, *parameters = word.split(":")
     allowed_options = ALGORITHMS[name].options
+    unused: dict[str, Any] = {o: None for o in _SPECIAL if o not in allowed_options}
+    options = replace(options, **unused)
     takes = next((each for each in ("radix", "pieces") if each in allowed_options), None)
     for text in parameters:
         if "grid" in allowed_options and "x" in text.strip("x"):

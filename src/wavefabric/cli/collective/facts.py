@@ -301,11 +301,9 @@ def _rounds_table(cost: Cost, title: str) -> Table | str:
         return f"{title}: the {cost.model} model has no rounds: they overlap"
     numbers = ("parts",) if cost.model == "photonic" else ()
     parts = _parts(cost)
-    rows = [
-        (
-            *(str(each.round), *(str(getattr(each, name)) for name in numbers), time_words(each.seconds)),
-            *(*(time_words(getattr(each, part)) for part in parts), each.limit),
-        )
-        for each in cost.rounds
-    ]
-    return table(("round", *numbers, "time", *parts.values(), "<limit"), rows, title)
+    made = table(("round", *numbers, "time", *parts.values(), "<limit"), title=title)
+    for each in cost.rounds:
+        counts = (str(getattr(each, name)) for name in ("round", *numbers))
+        times = (time_words(getattr(each, part)) for part in ("seconds", *parts))
+        made.add_row(*counts, *times, each.limit)
+    return made

@@ -63,21 +63,21 @@ def optimal(
     if algorithm.ranks not in (None, fabric.ranks):
         actual = f"{algorithm.ranks} given with {fabric.name}"
         raise InputError(f"--ranks: {actual}; allowed: its {fabric.ranks} GPUs, or without")
+    direct, until, quiet = None, begun + solver.seconds, options.as_json
     if isinstance(fabric, PhotonicFabric):
         refuse(changed(solver, "steps"), f"with photonic {fabric.name}", "with electrical ones")
     else:
         refuse(changed(solver, "routes"), f"with electrical {fabric.name}", "with photonic ones")
-    direct = direct_links(fabric) if isinstance(fabric, Fabric) else None
-    if isinstance(fabric, Fabric) and direct is None and collective is not None and solver.steps is None:
-        until, quiet = begun + solver.seconds, options.as_json
-        best, lines, facts = _least_time(collective, algorithm, fabric, size, until, quiet)
-        return show_made(best, options, more_lines=lines, more_facts=facts)
+        direct = direct_links(fabric)
+        if direct is None and collective is not None and solver.steps is None:
+            best, lines, facts = _least_time(collective, algorithm, fabric, size, until, quiet)
+            return show_made(best, options, more_lines=lines, more_facts=facts)
     if algorithm.pieces is None:
         algorithm = replace(algorithm, pieces=fabric.ranks if collective in _WHOLE else 1)
     try:
         if isinstance(fabric, PhotonicFabric):
             method, k = solver.parse_routes()
-            connections = optical_network(fabric, k, method, begun + solver.seconds)
+            connections = optical_network(fabric, k, method, until)
         else:
             connections = direct or routed_links(fabric)
     except OutOfTime:
@@ -87,9 +87,9 @@ def optimal(
     if isinstance(fabric, PhotonicFabric) and output is not None:
         circuits = output.with_name(output.name.removesuffix(".json") + ".circuits.json")
         check_target(circuits, options.force, (".json",))
-    answer = _solve(wanted, connections, solver, begun, options.as_json)
+    answer = _solve(wanted, connections, solver, begun, quiet)
     if isinstance(answer, str):
-        raise _impossible(answer, solver, fabric, options.as_json)
+        raise _impossible(answer, solver, fabric, quiet)
     pieces = None if solver.conditions is not None else algorithm.pieces
     lines, facts, files = _about(answer, fabric, size, pieces, circuits)
     show_made(answer.schedule, options, more_lines=lines, more_facts=facts, more_files=files)

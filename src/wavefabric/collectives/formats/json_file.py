@@ -59,7 +59,7 @@ def from_json(text: str) -> Schedule:
     if isinstance(content, dict):  # of another format or version, nothing else can be judged
         for key, value in (("format", FORMAT), ("version", VERSION)):
             if content.get(key) != value or type(content[key]) is not type(value):
-                _refuse(key, content.get(key), json.dumps(value))
+                _refuse(key, show(content.get(key)), json.dumps(value))
     _keys("schedule", content, keys, ("msccl", "element_bytes"))
     name, size = _text("name", content["name"]), "element_bytes"
     ranks = _whole("ranks", content["ranks"], 1, MOST_RANKS)
@@ -70,7 +70,7 @@ def from_json(text: str) -> Schedule:
     ]
     transfers = np.array(rows, TRANSFER)
     if (moved := int(transfers["count"].sum(dtype=np.int64))) > MOST_MOVES:
-        _refuse_text("transfers", f"{moved} chunks moved", f"up to {MOST_MOVES} in all")
+        _refuse("transfers", f"{moved} chunks moved", f"up to {MOST_MOVES} in all")
     schedule = Schedule(
         name=name,
         ranks=ranks,
@@ -122,48 +122,44 @@ def _origins(mask: int, ranks: int) -> str | list[int]:
     return [rank for rank in range(mask.bit_length()) if mask >> rank & 1]
 
 
-def _refuse(key: str, actual: Any, allowed: str):
-    _refuse_text(key, show(actual), allowed)
-
-
-def _refuse_text(key: str, actual: str, allowed: str):
+def _refuse(key: str, actual: str, allowed: str):
     raise InputError(f"{key}: {actual}; allowed: {allowed}")
 
 
 def _keys(where: str, value: Any, needed: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
     allowed = ", ".join(needed + more)
     if not isinstance(value, dict):
-        _refuse(where, value, f"an object with the keys {allowed}")
+        _refuse(where, show(value), f"an object with the keys {allowed}")
     for key in value:
         if key not in needed and key not in more:
-            _refuse_text(where, f"unknown key {show(key)}", allowed)
+            _refuse(where, f"unknown key {show(key)}", allowed)
     for key in needed:
         if key not in value:
-            _refuse_text(where, f'no key "{key}"', allowed)
+            _refuse(where, f'no key "{key}"', allowed)
 
 
 def _text(key: str, value: Any) -> str:
     if not isinstance(value, str) or not is_name(value):
-        _refuse(key, value, NAMES)
+        _refuse(key, show(value), NAMES)
     return value
 
 
 def _whole(key: str, value: Any, low: int, high: int) -> int:
     if type(value) is not int or not low <= value <= high:
-        _refuse(key, value, f"whole numbers from {low} to {high}" if high >= low else "nothing")
+        _refuse(key, show(value), f"whole numbers from {low} to {high}" if high >= low else "nothing")
     return value
 
 
 def _list(key: str, value: Any) -> list:
     if not isinstance(value, list):
-        _refuse(key, value, "a list")
+        _refuse(key, show(value), "a list")
     return value
 
 
 def _msccl(value: Any) -> MscclOrigin:
     _keys("msccl", value, ("protocol", "channels", "most_bytes"))
     if value["protocol"] not in PROTOCOLS:
-        _refuse("msccl.protocol", value["protocol"], ", ".join(PROTOCOLS))
+        _refuse("msccl.protocol", show(value["protocol"]), ", ".join(PROTOCOLS))
     channels, most = _whole("msccl.channels", value["channels"], 0, _INT32), value["most_bytes"]
     if most is not None:
         _whole("msccl.most_bytes", most, 0, _INT64)
@@ -174,26 +170,26 @@ def _buffers(value: Any, ranks: int) -> dict[str, np.ndarray]:
     """Sizes of each buffer by name."""
     tables: dict[str, np.ndarray] = {}
     if not 1 <= len(_list("buffers", value)) <= _INT16:
-        _refuse_text("buffers", f"{len(value)} given", f"1 to {_INT16}")
+        _refuse("buffers", f"{len(value)} given", f"1 to {_INT16}")
     for i, buffer in enumerate(value):
         where = f"buffers[{i}]"
         _keys(where, buffer, ("name", "sizes"))
         name = _text(f"{where}.name", buffer["name"])
         if name in tables:
-            _refuse(f"{where}.name", name, "each name once")
+            _refuse(f"{where}.name", show(name), "each name once")
         tables[name] = _sizes(f"{where}.sizes", buffer["sizes"], ranks)
         if (chunks := sum(table.size for table in tables.values())) > MOST_CHUNKS:
-            _refuse_text(f"{where}.sizes", f"{chunks} chunks so far", f"up to {MOST_CHUNKS} in all")
+            _refuse(f"{where}.sizes", f"{chunks} chunks so far", f"up to {MOST_CHUNKS} in all")
     return tables
 
 
 def _sizes(key: str, value: Any, ranks: int) -> np.ndarray:
     if len(_list(key, value)) != ranks:
-        _refuse_text(key, f"{len(value)} rows", f"one row a rank, {ranks}")
+        _refuse(key, f"{len(value)} rows", f"one row a rank, {ranks}")
     for r, row in enumerate(value):
         if len(_list(f"{key}[{r}]", row)) != len(value[0]):
             allowed = f"as many as in the first row, {len(value[0])}"
-            _refuse_text(f"{key}[{r}]", f"{len(row)} numbers", allowed)
+            _refuse(f"{key}[{r}]", f"{len(row)} numbers", allowed)
         for c, size in enumerate(row):
             _whole(f"{key}[{r}][{c}]", size, 0, _INT64)
     return np.array(value, np.int64).reshape(ranks, -1)
@@ -209,11 +205,11 @@ class _ChunkReader:
     def chunk(self, key: str, value: Any) -> tuple[int, int, int]:
         """Rank, number of the buffer, chunk."""
         if not isinstance(value, list) or len(value) != 3:
-            _refuse(key, value, "[rank, buffer, chunk]")
+            _refuse(key, show(value), "[rank, buffer, chunk]")
         rank, name, chunk = value
         _whole(f"{key}[0]", rank, 0, self.ranks - 1)
         if not isinstance(name, str) or name not in self.buffers:
-            _refuse(f"{key}[1]", name, ", ".join(self.buffers))
+            _refuse(f"{key}[1]", show(name), ", ".join(self.buffers))
         buffer, chunks = self.buffers[name]
         return rank, buffer, _whole(f"{key}[2]", chunk, 0, chunks - 1)
 
@@ -226,7 +222,7 @@ class _ChunkReader:
         count = _whole(f"{key}.count", value.get("count", 1), 1, _INT32)
         reduce = value.get("reduce", False)
         if not isinstance(reduce, bool):
-            _refuse(f"{key}.reduce", reduce, "true or false")
+            _refuse(f"{key}.reduce", show(reduce), "true or false")
         switch = _whole(f"{key}.switch", value.get("switch", 0), 0, _INT32)
         return round_, src, dst, *source, *target, count, reduce, switch
 
@@ -238,7 +234,7 @@ class _ChunkReader:
             _keys(where, entry, ("at", "item", "origins"))
             at = self.chunk(f"{where}.at", entry["at"])
             if at in held:
-                _refuse(f"{where}.at", entry["at"], "each chunk once")
+                _refuse(f"{where}.at", show(entry["at"]), "each chunk once")
             item = _whole(f"{where}.item", entry["item"], 0, _INT64)
             held[at] = item, self._mask(f"{where}.origins", entry["origins"])
         return held
@@ -253,5 +249,5 @@ class _ChunkReader:
             for i, rank in enumerate(value):
                 mask |= 1 << _whole(f"{key}[{i}]", rank, 0, last)
         if not mask or mask >> self.ranks:
-            _refuse(key, value, f'a list of ranks from 0 to {last}, "all", or "0x..." of these ranks')
+            _refuse(key, show(value), f'a list of ranks from 0 to {last}, "all", or "0x..." of these ranks')
         return mask

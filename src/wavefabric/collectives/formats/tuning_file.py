@@ -1,12 +1,11 @@
 """What a tuning's JSON file may hold; `wavefabric.collectives.tuning` says what it means."""
 
-import json
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from wavefabric.collectives.arguments import MOST_RANKS
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, show
 from wavefabric.files.faults import checked
 from wavefabric.files.input import parse_json
 
@@ -29,16 +28,18 @@ class ChoiceTable(_Table):
     grid: tuple[_Count, _Count] | None = None
 
 
-class TimedChoiceTable(ChoiceTable):
+class _Times(_Table):
     predicted_us: _Microseconds | None = None
     measured_us: _Microseconds | None = None
 
 
-class TunedSizeTable(_Table):
+class TimedChoiceTable(ChoiceTable, _Times):
+    pass
+
+
+class TunedSizeTable(_Times):
     bytes: _Count
     choice: ChoiceTable
-    predicted_us: _Microseconds | None = None
-    measured_us: _Microseconds | None = None
     candidates: list[TimedChoiceTable] = []
 
 
@@ -70,9 +71,8 @@ def from_text(text: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError("tuning: no JSON object given; allowed: one with format, version, ranks, tables")
     # Of another format or version, nothing else can be judged.
-    head = {key: content[key] for key in ("format", "version") if key in content}
     for key, value in (("format", FORMAT), ("version", VERSION)):
-        if head.get(key) != value or type(head[key]) is not type(value):
-            actual = f"{json.dumps(head[key])[:60]} given" if key in head else "missing"
-            raise InputError(f"{key}: {actual}; allowed: {json.dumps(value)}")
+        if content.get(key) != value or type(content[key]) is not type(value):
+            actual = f"{show(content[key])} given" if key in content else "missing"
+            raise InputError(f"{key}: {actual}; allowed: {show(value)}")
     return checked(TuningTable, content).model_dump(exclude={"format", "version"})

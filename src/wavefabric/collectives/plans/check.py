@@ -8,7 +8,6 @@ same order, in the same addresses.
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from typing import NamedTuple
 
@@ -143,28 +142,6 @@ class _ClockState:
             result.begun = list(self.begun[step.rank])
 
 
-@dataclass
-class _Values:
-    """Expressions by the key of their place: −1 − key is what was there at first, from 0 on they are sums."""
-
-    sums: dict[tuple[int, ...], int]
-    at: dict[int, int] = field(default_factory=dict)
-
-    def read(self, key: int) -> int:
-        return self.at.get(key, -1 - key)
-
-    def total(self, keys: Sequence[int], at_once: bool) -> int:
-        """Of what lies at keys: in their order, or ``at_once`` by a switch, in its own."""
-        parts = [self.read(key) for key in keys]
-        if at_once and len(parts) > 1:
-            return self.sums.setdefault(tuple(sorted(parts)), len(self.sums))
-        return reduce(self.add, parts)
-
-    def add(self, a: int, b: int) -> int:
-        """The number of a sum of two; a + b is b + a, to the bit."""
-        return self.sums.setdefault((min(a, b), max(a, b)), len(self.sums))
-
-
 def check_values(plan: ExecutionPlan) -> None:
     """Compare what a plan that `check_execution_plan` accepts leaves with what its schedule does.
 
@@ -172,18 +149,26 @@ def check_values(plan: ExecutionPlan) -> None:
     is filled, or the first chunk of ``post`` that does not hold the schedule's sum at the end.
     """
     schedule, parts = plan.schedule, pieces(plan.schedule)
-    wanted = _Values({})
-    result = _Values(wanted.sums)
+    # Expressions by the key of their place: −1 − key is what was there at first, from 0 on they are sums.
+    wanted: dict[int, int] = {}
+    result: dict[int, int] = {}
+    sums: dict[tuple[int, ...], int] = {}
+
+    def total(values: dict[int, int], keys: Sequence[int], at_once: bool = False) -> int:
+        """Of what lies at keys: in their order (a + b is b + a, to the bit), or by a switch in its own."""
+        summands = [values.get(key, -1 - key) for key in keys]
+        if at_once and len(summands) > 1:
+            return sums.setdefault(tuple(sorted(summands)), len(sums))
+        return reduce(lambda a, b: sums.setdefault((min(a, b), max(a, b)), len(sums)), summands)
+
     u, adds = units(schedule), schedule.transfers["reduce"].tolist()
-    summands: dict[tuple[int, int], list[int]] = defaultdict(list)  # of each unit and what it writes
+    summed: dict[tuple[int, int], list[int]] = defaultdict(list)  # by each unit and what it writes
     for transfer, _, source, target in parts:
-        summands[int(u.of[transfer]), target.key].append(source.key)
+        summed[int(u.of[transfer]), target.key].append(source.key)
     for transfer, _, _, target in parts:
-        # All of a reduction by a switch at its first piece.
-        keys = summands.pop((int(u.of[transfer]), target.key), [])
-        if keys:
-            value = wanted.total(keys, True)
-            wanted.at[target.key] = wanted.add(wanted.read(target.key), value) if adds[transfer] else value
+        # All of a reduction by a switch at its first piece; it adds nothing to what is there.
+        if keys := summed.pop((int(u.of[transfer]), target.key), []):
+            wanted[target.key] = total(wanted, [target.key] * adds[transfer] + keys, not adds[transfer])
     sizes = {address: piece.size for piece in parts for address in piece[2:]}
     staging = enumerate(plan.staging)
     known = sizes | {Address(each.rank, STAGING, n, -1 - n): each.size for n, each in staging}
@@ -195,15 +180,15 @@ def check_values(plan: ExecutionPlan) -> None:
             if known.get(address) != move.size:
                 what = f"{address} of {move.size} elements"
                 raise ScheduleError(f"{schedule.name}: {what} is none of the schedule's addresses")
-        early = [p.key for p in move.sources if p.buffer == STAGING and p.key not in result.at]
+        early = [p.key for p in move.sources if p.buffer == STAGING and p.key not in result]
         if early:
             where = f"staging buffer {-1 - early[0]} before it has come"
             raise ScheduleError(f"{schedule.name}: {step} reads {where}")
-        total = result.total([address.key for address in move.sources], move.summed)
-        result.at |= {address.key: total for address in move.targets}
+        value = total(result, [address.key for address in move.sources], move.summed)
+        result |= {address.key: value for address in move.targets}
     wrong: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (rank, buffer) → first, last + 1 element
     for (rank, buffer, first, key), size in sizes.items():
-        if result.read(key) != wanted.read(key):
+        if total(result, [key]) != total(wanted, [key]):
             wrong.setdefault((rank, buffer), []).append((first, first + size))
     for rank, buffer, chunk in sorted(at for at in schedule.post if at[:2] in wrong):
         begin = schedule.offsets(buffer, rank)[chunk]

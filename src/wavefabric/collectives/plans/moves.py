@@ -187,13 +187,10 @@ def pieces(schedule: Schedule) -> list[Piece]:
     begins, following = at[:-1][inside], at[1:][inside]
     number, keys = transfer[begins], [boundary[begins] for boundary in ends]
     size = first[ends[0][following]] - first[keys[0]]
-    addresses = [
-        map(
-            Address,
-            *(each.tolist() for each in (t[end][number], t[f"{end}_buffer"][number], first[key], key)),
-        )
-        for end, key in zip(("src", "dst"), keys, strict=True)
-    ]
+    addresses = []
+    for end, key in zip(("src", "dst"), keys, strict=True):
+        columns = t[end][number], t[f"{end}_buffer"][number], first[key], key
+        addresses.append(map(Address, *(column.tolist() for column in columns)))
     return list(map(Piece, number.tolist(), size.tolist(), *addresses))
 
 
@@ -278,13 +275,9 @@ def _together(before: list[Move | None], move: Move, writes: set[tuple[int, int]
     first, *others = (each if each and _may_wait(each, move, writes) else None for each in before)
     if move.switched:
         # What a switch has added up goes to all in one pass.
-        fits = (
-            first
-            and first.summed
-            and move.multicast
-            and {*first.targets} == {*move.sources} <= {*move.targets}
-        )
-        return (0, replace(move, sources=first.sources, summed=True)) if first and fits else None
+        if first and first.summed and {*first.targets} == {*move.sources} <= {*move.targets}:
+            return 0, replace(move, sources=first.sources, summed=True)
+        return None
     if first is not None:
         alone = first.targets == move.sources[:1]
         if len(move.sources) > 1:

@@ -122,7 +122,10 @@ class _Order:
         me = step.rank, len(self._steps[step.rank])
         needs: set[tuple[int, int]] = set()
         for address in {**reads, **writes}.values():
-            here = self._of(address)
+            # Before the first access comes that of its owner's caller; a free slot has no earlier ones.
+            free = address.buffer == STAGING and -1 - address.key not in self._late
+            first = _Accesses(address, (address.rank, -1 if free else 0))
+            here = self._accesses.setdefault(address.key, first)
             if address.key in reads and address.buffer == STAGING and self._packets:
                 # Flags say that it is there, and that its writer has begun; of other threads nothing.
                 writer, known = here.written[0], self._known[step.rank]
@@ -165,13 +168,6 @@ class _Order:
             if any(self._known[staging_buffer.sender][rank] <= step for rank, step in reads):
                 result.add(number)
         return result
-
-    def _of(self, address: Address) -> _Accesses:
-        """Accesses so far; before the first, those of its owner's caller. A free slot has no earlier ones."""
-        if address.key not in self._accesses:
-            free = address.buffer == STAGING and -1 - address.key not in self._late
-            self._accesses[address.key] = _Accesses(address, (address.rank, -1 if free else 0))
-        return self._accesses[address.key]
 
     def _require(self, step: _Step, needs: set[tuple[int, int]]) -> None:
         """Steps that must be done before; the latest first, since what it knows may include others."""

@@ -91,18 +91,13 @@ def _tracks(iteration: Iteration) -> tuple[list[list[tuple[int, int]]], dict[tup
 
 def _names(iteration: Iteration, threads: dict[tuple[int, int], str]) -> Iterator[dict[str, Any]]:
     """Metadata: what processes and threads are called, and in which order they come."""
-    workers = iteration.graph.workers
-    for process, name in enumerate([*worker_names(iteration), "fabric"]):
-        number = _FABRIC if process == workers else _FABRIC + 1 + process
-        yield _told(number, 0, "process_name", name=name)
-        yield _told(number, 0, "process_sort_index", sort_index=process)
-    for (process, thread), name in sorted(threads.items()):
-        yield _told(process, thread, "thread_name", name=name)
-        yield _told(process, thread, "thread_sort_index", sort_index=thread)
-
-
-def _told(process: int, thread: int, what: str, **args: Any) -> dict[str, Any]:
-    return {"ph": "M", "pid": process, "tid": thread, "name": what, "args": args}
+    processes = [*enumerate(worker_names(iteration), _FABRIC + 1), (_FABRIC, "fabric")]
+    rows = [("process", process, 0, order, name) for order, (process, name) in enumerate(processes)]
+    rows += [("thread", process, thread, thread, name) for (process, thread), name in sorted(threads.items())]
+    for what, process, thread, order, name in rows:
+        event = {"ph": "M", "pid": process, "tid": thread}
+        yield event | {"name": f"{what}_name", "args": {"name": name}}
+        yield event | {"name": f"{what}_sort_index", "args": {"sort_index": order}}
 
 
 def _event(iteration: Iteration, task: int, process: int, thread: int) -> dict[str, Any]:

@@ -108,14 +108,10 @@ def _tracks(iteration: Iteration) -> list[_Track]:
             if mine:
                 result.append(_Track(result[-1].top + result[-1].height + 0.12, 0.55, purpose, mine))
         return result
-    calls: list[list[int]] = [[] for _ in range(graph.workers)]
-    for task, ports in enumerate(graph.ports):
-        for worker in ports:
-            calls[worker].append(task)
     result = []
     for worker, program in enumerate(graph.program):
         result.append(_Track(worker + 0.07, _COMPUTE_END - 0.07, "compute", list(program)))
-        mine = calls[worker]
+        mine = [task for task, ports in enumerate(graph.ports) if worker in ports]
         lane = lanes(times.begin[mine], times.end[mine])
         count = max(lane, default=0) + 1
         high = (_CALLS_END - _COMPUTE_END) / count
@@ -259,26 +255,12 @@ def _legend(
     graph = iteration.graph
     parts = _has_parts(iteration)
     kinds, purposes = set(graph.kind), {call.purpose for call in graph.call if call is not None}
-    entries: list[tuple[str, Sequence[str]]] = [
-        (kind, colours if parts else colours[:1]) for kind, colours in COMPUTE.items() if kind in kinds
-    ]
-    entries += [(purpose, (colour,)) for purpose, colour in CALLS.items() if purpose in purposes]
-    if exposed:
-        entries.append(("exposed: waits for a call", (EXPOSED,)))
-    if parts:
-        entries.append(("numbers: microbatches", ()))
-    look = {EXPOSED: _HATCHED}
-    style.legend(
-        figure,
-        box,
-        [
-            (
-                words,
-                [
-                    look.get(colour) or {"facecolor": colour, "linewidth": 0.0}
-                    for colour in dict.fromkeys(colours)
-                ],
-            )
-            for words, colours in entries
-        ],
-    )
+
+    def plain(*colours: str) -> list[dict[str, Any]]:
+        return [{"facecolor": colour, "linewidth": 0.0} for colour in dict.fromkeys(colours)]
+
+    entries = [(kind, plain(*colours[: 1 + parts])) for kind, colours in COMPUTE.items() if kind in kinds]
+    entries += [(purpose, plain(colour)) for purpose, colour in CALLS.items() if purpose in purposes]
+    entries += [("exposed: waits for a call", [_HATCHED])] * exposed
+    entries += [("numbers: microbatches", [])] * parts
+    style.legend(figure, box, entries)

@@ -8,6 +8,7 @@ from wavefabric.collectives.arguments import ragged, within_groups
 from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.formats.msccl.check import touches
 from wavefabric.collectives.levels import hazards
+from wavefabric.errors import InputError
 
 
 class MscclLimitExceeded(Exception):
@@ -31,16 +32,21 @@ class ThreadBlockLanes:
     channel: np.ndarray
 
 
-def build_blocks(moves: np.ndarray, gpus: int, shared: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Blocks (`BLOCK`) and steps (`STEP`) on as few channels as needed, or `MscclLimitExceeded`."""
-    longest = fmt.STEPS
-    while True:
-        try:
-            return _thread_blocks(moves, _lanes(moves, gpus, shared, longest), gpus)
-        except TooManySteps:
-            if longest < 8:
-                raise
-            longest //= 2
+def build_blocks(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks (`BLOCK`) and steps (`STEP`) on as few channels as needed; `InputError` names a limit.
+
+    ``shared`` as of `to_msccl`.
+    """
+    why = ""
+    for joint in (False, True) if shared is None else (shared,):
+        longest = fmt.STEPS
+        while longest >= 4:
+            try:
+                return _thread_blocks(moves, _lanes(moves, gpus, joint, longest), gpus)
+            except MscclLimitExceeded as error:
+                why, longest = str(error), longest // 2 if isinstance(error, TooManySteps) else 0
+    limits = f"{fmt.BLOCKS} thread blocks a GPU, {fmt.WAITED_BLOCK + 1} of them waited for"
+    raise InputError(f"MSCCL: {why}; allowed: {limits}, {fmt.CHANNELS} channels")
 
 
 def _lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> ThreadBlockLanes:

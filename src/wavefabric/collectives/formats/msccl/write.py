@@ -8,7 +8,7 @@ import numpy as np
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.formats.moves import written
 from wavefabric.collectives.formats.msccl import format as fmt
-from wavefabric.collectives.formats.msccl.blocks import MscclLimitExceeded, build_blocks
+from wavefabric.collectives.formats.msccl.blocks import build_blocks
 from wavefabric.collectives.formats.msccl.check import check_algorithm
 from wavefabric.collectives.schedule import PROTOCOLS, Schedule
 from wavefabric.collectives.structure import refuse_switches
@@ -61,7 +61,7 @@ def to_msccl(
         raise InputError(f"name: {title[:80]!r}; allowed: {allowed}")
     refuse_switches(schedule, "MSCCL")
     arrays, moves = written(schedule, instances, "MSCCL")
-    blocks, steps = _build(_cut(moves), schedule.ranks, shared)
+    blocks, steps = build_blocks(_cut(moves), schedule.ranks, shared)
     coll, channels = _COLLS.get(arrays.collective, "custom"), int(blocks["chan"].max(initial=0)) + 1
     algorithm = fmt.MscclAlgorithm(title, proto, coll, arrays, channels, blocks, steps)
     check_algorithm(algorithm, slots)
@@ -85,14 +85,3 @@ def _cut(parts: np.ndarray) -> np.ndarray:
         cut[side] += begin
     cut["count"] = least + (within < rest)
     return cut
-
-
-def _build(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.ndarray, np.ndarray]:
-    why = ""
-    for direction in (False, True) if shared is None else (shared,):
-        try:
-            return build_blocks(moves, gpus, direction)
-        except MscclLimitExceeded as error:
-            why = str(error)
-    limits = f"{fmt.BLOCKS} thread blocks a GPU, {fmt.WAITED_BLOCK + 1} of them waited for"
-    raise InputError(f"MSCCL: {why}; allowed: {limits}, {fmt.CHANNELS} channels")

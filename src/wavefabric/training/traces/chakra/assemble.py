@@ -64,10 +64,9 @@ class Assembly:
         tasks: dict[tuple, list[Position]] = defaultdict(list)
         for number, file in enumerate(self.files):
             for position, node in enumerate(file.nodes):
-                key = (node.own.get("task"),) if self.own else (self.worker[number], position)
-                if self.own and key[0] is None:
-                    key = number, position
-                tasks[key].append((number, position))
+                told = self.own and node.own.get("task") is not None
+                key = (number if self.own else self.worker[number]), position
+                tasks[(node.own["task"],) if told else key].append((number, position))
         return list(tasks.values())
 
     def _waits(self, root: Position) -> list[Position]:
@@ -84,7 +83,9 @@ class Assembly:
 
     def graph(self) -> TaskGraph:
         """The tasks, numbered so that each waits for earlier ones."""
-        order = in_order(self.waits, self._priority)
+        # Of those that may come next, by the task's number, or else by the place in a file.
+        number_of = {root: whole(self._node(root).own.get("task")) for root in self.members}
+        order = in_order(self.waits, lambda r: (number_of[r], *r) if self.own else r[::-1])
         if len(order) < len(self.members):
             file, position = min(self.members.keys() - set(order))
             name = show(self.files[file].nodes[position].name)
@@ -106,18 +107,13 @@ class Assembly:
                 ports = tuple(sorted({self.worker[file] for file, _ in self.members[root]}))
                 number[root] = graph.communicate(node.name, call, ports, waits, microbatch)
         graph.program = [[number[root] for root in program] for program in programs]
-        ranks = enumerate(file.rank for file in self.files)
         graph.gpus = [() for _ in programs]
-        for file, rank in ranks:
-            graph.gpus[self.worker[file]] += (rank,)
+        for file, worker in zip(self.files, self.worker, strict=True):
+            graph.gpus[worker] += (file.rank,)
         return graph
 
     def _node(self, root: Position) -> TraceNode:
         return self.files[root[0]].nodes[root[1]]
-
-    def _priority(self, root: Position) -> tuple[int, ...]:
-        """Tasks of equal standing come by their number, or else by their place in a file."""
-        return (whole(self._node(root).own.get("task")), *root) if self.own else root[::-1]
 
     def _program_of(self, root: Position) -> int:
         """The worker of a computation."""

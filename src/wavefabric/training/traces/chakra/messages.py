@@ -136,13 +136,8 @@ def attributes(message: Any) -> dict[str, Any]:
 
 def with_length(message: Any) -> bytes:
     """A message as it is in a file."""
-    body = message.SerializeToString()
-    length, left = bytearray(), len(body)
-    while left > 0x7F:
-        length.append(left & 0x7F | 0x80)
-        left >>= 7
-    length.append(left)
-    return bytes(length) + body
+    # A field of bytes is its number in one byte, then their length, then they themselves.
+    return schema().node(old_attribute=[message.SerializeToString()]).SerializeToString()[1:]
 
 
 def trace_paths(prefix: str | Path) -> list[Path]:
@@ -180,7 +175,10 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
         body = content[begin : begin + length]
         early = False
         if not number:
-            metadata = _metadata(body)
+            try:
+                metadata = kinds.metadata.FromString(body)
+            except kinds.decode_error:
+                metadata = kinds.metadata()
             yield metadata, attributes(metadata)
             early = bool(body) and not metadata.version and not metadata.attr
         if number or early:  # early files begin with a node
@@ -198,14 +196,6 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
         position, number = begin + length, number + 1
     if not number:
         raise InputError(f"trace: {file} is empty; allowed: a Chakra execution trace")
-
-
-def _metadata(body: bytes) -> Any:
-    """The first message as metadata; empty if it is none."""
-    try:
-        return schema().metadata.FromString(body)
-    except schema().decode_error:
-        return schema().metadata()
 
 
 def _varint(content: bytes, position: int, file: str) -> tuple[int, int]:
