@@ -221,7 +221,7 @@ def test_only_communication_leaves_the_others_out(comm, device):
     start = launch8(96)[runner.local_modes.slice]
     A = runner.operators.empty()
     A[...] = device.asarray(start)
-    runner.operators.use_received = False
+    runner.operators.use_received = runner.operators._couple_at_once = False
     runner.operators.kerr_rotate(A, 100.0)
     own = runner.local_modes.slice
     kappa = FIBRE8.gamma * FIBRE8.kappa_rows()[own, own]
