@@ -233,20 +233,3 @@ def test_a_bad_plan(tmp_path, change, message):
     (tmp_path / "plan.json").write_text(json.dumps(PLAN | {"plan": PLAN["plan"] | change}))
     with pytest.raises(InputError, match=f"plan.json: {message}"):
         write_report(tmp_path / "plan.json")
-
-
-def test_a_suite(tmp_path):
-    (tmp_path / "parts").mkdir()
-    machine = {"cpu": {"model": "some processor"}, "gpus": []}
-    (tmp_path / "suite.json").write_text(json.dumps({"ranks": 2, "small": True, "machine": machine}))
-    for name, state, seconds in (("fibre-1", "done", 12.5), ("fibre-2", "failed", 2.5)):
-        record = {"name": name, "state": state, "seconds": seconds, "why": "exit code 1", "command": "x <y>"}
-        (tmp_path / "parts" / f"{name}.json").write_text(json.dumps(record))
-    said, text = content(tmp_path)
-    assert (said.state, said.verdict) == ("bad", "1 of 2 parts done, 1 failed")
-    assert (said.tiles[0].value, said.warnings) == ("15 s", ["fibre-2: exit code 1"])
-    assert "x &lt;y&gt;" in text
-    assert (tmp_path / "index.html").exists()
-    (tmp_path / "parts" / "fibre-1.json").write_text("[]")
-    with pytest.raises(InputError, match="no record of the benchmark suite"):
-        write_report(tmp_path, force=True)

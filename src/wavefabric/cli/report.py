@@ -27,7 +27,7 @@ def command(
     """Write one HTML page about a result: whether it worked, how fast it was, and its figures.
 
     It needs no network and no other file. Results are those of `run`, `kwave`, `sweep` and `simulate`,
-    schedules, tunings, plans, what `train --json` printed, and the folder of the benchmark suite. Of any
+    schedules, tunings, plans and what `train --json` printed. Of any
     other folder each result has a page, and an index leads to them.
 
     Examples:

@@ -22,8 +22,6 @@ from wavefabric.report.fibre import fibre_content, sweep_content
 from wavefabric.report.figures import environment
 from wavefabric.report.plan import plan_content
 from wavefabric.report.schedule import schedule_content
-from wavefabric.report.suite import FILE as SUITE
-from wavefabric.report.suite import suite_content
 from wavefabric.report.training import training_content
 from wavefabric.report.tuning import tuning_content
 from wavefabric.report.ultrasound import ultrasound_content
@@ -55,7 +53,7 @@ def write_report(
     """Write one HTML page about a result, with everything inside; of a folder a page a result, and an index.
 
     ``path`` is a result of a fibre link, a sweep or ultrasound (HDF5), a schedule, a tuning, a plan or what
-    ``wavefabric train --json`` printed (JSON); or a folder of these, or of the benchmark suite. ``output`` is
+    ``wavefabric train --json`` printed (JSON); or a folder of these. ``output`` is
     the page or the index, by default beside the result, and ``index.html`` in a folder; ``force`` replaces
     pages. Schedules of so many bytes are timed on a ``fabric`` (name or file). `InputError` if there is no
     result, or a page exists or cannot be written; then none is written.
@@ -65,10 +63,10 @@ def write_report(
     index = _check(
         output or (path / "index.html" if whole else path.with_name(f"{plain(path.stem)}.html")), force, path
     )
-    if whole and not (path / SUITE).exists():
+    if whole:
         pages, contents = _folder(path, index, force, timed)
     else:
-        contents = [suite_content(path) if whole else read_content(path, *timed)]
+        contents = [read_content(path, *timed)]
         pages = {index: _render("result.html", contents[0])}
     for target, words in pages.items():
         write_text(target, words, "--output", force)
