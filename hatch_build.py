@@ -9,7 +9,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _ROOT = Path(__file__).parent
-#: Names the platform of a wheel that is compiled for others than this machine, see tools/wheels.sh.
+#: The variable that names the platform of a wheel, one of `build.TARGETS`; see tools/wheels.sh.
 _TARGET = "WAVEFABRIC_WHEEL"
 
 
@@ -25,10 +25,10 @@ def _build() -> Any:
 
 
 class KernelBuildHook(BuildHookInterface):
-    """Adds the libraries of kernels to a wheel: compiled for this machine, or for all of a platform."""
+    """Adds the libraries of kernels to a wheel: compiled for this machine, or all variants of a platform."""
 
     def dependencies(self) -> list[str]:
-        """Ask for zig as a compiler where there is no other, or another platform is compiled for."""
+        """Return ziglang as a requirement of the build if there is no compiler, or for another platform."""
         if os.environ.get(_TARGET):
             return ["ziglang"]
         try:

@@ -1,1 +1,1 @@
-"""A tuner plugin for NCCL: its choices measured between ranks, and the fastest in a library that it loads."""
+"""Measures what NCCL can choose between ranks, and writes a plugin that makes it choose the fastest."""

@@ -1,4 +1,4 @@
-"""`python -m plugins.nccl_tuner FOLDER`: NCCL's choices measured, and the fastest in a tuner plugin."""
+"""`python -m plugins.nccl_tuner FOLDER` measures NCCL's choices and writes a plugin of the fastest."""
 
 import sys
 from collections.abc import Sequence

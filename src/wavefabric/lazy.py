@@ -1,4 +1,4 @@
-"""Names that a package exports and imports on first use: whoever reads a file does not wait for Numba."""
+"""Names that a package exports and imports on first use: whoever reads a file does not wait for solvers."""
 
 import sys
 from collections.abc import Callable, Mapping

@@ -35,8 +35,8 @@ class RunSettings:
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or one that is open. Each rank has a GPU of its own
         with ``"auto"`` and ``"cuda"``. Not used with `comm`, which has one.
     threads : int, optional
-        CPU threads. By default as many as suit the grid (one below some 10⁵ points in 3-D and 2·10⁶ in 2-D),
-        at most all; under ``mpiexec`` one a rank.
+        CPU threads. By default one for each 2¹⁶ points, at least one and at most all; under ``mpiexec`` one
+        for each rank.
     precision : str
         ``"single"`` or ``"double"``.
     progress : Progress, optional

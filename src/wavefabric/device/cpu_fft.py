@@ -1,4 +1,4 @@
-"""Transforms of whole arrays on a CPU, in place, by kernels of ``kernels/cpu/rows.cpp``."""
+"""Transforms rows, axes and real fields on a CPU by kernels of ``kernels/cpu/rows.cpp``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,17 +36,20 @@ class CpuRowFFT:
         self._kernels.transform_rows(self._plan, np.atleast_2d(field), False)
 
     def backward(self, field: np.ndarray) -> None:
-        """Transform rows back, times n."""
+        """Transform rows back, unscaled: n times the inverse."""
         self._kernels.transform_rows(self._plan, np.atleast_2d(field), True)
 
     def arrange(self, factors: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Return factors of spectra, (kinds, n) complex128, in the order in which `multiply` reads them."""
+        """Return factors of spectra, (kinds, n) complex128, as real numbers in the order of `multiply`.
+
+        A row of a field has one of the kinds. The result is (kinds, `RowPlan.factors`); ``out``, if given.
+        """
         return self._arranged(self._plan, factors, out)
 
     def multiply(self, field: np.ndarray, arranged: np.ndarray, kinds: np.ndarray) -> None:
-        """Transform rows of a field, multiply each by the factors of its kind (int32), and transform it back.
+        """Transform the rows of a field, multiply each by the factors of its kind, and transform it back.
 
-        Nothing is scaled. Where there are fewer rows than threads, these share rows.
+        Nothing is scaled. ``kinds`` (rows,) int32. Of fewer rows than threads several threads do one.
         """
         together = len(field) < self._device.threads and self._plan.inner == self._plan.points
         for part in _PARTS if together else (_ALL,):
@@ -73,12 +76,12 @@ class CpuAxisFFT:
         self._run(self._plan, field, self._outer, self._stride, False)
 
     def backward(self, field: np.ndarray) -> None:
-        """Transform back, times the points of the axis."""
+        """Transform back, unscaled: times the points of the axis."""
         self._run(self._plan, field, self._outer, self._stride, True)
 
 
 class CpuRealFFT:
-    """Transforms of real fields of ``shape`` along the last axis, and along others before it."""
+    """Transforms of real fields (Nz, Ny, Nx) along x, then along those of ``axes`` with several points."""
 
     def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any, axes: tuple[int, ...]):
         nz, ny, nx = map(int, shape)

@@ -1,4 +1,4 @@
-"""How the library of CPU kernels is compiled: an object of each ``cpu/*.cpp`` and precision, then linked.
+"""Compiles each ``cpu/*.cpp`` once for each precision, and links them into one shared library.
 
 `hatch_build.py` calls this when a wheel or an editable installation is made, `library` when a source has
 changed since. Nothing of the C++ run-time library is used, so that one file serves every distribution of an
@@ -57,7 +57,7 @@ _FLAGS = [
     "-fno-exceptions",
 ]
 _FLAGS += ["-fno-rtti", "-fvisibility=hidden", "-Wall", "-Wno-unused-variable", "-Wno-maybe-uninitialized"]
-#: Sources that are compiled once: `pool` has no numbers, the others are for double precision alone.
+#: Sources that are compiled once: `pool` does not depend on the precision, the others need double alone.
 _ONCE = {"pool": "float", "flow": "double", "interference": "double", "correlation": "double"}
 
 
@@ -107,7 +107,7 @@ def suffix(target: str = "") -> str:
 
 
 def build(folder: Path = LIBRARIES, target: Target | None = None) -> list[Path]:
-    """Compile the library for this processor into a folder, or with zig all variants of another platform."""
+    """Compile the library for this processor, or with zig all variants of a platform; return the paths."""
     if target and not find_spec("ziglang"):
         raise NoCompiler("other platforms need the Python package ziglang")
     zig = [sys.executable, "-m", "ziglang", "c++"]
@@ -130,7 +130,7 @@ def _architecture(variant: str, zig: bool) -> list[str]:
     """Return the flags of a variant; zig writes the names of processors with underscores."""
     flags = list(VARIANTS[variant])
     if variant == "native" and platform.machine().lower() in ("x86_64", "amd64"):
-        flags.append("-mprefer-vector-width=512")  # where there are such vectors, all of them
+        flags.append("-mprefer-vector-width=512")  # the whole width of a vector, where it is 512 bits
     if not zig:
         return flags
     names = [flag.removeprefix("-march=").replace("-", "_") for flag in flags if "-march" in flag]

@@ -13,12 +13,12 @@ from wavefabric.kernels import build
 from wavefabric.system.compiling import CLOCK
 from wavefabric.system.user_cache import cache_directory
 
-#: A file of a checkout, beside which sources may change after the installation.
+#: A file that only a checkout has, where sources may change after the installation.
 _PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
 class Library:
-    """The loaded library: addresses of kernels by name, and calls of them on so many threads."""
+    """Loads the shared library; gives addresses of kernels, and calls kernels on a number of threads."""
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
@@ -41,9 +41,9 @@ class Library:
 def library() -> Library:
     """Load the library for this processor: the installed one, or one that is compiled now.
 
-    A checkout has one of its sources as they are; a wheel one for each level of processors. Where neither
-    serves, such as on another node than that of the installation, one is compiled into the user's cache.
-    `InputError` without a compiler.
+    A checkout needs a library of its present sources; a wheel brings one for each level of processors. Where
+    none serves, such as on another node than that of the installation, one is compiled into the user's cache.
+    Raises `InputError` if there is no compiler.
     """
     checkout = _PROJECT.is_file()
     native = f"{build.native_name()}{build.suffix()}"
@@ -55,7 +55,7 @@ def library() -> Library:
 
 
 def _built(folder: Path, name: str) -> Path:
-    """Return the library of a name in a folder; compile it first if it is not there, one process for all."""
+    """Return the library of a name in a folder; if it is not there one process compiles, others wait."""
     path = folder / name
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:

@@ -7,7 +7,7 @@ import numpy as np
 
 
 def factorised(n: int, radices: Sequence[int]) -> tuple[int, ...]:
-    """``n`` as a product of radices, each as often as it divides what those before it leave; or empty."""
+    """Divide n by each radix in turn, as often as it divides; return the radices, or () if a rest is left."""
     factors = []
     for radix in radices:
         while n % radix == 0:
@@ -17,21 +17,21 @@ def factorised(n: int, radices: Sequence[int]) -> tuple[int, ...]:
 
 
 def unit_roots(turns: np.ndarray, n: int) -> np.ndarray:
-    """exp(−2πi turns/n), formed in extended precision where there is one."""
+    """Return exp(−2πi turns/n), complex128, formed in extended precision where there is one."""
     angle = 2 * np.longdouble("3.14159265358979323846264338327950288") * (turns % n) / n
     return (np.cos(angle) - 1j * np.sin(angle)).astype(np.complex128)
 
 
 def rounded(factors: np.ndarray, dtype) -> np.ndarray:
-    """Complex numbers of modulus 1 in a precision: as they are, or `balanced`."""
+    """Round complex numbers of modulus 1: by `balanced` for complex64, unchanged for complex128."""
     return balanced(factors) if dtype == np.complex64 else factors
 
 
 def balanced(factors: np.ndarray) -> np.ndarray:
-    """Complex numbers of modulus 1, each part rounded up or down to single precision, shape as given.
+    """Round both parts of complex numbers of modulus 1 up or down to single precision.
 
-    Of the four choices that one is taken which keeps the sum of the errors of the squared modulus along the
-    last axis nearest to 0: a mean error would act on a frequency in every step of a simulation alike.
+    Of the four choices the one is taken that keeps the sum of |z|² − 1 along the last axis nearest to 0: a
+    mean error would change the energy of a frequency in every step of a simulation the same way.
     """
     parts = np.stack([np.real(factors), np.imag(factors)])
     nearest = parts.astype(np.float32)

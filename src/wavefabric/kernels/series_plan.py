@@ -1,4 +1,4 @@
-"""How CPUs transform series of complex numbers: radices, factors and orders (``kernels/cpu/fft.h``)."""
+"""Plans transforms of complex series on a CPU: radices, twiddle factors, order (``cpu/fft.h``)."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ WIDE = 16
 
 
 def pass_radices(n: int) -> tuple[int, ...]:
-    """Factors of a transform length in the order of the passes; empty if a prime factor above 13 is needed.
+    """Return the radices of a transform in the order of its passes; () if a prime factor above 13 is needed.
 
     >>> pass_radices(256), pass_radices(120), pass_radices(1), pass_radices(34)
     ((4, 8, 8), (5, 3, 8), (1,), ())
@@ -30,12 +30,12 @@ def pass_radices(n: int) -> tuple[int, ...]:
         return ()
     if twos == 1:
         return (*odd, 2)
-    fours = (-twos) % 3  # two passes of radix 4 are one of radix 16
+    fours = (-twos) % 3  # instead of a pass of radix 16, two of radix 4
     return (4,) * fours + (*odd, *(8,) * ((twos - 2 * fours) // 3))
 
 
 def reversed_digits(radices: Sequence[int]) -> np.ndarray:
-    """The transformed number that lies at each place after passes of these radices.
+    """Return the frequency index that is stored at each place after passes of these radices.
 
     >>> reversed_digits((2, 3)).tolist()
     [0, 2, 4, 1, 3, 5]
@@ -48,18 +48,21 @@ def reversed_digits(radices: Sequence[int]) -> np.ndarray:
 
 
 def convolution_points(n: int) -> int:
-    """Return the points of a convolution that transforms ``n``: at least 2n − 1, of primes up to 5."""
+    """Return the length of Bluestein's convolution for n points: the least m ≥ 2n − 1 of primes 2, 3, 5."""
     return next(m for m in range(2 * n - 1, 4 * n) if factorised(m, (8, 5, 4, 3, 2)))
 
 
 def chirp(n: int) -> np.ndarray:
-    """Return exp(−πi j²/n) for j below n, by which a convolution is a transform."""
+    """Return exp(−πi j²/n), j = 0 … n − 1: the chirp that makes a transform a convolution (Bluestein)."""
     j = np.arange(n)
     return unit_roots(j * j, 2 * n)
 
 
 def convolution_kernel(n: int, points: int) -> np.ndarray:
-    """Return the transform, over so many points, of what the chirp times a series is convolved with."""
+    """Return the transform of Bluestein's kernel, the conjugate chirp wrapped around, over its ``points``.
+
+    Shape (points,), complex128.
+    """
     turned, around = chirp(n).conj(), np.zeros(points, complex)
     around[:n] = turned
     around[points - n + 1 :] = turned[:0:-1]
@@ -67,7 +70,7 @@ def convolution_kernel(n: int, points: int) -> np.ndarray:
 
 
 class SeriesPlan:
-    """How series of ``n`` complex numbers are transformed: radices, factors, the chirp of a convolution."""
+    """Holds what transforms series of ``n`` numbers: radices, twiddle factors, chirp of a convolution."""
 
     def __init__(self, n: int, dtype):
         kind = np.result_type(dtype, np.complex64)
@@ -93,7 +96,7 @@ class SeriesPlan:
 
 
 def _pass_factors(radices: Sequence[int], kind: np.dtype) -> np.ndarray:
-    """Return the twiddle factors w^(p k) of each pass, p below its length over the radix, k from 1 below it.
+    """Return the twiddle factors w^(p k) of each pass, p = 0 … length/radix − 1, k = 1 … radix − 1.
 
     All factors of a pass are rounded together, so that their moduli are 1 in the mean.
     """
@@ -106,7 +109,7 @@ def _pass_factors(radices: Sequence[int], kind: np.dtype) -> np.ndarray:
 
 
 def matrix_rows(n: int) -> int:
-    """Return n1 of n = n1 n2: rows and columns that fill vectors and are about as many, n1 at most n2.
+    """Return n1 ≤ n2 with n1 n2 = n, such that both fill vectors of 16 lanes well and differ little.
 
     >>> matrix_rows(1024), matrix_rows(2**17), matrix_rows(30), matrix_rows(13)
     (32, 256, 5, 1)
@@ -121,9 +124,10 @@ def matrix_rows(n: int) -> int:
 
 
 class RowPlan:
-    """How rows of ``n`` complex numbers are transformed, as matrices (``kernels/cpu/rows.cpp``).
+    """Holds what transforms rows of ``n`` complex numbers as matrices (``kernels/cpu/rows.cpp``).
 
-    ``kernel`` is the transform of a convolution's kernel as ``arrange_factors`` has it, where n needs one.
+    ``kernel`` is the `convolution_kernel`, laid out by ``arrange_factors``; only for an n with a prime factor
+    above 13.
     """
 
     def __init__(self, n: int, dtype, kernel: np.ndarray | None = None):

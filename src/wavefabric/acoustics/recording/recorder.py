@@ -156,9 +156,10 @@ class Recorder:
                 series.hand_over(self.delivery)
 
     def _staggered_quantities(self) -> list[tuple[Any, _Series | None, bool, list]]:
-        """Return, for each field that is recorded as the solver has it, what is made of it in a step.
+        """Return (field, series, sampled, statistics) of the pressure and velocities at their own points.
 
-        Its series; whether it is sampled; names of statistics, and whether they are those of the samples.
+        ``series`` is the time series or None; ``sampled``, whether each step reads values at the sensor;
+        ``statistics`` are pairs of a name and whether it is made of these values, not of the whole field.
         """
         result, fields = [], self._stages.fields.named()
         for field in ("p", *("u" + axis for axis in self._axes)):

@@ -5,7 +5,7 @@
 
 #include "butterflies.h"
 
-// How series of one length are transformed, made by `wavefabric.spectral.line_transforms`.
+// How series of one length are transformed, made by `wavefabric.kernels.series_plan`.
 struct Plan {
     Index points;            // of a series
     Index inner;             // points that are transformed: those, or more for a convolution

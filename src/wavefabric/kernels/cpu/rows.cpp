@@ -1,13 +1,13 @@
-// Transforms of rows of complex numbers and of the axes of arrays, in place and from natural order to natural order; and the linear
-// propagation of a fibre, whose rows go there and back with a factor in between.
+// Transforms of rows of complex numbers and of the axes of arrays, in place and from natural order to natural order; and products with
+// spectra of rows, as the linear propagation of a fibre needs them: each row is transformed, multiplied and transformed back.
 //
 // A row of n = n1 n2 numbers is a matrix of n1 rows and n2 columns. With j = j1 n2 + j2 and k = k1 + n1 k2 its transform is one over each
 // column (j1 -> k1), factors w^(k1 j2), and one over each row of the matrix (j2 -> k2) (Gentleman & Sande 1966,
-// doi:10.1145/1464291.1464352). LANES columns go together, then LANES rows. A length with prime factors above 13 is a convolution
+// doi:10.1145/1464291.1464352). As many columns, then rows, go together as a vector has lanes (LANES). A length with prime factors above 13 is a convolution
 // (Bluestein 1970, doi:10.1109/TAU.1970.1162132) of a longer row, which is multiplied by the transform of its kernel.
 #include "lines.h"
 
-// Made by `wavefabric.device.cpu_fft`.
+// Made by `wavefabric.kernels.series_plan.RowPlan`.
 struct RowPlan {
     Index points;           // of a row
     Index across;           // columns of the matrix
@@ -23,11 +23,11 @@ struct RowPlan {
     Index longest() const { return down->points > across ? down->points : across; }
 };
 constexpr Index WIDE = 16;
-// Real numbers of a factor: in single precision those that rounding would lose, too. A table rounded to single would change the energy at
-// each frequency in every step the same way.
+// Real numbers of a factor. In single precision it keeps its rounding residuals: a table rounded to single would change the energy at each
+// frequency in every step the same way.
 constexpr Index PARTS = SINGLE ? 4 : 2;
 
-// So many numbers of LANES.
+// `count` complex numbers, at most LANES; missing lanes are 0.
 FN C load_some(const Complex *p, Index count) {
     if (count >= LANES) return load_complex(p, p + HALF);
     Complex some[LANES] = {};
@@ -42,12 +42,14 @@ FN void store_some(Complex *p, Index count, C v) {
 }
 FN Index lanes(Index first, Index end) { return end - first < LANES ? end - first : LANES; }
 
+// The twiddle factors w^(k1 j2) of LANES columns j2, for the k1 at a place.
 FN C between(const RowPlan &p, Index place, Index column) {
     const Complex *near = p.near + place * WIDE + column % WIDE;
     return load_complex(near, near + HALF) * splat(p.far[column / WIDE * p.down->points + place]);
 }
 
-// Columns of the matrix from one on, transformed into rows by number, times the factors.
+// Up to LANES columns of the matrix, the first of which is `column`, are transformed and multiplied by the twiddle factors; numbers k1
+// are stored in natural order. The way back undoes that.
 static void columns_forth(const RowPlan &p, const Complex *from, Complex *into, Index column, C *work) {
     const Plan &plan = *p.down;
     const Index count = lanes(column, p.across), stride = p.across;
@@ -123,14 +125,14 @@ static void multiply_rows(const RowPlan &p, Complex *matrix, Index first, const 
     store_rows(p, matrix, first, work);
 }
 
-// F^-1 times the factors times F, unscaled, of a row whose length is no convolution.
+// F^-1 times the factors times F, unscaled, of a row whose length has no prime factors above 13.
 static void multiply_spectrum(const RowPlan &p, Complex *row, const REAL *factors, C *work) {
     for (Index c = 0; c < p.across; c += LANES) columns_forth(p, row, row, c, work);
     for (Index r = 0; r < p.down->points; r += LANES) multiply_rows(p, row, r, factors, work);
     for (Index c = 0; c < p.across; c += LANES) columns_back(p, row, row, c, work);
 }
 
-// A row transformed, unscaled; backward with real and imaginary parts exchanged before and after. Matrix: `inner` numbers.
+// A row transformed, unscaled; backward with real and imaginary parts exchanged before and after. `matrix` is scratch of `inner` numbers.
 static void transform_row(const RowPlan &p, Complex *row, bool backward, Complex *matrix, C *work) {
     const Index n1 = p.down->points;
     if (p.chirp) {
@@ -171,8 +173,8 @@ static void transform_rows(Thread t, const RowPlan *p, Complex *field, Index row
 }
 EXPORT(transform_rows)
 
-// Factors of rows in the order in which `multiply_rows` reads them: of each vector of rows of the matrix and place in these, the real and
-// imaginary parts of each lane, in single precision once more what they lose when rounded. Of a convolution, in natural order.
+// Factors of rows in the order in which `multiply_rows` reads them: for each LANES rows of the matrix and each place along them LANES real
+// parts, LANES imaginary parts, and in single precision the rounding residuals of both. For a convolution: in natural order, one after another.
 static void arrange_factors(Thread t, const RowPlan *p, const double *factors, Index rows, Index reals, REAL *out, Index size) {
     const auto put = [](REAL *at, Index step, const double *factor) {
         for (Index part = 0; part < 2; ++part) {
@@ -203,7 +205,7 @@ EXPORT(arrange_factors)
 // What a call of multiply_spectra does: all, or where threads share rows one of its three parts, after which they wait for each other.
 enum Part { ALL, COLUMNS_FORTH, ROWS_THERE_AND_BACK, COLUMNS_BACK };
 
-// Each row <- F^-1 (factors F row), unscaled, with the row of arranged factors that it has.
+// Each row <- F^-1 (factors F row), unscaled, with the arranged factors of its kind.
 static void multiply_spectra(Thread t, const RowPlan *p, Complex *field, Index rows, Index n, const REAL *factors, Index kinds, Index size,
                              const int *kind, int part) {
     C *work = scratch(scratch_size(*p));

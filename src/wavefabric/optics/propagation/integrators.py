@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # reading a run file needs the names of integrators, not Numba
+if TYPE_CHECKING:  # reading a run file needs the names of integrators alone
     from wavefabric.optics.propagation.operators import FibreOperators
 
 # S6, order 4, of Blanes & Moan 2002, doi 10.1016/S0377-0427(01)00492-7, table 2.

@@ -10,18 +10,18 @@ MOST_LENGTHS = 6
 
 
 class LinearPropagation(ABC):
-    """Transfer functions of a few lengths are kept, the least recently used gives way."""
+    """Applies exp(h L̂) to rows; keeps the transfer functions of the lengths h, m, that were used last."""
 
     #: Bytes of one transfer function.
     table_bytes = 0
 
     def __init__(self):
         self.kept: dict[float, Any] = {}
-        #: Grows when a transfer function gives way to another: a captured step then reads the wrong one.
+        #: Grows when a transfer function gives way to another: a captured step must be captured again.
         self.replaced = 0
 
     def prepare(self, length: float) -> Any:
-        """The transfer function of a length, made if need be."""
+        """Return the transfer function of a length, m; compute it if it is not kept."""
         held = self.kept.pop(length, None)
         if held is None:
             free = None
@@ -38,13 +38,14 @@ class LinearPropagation(ABC):
 
     @abstractmethod
     def _fill(self, free: Any, length: float) -> Any:
-        """The transfer function of a length, in ``free`` if that is one that is no longer needed."""
+        """Compute the transfer function of a length, m, in ``free``, if given: one no longer needed."""
 
 
 class TransformsAndTable(LinearPropagation):
-    """A transform, a product with a table, a transform back; ``fft`` are the transforms of all rows.
+    """Transforms rows, multiplies them by a table and transforms them back; ``fft`` are the transforms.
 
-    ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``table_row`` says which of them each row has.
+    ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``table_row`` has the number of these for each row of
+    the field.
     """
 
     def __init__(self, device, kernels, coefficients, table_row, n: int, sample_rate: float, fft):
@@ -69,7 +70,7 @@ class TransformsAndTable(LinearPropagation):
 
 
 class ProductsInTransforms(TransformsAndTable):
-    """The same on a CPU, where each row is multiplied by the table while it is transformed."""
+    """Propagates on a CPU by one kernel that transforms a row, multiplies it and transforms it back."""
 
     def propagate(self, field, length: float) -> None:
         self._fft.multiply(field, self.prepare(length), self.table_row)
