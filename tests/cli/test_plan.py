@@ -234,11 +234,11 @@ def test_runs_plan_themselves(command, file):
 def test_a_run_follows_a_file(command):
     assert command("plan", "case.h5", *AUTO[2:], "--overlaps", "4", "-o", "plan.json")[0] == 0
     facts = json.loads(Path("plan.json").read_text())
-    assert "double precision" in facts["plan"]["problem"]  # as small runs on CPUs are
+    assert "single precision" in facts["plan"]["problem"]
     wanted = {"decomposition": "local", "grid": "1x2x1", "overlap": 4, "bell": "nested-sine"}
     facts["plan"]["chosen"] = [c["options"] for c in facts["plan"]["candidates"]].index(wanted)
     Path("plan.json").write_text(json.dumps(facts))
     plan, sent, err = run_planned("case.h5", "-o", "out.h5", "--plan", "plan.json")
     assert err == ""
     assert plan["options"] == wanted
-    assert sent == plan["sent"] == 4 * 2 * 4 * 48 * 32 * 8
+    assert sent == plan["sent"] == 4 * 2 * 4 * 48 * 32 * 4

@@ -9,6 +9,8 @@ import pytest
 from wavefabric.errors import FieldLost, InputError, UnusableCheckpoint
 from wavefabric.exchange.communicator import solo
 from wavefabric.optics import run_link, sweep
+from wavefabric.optics.link import build
+from wavefabric.optics.link import path as paths
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file.load import load
 from wavefabric.optics.sweeps import run as sweeps
@@ -45,12 +47,12 @@ def test_the_bits_of_separate_runs(run_file, tmp_path, solver):
 def test_what_is_shared_is_made_once(run_file, monkeypatch):
     made = []
 
-    def counting(name):
-        plain = getattr(links, name)
-        monkeypatch.setattr(links, name, lambda *words, **more: made.append(name) or plain(*words, **more))
+    def counting(module, name):
+        plain = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *words, **more: made.append(name) or plain(*words, **more))
 
-    for name in ("build_fibre", "Propagator", "provenance"):
-        counting(name)
+    for module, name in ((build, "build_fibre"), (paths, "Propagator"), (links, "provenance")):
+        counting(module, name)
     received = []
     plain = links._Link._receive
     monkeypatch.setattr(
