@@ -27,7 +27,7 @@ POINTS_EACH = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """How a problem is run; `InputError`: a value is of another type, or no word that is allowed.
+    """Says how a problem is run; `InputError`: a value is of another type, or no word that is allowed.
 
     Parameters
     ----------

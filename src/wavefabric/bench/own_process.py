@@ -1,4 +1,4 @@
-"""What steps are compared with: bare transforms of the grid; and the memory of a run in its own process."""
+"""Measures what steps are compared with, bare transforms of the grid, and memory of a run in a process."""
 
 import contextlib
 import math

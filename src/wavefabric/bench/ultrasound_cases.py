@@ -161,7 +161,7 @@ def _bump(at: Any, n: int) -> Any:
 
 
 def _squared_radius(at: Any, n: int) -> Any:
-    """From the middle, of half the grid."""
+    """Return the squared distance from the middle over that of half the grid."""
     return np.square(2 * at / n - 1) if n > 1 else 0 * at
 
 

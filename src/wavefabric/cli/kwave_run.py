@@ -62,7 +62,7 @@ def run_and_show(file: Path, options: RunOptions, ranks: RunRankOptions) -> None
 
 
 def summary(output: Path, report: Report) -> dict[str, Any]:
-    """What ``--json`` prints."""
+    """Return what ``--json`` prints."""
     import h5py
 
     with h5py.File(output, "r") as file:

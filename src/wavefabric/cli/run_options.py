@@ -49,7 +49,7 @@ class RunOptions(SimulationOptions):
 
 @options(PANEL)
 class RunRankOptions(GridRankOptions):
-    """How many ranks, how they share a grid, and where a step of theirs is recorded."""
+    """Options of how many ranks there are, how they share a grid, and where a step of theirs is recorded."""
 
     record_schedule: Path | None = option("Write what ranks exchange in a step, as a schedule (JSON).")
 

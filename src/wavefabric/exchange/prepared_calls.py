@@ -42,7 +42,7 @@ def schedule_digest(schedule: Schedule) -> str:
 
 
 class Request(NamedTuple):
-    """What all ranks must ask for alike; the choice is of an algorithm, ``auto``, or a `schedule_digest`."""
+    """All ranks must ask for this alike; the choice is an algorithm, ``auto``, or a `schedule_digest`."""
 
     collective: str
     shape: tuple[int, ...]

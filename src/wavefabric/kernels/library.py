@@ -46,10 +46,12 @@ def library() -> Library:
     Raises `InputError` if there is no compiler.
     """
     checkout = _PROJECT.is_file()
-    native = f"{build.native_name()}{build.suffix()}"
-    for name in (native, *(() if checkout else (f"{level}{build.suffix()}" for level in _levels()))):
-        if (path := build.LIBRARIES / name).is_file():
+    for level in () if checkout else _levels():
+        if (path := build.LIBRARIES / f"{level}{build.suffix()}").is_file():
             return Library(path)
+    native = f"{build.native_name()}{build.suffix()}"  # reads all sources, which a wheel does without
+    if (path := build.LIBRARIES / native).is_file():
+        return Library(path)
     folder = build.LIBRARIES if checkout and os.access(build.HERE, os.W_OK) else cache_directory() / "kernels"
     return Library(_built(folder, native))
 

@@ -156,7 +156,7 @@ class SolverRates:
 
     @cached_property
     def _ratios(self) -> dict[tuple[str, str], Pairs]:
-        """What steps take over their kernels, timed on large grids: small ones do not fill the device."""
+        """Times what steps take over their kernels, on large grids: small ones do not fill the device."""
         ratios: dict[tuple[str, str], Pairs] = {}
         for row in self.tables.steps:
             if row.stages == "fused" and self._timed(row.precision, row.medium):

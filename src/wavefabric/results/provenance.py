@@ -23,7 +23,7 @@ NUMERICAL = ("numpy", "scipy", "cupy-cuda13x", "cupy-cuda12x")
 
 
 def provenance(device: str = "cpu", plan: str = "") -> dict[str, str]:
-    """What describes a run with arrays on ``device`` by a ``plan``, as text for the attributes of a file."""
+    """Return attributes of a file that describe a run with arrays on ``device``, shared by a ``plan``."""
     facts = {
         "wavefabric": wavefabric.__version__,
         "git_commit": git_commit(),

@@ -29,7 +29,7 @@ SLACK = 0.15
 
 @dataclass(frozen=True)
 class Decomposition:
-    """What a user may choose; `InputError`: values that no problem allows.
+    """Holds what a user may choose; `InputError`: values that no problem allows.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
 
 
 def _block_sizes(shape: Triple, grid: Triple, overlap: int) -> list[tuple[int, ...]]:
-    """What `widened` gives for each axis."""
+    """Each axis has its result of `widened`."""
     return list(map(widened, shape, grid, (overlap,) * 3, _MULTIPLES))
 
 

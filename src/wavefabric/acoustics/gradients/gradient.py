@@ -156,7 +156,7 @@ def _run(how: GradientSettings, wrt: Any, grid: Grid, medium: Medium, source: So
 def prepare_gradient(
     names: tuple[str, ...], key: str, grid: Grid, medium: Medium, source: Any, sensor: Any, how: Any
 ) -> tuple[Problem, Recording, GradientSettings]:
-    """As `simulation.prepare`; refuses what has no derivatives. ``key`` is the argument with the names."""
+    """Prepare as `simulation.prepare`; refuse what has no derivatives. ``key``: argument with the names."""
     check_inputs(grid, medium, source, sensor)
     how = how.with_ranks(grid.total_shape)
     require(bool(names), key, names, f"one or more of {', '.join(PARAMETERS)}")

@@ -290,7 +290,7 @@ def write_input(
 
 
 def _contents(problem: Problem) -> dict[str, Any]:
-    """What `DATASETS` names of a problem as the format has it, and the flags that say what there is of it."""
+    """Return the datasets that `DATASETS` names of a problem, and the flags that say which there are."""
     axes, missing = AXES[: problem.dimensions], AXES[problem.dimensions :]
     # The last is read by k-Wave's MATLAB side only.
     contents: dict[str, Any] = dict.fromkeys(("nonuniform_grid_flag", "elastic_flag"), 0)

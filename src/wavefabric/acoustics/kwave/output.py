@@ -165,10 +165,10 @@ class KWaveOutput:
         other = Path(run.get("checkpoint") or "/")
         if self.force or not self._partial.exists() or other == self.checkpoint:
             return
-        kept = ""
+        resumable = ""
         with contextlib.suppress(InputError, OSError):
-            kept = read_state(other, None).get("run")
-        if kept and kept == run.get("run"):
+            resumable = read_state(other, None).get("run")
+        if resumable and resumable == run.get("run"):
             raise InputError(
                 f"output: {self._partial} is the unfinished output of another run, which goes on from "
                 f"{other}; allowed: another name, to finish that run, or --force (force=True)"

@@ -69,8 +69,8 @@ def output_datasets(
             for i, box in enumerate(sensor.shapes(), 1):
                 # All of a cuboid, or a plane where HDF5 takes no chunk that big.
                 chunk = box if math.prod(box) * 8 < 1 << 32 else (1, *box[1:])
-                made = OutputDataset(f"{name}/{i}", (*rows, *box), (*(1 for _ in rows), *chunk))
-                datasets[name].append(made)
+                dataset = OutputDataset(f"{name}/{i}", (*rows, *box), (*(1 for _ in rows), *chunk))
+                datasets[name].append(dataset)
         else:
             datasets[name] = [OutputDataset(name, (1, *(rows or (1,)), samples), (1, 1, _row_chunk(samples)))]
     return datasets | {name: [OutputDataset(name, grid, (1, *grid[1:]))] for name in layout.fields}

@@ -104,8 +104,8 @@ def run_input(inputs: KWaveInput, output: str | Path, how: KWaveFileSettings, be
     recording = _recording(inputs, how)
     how = how.with_ranks(inputs.problem.shape)
     saved = how.checkpoints
-    kept = ("compression", "copy_sensor_mask", "force", "threads")
-    same: dict[str, Any] = {key: getattr(how, key) for key in kept}
+    handed_on = ("compression", "copy_sensor_mask", "force", "threads")
+    same: dict[str, Any] = {key: getattr(how, key) for key in handed_on}
     same |= {"start": how.start - 1, "checkpoint": saved and saved.path, "plan": how.ranks.plan}
     make = partial(KWaveOutput, Path(output), inputs, **same)
     sink = on_all_ranks(how.ranks, lambda: None if how.ranks.rank else make())

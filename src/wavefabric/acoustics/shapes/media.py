@@ -167,8 +167,8 @@ def _of_materials(
         for axis, (part, factor) in enumerate(zip(parts, factors, strict=True)):
             steps = (_fine_cells(grid, axis, part, factor) + 0.5) / factor - 0.5 if factor else np.zeros(1)
             metres.append((steps - grid.origin[axis]) * grid.spacing[axis])
-        chosen = number(*open_mesh(*metres))
-        return {name: table[chosen] for name, table in tables.items()}
+        material = number(*open_mesh(*metres))
+        return {name: table[material] for name, table in tables.items()}
 
     return _medium(grid, sample, factors, kernel, {"alpha_power": 2.0} | medium)
 

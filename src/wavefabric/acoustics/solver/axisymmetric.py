@@ -36,7 +36,7 @@ class _Radial:
 
 
 class AxisymmetricStages(PlainStages):
-    """Of transforms of whole fields, real along x and symmetric along the radius, and pointwise kernels.
+    """Takes steps by transforms of whole fields, real along x and symmetric along the radius, and kernels.
 
     A spectrum has all of the radius.
     """
@@ -48,8 +48,8 @@ class AxisymmetricStages(PlainStages):
         super().__init__(layout)
         c, partition, comm = layout.coefficients, layout.partition, layout.comm
         columns = boxes(partition.shape, partition.grid)[2]
-        own = box_shape(columns[0 if comm is None else comm.rank])
-        self._radial = _Radial(c.device, own, c.complex)
+        local_shape = box_shape(columns[0 if comm is None else comm.rank])
+        self._radial = _Radial(c.device, local_shape, c.complex)
         self._alone, cut = comm is None, (partition.shape, partition.grid, c.dtype)
         self._rows: Any = c.device.real_fft(c.shape, c.dtype, (2,)) if comm is None else None
         if comm is not None:

@@ -89,22 +89,22 @@ class Coefficients:
 
     def _set_medium(self, materials: Materials) -> None:
         problem = self.problem
-        held = indexed_parameters(self.device, problem, materials, self.dtype, self.fill_tau)
+        by_index = indexed_parameters(self.device, problem, materials, self.dtype, self.fill_tau)
         values = medium_values(problem)
 
         def parameter(name: str) -> Any:
-            return held[name] if name in held else self.parameter(values[name])
+            return by_index[name] if name in by_index else self.parameter(values[name])
 
         self.speed, self.density, self.ratio = map(parameter, ("speed", "density", "ratio"))
         self.staggered = [parameter(name) for name in STAGGERED[: problem.dimensions]]
         self.eta_factor = self.dtype.type(formulas.eta_factor(problem))
-        self.tau = held.get("tau")
+        self.tau = by_index.get("tau")
         if self.tau is None:
             self.tau = self.parameter(0.0)
             if self.lossy:
                 shape = (1, 1, self.shape[2]) if _uniform_absorption(problem) else self.shape
                 self.tau = self.device.empty(shape, self.dtype)
-                speed = self.parameter(problem.sound_speed) if "speed" in held else self.speed
+                speed = self.parameter(problem.sound_speed) if "speed" in by_index else self.speed
                 self.fill_tau(self.tau, speed, self.parameter(problem.alpha_coeff))
 
     def fill_tau(self, tau, speed, alpha) -> None:

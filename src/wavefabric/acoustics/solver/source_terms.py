@@ -73,7 +73,7 @@ def _form(index: np.ndarray, signal: Signal, mode: str) -> SourceForm:
 
 
 class PointTerm:
-    """What enters fields at the points of a source, on while the time step is below ``steps``."""
+    """A source enters fields at points, while the number of the time step is below ``steps``."""
 
     #: Whether values are replaced; whether one signal serves all points; whether `SourceTerm` corrects it.
     replace = common = corrected = False

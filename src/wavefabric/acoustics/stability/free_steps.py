@@ -45,7 +45,7 @@ class FreeSteps:
         self._decomposition = decompose(problem.shape, comm.size, cut)
 
     def fits(self) -> bool:
-        """Whether every rank has the memory."""
+        """Return whether every rank has the memory."""
         comm, device = self.comm, self.comm.device
         needed = needed_bytes(self.problem, Recording(()), self.dtype, device, self._decomposition)
         own = self._decomposition.subdomains[comm.rank]

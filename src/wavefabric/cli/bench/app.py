@@ -41,7 +41,7 @@ class Local:
 
 
 class Argument(NamedTuple):
-    """Of ``run``: type, help, default and name on the command line, and how what is given there is read."""
+    """An argument of ``run`` has a type, help, default, a function that reads it, and a name in commands."""
 
     type: Any
     help: str

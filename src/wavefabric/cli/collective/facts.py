@@ -1,4 +1,4 @@
-"""What is worth knowing about a schedule, and what it costs: as plain values, in words and in tables."""
+"""Gives the facts of a schedule and what it costs: as plain values, in words and in tables."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +49,7 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
 
 @options()
 class MakeOptions(OutputOptions):
-    """What is written of a schedule that is made, or that all algorithms are listed."""
+    """Options of what is written of a schedule, or that all algorithms are listed."""
 
     list_all: bool = option("Show all algorithms.", "--list", default=False)
     output: Path | None = option("Schedule (JSON).", "--output", "-o")
@@ -177,7 +177,7 @@ def in_order(costed: Iterable[Costed], size: int) -> list[Costed]:
 
 
 def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[str, Any]:
-    """What ``--json`` prints."""
+    """Return what ``--json`` prints."""
     rows = []
     for name, each in costed.items():
         for k, (size, cost) in enumerate(zip(sizes, each.costs, strict=True)):
@@ -245,7 +245,7 @@ def show_costs(
 
 
 def _chosen(cost: Cost) -> Iterator[str]:
-    """How often circuits stay or change, and what else there was."""
+    """Say how often circuits stay or change, and what else there was."""
     if plan := cost.reconfiguration:
         choices = Counter(step.choice for _, _, step, *_ in plan.rounds)
         made = "; ".join(f"{choice} {count}" for choice, count in choices.items())

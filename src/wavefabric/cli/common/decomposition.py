@@ -17,7 +17,7 @@ GRID = ("decomposition", "grid", "overlap", "bell")
 
 @options(PANEL)
 class GridRankOptions(RankOptions):
-    """How many ranks, and how they share the grid."""
+    """Options of how many ranks there are, and how they share the grid."""
 
     decomposition: str | None = option(
         "{wavefabric.acoustics.decomposition.decompose:KINDS}: exact, or with less communication, "
@@ -31,7 +31,7 @@ class GridRankOptions(RankOptions):
     )
 
     def shared(self) -> Decomposition | None:
-        """What was asked for of the grid, checked; None if nothing was."""
+        """Return what was asked for of the grid, checked; None if nothing was."""
         inputs = changed(self, *GRID)
         if not inputs:
             return None
@@ -62,7 +62,7 @@ def file_traffic(file: Path, ranks: int, options: Decomposition | None) -> Sched
 
 
 def traffic(shape: tuple[int, int, int], ranks: int, options: Decomposition | None) -> Schedule:
-    """What ranks that share a grid exchange most often."""
+    """Return what ranks that share a grid exchange most often."""
     from wavefabric.planner.ultrasound import busiest_exchange
 
     return busiest_exchange(decompose(shape, ranks, options))

@@ -50,7 +50,7 @@ def read_rows(path: Path, key: str, columns: str, most: int | None = None) -> li
 
 
 def is_hdf5(file: Path) -> bool:
-    """Whether a file is HDF5 by its name, or by its content if its name does not say TOML."""
+    """Return whether a file is HDF5 by its name, or by its content if its name does not say TOML."""
     suffix = file.suffix.lower()
     if suffix in (".h5", ".hdf5"):
         return True

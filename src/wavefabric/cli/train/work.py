@@ -42,7 +42,7 @@ STEPS = {"fibre": "120x1048576", "ultrasound": "1024x1024x1024:local"}
 
 @options("Model and GPUs")
 class WorkOptions:
-    """How the model is shared, and on which GPUs; or how that is searched for."""
+    """Options of how the model is shared, and on which GPUs; or how that is searched for."""
 
     strategy: str = option(
         "Words with commas between: data, sharded, tables, recompute, selective, sequence, overlap, "

@@ -35,7 +35,7 @@ _ALIGNED = 256
 
 
 class Timeout:
-    """How long kernels wait for other ranks, and whether one did not come.
+    """Says how long kernels wait for other ranks, and whether one did not come.
 
     ``name`` is what the ranks do together, for messages; ``multiprocessors`` has each rank's GPU at least.
     """

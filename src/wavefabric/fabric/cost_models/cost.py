@@ -116,7 +116,7 @@ def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool 
 
 
 def kernel_times(fabric: Fabric) -> KernelTimes:
-    """What kernels take on a fabric; `InputError` if it says nothing of them."""
+    """Return what kernels take on a fabric; `InputError` if it says nothing of them."""
     if fabric.kernels is None:
         allowed = "one whose file has a table kernels, such as hgx-h200"
         raise InputError(f"fabric: {fabric.name} says nothing of kernels; allowed: {allowed}")

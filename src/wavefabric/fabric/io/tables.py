@@ -170,7 +170,7 @@ def _table_of(described: type, /, **others: Any) -> Any:
 
 
 def _as_read(hint: Any) -> Any:
-    """What a table takes for an annotation of a dataclass, by the unit of numbers."""
+    """Return what a table takes for an annotation of a dataclass, by the unit of numbers."""
     if get_origin(hint) is Annotated:
         unit = hint.__metadata__[0]
         return Annotated[float, unit, BeforeValidator(_READ[unit])]

@@ -63,7 +63,7 @@ class RankCheckpoint:
         self._layout = layout if comm.size > 1 else ""
 
     def exists(self) -> bool:
-        """Whether rank 0 sees one."""
+        """Return whether rank 0 sees one."""
         return on_first_rank(self.comm, self.path.exists)
 
     def save(self, arrays: Arrays, state: dict[str, Any], last: bool = True) -> None:

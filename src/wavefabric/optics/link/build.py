@@ -48,7 +48,7 @@ class SharedParts:
 
 
 def fibre_key(run: RunFile) -> Hashable:
-    """What the fibre of a run is made from."""
+    """Return what the fibre of a run is made from."""
     return run.sections()["run file, fibre"], run.signal.centre
 
 
@@ -60,7 +60,7 @@ def propagator_key(run: RunFile) -> Hashable:
 
 
 def back_to_back_key(run: RunFile) -> Hashable:
-    """What the reception of the transmitted signal depends on, besides the modes of the fibre."""
+    """Return what the reception of the transmitted signal depends on, besides the modes of the fibre."""
     sections = run.sections()
     return run.solver.precision, *(sections[f"run file, {name}"] for name in ("seed", "signal", "receiver"))
 

@@ -104,7 +104,7 @@ def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -
 
 
 def above_limit(taken: float, limit: StepLimit) -> str:
-    """What to say of steps of ``taken`` m above the resonance limit."""
+    """Say what steps of ``taken`` m above the resonance limit mean."""
     return (
         f"{metres(taken)} is above the resonance limit of {metres(limit.step)} ({limit.cause}): spurious "
         "four-wave mixing adds up in phase and may exceed the fibre's own"

@@ -46,7 +46,7 @@ class TimeChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class ExchangeOptions:
-    """How powers travel."""
+    """Options of how powers travel."""
 
     form: str = "auto"  # of `rank_phase_group_coupling`
     chunks: int | None = None  # of time, see `chunks_for`

@@ -285,7 +285,7 @@ def _coordinates(grid: SweepGrid, results: list[Result], positions: list[str]) -
     """Swept keys, receiver positions, modes and channels."""
 
     def common(key: str) -> Any:
-        """What is the same in all results; None if it differs, or there are none."""
+        """Return what is the same in all results; None if it differs, or there are none."""
         values = [each[key] for each in results]
         return values[0] if values and all(np.array_equal(each, values[0]) for each in values) else None
 

@@ -53,7 +53,7 @@ class Call:
 
     @property
     def moves_nothing(self) -> bool:
-        """Whether nothing goes from one GPU to another, however many bytes."""
+        """Return whether nothing goes from one GPU to another, however many bytes."""
         if self.collective == "messages":
             return not self.groups or not any(size > 0 and a != b for a, b, size in self.messages)
         return not self.groups or len(self.groups[0]) < 2

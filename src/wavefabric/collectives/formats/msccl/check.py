@@ -1,4 +1,4 @@
-"""Whether the MSCCL runtime takes an algorithm, and whether it ends: rules, circles that hang, races.
+"""Checks that the MSCCL runtime takes an algorithm, and that it ends: rules, circles that hang, races.
 
 A connection's buffer has a fixed number of slots (NCCL_STEPS), and a message takes one or several of them
 however small it is. A step that moves ``cnt`` chunks puts as many of them in a message as fit, so the same
