@@ -118,8 +118,8 @@ def simulate_and_gradient(
         A folder for states on disk, where memory is short.
     checkpoint : path or Checkpoints, optional
         As of `simulate`; the steps back are saved in ``<checkpoint>.adjoint``. The same call goes on there.
-    dt, steps, t_end, cfl, and keywords of `RunSettings` : optional
-        As of `simulate`.
+    **options
+        As of `simulate`: ``dt``, ``steps``, ``t_end``, ``cfl`` and the keywords of `RunSettings`.
 
     Notes
     -----
