@@ -20,6 +20,7 @@ from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.device import get_device
+from wavefabric.device.base import repeated
 from wavefabric.device.cpu import CpuDevice
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.checkpoint import file as files
@@ -227,7 +228,10 @@ def test_checkpoints_come_at_the_same_steps_after_a_resume(simple, monkeypatch):
 def test_interval(simple, monkeypatch):
     saved = steps_saved(monkeypatch)
     simple.run(interval=0.0)
-    assert saved == list(range(1, STEPS))
+    # Steps between two looks may be taken together.
+    assert saved[0] == 1
+    assert 16 in saved
+    assert saved[-1] == STEPS - 1
     saved.clear()
     simple.run(interval=1000.0)
     assert saved == []
@@ -293,7 +297,7 @@ def test_an_impatient_ctrl_c_within_a_step(device, tmp_path, monkeypatch, every,
     flat = Leg(device, "flat", tmp_path)
     wanted, plain, count = whole(flat), getattr(FusedCpuStages, stage), []
     # As written: what is recorded once is done without a look between its kernels.
-    monkeypatch.setattr(CpuDevice, "graph", lambda self, work, kernels_alone=False: work)
+    monkeypatch.setattr(CpuDevice, "graph", lambda self, work, kernels_alone=False: repeated(work))
 
     def impatient(self, *arguments):
         plain(self, *arguments)

@@ -12,6 +12,7 @@ from emulated_cuda import DeviceArray, Module
 
 from wavefabric import exchange
 from wavefabric.device import get_device
+from wavefabric.device.base import repeated
 from wavefabric.device.cpu import CpuDevice
 from wavefabric.kernels.cuda_launch import CudaKernels
 from wavefabric.kernels.cuda_text import cuda_text
@@ -68,7 +69,7 @@ class EmulatedDevice(CpuDevice):
         return (self.block_memory + 1024) // (shared + 1024)
 
     def graph(self, work, kernels_alone: bool = False):
-        return work  # kernels run when they are launched
+        return repeated(work)  # kernels run when they are launched
 
     def launch(self, function, grid, block, arguments, shared: int = 0) -> None:
         function(grid, block, arguments, shared)

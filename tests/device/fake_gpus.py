@@ -26,6 +26,7 @@ from emulated_device import EmulatedDevice
 from emulated_plan import plan_source, set_multicast
 
 from wavefabric.device import views
+from wavefabric.device.base import repeated
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.pack_cuda import ROUTE
@@ -453,7 +454,7 @@ class EmulatedGpu(EmulatedDevice):
             for launch in recorded:
                 launch()
 
-        return replay
+        return repeated(replay)
 
     def launch(self, function, grid, block, arguments, shared=0):
         if self._recorded is not None:

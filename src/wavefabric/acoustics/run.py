@@ -20,7 +20,7 @@ from wavefabric.acoustics.recording.sinks import Report, Sink
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.acoustics.stability.alternation import Alternation, AlternationWatch
+from wavefabric.acoustics.stability.alternation import ORDER, Alternation, AlternationWatch
 from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
 from wavefabric.acoustics.stability.stable_time_step import instability_causes
 from wavefabric.errors import FieldLost
@@ -34,10 +34,12 @@ from wavefabric.system.progress import Progress
 
 #: What single precision cannot hold is lost in double precision too.
 _LOST = float(np.finfo(np.float32).max)
-#: Fewest time steps from one computation of the energy to the next.
-_ENERGY_STEPS = 32
+#: Fewest time steps from one look at the fields to the next, and from one computation of the energy.
+_LEAST_LOOK, _ENERGY_STEPS = 16, 32
 #: Seconds from one exchange of the status of ranks to the next, about.
 _STATUS_SECONDS = 0.5
+#: Seconds that steps without a look in between may take together, about.
+_CALL_SECONDS = 0.1
 #: Steps after which nothing is compiled or captured any more.
 _SETTLING = 20
 
@@ -52,7 +54,7 @@ class Observer(Protocol):
         """Return the largest memory, in bytes, that this observer needs on any one device."""
         ...
 
-    def begin(self, stages: Stages, step: Step, taken: int) -> None:
+    def begin(self, stages: Stages, taken: int) -> None:
         """So many steps are ``taken``, none or those before a checkpoint."""
 
     def after(self, taken: int) -> None:
@@ -134,12 +136,13 @@ class _Run:
         check_memory(comm, device, needed, "this run", less)
         shared = {"comm": comm, "decomposition": decomposition, "indexed": indexed}
         self._stages = choose_stages.make_stages(device, problem, dtype, **shared)
-        self._recorder, self._step = Recorder(self._stages, recording, sink), Step(self._stages)
+        self._recorder = Recorder(self._stages, recording, sink)
+        self._step = Step(self._stages, self._recorder)
         self._energy, self._alternation = Energy(self._stages), Alternation(self._stages)
         if comm.step_recorder is not None:
             comm.step_recorder.watch(self._step, "advance")
         #: Steps from one look at the fields to the next.
-        self._look = max(1, min(problem.steps // 100, 100))
+        self._look = min(max(problem.steps // 100, _LEAST_LOOK), 100)
         self._watch = EnergyWatch(problem, max(self._look, _ENERGY_STEPS))
         self._alternation_watch = AlternationWatch()
         # `_done` steps are taken; `_whole` unless one is half taken, after a second Ctrl-C.
@@ -162,13 +165,15 @@ class _Run:
             self._checkpoint.remove()  # the rows it goes with are about to be replaced
         self._first = report.resumed_at = self._done
         self._next_status, self._last_status = self._first + 1, (self._first, time.perf_counter())
+        #: Seconds of a step of late.
+        self._step_seconds = math.inf
         # Whether all ranks have agreed to stop.
         self._agreed = comm.size == 1
 
     def run(self, begun: float, loading: float) -> Report:
         """Take the steps and finish the output; what is unfinished is kept for a checkpoint alone."""
         if self._observer is not None:
-            self._observer.begin(self._stages, self._step, self._first)
+            self._observer.begin(self._stages, self._first)
         try:
             self._recorder.begin(self._first, self._token)
         except BaseException:
@@ -226,15 +231,17 @@ class _Run:
         ranks = "" if alone else f"{self._comm.size} ranks, "
         progress.start(steps, f"time steps on {ranks}{self._device.name}")
         progress.update(self._first)
+        peak = ""
         self._last_status = (self._first, time.perf_counter())
-        for number in range(self._first, steps):
+        while self._done < steps:
+            number, most = self._done, self._steps_alone()
             self._whole = False
-            self._step.take(number)
+            taken = self._step.take(number, most)
             if self._comm.step_recorder is not None:
                 self._comm.step_recorder.settle()
-            self._recorder.after(number)
-            self._alternation.add(self._watch.steps_left(number + 1))
-            self._done, self._whole = number + 1, True
+            self._recorder.after(number, taken)
+            self._done, self._whole = number + taken, True
+            self._alternation.add(self._watch.steps_left(self._done))
             if self._done == self._first + _SETTLING and steps >= self._done + _SETTLING:
                 self._device.synchronize()
                 self._settled = self._done, working_time()
@@ -242,14 +249,16 @@ class _Run:
                 self._observer.after(self._done)
             last = self._done == steps
             looks = self._done % self._look == 0 or last
-            save = False
+            save = alone and self._checkpoint is not None and self._checkpoint.due()
             if alone:
                 interrupt.check()
             if looks or self._watch.due(self._done) or (not alone and self._done >= self._next_status):
                 status = self._exchange_status(interrupt, looks)
-                save = status.save_due
+                save = save or status.save_due
                 if looks:
-                    progress.update(self._done, f"peak {status.peak:.3g} Pa")
+                    peak = f"peak {status.peak:.3g} Pa"
+            if looks or self._device.name == "cpu":  # a GPU is behind unless the fields were looked at
+                progress.update(self._done, peak)
             if policy is None or last:
                 continue
             begin = self._first if policy.stop else 0
@@ -258,10 +267,24 @@ class _Run:
                 if policy.stop:
                     return
 
+    def _steps_alone(self) -> int:
+        """Return how many steps can be taken before anything is looked at, saved or asked, 1 at least."""
+        if self._comm.size > 1 or self._observer is not None:
+            return 1
+        done, policy = self._done, None if self._checkpoint is None else self._checkpoint.policy
+        limits = [self._look - done % self._look, self._recorder.free_steps(done)]
+        limits.append(self._watch.steps_left(done + 1) - ORDER + 1 if done else 1)
+        if done < self._first + _SETTLING:
+            limits.append(self._first + _SETTLING - done)
+        if policy is not None and policy.every is not None:
+            limits.append(policy.every - (done - (self._first if policy.stop else 0)) % policy.every)
+        limits.append(int(_CALL_SECONDS / self._step_seconds))  # Ctrl-C is heeded between calls
+        return max(1, min(limits))
+
     def _exchange_status(self, interrupt: DeferredInterrupt, looks: bool) -> Status:
         """Stop or give up, as all ranks do now; how they are, and whether the clock asks for a checkpoint."""
         watches = self._watch.due(self._done)
-        save_due = looks and self._checkpoint is not None and self._checkpoint.due()
+        save_due = self._checkpoint is not None and self._checkpoint.due()
         peak = 0.0
         if looks:  # reading it also waits for the device, so progress is honest
             p = self._stages.fields.p[self._stages.coefficients.subdomain.owned]
@@ -269,8 +292,9 @@ class _Run:
         energy = self._energy() if watches else 0.0
         self._comm.check()  # whose data did not come, before what came of it is looked at
         (done, then), now = self._last_status, time.perf_counter()
-        pace = max((now - then) / max(1, self._done - done), 1e-9)
-        status = combine(self._comm, Status(interrupt.requested, save_due, peak, energy, pace))
+        self._step_seconds = max((now - then) / max(1, self._done - done), 1e-9)
+        mine = Status(interrupt.requested, save_due, peak, energy, self._step_seconds)
+        status = combine(self._comm, mine)
         # In steps, not seconds: clocks of ranks differ.
         steps = int(_STATUS_SECONDS / status.seconds_per_step)
         self._next_status = self._done + max(1, min(self._look, steps))

@@ -6,6 +6,16 @@ from typing import Any, Protocol
 from wavefabric.kernels.table import KernelTable
 
 
+def repeated(work: Callable[[], Any]) -> Callable[..., None]:
+    """Return what does some work once, or as many times as its argument says."""
+
+    def repeat(times: int = 1) -> None:
+        for _ in range(times):
+            work()
+
+    return repeat
+
+
 class InPlaceFFT(Protocol):
     """In-place complex transforms of arrays of one shape, planned once.
 
@@ -113,11 +123,11 @@ class Device(Protocol):
         with the same names and arguments.
         """
 
-    def graph(self, work: Callable[[], None], kernels_alone: bool = False) -> Callable[[], None]:
-        """Return a callable that repeats the launches of ``work`` cheaply: a CUDA graph on a GPU.
+    def graph(self, work: Callable[[], None], kernels_alone: bool = False) -> Callable[..., None]:
+        """Return what repeats the launches of ``work`` cheaply, once or as many times as its argument says.
 
-        ``kernels_alone``: ``work`` does nothing but launch kernels of tables, which a CPU records too; other
-        work it does as it is written.
+        On a GPU it is a CUDA graph. ``kernels_alone``: ``work`` does nothing but launch kernels of tables,
+        which a CPU records too; other work it does as it is written.
         """
         ...
 

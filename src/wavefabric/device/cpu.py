@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from wavefabric.device import views
+from wavefabric.device.base import repeated
 from wavefabric.device.cpu_fft import CpuAxisFFT, CpuRealFFT, CpuRowFFT
 from wavefabric.errors import InputError
 from wavefabric.kernels.cpu_launch import CpuKernels, CpuLauncher
@@ -96,7 +97,7 @@ class CpuDevice:
         return module.KERNELS(self) if hasattr(module, "KERNELS") else module
 
     def graph(self, work, kernels_alone: bool = False):
-        return self._launcher.recorded(work) if kernels_alone else work
+        return self._launcher.recorded(work) if kernels_alone else repeated(work)
 
     def synchronize(self) -> None:
         pass

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from wavefabric.device.base import repeated
 from wavefabric.device.bfloat16 import viewed
 from wavefabric.kernels.cuda_launch import CudaKernels
 from wavefabric.kernels.cuda_text import cuda_text
@@ -255,7 +256,7 @@ class CudaDevice:
                 work()
             finally:
                 captured = self._capture.end_capture()
-        return captured.launch
+        return repeated(captured.launch)
 
     def synchronize(self) -> None:
         cupy.cuda.get_current_stream().synchronize()

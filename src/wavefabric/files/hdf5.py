@@ -122,15 +122,16 @@ def reading_text() -> Iterator[None]:
 
 def attributes(item: h5py.HLObject) -> dict[str, Any]:
     """Attributes by name: texts, numbers and lists, without those that are large, empty or references."""
-    result: dict[str, Any] = {}
-    with reading_text():
-        # References between a dataset and its dimension scales are for HDF5 alone.
-        for name in (each for each in item.attrs if each not in ("DIMENSION_LIST", "REFERENCE_LIST")):
-            with contextlib.suppress(TypeError):  # a type that NumPy does not have
-                stored = item.attrs.get_id(name)
-                size = stored.get_space().get_simple_extent_npoints() * stored.dtype.itemsize
-                if 0 < size <= _LONG_ATTRIBUTE and _can_be_read(stored.dtype):
-                    result[plain(name)] = plain(item.attrs[name])
+    result, attrs = dict[str, Any](), item.attrs
+    # References between a dataset and its dimension scales are for HDF5 alone.
+    for name in (each for each in attrs if each not in ("DIMENSION_LIST", "REFERENCE_LIST")):
+        with contextlib.suppress(TypeError):  # a type that NumPy does not have
+            stored = attrs.get_id(name)
+            dtype = stored.dtype
+            size = stored.get_space().get_simple_extent_npoints() * dtype.itemsize
+            if 0 < size <= _LONG_ATTRIBUTE and _can_be_read(dtype):
+                with reading_text() if dtype.hasobject else contextlib.nullcontext():
+                    result[plain(name)] = plain(attrs[name])
     return result
 
 

@@ -66,7 +66,7 @@ class CpuLauncher:
         else:
             self._recorded.append((function, words, arguments))
 
-    def recorded(self, work: Callable[[], None]) -> Callable[[], None]:
+    def recorded(self, work: Callable[[], None]) -> Callable[..., None]:
         """Return what repeats all launches of ``work``, which launches kernels and does nothing else."""
         self._recorded = launches = []
         try:
@@ -78,8 +78,8 @@ class CpuLauncher:
         table = np.array([(launch[0], address(packed)) for launch, packed in pairs], np.int64)
         run, threads = library().run, self._threads
 
-        def repeat(_alive: Any = (launches, words)) -> None:
-            run(address(table), len(table), 1, threads)
+        def repeat(times: int = 1, _alive: Any = (launches, words)) -> None:
+            run(address(table), len(table), times, threads)
 
         return repeat
 

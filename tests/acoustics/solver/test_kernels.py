@@ -302,10 +302,20 @@ def test_extremes(case, kernels, kernel, combine):
         assert (case.device.to_host(target) == combine(before, host)).all()
 
 
+def test_store_row(case, kernels):
+    """Step 12 of a recording from step 5 on is row 7, the second of five that are used in turn: row 2."""
+    (rows, before), (values, host) = case.real((5, 23)), case.real((23,))
+    kernels.store_row(rows, values, case.put(np.array([12])), 5, 5)
+    got = case.device.to_host(rows)
+    assert (got[2] == host).all()
+    assert (np.delete(got, 2, 0) == np.delete(before, 2, 0)).all()
+
+
 def test_accumulate_tone(case, kernels):
     (values, host), cosine, sine = case.real(), case.dtype(-0.37), case.dtype(0.93)
     (one, before), (other, was) = case.real(), case.real()
-    kernels.accumulate_tone(one, other, values, cosine, sine)
+    weights = np.array([[0.5, 0.5], [cosine, sine], [0.5, 0.5]], np.float64)
+    kernels.accumulate_tone(one, other, values, case.put(weights), case.put(np.array([8])), 7)
     case.check(one, before + float(cosine) * host)
     case.check(other, was + float(sine) * host)
 

@@ -129,7 +129,8 @@ class AdjointRun:
         later = injected_fields(self._recording, problem.dimensions)
         return max(AdjointStep.nbytes(problem, self._wrt, *sizes) + later * sizes[1] for sizes in each)
 
-    def begin(self, stages: Stages, step: Step, taken: int) -> None:
+    def begin(self, stages: Stages, taken: int) -> None:
+        step = Step(stages)  # of its own: steps that are taken again are not recorded again
         self._cyclic += [stages, step]
         self._stages, self._adjoint = stages, AdjointStep(stages, self._wrt, self._scaled)
         self._forward, self._fields = _Forward(stages, step, self._poll), stages.fields
@@ -162,7 +163,7 @@ class AdjointRun:
         check_memory(self._comm, device, needed, "this run", "use a smaller grid or single precision")
         inputs = device, self._problem, dtype
         stages = make_stages(*inputs, comm=self._comm, decomposition=self._partition, indexed=False)
-        self.begin(stages, Step(stages), self._problem.steps)
+        self.begin(stages, self._problem.steps)
         arrays, state = checkpoint.restore(self._adjoint.arrays())
         for name, values in self._adjoint.sources.host_arrays().items():
             values[...] = arrays.pop(name)

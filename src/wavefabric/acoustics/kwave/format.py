@@ -80,6 +80,9 @@ class Reader:
         self.path = Path(path)
         self.outline = False
         self.sizes: dict[str, int] = {}
+        # What was found right, and read: a file is gone through twice, in outline first.
+        self._datasets: dict[str, h5py.Dataset] = {}
+        self._scalars: dict[str, int | float] = {}
         self.file = open_hdf5(self.path, wanted)
 
     def __enter__(self) -> Self:
@@ -114,6 +117,8 @@ class Reader:
 
     def dataset(self, name: str) -> h5py.Dataset:
         """The dataset, once its type and its attributes are known to be right."""
+        if name in self._datasets:
+            return self._datasets[name]
         if name not in self:
             raise self.fault(name, "is missing")
         kind = kind_of(name)
@@ -133,15 +138,18 @@ class Reader:
                     raise self.fault(name, f"its attribute {attribute} is {actual}", f"'{allowed}'")
             if item.ndim != 3:
                 raise self.fault(name, f"has {item.ndim} dimensions", "3")
+        self._datasets[name] = item
         return item
 
     def scalar(self, name: str) -> Any:
         """The one number of a dataset, as int or float."""
-        item = self.dataset(name)
-        if item.shape != (1, 1, 1):
-            raise self.fault(name, f"has the shape {item.shape}", "(1, 1, 1)")
-        with self.reading(name):
-            return item[0, 0, 0].item()
+        if name not in self._scalars:
+            item = self.dataset(name)
+            if item.shape != (1, 1, 1):
+                raise self.fault(name, f"has the shape {item.shape}", "(1, 1, 1)")
+            with self.reading(name):
+                self._scalars[name] = item[0, 0, 0].item()
+        return self._scalars[name]
 
     def array(self, name: str, *shapes: tuple[int | str, ...]) -> np.ndarray:
         """All of a dataset, float32 or uint64; with `outline` zeros of its shape, which take no memory.

@@ -1,8 +1,8 @@
 """What is recorded each step: statistics stay on the device, time series leave it in blocks.
 
-A block of rows is filled on the device and handed over while the other block of its series is filled, so the
-next steps run meanwhile. With several ranks each records the points and the block that it owns, and all hand
-over at the same steps (`delivery`).
+The rows of a series are two blocks on the device, used in turn: one is handed over while the other is filled,
+so the next steps run meanwhile. With several ranks each records the points and the block that it owns, and
+all hand over at the same steps (`delivery`).
 """
 
 import math
@@ -55,30 +55,48 @@ def recorder_bytes(problem: Problem, recording: Recording, subdomain: Subdomain,
 
 
 class _Series:
-    """One time series: two blocks of rows on the device, one of which is filled."""
+    """One time series: its rows on the device, in two blocks that are used in turn."""
 
     def __init__(self, device, name: str, rows: int, samples: int, dtype):
-        self.name, self.rows = name, rows
+        self.name, self._rows = name, rows
         self._device = device
-        self._blocks = [device.empty((rows, samples), dtype) for _ in range(2)]
-        self._writes: list[Future | None] = [None, None]
-        self._current, self.filled, self.first = 0, 0, 0
+        #: Row ``number`` of the series is ``ring[number % len(ring)]``.
+        self.ring = device.empty((2 * rows, samples), dtype)
+        self._writes: tuple[list[Future], list[Future]] = ([], [])
+        # Rows that are recorded, and those of them that are handed over.
+        self._done, self._written = 0, 0
+
+    def begin(self, done: int) -> None:
+        """Go on after so many rows."""
+        self._done = self._written = done
 
     @property
-    def block(self):
-        """The block being filled."""
-        return self._blocks[self._current]
+    def free(self) -> int:
+        """Rows until a block is full."""
+        return self._rows - self._done % self._rows
+
+    def put(self, row: Any) -> None:
+        """Record a row of values."""
+        self.ring[self._done % len(self.ring)] = row
+
+    def add(self, delivery: Delivery, rows: int) -> None:
+        """So many more rows, `free` at most, are recorded; hand over what is full."""
+        self._done += rows
+        if rows and self._done % self._rows == 0:
+            self.hand_over(delivery)
+            for write in self._writes[self._done // self._rows % 2]:
+                write.result()  # the next rows take the place of these
+            self._writes[self._done // self._rows % 2].clear()
 
     def hand_over(self, delivery: Delivery) -> None:
-        """Give the filled rows away and go on with the other block."""
-        if self.filled:
-            part = self._device.export(self.block[: self.filled])
-            self._writes[self._current] = delivery.put_rows(self.name, self.first, part)
-            self.first += self.filled
-            self.filled, self._current = 0, 1 - self._current
-        write = self._writes[self._current]
-        if write is not None:
-            write.result()
+        """Give away the rows that are recorded since the last time."""
+        if self._done > self._written:
+            first, count = self._written % len(self.ring), self._done - self._written
+            part = self._device.export(self.ring[first : first + count])
+            write = delivery.put_rows(self.name, self._written, part)
+            if write is not None:
+                self._writes[self._written // self._rows % 2].append(write)
+            self._written = self._done
 
 
 class Recorder:
@@ -111,6 +129,12 @@ class Recorder:
         self._tones = sum_names(self._recording)
         for name, quantity, _ in self._tones:
             self.statistics[name] = device.zeros(shape if quantity.kind == "field" else self.samples, dtype)
+        steps = range(recording.start, c.problem.steps)
+        #: Of each frequency what a step's pressure counts in its sums.
+        self._weights = [
+            device.asarray(np.array([weights(c.problem, recording, number, step) for step in steps]))
+            for number in range(len(recording.frequencies) if self._tones else 0)
+        ]
         # All ranks hand over at the same steps.
         most = self.samples if self._comm is None else self._comm.control.max(self.samples)
         bytes_per_row = max(1, 2 * len(self._layout.series) * most * dtype.itemsize)
@@ -135,25 +159,47 @@ class Recorder:
         self.delivery.begin(run, done)
         products = 0 if self.intensity is None else self.intensity.resume(done)
         for series in self._series.values():
-            series.first = products if series.name.startswith("I") else done
+            series.begin(products if series.name.startswith("I") else done)
 
-    def after(self, step: int) -> None:
-        """Record time step ``step``, whose result is in the fields."""
+    def kernels(self, step: int) -> Callable[[], None] | None:
+        """Return what records time step ``step``, once its result is in the fields; None for nothing.
+
+        It is the same for all steps from the first recorded one on, and launches kernels alone where
+        `kernels_alone` says so: they read the number of the step from the clock, which it leaves alone.
+        """
+        return self._record_step if step >= self._recording.start else None
+
+    @property
+    def kernels_alone(self) -> bool:
+        """Whether a step is recorded by kernels of this rank alone."""
+        return not self._sampler.shared and self.intensity is None
+
+    def free_steps(self, step: int) -> int:
+        """Return how many steps from ``step`` on leave the host nothing to do in between, 1 at least."""
+        if self.intensity is not None:
+            return 1
+        if step < self._recording.start:
+            return self._recording.start - step
+        return min((series.free for series in self._series.values()), default=self._rows)
+
+    def after(self, step: int, steps: int = 1) -> None:
+        """So many ``steps`` from ``step`` on are taken, and recorded by `kernels`: hand over what is full."""
         ahead = self._recording.start - step
-        if ahead <= 0:
-            self._record_staggered()
-            self._record_tones(step)
-            for axis, letter in enumerate(self._axes):  # velocities at the pressure's points
-                if (shifted := self._series.get(f"u{letter}_non_staggered")) is not None:
-                    self._sample(self._shift(axis), shifted)
         if self.intensity is not None and ahead <= self.intensity.reach:
-            self.intensity.pressure(self._sample(self._stages.fields.p, None))
+            self.intensity.pressure(self._sample(self._stages.fields.p))
             for axis in range(len(self._axes)):
-                self.intensity.velocity(axis, self._sample(self._shift(axis), None))
-            self._store_intensity(self.intensity.advance(step - self._recording.start + 1))
-        for series in self._series.values():
-            if series.filled == series.rows:
-                series.hand_over(self.delivery)
+                self.intensity.velocity(axis, self._sample(self._shift(axis)))
+            self._store_intensity(self.intensity.advance(1 - ahead))
+        for name, series in self._series.items() if ahead <= 0 else ():
+            if not name.startswith("I"):
+                series.add(self.delivery, steps)
+
+    def _record_step(self) -> None:
+        self._record_staggered()
+        self._record_tones()
+        for axis, letter in enumerate(self._axes):  # velocities at the pressure's points
+            if (shifted := self._series.get(f"u{letter}_non_staggered")) is not None:
+                self._sample(self._shift(axis), shifted)
 
     def _staggered_quantities(self) -> list[tuple[Any, _Series | None, bool, list]]:
         """Return (field, series, sampled, statistics) of the pressure and velocities at their own points.
@@ -179,41 +225,38 @@ class Recorder:
                 now = values if at_points else field
                 self._kept[name].update(self._kernels, self.statistics[name], now)
 
-    def _record_tones(self, step: int) -> None:
+    def _record_tones(self) -> None:
         """Running sums of the pressure by cosines and sines."""
         if not self._tones:
             return
-        c, p, values = self._stages.coefficients, self._stages.fields.p, None
+        fields, values, start = self._stages.fields, None, self._recording.start
         if any(quantity.kind == "points" for _, quantity, _ in self._tones):
-            values = self._sample(p, None)
+            values = self._sample(fields.p)
         for (cosines, quantity, number), (sines, *_) in zip(*[iter(self._tones)] * 2, strict=True):
-            now = p if quantity.kind == "field" else values
-            by = map(c.dtype.type, weights(c.problem, self._recording, number, step))
-            self._kernels.accumulate_tone(self.statistics[cosines], self.statistics[sines], now, *by)
+            now, sums = fields.p if quantity.kind == "field" else values, self.statistics
+            by = self._weights[number], fields.clock, start
+            self._kernels.accumulate_tone(sums[cosines], sums[sines], now, *by)
 
     def _shift(self, axis: int):
         """The velocity along an axis at the pressure's points."""
         self._stages.translate(self._stages.fields.u[axis], axis, self._factors[axis], self._shifted)
         return self._shifted
 
-    def _sample(self, field, series: _Series | None):
-        """Sensor values of a field: into the next row of its series, if it has one. Shape (samples,)."""
-        target, row = (self._values, 0) if series is None else (series.block, series.filled)
-        self._sampler.read(target, row, field)
+    def _sample(self, field, series: _Series | None = None):
+        """Return the values of a field at the sensor; of a series they become this step's row as well."""
+        self._sampler.read(self._values, 0, field)
         if series is not None:
-            series.filled += 1
-        return target[row]
+            start, ring, clock = self._recording.start, series.ring, self._stages.fields.clock
+            self._kernels.store_row(ring, self._values[0], clock, start, len(ring))
+        return self._values[0]
 
     def _store_intensity(self, rows: list) -> None:
         """Rows of instantaneous intensity that have become complete: a list of (components, samples)."""
         for row in rows:
             for axis, letter in enumerate(self._axes):
-                series = self._series.get(f"I{letter}")
-                if series is not None:
-                    if series.filled == series.rows:
-                        series.hand_over(self.delivery)
-                    series.block[series.filled] = row[axis]
-                    series.filled += 1
+                if (series := self._series.get(f"I{letter}")) is not None:
+                    series.put(row[axis])
+                    series.add(self.delivery, 1)
 
     def settle(self) -> None:
         """Everything recorded so far is with the sink, for good: a checkpoint may follow."""

@@ -36,6 +36,8 @@ class Sampler:
         c, where, comm = stages.coefficients, recording.where, stages.layout.comm
         self._device = c.device
         self._parts: RankParts | None = None
+        #: Whether values are sums over ranks.
+        self.shared = False
         #: Where the points of this rank are among all, with several ranks.
         self.columns: RankParts | None = None
         #: Values that this rank records.
@@ -82,7 +84,7 @@ class Sampler:
 
     def _add_parts(self, here: np.ndarray, comm) -> None:
         """Values of which this rank adds a share to rank 0's."""
-        self._parts = RankParts.of_columns(comm, np.flatnonzero(here), here.size)
+        self._parts, self.shared = RankParts.of_columns(comm, np.flatnonzero(here), here.size), True
         self._values: Any = None
         self._shared = int(here.sum())
         if comm.rank:

@@ -175,6 +175,12 @@ extern "C" __global__ void sample_elements(REAL *target, const REAL *field, cons
     if (threadIdx.x == 0) target[blockIdx.x] = (REAL)sums[0];
 }
 
+extern "C" __global__ void store_row(REAL *rows, const REAL *values, Index count, const Index *clock, Index start,
+                                     Index number) {
+    ITEM(count);
+    rows[(*clock - start) % number * count + i] = values[i];
+}
+
 extern "C" __global__ void keep_maximum(REAL *target, Index count, const REAL *values) {
     ITEM(count);
     target[i] = max(target[i], values[i]);
@@ -191,7 +197,9 @@ struct alignas(16) Pack {
 };
 
 extern "C" __global__ void accumulate_tone(REAL *__restrict__ cosines, REAL *__restrict__ sines, IN values, Index count,
-                                           REAL cosine, REAL sine) {
+                                           const double *weights, const Index *clock, Index start) {
+    const double *of_step = weights + 2 * (*clock - start);
+    const REAL cosine = (REAL)of_step[0], sine = (REAL)of_step[1];
     const int each = 16 / sizeof(REAL);
     ITEM((count + each - 1) / each);
     if ((i + 1) * each > count) {

@@ -26,8 +26,9 @@ transforms is in the operators.
   steps for each point; ``add_pattern``: += pattern × signal; ``mix_patterns``: = one × signal 0 + two ×
   signal 1; ``…_density_…``: the same into each of so many ``parts`` of the density.
 - ``sample``: target = field at points, or Σ weights · field[corners], a row of corners a point;
-  ``sample_elements``: Σ weights · field[points], from bounds[e] to bounds[e + 1]; ``keep_maximum``,
-  ``keep_minimum``, ``add_squares`` (in double), ``accumulate_tone``: running statistics.
+  ``sample_elements``: Σ weights · field[points], from bounds[e] to bounds[e + 1]; ``store_row``: values into
+  the row of this time step, of a ``count`` of rows that are used in turn; ``keep_maximum``, ``keep_minimum``,
+  ``add_squares`` (in double), ``accumulate_tone``: running statistics. ``start`` is the first step recorded.
 """
 
 from wavefabric.kernels.table import kernel_table
@@ -69,7 +70,9 @@ TABLE = kernel_table(
     items keep_maximum(counted array target, array values)
     items keep_minimum(counted array target, array values)
     items add_squares(counted doubles target, array values)
-    packs accumulate_tone(array cosines, array sines, counted array values, real cosine, real sine)
+    items store_row(array rows, counted array values, indices clock, long start, long count)
+    packs accumulate_tone(array cosines, array sines, counted array values, doubles weights, indices clock,
+        long start)
     once tick(indices clock)
     """,
     "wavefabric.acoustics.solver",

@@ -221,6 +221,11 @@ class SourceTerms:
             for source in (self.pressure, *self.velocity, self.transducer)
         )
 
+    def steps_alike(self, step: int, most: int) -> int:
+        """Return how many steps from ``step`` on have the same sources on: ``most`` at most."""
+        ends = (source.steps for source in (self.pressure, *self.velocity, self.transducer) if source)
+        return min(most, *(end - step for end in ends if end > step), most)
+
     def refresh(self, clock, active: tuple[bool, ...]) -> None:
         """Make the fields of this time step, before any is added."""
         for source, on in zip((self.pressure, *self.velocity), active[:-1], strict=True):

@@ -6,62 +6,98 @@ exact in time for a homogeneous lossless medium with c_ref = c₀; spectral in s
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from wavefabric.acoustics.solver.stages import Stages
+
+
+class StepRecording(Protocol):
+    """Records the fields after a step, before the clock goes on."""
+
+    @property
+    def kernels_alone(self) -> bool:
+        """Whether it does nothing but launch kernels, which can be repeated with those of the step."""
+        ...
+
+    def kernels(self, step: int, /) -> Callable[[], None] | None:
+        """Return what records a time step, None for nothing."""
+        ...
+
+
+_Kind = tuple[tuple[bool, ...], bool, bool]
 
 
 class _Captured(NamedTuple):
     """What repeats a step, the transforms in it that nobody counts because no Python runs, and what it leaves
     under way."""
 
-    repeat: Callable[[], None]
+    repeat: Callable[[int], None]
     transforms: int
     pending: Any
 
 
 class Step:
-    """Advances the fields of some stages by Δt."""
+    """Advances the fields of some stages by Δt, time step by time step, and records them."""
 
-    def __init__(self, stages: Stages):
-        self.stages = stages
-        #: For each set of active sources, and whether an exchange is under way before the step.
-        self._captured: dict[tuple[tuple[bool, ...], bool], _Captured] = {}
-        self._taken: set[tuple[tuple[bool, ...], bool]] = set()
+    def __init__(self, stages: Stages, recording: StepRecording | None = None):
+        self.stages, self._recording = stages, recording
+        #: For each set of active sources, whether an exchange is under way before the step, and whether it is
+        #: recorded.
+        self._captured: dict[_Kind, _Captured] = {}
+        self._taken: set[_Kind] = set()
 
-    def take(self, number: int) -> None:
-        """Time step ``number``, 0-based."""
+    def take(self, number: int, most: int = 1) -> int:
+        """Take time step ``number``, 0-based, and up to ``most`` in all that repeat it; return how many.
+
+        No Python runs between them where the device can repeat a step by itself.
+        """
         stages = self.stages
         active = stages.sources.active(number)
-        if number == 0:
+        record = None if self._recording is None else self._recording.kernels(number)
+        apart = record is not None and self._recording is not None and not self._recording.kernels_alone
+
+        def finish() -> None:
+            if record is not None:
+                record()
+            stages.tick()
+
+        def work() -> None:
             self.advance(active)
-            initial = stages.coefficients.problem.initial_pressure
+            if not apart:
+                finish()
+
+        key = active, stages.layout.pending is not None, record is not None
+        first = key not in self._captured
+        if first and number:
+            stages.prepare_sources(active)
+        if number == 0 or not stages.layout.captured or self._unready(key):
+            self.advance(active)
+            initial = stages.coefficients.problem.initial_pressure if number == 0 else None
             if initial is not None:
                 stages.initial_pressure(initial)
-            stages.tick()
-            return
-        key = active, stages.layout.pending is not None
-        if key not in self._captured:
-            stages.prepare_sources(active)
-            if not stages.layout.captured or (stages.layout.comm is not None and key not in self._taken):
-                # As written: what exchanges need for the first time is made ready.
-                self._taken.add(key)
-                self.advance(active)
-                stages.tick()
-                return
-
-            def work() -> None:
-                self.advance(active)
-                stages.tick()
-
+            finish()
+            return 1
+        if first:
             before = stages.transforms
             repeat = stages.coefficients.device.graph(work, stages.kernels_alone)
             transforms, stages.transforms = stages.transforms - before, before
             self._captured[key] = _Captured(repeat, transforms, stages.layout.pending)
         captured = self._captured[key]
-        captured.repeat()
-        stages.transforms += captured.transforms
+        count = 1 if apart else stages.sources.steps_alike(number, most)
+        captured.repeat(count)
+        stages.transforms += count * captured.transforms
         stages.layout.pending = captured.pending
+        if apart:
+            finish()
+        return count
+
+    def _unready(self, key: _Kind) -> bool:
+        """Whether a step is taken as written, once: what exchanges and recording need is made ready then."""
+        once = self.stages.layout.comm is not None or key[-1]
+        if not once or key in self._taken:
+            return False
+        self._taken.add(key)
+        return True
 
     def forget(self) -> None:
         """Take steps as written again, before they are captured: what the stages call is another now."""

@@ -8,8 +8,8 @@ import numpy as np
 from wavefabric.acoustics.solver.stages import Stages
 
 #: A difference of this order of the pressure in time, over one more steps.
-_ORDER = 8
-_WEIGHTS = [(-1) ** j * math.comb(_ORDER, j) for j in range(_ORDER + 1)]
+ORDER = 8
+_WEIGHTS = [(-1) ** j * math.comb(ORDER, j) for j in range(ORDER + 1)]
 #: Of more points than this, every so manieth plane is looked at.
 _ALL, _STRIDE = 1 << 18, 16
 #: Growth is looked at that takes the share to so many times what it was, over so many looks at least; the
@@ -39,18 +39,18 @@ class Alternation:
 
     def add(self, steps_left: int) -> None:
         """After a time step, so many before the sums are asked for."""
-        if not 0 <= steps_left <= _ORDER:
+        if not 0 <= steps_left <= ORDER:
             return
-        if steps_left == _ORDER:
+        if steps_left == ORDER:
             self._sum, self._taken = self._xp.zeros_like(self._pressure), 0
         if self._sum is not None:
-            self._sum += self._pressure.dtype.type(_WEIGHTS[steps_left] / 2**_ORDER) * self._pressure
+            self._sum += self._pressure.dtype.type(_WEIGHTS[steps_left] / 2**ORDER) * self._pressure
             self._taken += 1
 
     def sums(self) -> tuple[float, float] | None:
         """Σ of squares of what alternates, and of the pressure; None if some of these steps were missed."""
         result, self._sum = self._sum, None
-        if result is None or self._taken <= _ORDER:
+        if result is None or self._taken <= ORDER:
             return None
         with np.errstate(over="ignore", invalid="ignore"):
             return self._squares(result), self._squares(self._pressure)

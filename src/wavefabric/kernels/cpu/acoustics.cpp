@@ -218,8 +218,17 @@ static void add_squares(Thread t, Counted<double> target, const REAL *values) {
 }
 EXPORT(add_squares)
 
+// Values of this time step become their row, of so many that are used in turn.
+static void store_row(Thread t, REAL *rows, Counted<const REAL> values, const Index *clock, Index start, Index count) {
+    REAL *row = rows + (*clock - start) % count * values.count;
+    ITEMS(i, t, values.count) row[i] = values[i];
+}
+EXPORT(store_row)
+
 static void accumulate_tone(Thread t, REAL *__restrict__ cosines, REAL *__restrict__ sines, Counted<const REAL> values,
-                            REAL cosine, REAL sine) {
+                            const double *weights, const Index *clock, Index start) {
+    const double *of_step = weights + 2 * (*clock - start);
+    const REAL cosine = (REAL)of_step[0], sine = (REAL)of_step[1];
     ITEMS(i, t, values.count) {
         cosines[i] += cosine * values[i];
         sines[i] += sine * values[i];
