@@ -24,7 +24,7 @@ def test_ranks_share_a_gpu_by_its_address(monkeypatch, visible, identity, host, 
         return SimpleNamespace(name="cuda:0", identity=identity, memory=lambda: (3 * GIB, 4 * GIB))
 
     def told(name, environment, device):
-        monkeypatch.setattr(agreement.socket, "gethostname", lambda: name)
+        monkeypatch.setattr(agreement.platform, "node", lambda: name)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", environment)
         return agreement.device_identity(device)
 

@@ -1,8 +1,7 @@
 """Runs a problem for `simulation`: steps, recording, checkpoints, blow-up detection; one rank or several."""
 
-import hashlib
 import math
-import secrets
+import os
 import time
 import zlib
 from contextlib import ExitStack
@@ -153,7 +152,7 @@ class _Run:
         self._seconds: dict[str, float] = {}
         self._earlier: dict[str, float] = {}
         self._began_steps = 0.0
-        self._token = comm.control.bcast(secrets.token_hex(8))
+        self._token = comm.control.bcast(os.urandom(8).hex())
         if state is not None and self._checkpoint is not None:
             _, state = self._checkpoint.restore(self._arrays())
             self._done, self._token, self._earlier = int(state["step"]), state["run"], state["seconds"]
@@ -359,6 +358,8 @@ class _Run:
 
 def identity(*parts: Any) -> str:
     """SHA-256 of dataclasses with arrays, such as a `Problem` and a `Recording`."""
+    import hashlib
+
     digest = hashlib.sha256()
     _update_digest(digest, parts)
     return digest.hexdigest()

@@ -1,6 +1,6 @@
 """Sensors: at which points and what is recorded."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -11,8 +11,8 @@ import numpy as np
 from wavefabric.acoustics.arguments import as_array, ensure, is_whole, per_axis, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recording
-from wavefabric.acoustics.recording.quantities import QUANTITIES, TONES, is_local
-from wavefabric.errors import InputError, not_one_of
+from wavefabric.acoustics.recording.quantities import TONES, is_local, names_of, recorded_quantities
+from wavefabric.errors import InputError
 from wavefabric.quantities import positive
 from wavefabric.units import show
 
@@ -77,7 +77,7 @@ class Sensor:
 
     def _recorded(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]:
         """Quantities, tones and their frequencies, Hz."""
-        key, names = "sensor.frequencies", _names(self.record)
+        key, names = "sensor.frequencies", names_of(self.record)
         tones = tuple(name for name in TONES if any(isinstance(n, str) and n == name for n in names))
         others = tuple(name for name in names if not isinstance(name, str) or name not in TONES)
         quantities = recorded_quantities(others, "sensor.record") if others or not tones else ()
@@ -99,27 +99,6 @@ class Sensor:
         if local:
             where = self.mask(grid) if callable(self.mask) else grid.points(self.mask, "sensor.mask")
         return Recording(quantities, where, int(self.start), tones, frequencies)
-
-
-def record_names() -> dict[str, str]:
-    """Names of what is recorded, k-Wave's, to those of `QUANTITIES`."""
-    return {name.removesuffix("_raw"): name for name in QUANTITIES}
-
-
-def _names(record: Any) -> tuple[Any, ...]:
-    """A name or names as a tuple."""
-    return (record,) if isinstance(record, str) or not isinstance(record, Iterable) else tuple(record)
-
-
-def recorded_quantities(record: Any, key: str) -> tuple[str, ...]:
-    """A name or names of what is recorded as those of `QUANTITIES`, in its order; refuses what is unknown."""
-    names, known = _names(record), record_names()
-    allowed = ", ".join(known)
-    require(names, key, [], allowed)
-    for name in names:
-        if not isinstance(name, str) or name not in known:
-            raise InputError(f"{key}: {not_one_of(name, known)}")
-    return tuple(quantity for name, quantity in known.items() if name in names)
 
 
 def _cuboids(corners: tuple[Any, ...], grid: Grid) -> Cuboids:

@@ -1,7 +1,7 @@
 """`simulate`: from a grid, a medium, a source and a sensor to numbers; the steps are taken by `run`."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,7 +10,6 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import ensure, is_whole, require
 from wavefabric.acoustics.check.rules import MOST_STEPS, check, check_recording
-from wavefabric.acoustics.check.warnings import problem_warnings
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
@@ -19,19 +18,16 @@ from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.recording.tones import broken_periods, with_tones
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import Observer, run
+from wavefabric.acoustics.run_checks import check_run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.source import ContinuousWave, Source
-from wavefabric.acoustics.stability.stable_time_step import refuse_unstable, stable_step
+from wavefabric.acoustics.stability.stable_time_step import stable_step
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.quantities import instance, positive
 from wavefabric.results.file import ResultWriter
 
-#: What there is to do about absorption that is off its law.
-_ADVICE = (
-    "; Material.at_frequency finds numbers that have both there, dispersion=False leaves the speed alone"
-)
 #: What is recorded where no sensor is given.
 WITHOUT_SENSOR = ("p_max_all", "p_final")
 
@@ -203,30 +199,3 @@ def solve(
         if writer:
             on_first_rank(comm, lambda: results.write(writer))
         return results
-
-
-def check_run(
-    problem: Problem,
-    settings: RunSettings,
-    names: Mapping[str, str] | None = None,
-    where: str = "",
-    stable: str = ", or check_stability=False",
-    advice: str = _ADVICE,
-) -> None:
-    """Refuse an unstable time step, and warn of sources that grid or absorption distort; collective.
-
-    ``names`` are what lines call each number, if not as in `PYTHON_NAMES`; a refusal begins with ``where``.
-    ``stable`` and ``advice`` say what else there is to do about the step, and about absorption off its law.
-    """
-    if settings.check_stability:
-        refuse_unstable(problem, settings, where, stable)
-    if settings.ranks.rank == 0:
-        warn_of(problem, names, advice)
-
-
-def warn_of(problem: Problem, names: Mapping[str, str] | None = None, advice: str = _ADVICE) -> None:
-    """Warn of sources that grid or absorption distort; arguments as in `check_run`."""
-    switch = "dispersion=False"
-    advice = advice.replace(switch, (names or {}).get(switch, switch))
-    for line in problem_warnings(problem, names, advice):
-        warnings.warn(line, stacklevel=5)

@@ -1,18 +1,21 @@
 """Collective operations on arrays of NumPy, CuPy, PyTorch and others, as calls of a communicator."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
-from wavefabric.collectives import Schedule
-from wavefabric.collectives.candidates import Choice
-from wavefabric.collectives.tuning import Tuning, load_tuning
 from wavefabric.device import Device, bfloat16
 from wavefabric.errors import InputError, one_line, quoted
 from wavefabric.exchange.control import Control, on_first_rank
-from wavefabric.exchange.prepared_calls import PreparedCalls, ProgramOf, Request, schedule_digest
 from wavefabric.quantities import whole
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+    from wavefabric.collectives.tuning import Tuning
+    from wavefabric.exchange.prepared_calls import PreparedCalls, ProgramOf
 
 #: Element types of arrays, besides bfloat16.
 _NUMBERS = ("float16", "float32", "float64", "int32", "int64", "complex64", "complex128")
@@ -63,7 +66,9 @@ class CollectiveCalls:
     rank: int
     size: int
     program: ProgramOf
-    _prepared: PreparedCalls
+
+    @property
+    def _prepared(self) -> PreparedCalls: ...
 
     def all_reduce(self, array, **algorithm: Unpack[CallOptions]):
         """Sum over all ranks, in place; collective. Gives ``array`` back."""
@@ -94,6 +99,8 @@ class CollectiveCalls:
     def _call(
         self, collective: str, array, out, root=0, *, algorithm: str | Schedule = "auto", radix=None, pieces=1
     ):
+        from wavefabric.exchange.prepared_calls import Choice, Request, Schedule
+
         try:
             choice = Choice(_checked_algorithm(algorithm, radix, pieces), radix, pieces)
             root = whole("root", root, 0, self.size - 1)
@@ -146,6 +153,8 @@ class CollectiveCalls:
 
 def _checked_algorithm(algorithm: str | Schedule, radix: int | None, pieces: int) -> str:
     """The name of an algorithm, or what tells a schedule from others."""
+    from wavefabric.exchange.prepared_calls import Schedule, schedule_digest
+
     whole("pieces", pieces, 1)
     if radix is not None:
         whole("radix", radix, 2)
@@ -160,9 +169,11 @@ def _checked_algorithm(algorithm: str | Schedule, radix: int | None, pieces: int
 
 def checked_tuning(control: Control, tuning: str | Path | Tuning | None) -> Tuning | None:
     """A tuning for these ranks, read by rank 0 for all if it is a file; collective. `InputError` on all."""
-    known: Any = tuning
-    if not isinstance(tuning, Tuning | None):
-        known = on_first_rank(control, lambda: load_tuning(tuning))
-    if known is not None and known.ranks != control.size:
+    if tuning is None:
+        return None
+    from wavefabric.collectives.tuning import Tuning, load_tuning
+
+    known = tuning if isinstance(tuning, Tuning) else on_first_rank(control, lambda: load_tuning(tuning))
+    if known.ranks != control.size:
         raise InputError(f"tuning: for {known.ranks} ranks; allowed here: {control.size}")
     return known

@@ -1,16 +1,16 @@
 """Communicators: ranks, their devices, and schedules run between them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import wavefabric
-from wavefabric.collectives import Schedule
-from wavefabric.collectives.plans.plan import PROTOCOLS
-from wavefabric.collectives.tuning import Tuning
 from wavefabric.device import Device, get_device
 from wavefabric.device.bfloat16 import named
 from wavefabric.errors import InputError, not_one_of
@@ -23,13 +23,17 @@ from wavefabric.exchange.control import (
     mpi_world,
 )
 from wavefabric.exchange.launch import environment
-from wavefabric.exchange.placement import rank_device
-from wavefabric.exchange.prepared_calls import PreparedCalls
-from wavefabric.exchange.step_recorder import StepRecorder
 from wavefabric.exchange.transports import TRANSPORTS, open_transport
-from wavefabric.exchange.transports.base import Exchange, Program, RankGroup, SymmetricArray, Transport
+from wavefabric.exchange.transports.base import Program, RankGroup, Transport
 from wavefabric.results.provenance import NUMERICAL, versions
 from wavefabric.system.compiling import CLOCK
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+    from wavefabric.collectives.tuning import Tuning
+    from wavefabric.exchange.prepared_calls import PreparedCalls
+    from wavefabric.exchange.step_recorder import StepRecorder
+    from wavefabric.exchange.transports.base import Exchange, SymmetricArray
 
 
 class Communicator(CollectiveCalls):
@@ -54,7 +58,13 @@ class Communicator(CollectiveCalls):
         #: What records a step while `recording`.
         self.step_recorder: StepRecorder | None = None
         self._exchanges: dict[tuple, tuple[Any, Exchange]] = {}
-        self._prepared = PreparedCalls(control, device, transport, tuning)
+        self._tuning = tuning
+
+    @cached_property
+    def _prepared(self) -> PreparedCalls:
+        from wavefabric.exchange.prepared_calls import PreparedCalls
+
+        return PreparedCalls(self.control, self.device, self._transport, self._tuning)
 
     def allocate(self, shape, dtype):
         """Uninitialised array of the device that peers may reach; made once, before the first step."""
@@ -76,6 +86,8 @@ class Communicator(CollectiveCalls):
         schedule is for another number of ranks, buffers are missing, too small, not contiguous or of several
         dtypes, or a protocol cannot serve.
         """
+        from wavefabric.collectives.plans.plan import PROTOCOLS
+
         if protocol not in self.protocols:
             allowed = ", ".join(self.protocols)
             raise InputError(f"protocol: {protocol!r} given; allowed for {self.transport}: {allowed}")
@@ -130,6 +142,8 @@ class Communicator(CollectiveCalls):
         rank, a run of one step, ranks that start different exchanges, and a file that exists (without
         ``force``) or cannot be written.
         """
+        from wavefabric.exchange.step_recorder import StepRecorder
+
         self.step_recorder = recorder = StepRecorder(self.control, path, force)
         try:
             yield recorder
@@ -191,6 +205,8 @@ def world(
         return solo(device, tuning=tuning)
     comm = mpi_world()
     from mpi4py import MPI
+
+    from wavefabric.exchange.placement import rank_device
 
     control = MPIControl(comm)
     CLOCK.announces &= control.rank == 0

@@ -1,14 +1,18 @@
 """Boxes of three-dimensional fields between ranks: halos, and transposes of distributed transforms."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.collectives import Schedule, point_to_point
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.pack_cuda import ROUTE
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
 
 Box = tuple[slice, slice, slice]
 
@@ -30,7 +34,7 @@ class Message:
         """Of the box."""
         return math.prod(_shape(self.src_box))
 
-    def reversed(self) -> "Message":
+    def reversed(self) -> Message:
         """The way back."""
         return Message(self.dst, self.src, self.dst_box, self.src_box)
 
@@ -45,6 +49,8 @@ def _shape(box: Box) -> tuple[int, ...]:
 
 def message_schedule(ranks: int, messages: list[Message], fields: int = 1) -> Schedule:
     """What of these messages travels between ranks, in elements."""
+    from wavefabric.collectives import point_to_point
+
     ends = [(m.src, m.dst, fields * m.points) for m in messages if m.src != m.dst]
     return point_to_point("regions", ranks, ends)
 

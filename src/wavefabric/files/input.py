@@ -5,7 +5,6 @@ import json
 import os
 import re
 import stat
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -98,6 +97,8 @@ def parsed(path: str | Path, what: str, parse: Callable[[str], _Content], most: 
 
 def parse_toml(text: str, what: str) -> dict[str, Any]:
     """The content of TOML text; `InputError` if it is none, or asks for more than Python can read."""
+    import tomllib
+
     if too_deep := _DOTTED.search(text):
         fault = f"Key of more than {DEEPEST} parts (at line {text.count(chr(10), 0, too_deep.start()) + 1})"
     else:

@@ -5,7 +5,6 @@ import errno
 import io
 import json
 import os
-import secrets
 import stat
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -102,7 +101,7 @@ def replacing(path: Path, key: str = "output") -> Iterator[Path]:
     If the block fails, the file is removed and ``path`` stays as it was. An OSError, such as that of a full
     disk, becomes an `InputError` that calls the file ``key``.
     """
-    partial = path.with_name(f".{path.name[:_LONG_NAME]}.{secrets.token_hex(8)}{_PARTIAL}")
+    partial = path.with_name(f".{path.name[:_LONG_NAME]}.{os.urandom(8).hex()}{_PARTIAL}")
     try:
         partial.touch(exist_ok=False)
         if path.exists():

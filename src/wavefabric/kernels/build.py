@@ -5,14 +5,13 @@ changed since. Nothing of the C++ run-time library is used, so that one file ser
 operating system with the same processor.
 """
 
-import hashlib
 import os
 import platform
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,11 +65,11 @@ class NoCompiler(Exception):
 
 
 def source_hash() -> str:
-    """Return the SHA-256 of all C++ sources and of this file."""
-    digest = hashlib.sha256(Path(__file__).read_bytes())
+    """Return a checksum of all C++ sources and of this file, eight hexadecimal digits."""
+    total = zlib.crc32(Path(__file__).read_bytes())
     for path in [*sorted(HERE.glob("*.h")), *sorted(HERE.glob("cpu/*"))]:
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
+        total = zlib.crc32(path.name.encode() + path.read_bytes(), total)
+    return f"{total:08x}"
 
 
 def processor_flags() -> set[str]:
@@ -85,7 +84,7 @@ def processor_flags() -> set[str]:
 def native_name() -> str:
     """Return the name of the library of these sources for this processor: a folder may have several."""
     processor = " ".join([platform.system(), platform.machine(), *sorted(processor_flags())])
-    return f"native-{hashlib.sha256(processor.encode()).hexdigest()[:8]}-{source_hash()[:12]}"
+    return f"native-{zlib.crc32(processor.encode()):08x}-{source_hash()}"
 
 
 def compiler() -> list[str]:
@@ -160,6 +159,8 @@ def _compile(command: list[str], flags: list[str], scratch: Path, path: Path) ->
 
 
 def _run(command: list[str]) -> None:
+    import subprocess
+
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()

@@ -3,7 +3,7 @@ up; whether all devices have the memory for a run; and between steps whether to 
 """
 
 import contextlib
-import socket
+import platform
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,7 +41,7 @@ def locked_by_first_rank(comm: Communicator, path: str | Path | None, key: str) 
 
 def device_identity(device: Device) -> tuple[str, str]:
     """What tells a device of this rank from those of others, on this host and elsewhere."""
-    return socket.gethostname(), device.identity
+    return platform.node(), device.identity
 
 
 def check_memory(comm: Communicator | None, device: Device, needed: int, what: str, advice: str) -> None:

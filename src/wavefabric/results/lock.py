@@ -10,8 +10,7 @@ import errno
 import fcntl
 import json
 import os
-import secrets
-import socket
+import platform
 import threading
 import warnings
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ class FileLock:
 
     def __init__(self, path: str | Path, key: str = "output"):
         self.path, self._key, self._lock = Path(path), key, lock_path(path)
-        owner = {"process": os.getpid(), "host": socket.gethostname(), "token": secrets.token_hex(8)}
+        owner = {"process": os.getpid(), "host": platform.node(), "token": os.urandom(8).hex()}
         self._text = json.dumps(owner)
         try:
             self._file = self._take()
@@ -134,4 +133,4 @@ def _owner(text: str) -> dict[str, Any]:
 def _name(text: str) -> str:
     if not (owner := _owner(text)):
         return "another process"
-    return f"process {owner['process']}" + f" on {owner['host']}" * (owner["host"] != socket.gethostname())
+    return f"process {owner['process']}" + f" on {owner['host']}" * (owner["host"] != platform.node())

@@ -1,13 +1,10 @@
 """Where a result came from: versions, commit, processor, command line, times. No host name, no paths."""
 
 import contextlib
-import hashlib
 import platform
-import subprocess
 import sys
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import wavefabric
@@ -45,6 +42,8 @@ def fingerprint(identity: str, **more: str) -> str:
 
     ``more`` must match too for a bit-identical resume: device, its kernels, layout.
     """
+    import hashlib
+
     kernels = _hash_of(CPU_SOURCES)
     facts = {"identity": identity, "wavefabric": wavefabric.__version__, "kernels": kernels}
     facts |= versions(NUMERICAL) | more
@@ -59,6 +58,8 @@ def cuda_source_hash() -> str:
 
 
 def _hash_of(patterns: tuple[str, ...]) -> str:
+    import hashlib
+
     package, digest = Path(wavefabric.__file__).parent, hashlib.sha256()
     for file in sorted({file for pattern in patterns for file in package.rglob(pattern)}):
         digest.update(f"{file.relative_to(package).as_posix()}\0".encode())
@@ -68,6 +69,8 @@ def _hash_of(patterns: tuple[str, ...]) -> str:
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
     """Versions of the packages that are installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
     result = {}
     for name in packages:
         with contextlib.suppress(PackageNotFoundError):
@@ -77,6 +80,8 @@ def versions(packages: tuple[str, ...]) -> dict[str, str]:
 
 def git_commit() -> str:
     """Commit of the checkout that the package runs from, "+" if it was edited; "" outside a checkout."""
+    import subprocess
+
     package = Path(wavefabric.__file__).resolve().parent
 
     def git(*words: str) -> str:

@@ -21,7 +21,7 @@ from wavefabric.acoustics.kwave.objects import from_kwave, simulate_kwave
 from wavefabric.acoustics.kwave.values import PROBLEM_NAMES, ObjectOptions, each_axis, grid_shape, kwave_names
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import vector_of
-from wavefabric.acoustics.simulation import warn_of
+from wavefabric.acoustics.run_checks import warn_of
 from wavefabric.errors import InputError, choice
 from wavefabric.system.compiling import CLOCK
 from wavefabric.system.machine import usable_threads

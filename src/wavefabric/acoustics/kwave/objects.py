@@ -27,9 +27,9 @@ from wavefabric.acoustics.kwave.values import (
 )
 from wavefabric.acoustics.medium import Medium, stagger
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.recording.quantities import components, is_field, vector_of
+from wavefabric.acoustics.recording.quantities import components, is_field, record_names, vector_of
 from wavefabric.acoustics.result import Results
-from wavefabric.acoustics.sensor import Sensor, record_names
+from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import ResultSettings, solve
 from wavefabric.acoustics.source import Source, smooth
 from wavefabric.errors import InputError, show

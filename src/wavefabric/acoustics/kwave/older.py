@@ -37,7 +37,7 @@ from wavefabric.acoustics.kwave.values import (
     real_array,
 )
 from wavefabric.acoustics.recording.quantities import vector_of
-from wavefabric.acoustics.simulation import warn_of
+from wavefabric.acoustics.run_checks import warn_of
 from wavefabric.acoustics.source import Source
 from wavefabric.errors import InputError
 from wavefabric.system.compiling import CLOCK

@@ -9,7 +9,7 @@ from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.grid import auto_pml_size
 from wavefabric.acoustics.kwave.drop_in import name_once
 from wavefabric.acoustics.kwave.values import ObjectOptions, each_axis, plain
-from wavefabric.acoustics.sensor import record_names, recorded_quantities
+from wavefabric.acoustics.recording.quantities import record_names, recorded_quantities
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 from wavefabric.system.progress import terminal_bar
 

@@ -12,11 +12,11 @@ from wavefabric.acoustics.check.rules import check_recording
 from wavefabric.acoustics.kwave.input import KWaveInput, dataset_names, read_input
 from wavefabric.acoustics.kwave.output import KWaveOutput
 from wavefabric.acoustics.problem import Recording
+from wavefabric.acoustics.recording.quantities import recorded_quantities
 from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run_checks import check_run
 from wavefabric.acoustics.run_settings import RunSettings
-from wavefabric.acoustics.sensor import recorded_quantities
-from wavefabric.acoustics.simulation import check_run
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange.launch import environment

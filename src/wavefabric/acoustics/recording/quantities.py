@@ -6,9 +6,11 @@ Names are k-Wave's, plus the time-averaged acoustic intensity.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from wavefabric.errors import InputError, not_one_of
 
 if TYPE_CHECKING:  # the command line makes its options of this table: it loads no NumPy
     import numpy as np
@@ -22,11 +24,13 @@ class Statistic:
     """Over the recorded time steps, kept on the device.
 
     ``update(kernels, kept, values)`` takes in the values of a step, in place; with array operations alone it
-    runs on every device. ``finish(kept, rows)`` makes of it, on the host, the result of so many steps.
+    runs on every device; with ``kernels_alone`` it launches kernels of tables, which may be repeated without
+    Python. ``finish(kept, rows)`` makes of it, on the host, the result of so many steps.
     """
 
     update: Callable[[Any, Any, Any], Any]
     start: float = 0.0  # what ``kept`` is filled with
+    kernels_alone: bool = False
     double: bool = False  # kept in double precision whatever that of the run
     finish: Callable[[np.ndarray, int], np.ndarray] = lambda kept, rows: kept
 
@@ -40,11 +44,12 @@ class RecordedQuantity:
     statistic: Statistic | None = None
 
 
-_MAX = Statistic(lambda kernels, kept, values: kernels.keep_maximum(kept, values), -math.inf)
-_MIN = Statistic(lambda kernels, kept, values: kernels.keep_minimum(kept, values), math.inf)
+_MAX = Statistic(lambda kernels, kept, values: kernels.keep_maximum(kept, values), -math.inf, True)
+_MIN = Statistic(lambda kernels, kept, values: kernels.keep_minimum(kept, values), math.inf, True)
 # Squares are summed in double precision: a long run adds small numbers to large ones.
 _RMS = Statistic(
     lambda kernels, kept, values: kernels.add_squares(kept, values),
+    kernels_alone=True,
     double=True,
     finish=lambda kept, rows: (kept / rows) ** 0.5,
 )
@@ -130,3 +135,24 @@ def describe(array: str) -> tuple[str, str]:
         return "rad", f"pressure, phase {quantity.text.removeprefix('amplitude ')}"
     along = f" along {array[1]}" if array[0] != "p" else ""
     return unit, f"{field}{along} {_SERIES.text if quantity is None else quantity.text}"
+
+
+def record_names() -> dict[str, str]:
+    """Names of what is recorded, k-Wave's, to those of `QUANTITIES`."""
+    return {name.removesuffix("_raw"): name for name in QUANTITIES}
+
+
+def names_of(record: Any) -> tuple[Any, ...]:
+    """A name or names as a tuple."""
+    return (record,) if isinstance(record, str) or not isinstance(record, Iterable) else tuple(record)
+
+
+def recorded_quantities(record: Any, key: str) -> tuple[str, ...]:
+    """A name or names of what is recorded as those of `QUANTITIES`, in its order; refuses what is unknown."""
+    names, known = names_of(record), record_names()
+    if not names:
+        raise InputError(f"{key}: []; allowed: {', '.join(known)}")
+    for name in names:
+        if not isinstance(name, str) or name not in known:
+            raise InputError(f"{key}: {not_one_of(name, known)}")
+    return tuple(quantity for name, quantity in known.items() if name in names)

@@ -172,7 +172,8 @@ class Recorder:
     @property
     def kernels_alone(self) -> bool:
         """Whether a step is recorded by kernels of this rank alone."""
-        return not self._sampler.shared and self.intensity is None
+        statistics = all(kept.kernels_alone for kept in self._kept.values())
+        return statistics and not self._sampler.shared and self.intensity is None
 
     def free_steps(self, step: int) -> int:
         """Return how many steps from ``step`` on leave the host nothing to do in between, 1 at least."""

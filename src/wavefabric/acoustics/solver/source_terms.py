@@ -7,7 +7,6 @@ continuous wave of different phases, and a field otherwise.
 """
 
 import copy
-import hashlib
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -67,6 +66,8 @@ def _form(index: np.ndarray, signal: Signal, mode: str) -> SourceForm:
     if common is None:
         return SourceForm("field")
     weights, waveform = common
+    import hashlib
+
     # Components of one velocity source often share weights; so do their patterns.
     key = hashlib.sha256(index.tobytes() + weights.tobytes()).digest()
     return SourceForm("pattern", weights, waveform, key)

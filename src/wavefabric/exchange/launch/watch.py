@@ -7,7 +7,7 @@ second, in /proc, without a message to them: one that computes or writes for an 
 import atexit
 import contextlib
 import os
-import socket
+import platform
 import threading
 import time
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def _identity() -> tuple[str, int, str] | None:
     """Host and PID namespace of this process, its number, and when it began; None without /proc."""
     if (process := _process(os.getpid())) is None:
         return None
-    return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}", os.getpid(), process[2]
+    return f"{platform.node()} {os.readlink('/proc/self/ns/pid')}", os.getpid(), process[2]
 
 
 def _process(pid: int) -> tuple[str, str, str] | None:

@@ -3,17 +3,20 @@
 Each level has sends and receives as spans of flat buffers. Sums are taken in order.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.collectives import Schedule, levels
-from wavefabric.collectives.structure import refuse_switches
 from wavefabric.device import Device
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import Control
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Program:
     """What one rank does in a schedule. Levels are the same on all ranks: collective calls match."""
 
     def __init__(self, schedule: Schedule, rank: int):
+        from wavefabric.collectives import levels
+
         self.schedule, self.rank = schedule, rank
         #: Tells messages of this program from others'; a transport that needs it sets it when it first binds.
         self.label: int | None = None
@@ -92,6 +97,8 @@ class Exchange:
 
     def __init__(self, program: Program, buffers: list, scratch, transport: Any):
         if program.levels:  # kernels that run plans have none
+            from wavefabric.collectives.structure import refuse_switches
+
             refuse_switches(program.schedule, f"{transport.name} (signals of p2p can)")
         self._program, self._buffers, self._scratch = program, buffers, scratch
         self._transport = transport
@@ -221,12 +228,12 @@ class Transport:
         return True, ""
 
     @classmethod
-    def open(cls, group: RankGroup) -> "Transport":
+    def open(cls, group: RankGroup) -> Transport:
         """The transport between these ranks; collective. `InputError` says why it cannot serve them."""
         raise NotImplementedError
 
     @classmethod
-    def automatic(cls, group: RankGroup) -> "Transport | None":
+    def automatic(cls, group: RankGroup) -> Transport | None:
         """The same for ``auto``, or None: it does not serve all ranks well."""
         return None
 

@@ -7,8 +7,8 @@ that a kill at any moment leaves the old generation or the new one, whole.
 """
 
 import contextlib
+import os
 import re
-import secrets
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -87,7 +87,7 @@ class RankCheckpoint:
             return
         old = on_first_rank(self.comm, self._current_slot)
         slot = 0 if old is None else 1 - old
-        token = self.comm.control.bcast(secrets.token_hex(8))
+        token = self.comm.control.bcast(os.urandom(8).hex())
 
         def write_part() -> None:
             part = self._part(slot)
