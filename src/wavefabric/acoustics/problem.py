@@ -9,9 +9,12 @@ column-major) index is ours plus one.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+
+from wavefabric.acoustics.extremes import Extremes, find_extremes
 
 Absorption = Literal["none", "power_law", "stokes"]
 SourceMode = Literal["dirichlet", "additive_no_correction", "additive"]
@@ -186,6 +189,17 @@ class Problem:
     pressure_source: PressureSource | None = None
     velocity_source: VelocitySource | None = None
     transducer: TransducerSource | None = None
+
+    @cached_property
+    def extremes(self) -> Extremes:
+        """Those of the medium; of staggered densities under ``density_staggered.x``, ``.y`` and ``.z``."""
+        names = ("sound_speed", "density", "nonlinearity")
+        medium = {name: getattr(self, name) for name in names}
+        staggered = zip("xyz", self.density_staggered, strict=False)
+        medium |= {f"density_staggered.{axis}": density for axis, density in staggered}
+        power = 2.0 if self.absorption == "stokes" else self.alpha_power
+        alpha = {} if self.absorption == "none" else {"alpha_coeff": self.alpha_coeff}
+        return find_extremes(self.array_shape, medium | alpha, power)
 
     @property
     def dimensions(self) -> int:

@@ -33,16 +33,18 @@ class CpuDevice:
 
     def empty(self, shape, dtype):
         # 64-byte alignment: one cache line, one AVX-512 vector. Kernels may read one vector beyond the end.
-        dtype = np.dtype(dtype)
-        size = int(np.prod(shape)) * dtype.itemsize
-        raw = np.empty(size + 128, np.uint8)
-        start = -raw.ctypes.data % 64
-        return raw[start : start + size].view(dtype).reshape(shape)
+        return self._aligned(np.empty, shape, dtype)
 
     def zeros(self, shape, dtype):
-        out = self.empty(shape, dtype)
-        out[...] = 0
-        return out
+        # The system hands out pages of zeros when the kernels' threads first touch them.
+        return self._aligned(np.zeros, shape, dtype)
+
+    def _aligned(self, make, shape, dtype):
+        dtype = np.dtype(dtype)
+        size = int(np.prod(shape)) * dtype.itemsize
+        raw = make(size + 128, np.uint8)
+        start = -raw.ctypes.data % 64
+        return raw[start : start + size].view(dtype).reshape(shape)
 
     host_empty = empty
 

@@ -211,11 +211,13 @@ class _Rules:
     def above_zero(self, key: str, value: Any) -> None:
         self.require(_finite(value) and value > 0, key, value, "a finite number above 0")
 
-    def finite(self, key: str, array: np.ndarray) -> tuple[float, float]:
-        """Lowest and highest value."""
+    def finite(
+        self, key: str, array: np.ndarray, ends: tuple[float, float] | None = None
+    ) -> tuple[float, float]:
+        """Lowest and highest value, ``ends`` if they are known."""
         self.require(array.dtype.kind in "fiu", key, f"is of type {array.dtype}", "real numbers")
         # NaN goes through both; nothing of the array's size is made.
-        low, high = float(array.min()), float(array.max())
+        low, high = ends or (float(array.min()), float(array.max()))
         finite = math.isfinite(low) and math.isfinite(high)
         self.require(finite, key, "has values that are not finite", "finite numbers")
         return low, high
@@ -228,7 +230,7 @@ class _Rules:
         if isinstance(value, np.ndarray) and value.ndim:
             actual = f"has the shape {value.shape}"
             self.require(value.shape == grid, key, actual, f"{grid}, that of the grid")
-            least, _ = self.finite(key, value)
+            least, _ = self.finite(key, value, self._problem.extremes.ranges.get(key))
         else:
             allowed = "a finite number" if scalar else f"an array of shape {grid}"
             self.require(scalar and _finite(value), key, value, allowed)

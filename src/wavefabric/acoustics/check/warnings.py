@@ -52,7 +52,7 @@ def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0
 
 def highest_frequency(problem: Problem) -> float:
     """Highest frequency, Hz, with two points to a wavelength: c_min / (2 max Δ), as `max_frequency`."""
-    return float(np.min(problem.sound_speed)) / (2 * max(problem.spacing[: problem.dimensions]))
+    return problem.extremes.ranges["sound_speed"][0] / (2 * max(problem.spacing[: problem.dimensions]))
 
 
 def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> list[str]:
@@ -62,7 +62,7 @@ def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> 
     before the run does, after them. A signal that goes on to the end of the run or beyond is mirrored at its
     end instead, since there it does not break off. Of very many points the strongest count alone.
     """
-    c, spacing = float(np.min(problem.sound_speed)), max(problem.spacing[: problem.dimensions])
+    c, spacing = problem.extremes.ranges["sound_speed"][0], max(problem.spacing[: problem.dimensions])
     limit, lines = highest_frequency(problem), []
     for key, signal, ends in source_signals(problem):
         energy, frequency = _spectrum(signal, ends, problem.dt, limit)
@@ -130,7 +130,7 @@ def power_law_line(problem: Problem) -> str | None:
     infinite one for y < 1. The frequency of a source is the mean of its power spectrum; that of an initial
     pressure belongs to its root mean square wavenumber.
     """
-    if problem.absorption == "none" or not np.any(problem.alpha_coeff):
+    if problem.absorption == "none" or not problem.extremes.ranges["alpha_coeff"][1]:
         return None
     law = PowerLaw.strongest(problem)
     c = law.sound_speed

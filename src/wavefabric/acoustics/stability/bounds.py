@@ -39,30 +39,27 @@ class MediumExtremes:
     @staticmethod
     def of(problem: Problem) -> "MediumExtremes":
         """Those of a problem's medium."""
-        c, rho, alpha = problem.sound_speed, problem.density, problem.alpha_coeff
-        speeds, densities = _range(c), _range(rho)
+        extremes = problem.extremes
+        speeds, densities = extremes.ranges["sound_speed"], extremes.ranges["density"]
         effective = speeds[1]
-        staggered = [_range(density) for density in problem.density_staggered]
+        staggered = [ends for name, ends in extremes.ranges.items() if name.startswith("density_staggered")]
         if densities[0] < densities[1] or any(density != densities for density in staggered):
-            stiffest = _extreme(np.max, lambda c, rho: rho * c * c, c, rho)
-            effective = math.sqrt(stiffest / min(low for low, _ in staggered))
+            effective = math.sqrt(extremes.stiffness[1] / min(low for low, _ in staggered))
         if problem.axisymmetric:
             effective *= math.sqrt(1 + 1 / problem.shape[1])
-        lossy = problem.absorption != "none" and bool(np.any(alpha))
-        ranges = [speeds, densities, *staggered, *([_range(alpha)] if lossy else [])]
+        alpha = extremes.ranges.get("alpha_coeff", (0.0, 0.0))
+        lossy = alpha != (0.0, 0.0)
+        ranges = [speeds, densities, *staggered, alpha]
         loss: dict[str, float] = {}
         if lossy:
             y = 2.0 if problem.absorption == "stokes" else problem.alpha_power
             twice = 2 * neper_coefficient(y)
-
-            def extreme(pick: Callable, power: float) -> float:
-                return _extreme(pick, lambda c, alpha: twice * alpha * c**power, c, alpha)
-
-            loss = {"power": y, "absorption": extreme(np.max, y + 1)}
+            steepest, absorption, dispersion = extremes.losses
+            loss = {"power": y, "absorption": twice * absorption[1]}
             if disperses(problem):
                 tangent = math.tan(math.pi * y / 2)
-                least = extreme(np.min if tangent > 0 else np.max, y + 2)
-                loss |= {"tangent": tangent, "steepest": extreme(np.max, y), "dispersion": least}
+                least = twice * dispersion[0 if tangent > 0 else 1]
+                loss |= {"tangent": tangent, "steepest": twice * steepest[1], "dispersion": least}
         uniform = all(a == b for a, b in ranges)
         return MediumExtremes(effective, speeds, densities, uniform, lossy, **loss)
 
@@ -160,17 +157,6 @@ def _sine(problem: Problem, k: np.ndarray, dt: Any) -> np.ndarray:
     """sin(c_ref k Δt/2)/c_ref, in place of which k Δt/2 stands without the k-space correction."""
     c_ref = problem.reference_speed
     return np.sin(c_ref * k * dt / 2) / c_ref if problem.k_space else k * dt / 2
-
-
-def _range(value) -> tuple[float, float]:
-    return float(np.min(value)), float(np.max(value))
-
-
-def _extreme(pick: Callable, function: Callable, *fields) -> float:
-    """``pick`` (np.max or np.min) of a function of fields in double precision, plane by plane."""
-    whole = np.broadcast_arrays(*map(np.atleast_1d, fields))
-    planes = (tuple(np.asarray(field[i], np.float64) for field in whole) for i in range(len(whole[0])))
-    return float(pick([pick(function(*plane)) for plane in planes]))
 
 
 def _first_root(excess: Callable[[np.ndarray], np.ndarray], scale: float) -> float:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.extremes import parts
 from wavefabric.acoustics.problem import Problem, Signal, TransducerSource
 from wavefabric.acoustics.solver.formulas import absorption_factors, disperses, wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
@@ -22,12 +23,7 @@ _FLOOR = 1e-3
 
 def chunks(shape: tuple[int, int, int], device: Any) -> list[tuple[slice, slice]]:
     """Runs of planes, or of rows of one plane, that are summed at a time."""
-    nz, ny, nx = shape
-    rows = max(1, (_CHUNK_CPU if device.name == "cpu" else _CHUNK_GPU) // max(nx, 1))
-    if rows < ny:
-        return [(slice(z, z + 1), slice(y, y + rows)) for z in range(nz) for y in range(0, ny, rows)]
-    planes = max(1, rows // max(ny, 1))
-    return [(slice(z, z + planes), slice(None)) for z in range(0, nz, planes)]
+    return parts(shape, _CHUNK_CPU if device.name == "cpu" else _CHUNK_GPU)
 
 
 class Energy:

@@ -36,10 +36,8 @@ class PowerLaw:
     @classmethod
     def strongest(cls, problem: Problem) -> "PowerLaw":
         """The law where α₀ c₀ is largest, hence the attenuation per wavelength at any frequency."""
-        c, alpha = np.broadcast_arrays(problem.sound_speed, problem.alpha_coeff)
-        at = np.unravel_index(int(np.argmax(c * alpha)), c.shape)
         y = 2.0 if problem.absorption == "stokes" else problem.alpha_power
-        return cls(float(c[at]), float(alpha[at]), y, -eta_factor(problem))
+        return cls(*problem.extremes.strongest, y, -eta_factor(problem))
 
     def attenuation(self, frequency: float) -> float:
         """α₀ f^y, dB/cm."""

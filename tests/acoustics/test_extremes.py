@@ -1,0 +1,53 @@
+"""Extremes of a medium against NumPy's over whole arrays: any shape, number of parts and threads."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wavefabric.acoustics import extremes
+from wavefabric.acoustics.extremes import find_extremes, parts
+
+SHAPES = st.tuples(*[st.integers(1, 7)] * 3)
+
+
+@given(SHAPES, st.integers(1, 80))
+def test_parts_are_every_point_once(shape, points):
+    counts = np.zeros(shape, int)
+    for piece in parts(shape, points):
+        counts[piece] += 1
+        assert counts[piece].size <= max(points, shape[2])
+    assert (counts == 1).all()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_random_media(monkeypatch, threads, dtype):
+    monkeypatch.setattr(extremes, "_PART", 50)
+    monkeypatch.setattr(extremes, "_THREAD", 1)
+    monkeypatch.setattr(extremes, "usable_threads", lambda: threads)
+    rng, shape, y = np.random.default_rng(threads), (5, 6, 7), 1.3
+    c, rho, alpha, other = (rng.uniform(1, 1000, shape).astype(dtype) for _ in range(4))
+    c[2:4] = 700  # one number in some parts
+    found = find_extremes(shape, {"sound_speed": c, "density": rho, "alpha_coeff": alpha, "x": other}, y)
+    assert found.ranges["x"] == (other.min(), other.max())
+    c, rho, alpha = (each.astype(np.float64) for each in (c, rho, alpha))
+    wanted = [rho * c * c, alpha * c**y, alpha * c ** (y + 1), alpha * c ** (y + 2)]
+    for got, field in zip([found.stiffness, *found.losses], wanted, strict=True):
+        np.testing.assert_allclose(got, (field.min(), field.max()), rtol=1e-14)
+    at = np.unravel_index((alpha * c).argmax(), shape)
+    assert found.strongest == (c[at], alpha[at])
+
+
+def test_numbers_and_what_makes_no_sense():
+    shape = (2, 3, 4)
+    found = find_extremes(shape, {"sound_speed": 1500.0, "density": 1000.0, "alpha_coeff": 0.0}, 1.5)
+    assert found.ranges["sound_speed"] == (1500.0, 1500.0)
+    assert found.stiffness == (2.25e9, 2.25e9)
+    assert found.strongest == (0.0, 0.0)
+    bad = np.ones(shape)
+    bad[1, 2, 3] = np.nan
+    medium = {"sound_speed": bad, "density": np.ones((4, 3, 2)), "nonlinearity": None, "alpha_coeff": 1j}
+    found = find_extremes(shape, medium, 1.5)
+    assert np.isnan(found.ranges.pop("sound_speed")).all()
+    assert not found.ranges
