@@ -210,7 +210,8 @@ class KWaveOutput:
     def _sync(self) -> None:
         assert self._file is not None
         self._file.flush()
-        _to_disk(self._partial)
+        if self.checkpoint is not None:  # which says after a crash of the machine too what is here
+            _to_disk(self._partial)
 
     def _close(self) -> None:
         self._items = {}

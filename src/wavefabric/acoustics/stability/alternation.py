@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.stability.energy import chunks
 
 #: A difference of this order of the pressure in time, over one more steps.
 ORDER = 8
@@ -34,6 +35,7 @@ class Alternation:
         stride = _STRIDE if pressure.size > _ALL else 1
         self._xp = stages.coefficients.device.xp
         self._pressure = pressure[::stride] if len(pressure) > 1 else pressure[:, ::stride]
+        self._chunks = chunks(self._pressure.shape, stages.coefficients.device)
         self._sum: Any = None
         self._taken = 0
 
@@ -56,7 +58,8 @@ class Alternation:
             return self._squares(result), self._squares(self._pressure)
 
     def _squares(self, field: Any) -> float:
-        return float(sum(self._xp.sum(plane * plane, dtype=np.float64) for plane in field))
+        parts = (field[part] for part in self._chunks)
+        return float(sum(self._xp.sum(part * part, dtype=np.float64) for part in parts))
 
 
 class AlternationWatch:
