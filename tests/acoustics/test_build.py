@@ -122,6 +122,9 @@ class Counting(CpuDevice):
     def empty(self, shape, dtype):
         return self._note(super().empty(shape, dtype))
 
+    def zeros(self, shape, dtype):
+        return self._note(super().zeros(shape, dtype))
+
     def asarray(self, array, dtype=None):
         out = super().asarray(array, dtype)
         return out if out is array else self._note(out)

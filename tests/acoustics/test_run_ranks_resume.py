@@ -152,7 +152,7 @@ def test_ctrl_c_on_one_rank_saves_on_all(ranks_leg, monkeypatch, rank):
     with pytest.raises(KeyboardInterrupt):
         ranks_leg.run()
     monkeypatch.undo()
-    assert ranks_leg.run().resumed_at == 16  # where ranks look at the fields, and at one another
+    assert ranks_leg.run().resumed_at == 8
     ranks_leg.check(wanted)
 
 

@@ -33,7 +33,8 @@ from wavefabric.system.progress import Progress
 
 #: What single precision cannot hold is lost in double precision too.
 _LOST = float(np.finfo(np.float32).max)
-#: Fewest time steps from one look at the fields to the next, and from one computation of the energy.
+#: Fewest time steps from one look at the fields to the next (of a short run a twentieth), and from one
+#: computation of the energy.
 _LEAST_LOOK, _ENERGY_STEPS = 16, 32
 #: Seconds from one exchange of the status of ranks to the next, about.
 _STATUS_SECONDS = 0.5
@@ -141,7 +142,7 @@ class _Run:
         if comm.step_recorder is not None:
             comm.step_recorder.watch(self._step, "advance")
         #: Steps from one look at the fields to the next.
-        self._look = min(max(problem.steps // 100, _LEAST_LOOK), 100)
+        self._look = min(max(problem.steps // 100, min(problem.steps // 20, _LEAST_LOOK), 1), 100)
         self._watch = EnergyWatch(problem, max(self._look, _ENERGY_STEPS))
         self._alternation_watch = AlternationWatch()
         # `_done` steps are taken; `_whole` unless one is half taken, after a second Ctrl-C.
