@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-import typer.main
 
 import wavefabric
 from wavefabric.cli import app
@@ -29,8 +28,8 @@ COMMANDS = {
 def options(command, name=""):
     """Options by name of the command."""
     result = {name: {word for p in command.params for word in (*p.opts, *p.secondary_opts)}}
-    for word, below in getattr(command, "commands", {}).items():
-        result |= options(below, f"{name} {word}".strip())
+    for word in getattr(command, "commands", ()):
+        result |= options(command.get_command(None, word), f"{name} {word}".strip())
     return result
 
 
@@ -50,7 +49,7 @@ def check(path, allowed, all_of):
         assert all(having) if all_of else any(having), f"{path.name}:{line}: {word}"
 
 
-ALL = options(typer.main.get_command(app))
+ALL = options(app)
 
 
 CLI = ROOT / "cli"

@@ -5,8 +5,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from wavefabric.cli.collective.circuit_file import load_circuits
 from wavefabric.cli.common.files import load_fabric
 from wavefabric.cli.common.options import changed, from_zero, option, options, refuse
@@ -25,7 +23,7 @@ PLANNING = ("routing", "sharing", "oversubscribed", "seed")
 ORDER_NOTE = "rank r is GPU r; --order auto looks for a better one"
 Order = Annotated[
     str | None,
-    typer.Option("--order", help="GPU of rank 0, 1, …, such as 0,2,1,3; or auto: look for a better one."),
+    option("GPU of rank 0, 1, …, such as 0,2,1,3; or auto: look for a better one."),
 ]
 
 

@@ -21,13 +21,13 @@ class GridRankOptions(RankOptions):
 
     decomposition: str | None = option(
         "{wavefabric.acoustics.decomposition.decompose:KINDS}: exact, or with less communication, "
-        "approximate. \\[default: global]"
+        "approximate. [default: global]"
     )
-    grid: str | None = option("Blocks along x, y and z, such as 1x2x2. \\[default: chosen]")
-    overlap: int | None = option("Local: points of overlap on each side of a block. \\[default: 16]")
+    grid: str | None = option("Blocks along x, y and z, such as 1x2x2. [default: chosen]")
+    overlap: int | None = option("Local: points of overlap on each side of a block. [default: 16]")
     bell: str | None = option(
         "Local: window on the overlaps of a block: {wavefabric.acoustics.decomposition.window:WINDOWS}. "
-        "\\[default: nested-sine]"
+        "[default: nested-sine]"
     )
 
     def shared(self) -> Decomposition | None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import typer
+from click.exceptions import Exit
 
 from wavefabric.cli.common.ranks import RankOptions, open_ranks, start
 from wavefabric.collectives import Schedule
@@ -77,7 +77,7 @@ def running(
             saved = checkpoint is not None and os.path.exists(checkpoint)  # False for a name that is too long
             left = f"{command} goes on from {checkpoint}" if saved else "no checkpoint yet"
             print(f"wavefabric: interrupted; {left}", file=sys.stderr)
-        raise typer.Exit(exit_code()) from None
+        raise Exit(exit_code()) from None
     finally:
         progress.finish()
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import typer
-
 from wavefabric.cli.common import ranks as common_ranks
 from wavefabric.cli.common.options import from_one, option, options
 from wavefabric.cli.common.parse import parse_list
@@ -90,7 +88,7 @@ def show_measurement(
             picture = stem.with_name(f"{stem.name}.png")
             written += module.plot(result, picture) or [picture]
     if as_json:
-        typer.echo(json.dumps(result))
+        print(json.dumps(result))
         return
     screen = console(markup=True)
     for each in module.table(result):

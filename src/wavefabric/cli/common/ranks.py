@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Self
 
-import typer
+from click.exceptions import Exit
 
 from wavefabric.cli.common.options import Invocation, changed, option, options, refuse
 from wavefabric.collectives import Schedule
@@ -40,7 +40,7 @@ class RankOptions:
 
     ranks: int | None = option("Processes, each with a GPU or CPU threads.")
     transport: str | None = option(
-        "How ranks exchange data: {wavefabric.exchange.transports:TRANSPORTS}. \\[default: auto]"
+        "How ranks exchange data: {wavefabric.exchange.transports:TRANSPORTS}. [default: auto]"
     )
     placement: str | None = option("GPU of each rank: a file, or auto (least traffic over slow links).")
     device: str | None = None
@@ -114,7 +114,7 @@ class RankOptions:
             raise InputError(f"--placement: {actual}; allowed: a file, or without")
         best = best_placement(schedule(), topology)
         if not quiet:
-            typer.echo(str(best))
+            print(str(best))
         return best.gpus
 
 
@@ -144,7 +144,7 @@ def start(
         options.followed,
     )
     sys.stdout.flush()
-    raise typer.Exit(launcher.launch(launched))
+    raise Exit(launcher.launch(launched))
 
 
 def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bool) -> Communicator | None:
