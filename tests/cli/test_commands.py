@@ -183,7 +183,7 @@ def test_help_imports_nothing_heavy():
     program = (
         "import sys\nfrom wavefabric.cli import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-        "heavy = {'numpy', 'scipy', 'h5py', 'matplotlib', 'pint', 'pydantic', 'cupy', 'rich', 'asyncio', 'difflib'}\n"
+        "heavy = {'numpy', 'scipy', 'h5py', 'matplotlib', 'pint', 'pydantic', 'cupy', 'rich', 'asyncio'}\n"
         "print('heavy:', sorted(heavy & set(sys.modules)))"
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -7,12 +7,14 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 
 import click
 
 import wavefabric
 from wavefabric.cli.common import encoding, failure
-from wavefabric.cli.common.options import Deferred, Group, Invocation
+from wavefabric.cli.common.options import Group, Invocation, make_command
 from wavefabric.errors import InputError, LateRank, MissingExtra, one_line
 from wavefabric.exchange.launch import environment, rank_status
 from wavefabric.system.interrupt import exit_code, terminable
@@ -41,7 +43,23 @@ _ALL_RANKS = ("run", "sweep", "kwave", "transcranial", "info")
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
-@click.group("wavefabric", Group, context_settings=_SETTINGS)
+class _Program(Group):
+    """The program imports a command, or a group, when it is asked for."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _load(cmd_name) if cmd_name in _COMMANDS | _GROUPS else super().get_command(ctx, cmd_name)
+
+
+@cache
+def _load(name: str) -> click.Command:
+    if name in _COMMANDS:
+        return make_command(name, import_module(f"wavefabric.cli.{name}").command, name in _ALL_RANKS)
+    group = import_module(f"wavefabric.cli.{name}.app").app
+    group.help = group.help or _GROUPS[name]
+    return group
+
+
+@click.group("wavefabric", _Program, context_settings=_SETTINGS)
 @click.version_option(wavefabric.__version__, message="wavefabric %(version)s", help="Show the version.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def app() -> None:
@@ -49,7 +67,7 @@ def app() -> None:
 
 
 for _name, _help in (_COMMANDS | _GROUPS).items():
-    app.add_command(Deferred(_name, _help, is_group=_name in _GROUPS, all_ranks=_name in _ALL_RANKS))
+    app.add_command(click.Command(_name, help=_help))
 
 
 def redirect_caches() -> None:
@@ -59,13 +77,12 @@ def redirect_caches() -> None:
     redirect("MPLCONFIGDIR", "matplotlib", f"{config}/matplotlib", f"{cache}/matplotlib")
 
 
-def _command(words: list[str], invocation: Invocation) -> int:
+def _command(words: list[str], invocation: Invocation) -> None:
     if environment.ranks() > 1:
         rank_status.begin()
     redirect_caches()
     with app.make_context("wavefabric", words, obj=invocation) as context:
-        code = app.invoke(context)
-    return code if isinstance(code, int) else 0
+        app.invoke(context)
 
 
 def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
@@ -90,7 +107,7 @@ def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
     try:
         with warnings.catch_warnings(), terminable():
             warnings.showwarning = failure.show_warning
-            code = _command(words, invocation)
+            _command(words, invocation)
             sys.stdout.flush()
     except (SystemExit, KeyboardInterrupt, Exception) as error:
         code, message, shown = _ending(error)

@@ -50,8 +50,7 @@ class PlotOptions:
 
 def command(
     file: Annotated[
-        Path,
-        argument("Result file (HDF5) of a run: of a fibre, of `simulate`, or k-Wave's output."),
+        Path, argument("Result file (HDF5) of a run: of a fibre, of `simulate`, or k-Wave's output.")
     ],
     options: PlotOptions,
 ) -> None:

@@ -12,8 +12,7 @@ from wavefabric.optics.run_file.load import load
 
 
 def command(
-    file: Annotated[Path, argument("Run file (TOML) of a fibre link.")],
-    as_json: Json = False,
+    file: Annotated[Path, argument("Run file (TOML) of a fibre link.")], as_json: Json = False
 ) -> None:
     """Show the Q² that theory expects of a fibre link, by mode group and distance, in seconds.
 

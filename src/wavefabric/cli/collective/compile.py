@@ -25,8 +25,7 @@ class CompileOptions:
 
     protocol: str = option("{wavefabric.collectives.plans.plan:PROTOCOLS}.", default="signals")
     slots: int | None = option(
-        "Copies of each staging buffer, used by turns: 1 or 2. [default: 1 if nobody waits for it]",
-        "--rooms",
+        "Copies of each staging buffer, used by turns: 1 or 2. [default: 1 if nobody waits for it]", "--rooms"
     )
     rank: int = option("Rank whose instructions are shown.", default=0)
     fabric: str | None = option("Fabric of the picture: a name or a file.", "--fabric", "-f")

@@ -43,8 +43,7 @@ def command(
         str | None, option("{json,msccl,mscclpp} [default: by the ending of OUTPUT]", "--format")
     ] = None,
     fabric: Annotated[
-        str | None,
-        option("Photonic: write circuits for it too, as x.circuits.json.", "--fabric", "-f"),
+        str | None, option("Photonic: write circuits for it too, as x.circuits.json.", "--fabric", "-f")
     ] = None,
 ) -> None:
     """Convert a schedule; it is proved first.

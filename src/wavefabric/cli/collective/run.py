@@ -46,8 +46,7 @@ class ScheduleRunOptions(OutputOptions):
         "Folder for the picture and the numbers (JSON); neither is written without.", "--output", "-o"
     )
     plot: bool | None = option(
-        "Draw the picture, without --output in this folder. [default: yes with --output]",
-        "--plot/--no-plot",
+        "Draw the picture, without --output in this folder. [default: yes with --output]", "--plot/--no-plot"
     )
 
 

@@ -21,10 +21,7 @@ from wavefabric.fabric.rank_order import best_order, reordered
 PLANNING = ("routing", "sharing", "oversubscribed", "seed")
 #: Said where ranks are GPUs in order, and another order might take less time.
 ORDER_NOTE = "rank r is GPU r; --order auto looks for a better one"
-Order = Annotated[
-    str | None,
-    option("GPU of rank 0, 1, …, such as 0,2,1,3; or auto: look for a better one."),
-]
+Order = Annotated[str | None, option("GPU of rank 0, 1, …, such as 0,2,1,3; or auto: look for a better one.")]
 
 
 @options(PANEL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
 import inspect
 import re
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: A tuple or dict of the library, whose words are allowed: ``{module:NAME}``.
 _LISTED = re.compile(r"\{([\w.]+):(\w+)\}")
-_ARGUMENTS = "Arguments"
+_ARGUMENTS, _OPTIONS = "Arguments", "Options"
 
 
 @dataclasses.dataclass
@@ -68,10 +67,10 @@ def options(panel: str = "") -> Callable[[type[_T]], type[_T]]:
     """A frozen dataclass of options, which ``--help`` shows in a panel of that title."""
 
     def make(plain: type[_T]) -> type[_T]:
-        made = dataclasses.dataclass(frozen=True, kw_only=True)(plain)
-        own = dict.fromkeys(inspect.get_annotations(plain), panel)
-        made.panels = getattr(plain, "panels", {}) | own  # type: ignore[attr-defined]
-        return made
+        for field in vars(plain).values():
+            if isinstance(field, dataclasses.Field) and field.metadata:
+                field.metadata = field.metadata | {"panel": field.metadata["panel"] or panel}
+        return dataclasses.dataclass(frozen=True, kw_only=True)(plain)
 
     return make
 
@@ -93,62 +92,53 @@ def refuse(inputs: dict[str, Any], why: str, allowed: str) -> None:
 
 
 def make_command(
-    name: str,
-    call: Callable[..., Any],
-    all_ranks: bool = False,
-    *,
-    reads: Sequence[Callable[..., Any]] = (),
-    help: str | None = None,
-    hidden: bool = False,
+    name: str, call: Callable, all_ranks: bool = False, *, reads: Sequence[Callable] = (), **more: Any
 ) -> click.Command:
-    """The command that this makes calls a function; others than rank 0 leave most at once.
+    """The command of Click that this makes calls a function; ranks other than 0 leave most commands at once.
 
     Its options are the fields of `options` classes, and what is ``Annotated``, among the parameters of the
-    function, or of those functions that it `reads`; its help is the docstring unless there is another. The
+    function, or of those functions that it `reads`; its help is the docstring unless `more` has another. The
     field ``invocation`` of a class is the `Invocation` of the command.
     """
-    groups: dict[str, tuple[Any, list[str]]] = {}
-    params: list[click.Parameter] = []
     signatures = [inspect.signature(each, eval_str=True) for each in reads or (call,)]
-    for key, parameter in [each for signature in signatures for each in signature.parameters.items()]:
-        hint = parameter.annotation
-        if dataclasses.is_dataclass(hint):
-            fields = list(_fields(hint))
-            groups[key] = hint, [str(each.name) for each in fields]
-            params += fields
-        elif get_origin(hint) is Annotated:
-            kind, field = get_args(hint)
-            params.append(_parameter(key, kind, parameter.default, **field.metadata))
+    parameters = [each for signature in signatures for each in signature.parameters.values()]
+    params = [(each, list(_params(each))) for each in parameters]
 
     def run(**inputs: Any) -> Any:
         if not all_ranks and environment.rank() > 0:
             return None
         inputs = {key: list(v) or None if isinstance(v, tuple) else v for key, v in inputs.items()}
         records = {}
-        for key, (group, names) in groups.items():
-            values = {each: inputs.pop(each) for each in names}
-            if "invocation" in group.__dataclass_fields__:
-                values["invocation"] = click.get_current_context().ensure_object(Invocation)
-            records[key] = group(**values)
+        for each, fields in params:
+            if dataclasses.is_dataclass(group := each.annotation):
+                values = {str(field.name): inputs.pop(str(field.name)) for field in fields}
+                if "invocation" in group.__dataclass_fields__:
+                    values["invocation"] = click.get_current_context().ensure_object(Invocation)
+                records[each.name] = group(**values)  # type: ignore[operator]
         return call(**inputs, **records)
 
-    text = inspect.cleandoc(help or call.__doc__ or "")
-    return _Command(name, callback=run, params=params, help=text, hidden=hidden)
+    every = [param for _, fields in params for param in fields]
+    more.setdefault("help", inspect.getdoc(call))
+    return _Command(name, callback=run, params=every, **more)
 
 
-def _fields(group: Any) -> Iterator[click.Parameter]:
-    """An option of Click for each field of an `options` class that is one."""
-    hints, panels = typing.get_type_hints(group), getattr(group, "panels", {})
-    for field in dataclasses.fields(group):
-        if how := dict(field.metadata):
-            how["panel"] = how["panel"] or panels.get(field.name, "")
-            yield _parameter(field.name, hints[field.name], field.default, **how)
+def _params(parameter: inspect.Parameter) -> Iterator[click.Parameter]:
+    """Options and arguments of Click for a parameter of a command; none if it is neither."""
+    hint = parameter.annotation
+    if get_origin(hint) is Annotated:
+        kind, field = get_args(hint)
+        yield _param(parameter.name, kind, parameter.default, **field.metadata)
+    elif dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        for field in dataclasses.fields(hint):
+            if field.metadata:
+                yield _param(field.name, hints[field.name], field.default, **field.metadata)
 
 
-def _parameter(
+def _param(
     name: str, hint: Any, default: Any, *, names: tuple[str, ...], help: str, panel: str, **more: Any
 ) -> click.Parameter:
-    """An option or argument of Click for a field, or a parameter, of this name, type and default."""
+    """An option or argument of Click for a parameter, or a field, of this name, type and default."""
     kind = get_args(hint)[0] if type(None) in get_args(hint) else hint  # X | None
     many = get_origin(kind) is list
     kind = get_args(kind)[0] if many else kind
@@ -160,43 +150,25 @@ def _parameter(
         kind = click.IntRange(**limits)
     more |= {"required": True} if default is inspect.Parameter.empty else {"default": default}
     if panel == _ARGUMENTS:
-        parameter = _Argument([name], type=kind, nargs=-1 if many else 1, **more)
+        param = click.Argument([name], type=kind, nargs=-1 if many else 1, **more)
     else:
         names = names or (f"--{name.replace('_', '-')}",)
         more["show_default"] = default not in (None, "") and default is not False
-        parameter = _Option([name, *names], type=kind, multiple=many, is_flag=kind is bool or None, **more)
-    parameter.help, parameter.panel = help, panel
-    return parameter
-
-
-class _Option(click.Option):
-    """An option belongs to a panel of the help; the words of the library stand in its line."""
-
-    panel = ""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        self.help = _LISTED.sub(lambda match: ", ".join(_words(match)), self.help or "")
-        return super().get_help_record(ctx)
-
-
-class _Argument(click.Argument):
-    """An argument has a line of help, as those of Click have from 8.5 on."""
-
-    help: str | None = None
-    panel = _ARGUMENTS
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
-        return self.make_metavar(ctx), self.help or ""
+        param = click.Option([name, *names], type=kind, multiple=many, is_flag=kind is bool or None, **more)
+    vars(param).update(help=help, panel=panel or _OPTIONS)
+    return param
 
 
 class _Command(click.Command):
-    """A command shows a section of options for each panel in its help."""
+    """A command shows a section for each panel in its help, where the words of the library stand."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        panels: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], "Options": []}
+        panels: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
         for each in self.get_params(ctx):
-            if record := each.get_help_record(ctx):
-                panels.setdefault(getattr(each, "panel", "") or "Options", []).append(record)
+            text = _LISTED.sub(lambda match: ", ".join(_words(match)), vars(each)["help"])
+            vars(each)["help"] = text
+            record = each.get_help_record(ctx) or (each.get_usage_pieces(ctx)[0], text)
+            panels.setdefault(vars(each).get("panel", _OPTIONS), []).append(record)
         for title, records in panels.items():
             if records:
                 with formatter.section(title):
@@ -225,34 +197,16 @@ def check_range(name: str, value: float | None, least: float, most: float, allow
         raise InputError(f"{name}: {value} given; allowed: {allowed}")
 
 
-def from_one(_: click.Context, param: click.Parameter, value: int | None) -> int | None:
-    """Callback of an option: refuse whole numbers below 1."""
-    check_range(f"--{param.name}", value, 1, float("inf"), "a whole number from 1")
-    return value
+def _from(least: int, allowed: str) -> Callable[[click.Context, click.Parameter, int | None], int | None]:
+    def check(_: click.Context, param: click.Parameter, value: int | None) -> int | None:
+        check_range(f"--{param.name}", value, least, float("inf"), allowed)
+        return value
+
+    return check
 
 
-def from_zero(_: click.Context, param: click.Parameter, value: int | None) -> int | None:
-    """Callback of an option: refuse negative numbers."""
-    check_range(f"--{param.name}", value, 0, float("inf"), "whole numbers from 0")
-    return value
-
-
-class Deferred(click.Command):
-    """A command, or the group ``app``, of the module of its name is imported when it is asked for."""
-
-    def __init__(self, name: str, help: str, *, is_group: bool, all_ranks: bool):
-        super().__init__(name, help=help)
-        self.is_group, self.all_ranks = is_group, all_ranks
-
-    @functools.cached_property
-    def loaded(self) -> click.Command:
-        """What it stands for."""
-        module = f"wavefabric.cli.{self.name}"
-        if not self.is_group:
-            return make_command(str(self.name), importlib.import_module(module).command, self.all_ranks)
-        group = importlib.import_module(f"{module}.app").app
-        group.help = group.help or self.help
-        return group
+#: Callbacks of options: they refuse whole numbers below 1, and negative numbers.
+from_one, from_zero = _from(1, "a whole number from 1"), _from(0, "whole numbers from 0")
 
 
 class Group(_Command, click.Group):
@@ -263,21 +217,13 @@ class Group(_Command, click.Group):
 
     default = ""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        command = self.commands.get(cmd_name)
-        return command.loaded if isinstance(command, Deferred) else command
-
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        if parent is None or not args:
-            return super().make_context(info_name, args, parent, **extra)
-        if args[0] in self.commands:
-            return self.commands[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
-        if self.default and args[0] not in parent.help_option_names:
+        first = args[0] if args and parent else "--help"
+        if first in self.commands:
+            return self.commands[first].make_context(f"{info_name} {first}", args[1:], parent, **extra)
+        if self.default and first not in ("-h", "--help"):
             return self.commands[self.default].make_context(info_name, args, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
@@ -289,20 +235,14 @@ class Group(_Command, click.Group):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)
-        lines = (
-            (name, (each.help or "").partition("\n\n")[0])
-            for name, each in self.commands.items()
-            if not each.hidden
-        )
+        shown = [each for each in self.commands.values() if not each.hidden]
         with formatter.section("Commands"):
-            formatter.write_dl(list(lines))
+            formatter.write_dl([(str(each.name), (each.help or "").partition("\n\n")[0]) for each in shown])
 
 
-def register(
-    group: click.Group, name: str, call: Callable[..., Any], all_ranks: bool = False, **how: Any
-) -> None:
+def register(group: click.Group, name: str, call: Callable, all_ranks: bool = False, **more: Any) -> None:
     """Add the command of a function, as of `make_command`."""
-    group.add_command(make_command(name, call, all_ranks, **how))
+    group.add_command(make_command(name, call, all_ranks, **more))
 
 
 #: For commands that print facts alone.

@@ -40,8 +40,7 @@ class RouteOptions(OutputOptions):
 
 
 def command(
-    name: Annotated[str, argument("Photonic: such as lightpath:8x8.", "FABRIC")],
-    options: RouteOptions,
+    name: Annotated[str, argument("Photonic: such as lightpath:8x8.", "FABRIC")], options: RouteOptions
 ) -> None:
     """Lay a route for each pair of tiles so that few share an edge; show overlap, bound and link budget.
 

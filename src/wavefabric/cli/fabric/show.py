@@ -86,8 +86,7 @@ def command(
     name: Annotated[
         str | None,
         argument(
-            "A preset, a family with numbers, or a file: TOML, NCCL's XML, nvidia-smi topo -m.",
-            "NAME | FILE",
+            "A preset, a family with numbers, or a file: TOML, NCCL's XML, nvidia-smi topo -m.", "NAME | FILE"
         ),
     ] = None,
 ) -> None:

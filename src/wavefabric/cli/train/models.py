@@ -17,10 +17,7 @@ from wavefabric.training.models import MODELS, load_model
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.units import amount, time_words
 
-Model = Annotated[
-    str,
-    argument("Name, such as bert-large (`wavefabric train models`), or a file.", "MODEL"),
-]
+Model = Annotated[str, argument("Name, such as bert-large (`wavefabric train models`), or a file.", "MODEL")]
 
 
 @options()
@@ -83,9 +80,7 @@ def _show(device: DeviceModel) -> None:
     )
 
 
-def list_models(
-    as_json: Json = False,
-) -> None:
+def list_models(as_json: Json = False) -> None:
     """List the models: parameters, FLOPs, and the batch and optimizer of their published recipes.
 
     Example: wavefabric train models
