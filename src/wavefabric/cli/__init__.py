@@ -134,6 +134,7 @@ def _ending(error: BaseException) -> tuple[int, str, bool]:
             return failure.FAILED, error.code, False
         return int(error.code or 0), "", False
     if isinstance(error, BrokenPipeError) and error.filename is None:  # nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return failure.FAILED, "", False
     if isinstance(error, (InputError, MissingExtra, OSError, MemoryError)):
         return failure.BAD_INPUT, failure.describe(error), False

@@ -69,7 +69,7 @@ def options(panel: str = "") -> Callable[[type[_T]], type[_T]]:
     def make(plain: type[_T]) -> type[_T]:
         for field in vars(plain).values():
             if isinstance(field, dataclasses.Field) and field.metadata:
-                field.metadata = field.metadata | {"panel": field.metadata["panel"] or panel}
+                field.metadata = field.metadata | {"panel": field.metadata["panel"] or panel}  # type: ignore
         return dataclasses.dataclass(frozen=True, kw_only=True)(plain)
 
     return make
@@ -148,7 +148,9 @@ def _param(
         kind = click.Choice(get_args(kind))
     elif limits := {end: more.pop(end) for end in ("min", "max") if end in more}:
         kind = click.IntRange(**limits)
-    more |= {"required": True} if default is inspect.Parameter.empty else {"default": default}
+    more["required"] = default is inspect.Parameter.empty
+    if not more["required"]:
+        more["default"] = default
     if panel == _ARGUMENTS:
         param = click.Argument([name], type=kind, nargs=-1 if many else 1, **more)
     else:
