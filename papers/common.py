@@ -59,7 +59,7 @@ def show(module: str, result: dict[str, Any], as_json: bool, output: Path | None
 
 
 def command(module: str, work: Callable[..., dict[str, Any]]) -> Command:
-    """The command of a script whose ``work(say)`` needs one CPU; other parameters of `work` are options."""
+    """This makes the command of a script whose ``work(say)`` needs one CPU; its other inputs are options."""
 
     def main(as_json: Json = False, output: Output = None, plot: Plot = None, **options: Any) -> None:
         with status_line(as_json) as say:

@@ -1,4 +1,7 @@
-"""How options are declared: as fields of classes; words that are allowed are listed by the library alone."""
+"""How options are declared, as fields of classes or parameters, and become commands and groups of Click.
+
+Words that are allowed are listed by the library alone.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def argument(help: str, metavar: str | None = None) -> Any:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option,))
 def options(panel: str = "") -> Callable[[type[_T]], type[_T]]:
-    """A frozen dataclass of options, which ``--help`` shows in a panel of that title."""
+    """This makes a frozen dataclass of options, which ``--help`` shows in a section of that title."""
 
     def make(plain: type[_T]) -> type[_T]:
         for field in vars(plain).values():
@@ -123,7 +126,7 @@ def make_command(
 
 
 def _params(parameter: inspect.Parameter) -> Iterator[click.Parameter]:
-    """Options and arguments of Click for a parameter of a command; none if it is neither."""
+    """This makes the options and arguments of Click for a parameter of a command; none if it has none."""
     hint = parameter.annotation
     if get_origin(hint) is Annotated:
         kind, field = get_args(hint)
@@ -138,7 +141,7 @@ def _params(parameter: inspect.Parameter) -> Iterator[click.Parameter]:
 def _param(
     name: str, hint: Any, default: Any, *, names: tuple[str, ...], help: str, panel: str, **more: Any
 ) -> click.Parameter:
-    """An option or argument of Click for a parameter, or a field, of this name, type and default."""
+    """This makes the option or argument of Click for a parameter, or a field, of this name and type."""
     kind = get_args(hint)[0] if type(None) in get_args(hint) else hint  # X | None
     many = get_origin(kind) is list
     kind = get_args(kind)[0] if many else kind
@@ -243,7 +246,7 @@ class Group(_Command, click.Group):
 
 
 def register(group: click.Group, name: str, call: Callable, all_ranks: bool = False, **more: Any) -> None:
-    """Add the command of a function, as of `make_command`."""
+    """This adds the command of a function, as of `make_command`, to a group."""
     group.add_command(make_command(name, call, all_ranks, **more))
 
 
