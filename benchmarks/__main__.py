@@ -63,16 +63,15 @@ _CUT = {
 }
 _SIZE = "Points of the whole grid, N or NXxNYxNZ"
 _SIZES = Argument(_Texts, f"{_SIZE}; may be repeated.", None, parse_points, "--size")
-_SHAPE = Argument(_Text, f"{_SIZE}. \\[default: by device]", None, parse_points, "--size")
-_GRIDS = "Blocks along x, y and z; may be repeated. \\[default: all along z, and even]"
+_SHAPE = Argument(_Text, f"{_SIZE}. [default: by device]", None, parse_points, "--size")
+_GRIDS = "Blocks along x, y and z; may be repeated. [default: all along z, and even]"
 _ORDERS = "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all."
-_WEAK = "Weak: a rank owns so many points cubed. \\[default: 48, GPU 512]"
-_STRONG = "Strong: so many points cubed together. \\[default: 64, GPU 1024]"
+_WEAK = "Weak: a rank owns so many points cubed. [default: 48, GPU 512]"
+_STRONG = "Strong: so many points cubed together. [default: 64, GPU 1024]"
 _FROM = "JSON of a run on other ranks, shown with this one; may be repeated."
 
 _CASES = (
-    "Rows x log2 of samples, e.g. 30x21; may be repeated. "
-    "\\[default: 2x17 and 30x15 on a CPU, 30x21 on a GPU]"
+    "Rows x log2 of samples, e.g. 30x21; may be repeated. [default: 2x17 and 30x15 on a CPU, 30x21 on a GPU]"
 )
 
 benchmark(
@@ -94,7 +93,7 @@ benchmark(
     RankedOptions,
     "Time of a step when the modes are split over ranks, over that of a step on one.",
     modes_per_rank=Argument(int, "Spatial modes of a rank.", 15),
-    log2_n=Argument(int | None, "log2 of the samples a row. \\[default: CPU 12, GPU 21]", name="--log2n"),
+    log2_n=Argument(int | None, "log2 of the samples a row. [default: CPU 12, GPU 21]", name="--log2n"),
     steps=Argument(int, "Steps in a sample.", 150),
     exchanges=Argument(
         str, "What travels: dense, factored, comma between.", "dense,factored", parse_list, "--exchange"

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import typer
+from click.exceptions import Exit
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
@@ -15,7 +15,7 @@ from benchmarks import report, runner
 from benchmarks.parts import COUNTS, Part, choose, make_parts
 from papers.common import run
 from wavefabric.cli.common.failure import FAILED, describe
-from wavefabric.cli.common.options import changed, grouped, option, options, refuse
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.show import print_written, status_line
 from wavefabric.errors import InputError
 from wavefabric.exchange.launch import environment
@@ -30,7 +30,7 @@ class SuiteOptions:
     """What is measured, how long it may take, and where results go."""
 
     output: Path = option("Folder of results.", "--output", "-o", default=Path("results"))
-    ranks: int | None = option(f"Most ranks, to {COUNTS[-1]}. \\[default: a GPU each; on CPUs 2]")
+    ranks: int | None = option(f"Most ranks, to {COUNTS[-1]}. [default: a GPU each; on CPUs 2]")
     small: bool = option("Sizes that CPUs do in a minute or two.", "--small", default=False)
     only: list[str] | None = option("Name of a part, or a pattern such as 'fibre-*'; may be repeated.")
     skip: list[str] | None = option("Parts to leave out, likewise.")
@@ -81,7 +81,7 @@ def suite(options: SuiteOptions) -> None:
         failed = _run(parts, work, root, settings)
         print_written(_report(root, settings))
     if failed:
-        raise typer.Exit(FAILED)
+        raise Exit(FAILED)
 
 
 def _seconds(text: str, key: str) -> float:
@@ -124,7 +124,7 @@ def _run(parts: list[Part], work: runner.Runner, root: Path, settings: dict[str,
             for name, word, seconds, why in work.run(parts, say):
                 words[name] = word
                 took = "" if seconds is None else f"{seconds:.1f} s"
-                typer.echo(f"{name:32} {word:12} {took:>9}  {why}".rstrip())
+                print(f"{name:32} {word:12} {took:>9}  {why}".rstrip(), flush=True)
                 if word in (runner.DONE, runner.FAILED):
                     try:
                         _report(root, settings, pictures=False)
@@ -133,11 +133,11 @@ def _run(parts: list[Part], work: runner.Runner, root: Path, settings: dict[str,
     except KeyboardInterrupt:
         print("wavefabric: interrupted; the same command goes on", file=sys.stderr)
         _report(root, settings)
-        raise typer.Exit(exit_code()) from None
-    typer.echo(", ".join(f"{n} {word}" for word, n in Counter(words.values()).items()) or "no part")
+        raise Exit(exit_code()) from None
+    print(", ".join(f"{n} {word}" for word, n in Counter(words.values()).items()) or "no part")
     for word in (runner.FAILED, "not begun"):
         if names := [name for name in words if words[name] == word]:
-            typer.echo(f"{word}: {', '.join(names)}")
+            print(f"{word}: {', '.join(names)}")
     return runner.FAILED in words.values()
 
 
@@ -151,12 +151,10 @@ def _list(parts: list[Part], work: runner.Runner) -> None:
     """Names, expected times and commands."""
     for part in parts:
         about = f"left out: {part.left_out}" if part.left_out else f"about {work.expected(part):.0f} s"
-        typer.echo(f"{part.name} ({about})\n  {part.line(work.folder, complete=True)}")
+        print(f"{part.name} ({about})\n  {part.line(work.folder, complete=True)}")
     total = sum(work.expected(part) for part in parts if not part.left_out)
-    typer.echo(f"{len(parts)} parts, about {total / 60:.0f} min")
+    print(f"{len(parts)} parts, about {total / 60:.0f} min")
 
-
-main = grouped(suite, all_ranks=True)
 
 if __name__ == "__main__":
-    run(main)
+    run(suite)

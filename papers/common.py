@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from click import Command
+from click.exceptions import Exit
 
+from wavefabric.cli.common.options import make_command, option
 from wavefabric.cli.common.rank_session import show_measurement
 from wavefabric.cli.common.show import status_line
 from wavefabric.device import get_device
 from wavefabric.execution import timing
 
-Json = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON and write nothing.")]
+Json = Annotated[bool, option("Print all numbers as JSON and write nothing.", "--json")]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output", "-o", help="Folder for numbers (JSON) and figure. \\[default: beside the script]"
-    ),
+    option("Folder for numbers (JSON) and figure. [default: beside the script]", "--output", "-o"),
 ]
-Plot = Annotated[bool | None, typer.Option("--plot/--no-plot", help="Draw the figure. \\[default: yes]")]
-Seeds = Annotated[int, typer.Option("--seeds", help="Draws of random routes.")]
-DeviceName = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:K.")]
-Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads. \\[default: all]")]
+Plot = Annotated[bool | None, option("Draw the figure. [default: yes]", "--plot/--no-plot")]
+Seeds = Annotated[int, option("Draws of random routes.")]
+DeviceName = Annotated[str, option("auto, cpu, cuda or cuda:K.", "--device")]
+Threads = Annotated[int | None, option("CPU threads. [default: all]")]
 
 
-def run(command: Callable[..., None], arguments: Sequence[str] | None = None) -> None:
+def run(command: Callable[..., None] | Command, arguments: Sequence[str] | None = None) -> None:
     """Run a script's command with the error messages and exit codes of `wavefabric`."""
     from wavefabric import cli
 
-    cli.app.command("script", hidden=True)(command)
+    if not isinstance(command, Command):
+        command = make_command("script", command, all_ranks=True, hidden=True)
+    cli.app.add_command(command)
     cli.main(["script", *(sys.argv[1:] if arguments is None else arguments)])
 
 
@@ -57,8 +58,8 @@ def show(module: str, result: dict[str, Any], as_json: bool, output: Path | None
     show_measurement(script, result, as_json, output, plot)
 
 
-def command(module: str, work: Callable[..., dict[str, Any]]) -> Callable[..., None]:
-    """The command of a script whose ``work(say)`` needs one CPU; other parameters of `work` are options."""
+def command(module: str, work: Callable[..., dict[str, Any]]) -> Command:
+    """This makes the command of a script whose ``work(say)`` needs one CPU; its other inputs are options."""
 
     def main(as_json: Json = False, output: Output = None, plot: Plot = None, **options: Any) -> None:
         with status_line(as_json) as say:
@@ -66,13 +67,8 @@ def command(module: str, work: Callable[..., dict[str, Any]]) -> Callable[..., N
         result["machine"] = timing.machine(get_device("cpu"))
         show(module, result, as_json, output, plot)
 
-    taken = [*inspect.signature(work, eval_str=True).parameters.values()]
-    taken += inspect.signature(main, eval_str=True).parameters.values()
-    mine = [each for each in taken if each.name not in ("say", "options")]
-    main.__signature__ = inspect.Signature(mine)  # type: ignore[attr-defined]
-    main.__annotations__ = {each.name: each.annotation for each in mine}
-    main.__doc__ = (work.__doc__ or "").partition("\n")[0]
-    return main
+    summary = (work.__doc__ or "").partition("\n")[0]
+    return make_command("script", main, all_ranks=True, reads=(work, main), help=summary, hidden=True)
 
 
 def start_ranks(ranks: int | None, threads: int | None) -> None:
@@ -83,4 +79,4 @@ def start_ranks(ranks: int | None, threads: int | None) -> None:
     if ranks is None or ranks < 2 or environment.ranks() > 1:
         return
     arguments, program = sys.argv[1:], [sys.executable, sys.argv[0]]
-    raise typer.Exit(launch(LaunchOptions(arguments, ranks, threads=threads or 1, program=program)))
+    raise Exit(launch(LaunchOptions(arguments, ranks, threads=threads or 1, program=program)))

@@ -3,10 +3,10 @@
 import sys
 from dataclasses import replace
 from types import ModuleType
+from typing import Annotated
 
 import numpy as np
 import pytest
-import typer
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_problem
 from wavefabric.acoustics.kwave.input import read_input, write_input
@@ -15,6 +15,7 @@ from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.acoustics.problem import VelocitySource
 from wavefabric.acoustics.recording.quantities import QUANTITIES, RecordedQuantity, Statistic
 from wavefabric.cli import app
+from wavefabric.cli.common.options import argument, register
 from wavefabric.collectives import verify
 from wavefabric.collectives.builders.direct import direct
 from wavefabric.collectives.registry import ALGORITHMS, Algorithm, build
@@ -103,11 +104,11 @@ def test_a_collective_algorithm(monkeypatch, capsys):
 
 
 def test_a_command(monkeypatch, capsys):
-    def hello(name: str) -> None:
-        typer.echo(f"hello {name}")
+    def hello(name: Annotated[str, argument("Whom to greet.")]) -> None:
+        print(f"hello {name}")
 
-    monkeypatch.setattr(app, "registered_commands", list(app.registered_commands))
-    app.command("hello")(hello)
+    monkeypatch.setattr(app, "commands", dict(app.commands))
+    register(app, "hello", hello)
     app(["hello", "fibre"], standalone_mode=False)
     assert capsys.readouterr().out == "hello fibre\n"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import DeviceName, Json, Output, Plot, run, show
+from wavefabric.cli.common.options import option
 from wavefabric.device import get_device
 from wavefabric.execution import report, timing
 from wavefabric.optics.fibre.csv_files import read_columns
@@ -233,7 +233,7 @@ def _table(name: str) -> dict[str, np.ndarray]:
 
 
 def main(
-    radial_step: Annotated[str, typer.Option("--radial-step", help="Radial step of the solver.")] = "0.02 um",
+    radial_step: Annotated[str, option("Radial step of the solver.")] = "0.02 um",
     device: DeviceName = "cpu",
     as_json: Json = False,
     output: Output = None,

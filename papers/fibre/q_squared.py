@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import DeviceName, Json, Output, Plot, Threads, folder, run, show
 from papers.fibre.step_study import PAPER_CASE, compare
+from wavefabric.cli.common.options import option
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.device import get_device
@@ -351,24 +350,20 @@ def _plot_steps(result: dict[str, Any], path: Path) -> None:
 
 
 def main(
-    groups: Annotated[int, typer.Option("--groups", help="Mode groups 1 to so many (15: 120 modes).")] = 15,
-    channels: Annotated[int, typer.Option("--channels", help="WDM channels on 50 GHz.")] = 60,
-    symbols: Annotated[int, typer.Option("--symbols", help="Symbols a channel (paper: 16384).")] = 64,
-    samples: Annotated[
-        int | None, typer.Option("--samples", help="Samples a symbol. \\[default: 1.25 x band, power of 2]")
-    ] = None,
-    steps: Annotated[
-        str, typer.Option("--steps", help="Steps, comma between, e.g. 50m,rk4ip:200m.")
-    ] = "100m,50m",
-    integrator: Annotated[str, typer.Option("--integrator", help="Of the steps that name none.")] = "strang",
-    precision: Annotated[str, typer.Option("--precision", help="double or single.")] = "double",
-    spans: Annotated[int, typer.Option("--spans", help="Amplified spans.")] = 2,
-    span_length: Annotated[str, typer.Option("--span-length", help="Length of a span.")] = "80 km",
+    groups: Annotated[int, option("Mode groups 1 to so many (15: 120 modes).")] = 15,
+    channels: Annotated[int, option("WDM channels on 50 GHz.")] = 60,
+    symbols: Annotated[int, option("Symbols a channel (paper: 16384).")] = 64,
+    samples: Annotated[int | None, option("Samples a symbol. [default: 1.25 x band, power of 2]")] = None,
+    steps: Annotated[str, option("Steps, comma between, e.g. 50m,rk4ip:200m.")] = "100m,50m",
+    integrator: Annotated[str, option("Of the steps that name none.")] = "strang",
+    precision: Annotated[str, option("double or single.")] = "double",
+    spans: Annotated[int, option("Amplified spans.")] = 2,
+    span_length: Annotated[str, option("Length of a span.")] = "80 km",
     source: Annotated[
         list[Path] | None,
-        typer.Option("--from", help="Read this result instead of simulating; may be repeated."),
+        option("Read this result instead of simulating; may be repeated.", "--from"),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Simulate anew, replace results.")] = False,
+    force: Annotated[bool, option("Simulate anew, replace results.")] = False,
     device: DeviceName = "auto",
     threads: Threads = None,
     as_json: Json = False,

@@ -9,11 +9,10 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
-import typer
-
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import Json, Output, Plot, run, show
+from wavefabric.cli.common.options import option
 from wavefabric.errors import InputError
 from wavefabric.execution import report
 from wavefabric.execution.report import transport_name
@@ -192,7 +191,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
 def main(
     source: Annotated[
         list[Path],
-        typer.Option("--from", help="JSON of `python benchmarks bench fibre-scaling`; to be repeated."),
+        option("JSON of `python benchmarks bench fibre-scaling`; to be repeated.", "--from"),
     ],
     as_json: Json = False,
     output: Output = None,

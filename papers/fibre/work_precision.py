@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import DeviceName, Json, Output, Plot, Threads, run, show
+from wavefabric.cli.common.options import option
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import status_line
 from wavefabric.device import Device, get_device
@@ -370,15 +370,13 @@ def _name_lines(axes, ends: list[tuple[float, float, str, str]]) -> None:
 
 
 def main(
-    case: Annotated[str, typer.Option("--case", help="pulses (smooth), wdm, or both.")] = "both",
-    points: Annotated[
-        int, typer.Option("--points", help="Step sizes an integrator, each half the last.")
-    ] = 6,
+    case: Annotated[str, option("pulses (smooth), wdm, or both.")] = "both",
+    points: Annotated[int, option("Step sizes an integrator, each half the last.")] = 6,
     tolerances: Annotated[
-        str, typer.Option("--tolerances", help="Of erk43ip, comma between; none: leave out.")
+        str, option("Of erk43ip, comma between; none: leave out.")
     ] = "1e-3,1e-4,1e-5,1e-6,1e-7",
     phases: Annotated[
-        str, typer.Option("--phases", help="rad, of strang by phase, comma between; none: leave out.")
+        str, option("rad, of strang by phase, comma between; none: leave out.")
     ] = "0.1,0.03,0.01,0.003,0.001",
     device: DeviceName = "auto",
     threads: Threads = None,

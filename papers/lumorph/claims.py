@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
@@ -18,6 +16,7 @@ from papers.common import Json, Output, run, show
 from papers.lumorph import closed_forms as forms
 from papers.lumorph.closed_forms import MIB, PAPER, SWITCH
 from papers.lumorph.data import lightpath
+from wavefabric.cli.common.options import option
 from wavefabric.execution import report
 
 #: Sizes over which claims without a number of bytes are looked at, B.
@@ -248,9 +247,7 @@ def table(result: dict[str, Any]) -> list:
 
 
 def main(
-    results: Annotated[
-        Path, typer.Option("--results", help="Folder of the results of the other scripts.")
-    ] = Path(__file__).parent,
+    results: Annotated[Path, option("Folder of the results of the other scripts.")] = Path(__file__).parent,
     as_json: Json = False,
     output: Output = None,
 ) -> None:

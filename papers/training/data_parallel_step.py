@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import Json, Output, Plot, run, show, start_ranks
+from wavefabric.cli.common.options import option
 from wavefabric.cli.common.show import status_line
 from wavefabric.collectives import build
 from wavefabric.device import get_device
@@ -252,25 +252,17 @@ def plot(result: dict[str, Any], path: Path) -> None:
 
 
 def main(
-    fabric: Annotated[
-        str, typer.Option("--fabric", help="Fabric (TOML) from `wavefabric fabric measure --ranks 2`.")
-    ],
-    gpu: Annotated[
-        str | None, typer.Option("--gpu", help="Device model (TOML). \\[default: measured here]")
-    ] = None,
-    collective: Annotated[str, typer.Option("--collective", help="Algorithm of the simulation.")] = "ring",
-    ranks: Annotated[int, typer.Option("--ranks", help="GPUs.")] = 2,
-    blocks: Annotated[int, typer.Option("--blocks", help="Pairs of layers.")] = 8,
-    width: Annotated[int, typer.Option("--width", help="Features between pairs.")] = 2048,
-    inner: Annotated[int, typer.Option("--inner", help="Features inside a pair.")] = 8192,
-    rows: Annotated[int, typer.Option("--rows", help="Rows of the input on each GPU.")] = 2048,
-    repeats: Annotated[int, typer.Option("--repeats", help="Samples of each time; medians count.")] = 7,
-    overlap_slowdown: Annotated[
-        float, typer.Option("--overlap-slowdown", help="Simulated: computation during calls, times as long.")
-    ] = 1.0,
-    without_torch: Annotated[
-        bool, typer.Option("--without-torch", help="The same by wavefabric's kernels and communicators.")
-    ] = False,
+    fabric: Annotated[str, option("Fabric (TOML) from `wavefabric fabric measure --ranks 2`.")],
+    gpu: Annotated[str | None, option("Device model (TOML). [default: measured here]")] = None,
+    collective: Annotated[str, option("Algorithm of the simulation.")] = "ring",
+    ranks: Annotated[int, option("GPUs.")] = 2,
+    blocks: Annotated[int, option("Pairs of layers.")] = 8,
+    width: Annotated[int, option("Features between pairs.")] = 2048,
+    inner: Annotated[int, option("Features inside a pair.")] = 8192,
+    rows: Annotated[int, option("Rows of the input on each GPU.")] = 2048,
+    repeats: Annotated[int, option("Samples of each time; medians count.")] = 7,
+    overlap_slowdown: Annotated[float, option("Simulated: computation during calls, times as long.")] = 1.0,
+    without_torch: Annotated[bool, option("The same by wavefabric's kernels and communicators.")] = False,
     as_json: Json = False,
     output: Output = None,
     plot: Plot = None,

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import command, run
 from wavefabric.acoustics import Grid, Material, Medium, Sensor, Source, layered_medium, simulate
+from wavefabric.cli.common.options import option
 from wavefabric.execution import report
 
 WATER, BONE = Material(1500, 1000), Material(2800, 1850)
@@ -68,7 +68,7 @@ def error(spacing: float, offset: float, rule: str) -> float:
 
 def measure(
     say: Callable[[str], None],
-    finest: Annotated[float, typer.Option(help="Finest spacing, mm.")] = 0.125,
+    finest: Annotated[float, option("Finest spacing, mm.")] = 0.125,
 ) -> dict[str, Any]:
     """Transmission through a layer of bone by grid spacing: cells averaged by each kernel, and sampled."""
     cases = []

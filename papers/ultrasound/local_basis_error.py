@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
@@ -24,6 +23,7 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.ultrasound_cases import MEDIA, problem
 from wavefabric.cli.bench.app import parse_media, parse_points
+from wavefabric.cli.common.options import option
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import status_line
 from wavefabric.errors import InputError
@@ -215,21 +215,15 @@ def plot(result: dict[str, Any], path: Path) -> None:
 def main(
     size: Annotated[
         str | None,
-        typer.Option("--size", help="Points, N or NXxNYxNZ. \\[default: 80 a block along cuts]"),
+        option("Points, N or NXxNYxNZ. [default: 80 a block along cuts]"),
     ] = None,
-    overlaps: Annotated[str, typer.Option("--overlaps", help="Points, comma between.")] = "2,4,8,16,32",
-    bells: Annotated[
-        str, typer.Option("--bells", help="none, cosine, nested-sine, erf, comma between, or all.")
-    ] = "all",
-    medium: Annotated[str, typer.Option("--medium", help="homogeneous, heterogeneous, or both.")] = "both",
-    blocks: Annotated[
-        str | None, typer.Option("--grid", help="Blocks along x, y and z, such as 1x2x2.")
-    ] = None,
-    steps: Annotated[
-        int, typer.Option("--steps", help="Time steps; a wave travels 0.3 points in each.")
-    ] = 150,
-    precision: Annotated[str, typer.Option("--precision", help="single or double.")] = "double",
-    ranks: Annotated[int | None, typer.Option("--ranks", help="Processes to start.")] = None,
+    overlaps: Annotated[str, option("Points, comma between.")] = "2,4,8,16,32",
+    bells: Annotated[str, option("none, cosine, nested-sine, erf, comma between, or all.")] = "all",
+    medium: Annotated[str, option("homogeneous, heterogeneous, or both.")] = "both",
+    blocks: Annotated[str | None, option("Blocks along x, y and z, such as 1x2x2.", "--grid")] = None,
+    steps: Annotated[int, option("Time steps; a wave travels 0.3 points in each.")] = 150,
+    precision: Annotated[str, option("single or double.")] = "double",
+    ranks: Annotated[int | None, option("Processes to start.")] = None,
     device: DeviceName = "auto",
     threads: Threads = None,
     as_json: Json = False,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
@@ -26,6 +25,7 @@ from wavefabric.acoustics.simulation import to_problem
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.energy import TOLERANCE
 from wavefabric.acoustics.stability.stable_time_step import Stability, stability
+from wavefabric.cli.common.options import option
 from wavefabric.cli.common.show import status_line
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
@@ -260,10 +260,10 @@ def _source(rng: np.random.Generator, shape: tuple[int, ...], amplitude: float, 
 
 
 def main(
-    media: Annotated[int, typer.Option("--media", help="How many random media.")] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", help="Of the media.")] = 1,
-    steps: Annotated[int, typer.Option("--steps", help="Time steps of each run.")] = 5000,
-    points: Annotated[int, typer.Option("--points", help="Grid points at most, from 16.")] = 40,
+    media: Annotated[int, option("How many random media.")] = 10_000,
+    seed: Annotated[int, option("Of the media.")] = 1,
+    steps: Annotated[int, option("Time steps of each run.")] = 5000,
+    points: Annotated[int, option("Grid points at most, from 16.")] = 40,
     as_json: Json = False,
     output: Output = None,
 ) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
@@ -30,6 +29,7 @@ from wavefabric.acoustics import (
     shaped_medium,
     simulate,
 )
+from wavefabric.cli.common.options import option
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import status_line
 from wavefabric.device import get_device
@@ -335,12 +335,12 @@ def _boundary(panel: Any, case: int, start: float) -> None:
 
 
 def main(
-    cases: Annotated[str, typer.Option(help="Which of 1 to 6.")] = "1,2,3,4,5,6",
-    sources: Annotated[str, typer.Option(help="bowl, disc.")] = "bowl,disc",
-    spacings: Annotated[str, typer.Option(help="mm; 0.5 over a whole number.")] = "0.5,0.25",
-    dimensions: Annotated[int, typer.Option(help="2 for the axisymmetric solver, 3.")] = 2,
-    fields: Annotated[Path | None, typer.Option(help="Folder with the published fields.")] = None,
-    precision: Annotated[str, typer.Option(help="single or double.")] = "single",
+    cases: Annotated[str, option("Which of 1 to 6.")] = "1,2,3,4,5,6",
+    sources: Annotated[str, option("bowl, disc.")] = "bowl,disc",
+    spacings: Annotated[str, option("mm; 0.5 over a whole number.")] = "0.5,0.25",
+    dimensions: Annotated[int, option("2 for the axisymmetric solver, 3.")] = 2,
+    fields: Annotated[Path | None, option("Folder with the published fields.")] = None,
+    precision: Annotated[str, option("single or double.")] = "single",
     device: DeviceName = "auto",
     threads: Threads = None,
     as_json: Json = False,

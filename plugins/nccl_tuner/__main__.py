@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from plugins.nccl_tuner.tuner import OPERATIONS, check_folder, tune_nccl, write_plugin
 from wavefabric import cli
-from wavefabric.cli.common.options import OutputOptions, option, options, register
+from wavefabric.cli.common.options import OutputOptions, argument, option, options, register
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.rank_session import MeasureOptions, start_ranks
@@ -27,10 +25,10 @@ _NAME = "nccl-tuner"
 class NCCLTunerOptions(OutputOptions):
     """What is measured."""
 
-    collective: list[str] | None = option(f"{', '.join(OPERATIONS)}; may be given again. \\[default: all]")
+    collective: list[str] | None = option(f"{', '.join(OPERATIONS)}; may be given again. [default: all]")
     sizes: list[str] | None = option(
         "Bytes of the whole array: least:most, or with commas between; may be given again. K, M, G: 2^10, … "
-        "\\[default: 256 elements a rank to 1G]",
+        "[default: 256 elements a rank to 1G]",
         "--sizes",
         "--size",
     )
@@ -48,7 +46,7 @@ class NCCLRankOptions(MeasureOptions):
 def command(
     options: NCCLTunerOptions,
     who: NCCLRankOptions,
-    folder: Annotated[Path, typer.Argument(help="Folder for the plugin and its table.", show_default=False)],
+    folder: Annotated[Path, argument("Folder for the plugin and its table.")],
 ) -> None:
     """Measure what NCCL can choose, and write a tuner plugin that makes it choose the fastest.
 

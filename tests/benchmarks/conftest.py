@@ -77,7 +77,7 @@ def command(tmp_path, monkeypatch, capsys):
 
     def call(*words):
         with pytest.raises(SystemExit) as left:
-            common.run(suite.main, list(words))
+            common.run(suite.suite, list(words))
         shown = capsys.readouterr()
         return left.value.code, shown.out, shown.err
 

@@ -4,8 +4,8 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
+import click
 import pytest
-import typer.main
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,35 +21,27 @@ def transports(available):
     return {name: {"available": name in available, "detail": "not here"} for name in ALL}
 
 
-@pytest.fixture(scope="module")
-def commands():
-    """The program's own commands, built once."""
-    return typer.main.get_command(app)
-
-
-def parsed(commands, words):
+def parsed(words):
     """The options of the command that these words call; Click raises for what is unknown."""
-    context, command = None, commands
-    while hasattr(command, "commands"):
-        name, command, words = command.resolve_command(context, list(words))
-        context = typer.Context(command, parent=context, info_name=name)
-    return command.make_context("part", list(words), parent=context).params
+    program = click.Context(app)
+    name, command, words = app.resolve_command(program, list(words))
+    return command.make_context(name, words, program).params
 
 
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("available", [ALL, ("mpi",), ("nccl", "mpi")], ids=" ".join)
-def test_every_command_is_one_of_the_program(commands, tmp_path, available, small):
+def test_every_command_is_one_of_the_program(tmp_path, available, small):
     result = make_parts(8, transports(available), small)
     for part in result:
         words = filled(part.now(tmp_path, complete=True), tmp_path / "out", tmp_path, ["wavefabric"])
         assert not any("{" in word or not word for word in words)
         words = words[words.index("wavefabric") + 1 :]
-        assert part.ranks == 1 or parsed(commands, words)["ranks"] == part.ranks
+        assert part.ranks == 1 or parsed(words)["ranks"] == part.ranks
         copies = "-copies-" in part.name or re.match("all-(reduce|gather)-(?!.*-kernels)", part.name)
         assert part.line(tmp_path).startswith("WAVEFABRIC_PROTOCOL=copies ") == bool(copies)
     assert len({part.name for part in result}) == len(result)
     with pytest.raises(Exception, match="no-such"):
-        parsed(commands, ["bench", "fibre-scaling", "--no-such", "1"])
+        parsed(["bench", "fibre-scaling", "--no-such", "1"])
 
 
 def test_the_most_valuable_parts_come_first():

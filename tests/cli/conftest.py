@@ -1,9 +1,8 @@
 """A sound run file, and the command run in this process."""
 
 import pytest
-import typer.main
 
-from wavefabric.cli import app, main
+from wavefabric.cli import main
 from wavefabric.system.compiling import CLOCK
 
 GOOD = """\
@@ -44,15 +43,10 @@ def run_text():
     return GOOD
 
 
-#: Built once: that takes longer than most commands here.
-COMMANDS = typer.main.get_command(app)
-
-
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
     """Run ``wavefabric ...`` in an empty folder; gives exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(typer.main, "get_command", lambda app: COMMANDS)
     # Whether kernels have to be compiled depends on which tests ran before.
     monkeypatch.setattr(CLOCK, "announce", lambda: None)
 

@@ -212,7 +212,7 @@ def test_ranks_measure_and_write_the_plugin(monkeypatch, capsys, tmp_path):
 def test_the_program_starts_ranks_of_itself(monkeypatch, capsys, tmp_path):
     jobs = []
     monkeypatch.setattr(launcher, "launch", lambda job: jobs.append(job) or 0)
-    monkeypatch.setattr(cli.app, "registered_commands", [*cli.app.registered_commands])
+    monkeypatch.setattr(cli.app, "commands", dict(cli.app.commands))
     words = ["--ranks", "3", "--device", "cpu", str(tmp_path / "mine"), "--size", "1K"]
 
     def call(*more):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def clean(monkeypatch, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(user_cache.tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     for name in (VARIABLE, "XDG_CACHE_HOME", *user_cache._RANK):
         monkeypatch.setenv(name, "")  # put back afterwards, whatever is set
         monkeypatch.delenv(name)

@@ -7,43 +7,18 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Annotated
+from functools import cache
+from importlib import import_module
 
-import typer
+import click
 
 import wavefabric
 from wavefabric.cli.common import encoding, failure
-from wavefabric.cli.common.options import Invocation, defer
+from wavefabric.cli.common.options import Group, Invocation, make_command
 from wavefabric.errors import InputError, LateRank, MissingExtra, one_line
 from wavefabric.exchange.launch import environment, rank_status
-from wavefabric.system.interrupt import INTERRUPTED, exit_code, terminable
+from wavefabric.system.interrupt import exit_code, terminable
 from wavefabric.system.user_cache import redirect
-
-app = typer.Typer(
-    name="wavefabric",
-    help="Waves that outgrow one GPU, and the fabric between the GPUs that carries them.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _version(options: bool) -> None:
-    if options:
-        typer.echo(f"wavefabric {wavefabric.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _common(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-) -> None:
-    pass
-
 
 #: Commands and groups of commands, with the first line of their help.
 _COMMANDS = {
@@ -65,10 +40,34 @@ _GROUPS = {
 }
 #: Commands in which ranks after the first have a part.
 _ALL_RANKS = ("run", "sweep", "kwave", "transcranial", "info")
-for _name, _help in _COMMANDS.items():
-    defer(app, _name, _help, all_ranks=_name in _ALL_RANKS)
-for _name, _help in _GROUPS.items():
-    defer(app, _name, _help, group=True, default="simulate")
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
+
+class _Program(Group):
+    """The program imports a command, or a group, when it is asked for."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _load(cmd_name) if cmd_name in _COMMANDS | _GROUPS else super().get_command(ctx, cmd_name)
+
+
+@cache
+def _load(name: str) -> click.Command:
+    if name in _COMMANDS:
+        return make_command(name, import_module(f"wavefabric.cli.{name}").command, name in _ALL_RANKS)
+    group = import_module(f"wavefabric.cli.{name}.app").app
+    group.help = group.help or _GROUPS[name]
+    return group
+
+
+@click.group("wavefabric", _Program, context_settings=_SETTINGS)
+@click.version_option(wavefabric.__version__, message="wavefabric %(version)s", help="Show the version.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def app() -> None:
+    """Waves that outgrow one GPU, and the fabric between the GPUs that carries them."""
+
+
+for _name, _help in (_COMMANDS | _GROUPS).items():
+    app.add_command(click.Command(_name, help=_help))
 
 
 def redirect_caches() -> None:
@@ -78,14 +77,12 @@ def redirect_caches() -> None:
     redirect("MPLCONFIGDIR", "matplotlib", f"{config}/matplotlib", f"{cache}/matplotlib")
 
 
-def _command(words: list[str], invocation: Invocation) -> int:
+def _command(words: list[str], invocation: Invocation) -> None:
     if environment.ranks() > 1:
         rank_status.begin()
     redirect_caches()
-    code = app(args=words, prog_name="wavefabric", standalone_mode=False, obj=invocation)
-    if code == INTERRUPTED:  # Click's and Typer's own answer to Ctrl-C
-        return exit_code()
-    return code if isinstance(code, int) else 0
+    with app.make_context("wavefabric", words, obj=invocation) as context:
+        app.invoke(context)
 
 
 def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
@@ -110,7 +107,7 @@ def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
     try:
         with warnings.catch_warnings(), terminable():
             warnings.showwarning = failure.show_warning
-            code = _command(words, invocation)
+            _command(words, invocation)
             sys.stdout.flush()
     except (SystemExit, KeyboardInterrupt, Exception) as error:
         code, message, shown = _ending(error)
@@ -128,18 +125,21 @@ def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
 
 def _ending(error: BaseException) -> tuple[int, str, bool]:
     """Exit code, message, and whether the traceback is shown in any case."""
-    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":  # Click's name for Ctrl-C
+    if isinstance(error, KeyboardInterrupt):
         return exit_code(), "", False
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code, "", False
     if isinstance(error, SystemExit):
         if isinstance(error.code, str):
             return failure.FAILED, error.code, False
         return int(error.code or 0), "", False
-    if type(error).__name__ == "NoArgsIsHelpError":
-        return failure.BAD_INPUT, "", False  # It has printed the help.
+    if isinstance(error, BrokenPipeError) and error.filename is None:  # nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return failure.FAILED, "", False
     if isinstance(error, (InputError, MissingExtra, OSError, MemoryError)):
         return failure.BAD_INPUT, failure.describe(error), False
     if isinstance(error, LateRank):
         return failure.FAILED, str(error), False
-    if hasattr(error, "format_message"):  # Click's: an unknown option, a missing argument
-        return failure.BAD_INPUT, error.format_message(), False  # type: ignore[attr-defined]
+    if isinstance(error, click.ClickException):  # an unknown option, a missing argument
+        return failure.BAD_INPUT, error.format_message(), False
     return failure.FAILED, failure.describe(error), True

@@ -2,13 +2,13 @@
 
 import platform
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Column, Table
 
 import wavefabric
+from wavefabric.cli.common.options import Json
 from wavefabric.cli.common.show import pairs_table, print_json
 from wavefabric.device import describe
 from wavefabric.exchange import describe as exchange
@@ -27,7 +27,7 @@ EXTRAS = {
 
 
 def command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show version, processor, GPUs, transports between ranks and optional parts.
 

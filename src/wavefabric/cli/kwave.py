@@ -5,7 +5,7 @@ from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+import click
 
 from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.kwave.output import working_names
@@ -66,21 +66,19 @@ class CheckpointOptions:
         return Checkpoints(path, interval=math.inf if interval is None else interval, every=steps, stop=True)
 
 
-def _version(options: bool) -> None:
-    if options:
+def _version(_: click.Context, __: click.Parameter, wanted: bool) -> None:
+    if wanted:
         import wavefabric
 
-        typer.echo(f"wavefabric {wavefabric.__version__} (k-Wave input files 1.0 to 1.2)")
-        raise typer.Exit
+        print(f"wavefabric {wavefabric.__version__} (k-Wave input files 1.0 to 1.2)")
+        raise click.exceptions.Exit
 
 
 @options()
 class KWaveOptions:
     """Options of k-Wave's programs, and some of our own."""
 
-    threads: int | None = option(
-        "CPU threads, at most all. \\[default: by the size of the grid]", "-t", min=1
-    )
+    threads: int | None = option("CPU threads, at most all. [default: by the size of the grid]", "-t", min=1)
     gpu: int | None = option("Use the GPU of this number.", "-g", min=0)
     device: str | None = option("auto, cpu, cuda or cuda:K.")
     precision: str = option("{wavefabric.acoustics.run_settings:PRECISIONS}.", default="single")
@@ -100,8 +98,8 @@ class KWaveOptions:
 
 
 def command(
-    input: Annotated[Path, typer.Option("-i", help="Input file (HDF5).")],
-    output: Annotated[Path, typer.Option("-o", help="Output file (HDF5).")],
+    input: Annotated[Path, option("Input file (HDF5).", "-i")],
+    output: Annotated[Path, option("Output file (HDF5).", "-o")],
     options: KWaveOptions,
     quantities: Quantities,  # type: ignore[valid-type]
     checkpoint: CheckpointOptions,

@@ -5,10 +5,8 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, write_all
-from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
+from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import conclude, console, status_line, table
 from wavefabric.errors import InputError
@@ -29,7 +27,7 @@ class PlanCommandOptions(OutputOptions):
     """What is planned, and how it is shown."""
 
     fabric: str | None = option("Fabric between the GPUs: a preset, a family such as switch:8, or a file.")
-    gpus: int | None = option("GPUs that share the run. \\[default: all of the fabric]")
+    gpus: int | None = option("GPUs that share the run. [default: all of the fabric]")
     device_file: str = option(
         "How fast a GPU runs the solvers: {wavefabric.planner.rates:DEVICE_NAMES}, or a file of "
         "`wavefabric bench solver-rates`.",
@@ -43,12 +41,12 @@ class PlanCommandOptions(OutputOptions):
     )
     transports: str | None = option(
         "What may carry the data, semicolon between: {wavefabric.planner.exchange_times:CARRIERS}. "
-        "\\[default: all that the fabric has]",
+        "[default: all that the fabric has]",
         checked=False,
     )
     max_error: float = option(
         "Ultrasound: choose among local decompositions too whose error is up to this class, such as 1e-3. "
-        "\\[default: 0, the answers of one GPU]",
+        "[default: 0, the answers of one GPU]",
         default=0.0,
     )
     precision: str = option("Ultrasound: {wavefabric.acoustics.run_settings:PRECISIONS}.", default="single")
@@ -57,9 +55,7 @@ class PlanCommandOptions(OutputOptions):
 
 
 def command(
-    file: Annotated[
-        Path, typer.Argument(help="Run file (TOML) of a fibre link, or k-Wave input file (HDF5).")
-    ],
+    file: Annotated[Path, argument("Run file (TOML) of a fibre link, or k-Wave input file (HDF5).")],
     options: PlanCommandOptions,
 ) -> None:
     """Predict the time of a step, and the memory, of every way to share a run among GPUs; choose one.

@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-import typer
-
 from wavefabric.acoustics.pictures.movie import Movie, draw_movie
 from wavefabric.acoustics.pictures.plot_recorded import plot_recorded, select_quantities
 from wavefabric.acoustics.pictures.recorded import RecordedFile, open_recorded
-from wavefabric.cli.common.options import changed, option, options, refuse
+from wavefabric.cli.common.options import argument, changed, option, options, refuse
 from wavefabric.cli.common.show import print_written
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, made_folder
@@ -28,32 +26,31 @@ class PlotOptions:
     """Where figures go, and what of an ultrasound is drawn."""
 
     output: Path | None = option(
-        "Folder for the figures, or the file of a single one. \\[default: beside FILE]", "--output", "-o"
+        "Folder for the figures, or the file of a single one. [default: beside FILE]", "--output", "-o"
     )
-    format: Format | None = option("Picture (png) or vectors. \\[default: png]")
+    format: Format | None = option("Picture (png) or vectors. [default: png]")
     quantity: list[str] | None = option(
-        "Ultrasound: draw this one, e.g. p_max_all; may be repeated. \\[default: all] Sweep: e.g. penalty_db."
+        "Ultrasound: draw this one, e.g. p_max_all; may be repeated. [default: all] Sweep: e.g. penalty_db."
     )
-    over: str | None = option("Sweep: an axis, or distance. \\[default: the first axis]")
+    over: str | None = option("Sweep: an axis, or distance. [default: the first axis]")
     mode: int | None = option(
-        "Sweep: a spatial mode, from 1. \\[default: the mean of all] Run: its constellation."
+        "Sweep: a spatial mode, from 1. [default: the mean of all] Run: its constellation."
     )
     channel: int | None = option(
-        "Sweep: a channel, from 1. \\[default: the mean of all] Run: its constellation."
+        "Sweep: a channel, from 1. [default: the mean of all] Run: its constellation."
     )
     slice: list[str] | None = option(
-        "Ultrasound in 3-D: cut at e.g. z=5mm; may be repeated. \\[default: at the largest value]"
+        "Ultrasound in 3-D: cut at e.g. z=5mm; may be repeated. [default: at the largest value]"
     )
     movie: str | None = option("Ultrasound: a movie of this time series, e.g. p, recorded in a plane.")
-    fps: int | None = option("Movie: frames a second. \\[default: 20]")
-    every: int | None = option("Movie: time steps from frame to frame. \\[default: at most 200 frames]")
+    fps: int | None = option("Movie: frames a second. [default: 20]")
+    every: int | None = option("Movie: time steps from frame to frame. [default: at most 200 frames]")
     force: bool = option("Ultrasound: replace figures that are there (a fibre's always are).", default=False)
 
 
 def command(
     file: Annotated[
-        Path,
-        typer.Argument(help="Result file (HDF5) of a run: of a fibre, of `simulate`, or k-Wave's output."),
+        Path, argument("Result file (HDF5) of a run: of a fibre, of `simulate`, or k-Wave's output.")
     ],
     options: PlotOptions,
 ) -> None:

@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from wavefabric.cli.common.options import OutputOptions, option, options
+from wavefabric.cli.common.options import OutputOptions, argument, option, options
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import conclude
 from wavefabric.report import write_report
@@ -15,13 +13,13 @@ from wavefabric.report import write_report
 class ReportOptions(OutputOptions):
     """Where pages go, and what schedules are timed on."""
 
-    output: Path | None = option("Page. \\[default: OUT.html, index.html of a folder]", "--output", "-o")
+    output: Path | None = option("Page. [default: OUT.html, index.html of a folder]", "--output", "-o")
     fabric: str | None = option("Schedules: the fabric that they are timed on, a name or a file.")
     bytes: str = option("Schedules: bytes of the whole array.", default="64M")
 
 
 def command(
-    out: Annotated[Path, typer.Argument(help="A result, or a folder: HDF5, or JSON of what has a page.")],
+    out: Annotated[Path, argument("A result, or a folder: HDF5, or JSON of what has a page.")],
     options: ReportOptions,
 ) -> None:
     """Write one HTML page about a result: whether it worked, how fast it was, and its figures.

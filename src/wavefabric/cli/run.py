@@ -6,16 +6,15 @@ With ``--plan`` the options of ranks are those of a plan.
 import contextlib
 import json
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
 
-import typer
-
 from wavefabric.cli.common.decomposition import GRID
 from wavefabric.cli.common.files import is_hdf5, read_json
-from wavefabric.cli.common.options import changed, option, options, refuse
+from wavefabric.cli.common.options import argument, changed, option, options, refuse
 from wavefabric.cli.common.progress import naming_no_resume
 from wavefabric.cli.common.ranks import PANEL
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
@@ -43,10 +42,10 @@ class PlannedRankOptions(RunRankOptions):
     )
     fabric: str | None = option("With --plan auto: fabric between the GPUs, a preset or a file.")
     device_file: str | None = option(
-        "With --plan auto: how fast the device is, as of `wavefabric plan`. \\[default: by the GPU's name]"
+        "With --plan auto: how fast the device is, as of `wavefabric plan`. [default: by the GPU's name]"
     )
     max_error: float | None = option(
-        "With --plan auto: class of error allowed, such as 1e-3. \\[default: 0, the answers of one rank]"
+        "With --plan auto: class of error allowed, such as 1e-3. [default: 0, the answers of one rank]"
     )
 
     @contextlib.contextmanager
@@ -106,14 +105,12 @@ class PlannedRankOptions(RunRankOptions):
                 raise InputError(f"--plan: {actual}; allowed: a plan for {here[0]}, {here[1]} steps")
         elif environment.rank() == 0:
             step = f"{1e3 * plan.shared.seconds.step:.3g} ms a step"
-            typer.echo(f"plan: {plan.shared.words}, {step}: {plan.reason_of(plan.shared)}", err=True)
+            print(f"plan: {plan.shared.words}, {step}: {plan.reason_of(plan.shared)}", file=sys.stderr)
         return plan.record()
 
 
 def command(
-    file: Annotated[
-        Path, typer.Argument(help="Run file (TOML; see docs/run-files.md) or k-Wave input file (HDF5).")
-    ],
+    file: Annotated[Path, argument("Run file (TOML; see docs/run-files.md) or k-Wave input file (HDF5).")],
     options: RunOptions,
     ranks: PlannedRankOptions,
 ) -> None:

@@ -4,10 +4,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from wavefabric.cli.common.files import is_hdf5
-from wavefabric.cli.common.options import changed, option, options, refuse
+from wavefabric.cli.common.options import argument, changed, option, options, refuse
 from wavefabric.cli.common.progress import naming_no_resume, running
 from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.cli.common.show import conclude, console, table
@@ -30,7 +28,7 @@ class SweepOptions(RunOptions):
     """Axes, and how ranks work on them."""
 
     output: Path | None = option(
-        "Result file (HDF5). \\[default: the run file's stem + -sweep.h5]", "--output", "-o"
+        "Result file (HDF5). [default: the run file's stem + -sweep.h5]", "--output", "-o"
     )
     axes: list[str] | None = option(
         'An axis: "KEY=FIRST:LAST:STEP UNIT" or "KEY=A, B, ..."; may be repeated.', "--set"
@@ -39,13 +37,13 @@ class SweepOptions(RunOptions):
         'An axis of keys that vary together: "KEY=VALUES; KEY=VALUES"; may be repeated.', "--zip"
     )
     together: bool = option(
-        "All ranks run each point. \\[default: each rank runs points of its own]", default=False, panel=PANEL
+        "All ranks run each point. [default: each rank runs points of its own]", default=False, panel=PANEL
     )
 
 
 @naming_no_resume()
 def command(
-    file: Annotated[Path, typer.Argument(help="Run file of a fibre (TOML; see docs/sweeps.md).")],
+    file: Annotated[Path, argument("Run file of a fibre (TOML; see docs/sweeps.md).")],
     options: SweepOptions,
     ranks: RankOptions,
 ) -> None:

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from wavefabric.cli.common.options import Json, argument
 from wavefabric.cli.common.show import console, print_json, table
 from wavefabric.errors import visible
 from wavefabric.optics.link.build import build_fibre
@@ -13,8 +12,7 @@ from wavefabric.optics.run_file.load import load
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="Run file (TOML) of a fibre link.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON and nothing else.")] = False,
+    file: Annotated[Path, argument("Run file (TOML) of a fibre link.")], as_json: Json = False
 ) -> None:
     """Show the Q² that theory expects of a fibre link, by mode group and distance, in seconds.
 

@@ -5,15 +5,13 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from wavefabric.acoustics.transcranial.ct import content_warnings, read_ct
 from wavefabric.acoustics.transcranial.page import draw_page
 from wavefabric.acoustics.transcranial.phantom import synthetic_head
 from wavefabric.acoustics.transcranial.plan import UNCHECKED, plan_sonication
 from wavefabric.acoustics.transcranial.sonication import Sonication
 from wavefabric.cli.common.decomposition import GridRankOptions, traffic
-from wavefabric.cli.common.options import option, options
+from wavefabric.cli.common.options import argument, option, options
 from wavefabric.cli.common.progress import naming_no_resume, running
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import SimulationOptions
@@ -36,9 +34,9 @@ class SonicationOptions:
     target: str = option("Where it aims, X,Y,Z in mm.", default="")
     frequency: str = option("Frequency.", default="500 kHz")
     diameter: str = option("Diameter of the aperture.", default="64 mm")
-    radius: str | None = option("Radius of curvature. \\[default: the distance to the target]")
+    radius: str | None = option("Radius of curvature. [default: the distance to the target]")
     elements: int = option("1: a bowl. More: an array of discs on it.", default=1)
-    element_diameter: str | None = option("Diameter of a disc. \\[default: half of the bowl is covered]")
+    element_diameter: str | None = option("Diameter of a disc. [default: half of the bowl is covered]")
     pressure: str = option("Pressure at the surface.", default="60 kPa")
     correction: str = option(
         "Phases of an array: {wavefabric.acoustics.transcranial.sonication:CORRECTIONS}.",
@@ -71,9 +69,7 @@ class PlanOptions(SimulationOptions):
 
 @naming_no_resume()
 def command(
-    ct: Annotated[
-        str, typer.Argument(help=f"CT of a head: .nii, .nii.gz, .npy, or {SYNTHETIC}: one is made.")
-    ],
+    ct: Annotated[str, argument(f"CT of a head: .nii, .nii.gz, .npy, or {SYNTHETIC}: one is made.")],
     sonication: SonicationOptions,
     options: PlanOptions,
     ranks: GridRankOptions,

@@ -7,10 +7,8 @@ quota) a temporary one of this user, and one line on stderr that says so.
 import atexit
 import contextlib
 import os
-import shutil
 import stat
 import sys
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 
@@ -73,6 +71,8 @@ def _usable_root(wanted: Path | None) -> tuple[Path, str]:
     """The directory, and why it is not the one that was wanted."""
     if wanted is None:
         return _temporary(), "there is no home directory"
+    import tempfile
+
     try:
         wanted.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=wanted):
@@ -83,6 +83,9 @@ def _usable_root(wanted: Path | None) -> tuple[Path, str]:
 
 def _temporary() -> Path:
     """A directory of this user alone: others could put code there, and it would be run."""
+    import shutil
+    import tempfile
+
     try:
         directory = Path(tempfile.gettempdir()) / f"wavefabric-{os.getuid()}"
         with contextlib.suppress(OSError):

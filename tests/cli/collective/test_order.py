@@ -4,7 +4,6 @@ import json
 import os
 
 import pytest
-import typer.main
 
 from wavefabric.cli import app
 from wavefabric.cli.common.files import write_all
@@ -176,21 +175,20 @@ def test_schedules_by_name_are_proved_once(command, monkeypatch, tmp_path):
 
 def commands(group, path=()):
     """Every command below one, with its name in words."""
-    for name, each in group.commands.items():
+    for name in group.commands:
+        each = group.get_command(None, name)
         if hasattr(each, "commands"):
             yield from commands(each, (*path, name))
         else:
             yield " ".join((*path, name)), each
 
 
-@pytest.mark.parametrize(("name", "each"), commands(typer.main.get_command(app)), ids=lambda v: str(v)[:30])
+@pytest.mark.parametrize(("name", "each"), commands(app), ids=lambda v: str(v)[:30])
 def test_helps_lose_no_words(command, monkeypatch, name, each):
     monkeypatch.setenv("COLUMNS", "240")
-    monkeypatch.setenv("TERMINAL_WIDTH", "240")
     code, out, _ = command(*name.split(), "--help")
     assert code == 0
-    seen = "".join(c for c in out if c not in "│╭╮╰╯─\n ")
+    seen = "".join(c for c in out if c not in "\n ")
     for option in each.params:
-        if hasattr(option, "help"):
-            text = (getattr(option, "help", None) or "").replace("\\[", "[")
-            assert "".join(text.split()) in seen, (option.name, text)
+        assert option.help
+        assert "".join(option.help.split()) in seen, (option.name, option.help)

@@ -2,13 +2,17 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
-import typer.main
 
 import wavefabric
 from wavefabric.cli import app
+from wavefabric.cli.common.options import Group, argument, option, register
+from wavefabric.cli.common.options import options as options_class
 
 ROOT = Path(wavefabric.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
@@ -29,8 +33,8 @@ COMMANDS = {
 def options(command, name=""):
     """Options by name of the command."""
     result = {name: {word for p in command.params for word in (*p.opts, *p.secondary_opts)}}
-    for word, below in getattr(command, "commands", {}).items():
-        result |= options(below, f"{name} {word}".strip())
+    for word in getattr(command, "commands", ()):
+        result |= options(command.get_command(None, word), f"{name} {word}".strip())
     return result
 
 
@@ -50,7 +54,7 @@ def check(path, allowed, all_of):
         assert all(having) if all_of else any(having), f"{path.name}:{line}: {word}"
 
 
-ALL = options(typer.main.get_command(app))
+ALL = options(app)
 
 
 CLI = ROOT / "cli"
@@ -90,3 +94,72 @@ def test_no_resume_is_named_where_it_is_an_option(command, run_text, tmp_path):
     code, _, err = command("run", "run.toml", "--device", "cpu")
     assert code == 2
     assert err.endswith("; remove it to start anew (--no-resume)\n")
+
+
+@options_class("Shapes")
+class ShapeOptions:
+    """Options of every type."""
+
+    sizes: list[int] | None = option("Sizes.", "--size", "-s")
+    kind: Literal["round", "flat"] | None = option("Kind.")
+    draw: bool | None = option("Draw.", "--draw/--no-draw")
+    seed: int = option("Seed.", default=0)
+    depth: float = option("Depth.", default=1.5, panel="Depths")
+    word: str = option("{this_module_is_absent:WORDS}.", default="even")
+    plain: int = 7
+
+
+@pytest.fixture
+def called(capsys):
+    """Call a command of all kinds of parameters; gives what its function was given, or what was printed."""
+    calls = []
+
+    def command(files: Annotated[list[Path], argument("Files.", "FILE...")], shape: ShapeOptions) -> None:
+        """Do it."""
+        calls.append((files, shape))
+
+    group = Group("group", context_settings={"help_option_names": ["-h", "--help"]})
+    register(group, "do", command)
+
+    def call(*words):
+        group.main(["do", *words], standalone_mode=False)
+        return calls.pop() if calls else capsys.readouterr().out
+
+    return call
+
+
+def test_a_command_is_called_with_its_classes(called):
+    assert called("a", "b") == ([Path("a"), Path("b")], ShapeOptions())
+    words = ("-s", "2", "--size", "3", "--kind", "flat", "--no-draw", "--seed", "4", "--depth", "2")
+    expected = ShapeOptions(sizes=[2, 3], kind="flat", draw=False, seed=4, depth=2.0)
+    assert called("a", *words) == ([Path("a")], expected)
+
+
+def test_words_of_the_library_are_imported_for_help_and_to_check(called):
+    assert called("a", "--word", "even")[1].word == "even"
+    for words in (("a", "--word", "odd"), ("--help",)):
+        with pytest.raises(ModuleNotFoundError, match="this_module_is_absent"):
+            called(*words)
+
+
+def test_help_has_sections_and_defaults(called, monkeypatch):
+    monkeypatch.setitem(sys.modules, "this_module_is_absent", type("", (), {"WORDS": ("even", "odd")}))
+    lines = [line.split() for line in called("-h").splitlines()]
+    titles = [" ".join(words) for words in lines if words and words[-1].endswith(":")]
+    assert titles == ["Arguments:", "Options:", "Shapes:", "Depths:"]
+    for text in ("FILE... Files.", "Seed. [default: 0]", "Depth. [default: 1.5]", "odd. [default: even]"):
+        assert any(text in " ".join(words) for words in lines), text
+    assert not any("plain" in word for words in lines for word in words)
+
+
+STARTED = {"numpy", "pydantic", "rich", "asyncio", "difflib", "tempfile", "subprocess", "shutil", "http"}
+SHARED = {
+    f".common.{path.stem}": {"numpy", "h5py", "pydantic", "rich"} for path in CLI.glob("common/[a-z]*.py")
+}
+
+
+@pytest.mark.parametrize(("module", "heavy"), [("", STARTED), *sorted(SHARED.items())])
+def test_what_commands_share_imports_nothing_heavy(module, heavy):
+    program = f"import sys, wavefabric.cli{module}; print(sorted({heavy} & set(sys.modules)))"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout == "[]\n"

@@ -40,7 +40,7 @@ def test_help_shows_the_default_command_and_the_others(command):
     ):
         assert word in out, word
     assert "simulate" not in out
-    assert "Usage: wavefabric train [OPTIONS] {MODEL}" in command("train", "bert-large", "--help")[1]
+    assert "Usage: wavefabric train [OPTIONS] MODEL" in command("train", "bert-large", "--help")[1]
 
 
 def test_no_words_are_answered_by_help(command):

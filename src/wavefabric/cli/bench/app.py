@@ -7,16 +7,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import typer
-
 from wavefabric.bench import ultrasound_cases as cases
-from wavefabric.cli.common.options import from_one, option, options, register
+from wavefabric.cli.common.options import Group, from_one, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.rank_session import RankedOptions, show_measurement, start_ranks
 from wavefabric.cli.common.show import status_line
 from wavefabric.errors import choice
 
-app = typer.Typer()
+app = Group()
 
 
 @options()
@@ -25,10 +23,10 @@ class Shown:
 
     as_json: bool = option("Print all numbers as JSON and nothing else.", "--json", default=False)
     output: Path | None = option(
-        "Folder for the picture and the numbers (JSON). \\[default: .]", "--output", "-o"
+        "Folder for the picture and the numbers (JSON). [default: .]", "--output", "-o"
     )
     plot: bool | None = option(
-        "Draw the picture. \\[default: yes; with --json if --output is given]", "--plot/--no-plot"
+        "Draw the picture. [default: yes; with --json if --output is given]", "--plot/--no-plot"
     )
 
 
@@ -37,7 +35,7 @@ class Local:
     """Options of every benchmark of one process."""
 
     device: str = option("auto, cpu, cuda or cuda:K.", default="auto")
-    threads: int | None = option("CPU threads. \\[default: all]", callback=from_one)
+    threads: int | None = option("CPU threads. [default: all]", callback=from_one)
 
 
 class Argument(NamedTuple):
@@ -72,7 +70,7 @@ def benchmark(
     ]
     group = make_dataclass(name, fields, bases=(Shown, base), frozen=True, kw_only=True)
 
-    def command(options) -> None:
+    def command(options: group) -> None:  # type: ignore[valid-type]
         inputs = {key: each.value(getattr(options, key)) for key, each in arguments.items()}
         if "factor" in inputs:
             inputs["sizes"] = _sizes(inputs["sizes"], inputs.pop("factor"))
@@ -88,8 +86,7 @@ def benchmark(
         if first:
             show_measurement(module, result, options.as_json, options.output, options.plot)
 
-    command.__doc__, command.__annotations__ = help, {"options": group}
-    register(app, name, command, all_ranks=True)
+    register(app, name, command, all_ranks=True, help=help)
 
 
 def parse_points(text: str, planes: bool = False) -> tuple[int, int, int]:
@@ -123,11 +120,11 @@ MEDIA_HELP = "homogeneous, heterogeneous, tissues, both (the first two), or all.
 SAMPLES = "Samples of each time; the median counts."
 _BYTES = (
     "Bytes from rank to rank: least:most, or with commas between; K, M, G are powers of 1024. "
-    "\\[default: 64K:4M on CPUs, 64K:1G on GPUs]"
+    "[default: 64K:4M on CPUs, 64K:1G on GPUs]"
 )
 POINTS = Argument(
     _Texts,
-    "Points, N, NXxNY or NXxNYxNZ; may be repeated. \\[default: 128 on a CPU, 256 and 512 on a GPU]",
+    "Points, N, NXxNY or NXxNYxNZ; may be repeated. [default: 128 on a CPU, 256 and 512 on a GPU]",
     None,
     partial(parse_points, planes=True),
     "--size",

@@ -5,10 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from wavefabric.cli.common.files import read_text
-from wavefabric.cli.common.options import changed, check_range, option, options
+from wavefabric.cli.common.options import argument, changed, check_range, option, options
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.collectives import Schedule, from_json, verify
 from wavefabric.collectives.arguments import MOST_RANKS
@@ -22,9 +20,9 @@ from wavefabric.fabric.candidates import node_grid, own_grid
 from wavefabric.files.input import MOST_SCHEDULE, naming
 
 _PANEL = "Of an algorithm"
-Words = Annotated[list[str] | None, typer.Argument(metavar="FILE | ALGORITHM COLLECTIVE", help="A schedule.")]
+Words = Annotated[list[str] | None, argument("A schedule.", "FILE | ALGORITHM COLLECTIVE")]
 _FABRIC = "A name (see `wavefabric fabric show`), such as lightpath:4x8, or a file."
-Fabric = Annotated[str | None, typer.Option("--fabric", "-f", help=_FABRIC)]
+Fabric = Annotated[str | None, option(_FABRIC, "--fabric", "-f")]
 
 
 @options(_PANEL)
@@ -32,12 +30,12 @@ class AlgorithmOptions:
     """Options of an algorithm, as given; for commands whose ranks are not said by ``--ranks``."""
 
     ranks: int | None = None
-    elements: int | None = option("Of the whole array. \\[default: as many as divide evenly]")
+    elements: int | None = option("Of the whole array. [default: as many as divide evenly]")
     pieces: int | None = option(
-        "Parts that follow each other in a pipeline. \\[default: 1; make optimal all-reduce, broadcast, "
+        "Parts that follow each other in a pipeline. [default: 1; make optimal all-reduce, broadcast, "
         "reduce: as many as GPUs]"
     )
-    radix: int | None = option("Ranks that meet in a round. \\[default: 2]")
+    radix: int | None = option("Ranks that meet in a round. [default: 2]")
     root: int = option("Of broadcast, reduce, gather, scatter.", default=0)
     grid: str | None = option("Ranks as a grid, such as 4x8.")
 

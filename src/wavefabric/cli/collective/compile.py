@@ -25,12 +25,11 @@ class CompileOptions:
 
     protocol: str = option("{wavefabric.collectives.plans.plan:PROTOCOLS}.", default="signals")
     slots: int | None = option(
-        "Copies of each staging buffer, used by turns: 1 or 2. \\[default: 1 if nobody waits for it]",
-        "--rooms",
+        "Copies of each staging buffer, used by turns: 1 or 2. [default: 1 if nobody waits for it]", "--rooms"
     )
     rank: int = option("Rank whose instructions are shown.", default=0)
     fabric: str | None = option("Fabric of the picture: a name or a file.", "--fabric", "-f")
-    bytes: str | None = option("Of the whole array, for the picture. \\[default: 1M]")
+    bytes: str | None = option("Of the whole array, for the picture. [default: 1M]")
     output: Path | None = option(
         "Picture (.png .svg .pdf) of what kernels do through time.", "--output", "-o"
     )

@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.algorithm import AlgorithmOptions
 from wavefabric.cli.collective.facts import Costed, circuit_facts, in_order, rows_of, show_costs
@@ -36,7 +34,7 @@ class CostOptions(OutputOptions):
     """What is costed, and how."""
 
     bytes: str | None = option(
-        "Of the whole array: 64M, or 64K,1M, or 64K:1G. K, M, G: 2^10, … \\[default: 64M; of a recorded step "
+        "Of the whole array: 64M, or 64K,1M, or 64K:1G. K, M, G: 2^10, … [default: 64M; of a recorded step "
         "its own]"
     )
     factor: int | None = option(FACTOR_HELP)
@@ -47,9 +45,9 @@ class CostOptions(OutputOptions):
     model: str = option(
         "auto, {wavefabric.fabric.cost_models.cost:COST_MODELS}.", default="auto", also=("auto",)
     )
-    engines: int | None = option("flow: copy engines, transfers that a GPU sends at once. \\[default: any]")
+    engines: int | None = option("flow: copy engines, transfers that a GPU sends at once. [default: any]")
     protocol: str | None = option(
-        "kernel: {wavefabric.collectives.plans.plan:PROTOCOLS}. \\[default: the faster]"
+        "kernel: {wavefabric.collectives.plans.plan:PROTOCOLS}. [default: the faster]"
     )
     graph: bool = option(
         "kernel: calls as nodes of a CUDA graph, without the host's launch time.", default=False
@@ -113,7 +111,7 @@ def command(
     )
     show_costs(costed, bytes_each, options.rounds, reorder, getattr(setting.fabric, "laser_bandwidth", 0.0))
     for name, why in left_out.items():
-        typer.echo(f"left out: {name} ({why})")
+        print(f"left out: {name} ({why})")
     print_written(written)
 
 

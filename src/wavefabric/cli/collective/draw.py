@@ -3,8 +3,6 @@
 import math
 from pathlib import Path
 
-import typer
-
 from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.setting import DrawnCircuitOptions, Order, make_setting, order_text
 from wavefabric.cli.common.files import check_target
@@ -23,8 +21,8 @@ from wavefabric.fabric.photonic.check import check_plan
 class DrawOptions(OutputOptions):
     """What is drawn."""
 
-    bytes: str | None = option("Of the whole array, for times. \\[default: 64M; of a recorded step its own]")
-    rounds: int | None = option("Draw so many rounds at most. \\[default: 12, gif 40, html all]")
+    bytes: str | None = option("Of the whole array, for times. [default: 64M; of a recorded step its own]")
+    rounds: int | None = option("Draw so many rounds at most. [default: 12, gif 40, html all]")
     output: Path | None = option(
         "Picture (.png .svg .pdf), animation (.gif), page (.html).", "--output", "-o"
     )
@@ -81,5 +79,5 @@ def command(
         progress.finish()
     facts = {"schedule": schedule.name, "fabric": setting.fabric.name, "seconds": price.seconds}
     if gpus is not None and not request.as_json:
-        typer.echo(f"order: rank 0, 1, … is GPU {order_text(gpus)}")
+        print(f"order: rank 0, 1, … is GPU {order_text(gpus)}")
     conclude(request.as_json, {**facts, "order": gpus}, [path])

@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.cli.common.files import check_target, load_fabric, write_all
-from wavefabric.cli.common.options import OutputOptions, changed, option, options
+from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options
 from wavefabric.cli.common.show import conclude
 from wavefabric.collectives import to_json
 from wavefabric.collectives.formats.msccl.write import to_msccl
@@ -31,22 +29,21 @@ class MscclOptions:
     slots: int = option("MSCCL: of a connection's buffer; no deadlock with so many.", default=8)
     shared: bool | None = option(
         "MSCCL: one thread block to send to a peer and receive from it, or two. "
-        "\\[default: two while there are enough]",
+        "[default: two while there are enough]",
         "--shared/--apart",
     )
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="Schedule: JSON, MSCCL XML, MSCCL++ JSON.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="x.xml (MSCCL), or x.json.")],
+    file: Annotated[Path, argument("Schedule: JSON, MSCCL XML, MSCCL++ JSON.")],
+    output: Annotated[Path, option("x.xml (MSCCL), or x.json.", "--output", "-o")],
     msccl: MscclOptions,
     options: OutputOptions,
     format_: Annotated[
-        str | None, typer.Option("--format", help="{json,msccl,mscclpp} \\[default: by the ending of OUTPUT]")
+        str | None, option("{json,msccl,mscclpp} [default: by the ending of OUTPUT]", "--format")
     ] = None,
     fabric: Annotated[
-        str | None,
-        typer.Option("--fabric", "-f", help="Photonic: write circuits for it too, as x.circuits.json."),
+        str | None, option("Photonic: write circuits for it too, as x.circuits.json.", "--fabric", "-f")
     ] = None,
 ) -> None:
     """Convert a schedule; it is proved first.

@@ -2,13 +2,11 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, RankedAlgorithmOptions, build_by_name
 from wavefabric.cli.collective.facts import MakeOptions, show_made
 from wavefabric.cli.collective.optimal import SolverOptions, optimal
 from wavefabric.cli.common.files import check_target, read_rows
-from wavefabric.cli.common.options import changed, refuse
+from wavefabric.cli.common.options import argument, changed, refuse
 from wavefabric.cli.common.show import console, print_json, table
 from wavefabric.collectives import Schedule, verify
 from wavefabric.collectives.arguments import MOST_RANKS
@@ -30,10 +28,8 @@ def command(
     chosen: RankedAlgorithmOptions,
     solver: SolverOptions,
     options: MakeOptions,
-    algorithm: Annotated[str | None, typer.Argument(metavar="ALGORITHM", help="See --list.")] = None,
-    collective: Annotated[
-        str | None, typer.Argument(metavar="COLLECTIVE", help="Such as all-reduce.")
-    ] = None,
+    algorithm: Annotated[str | None, argument("See --list.", "ALGORITHM")] = None,
+    collective: Annotated[str | None, argument("Such as all-reduce.", "COLLECTIVE")] = None,
 ) -> None:
     """Make a schedule and prove it.
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import typer
+from click.exceptions import Exit
 
 from wavefabric.cli.collective.algorithm import (
     AlgorithmOptions,
@@ -221,17 +221,15 @@ def _solve(
         raise synthesis.Undecided(str(error).replace("time_limit:", limit, 1)) from None
 
 
-def _impossible(why: str, solver: "SolverOptions", fabric: AnyFabric, as_json: bool) -> typer.Exit:
+def _impossible(why: str, solver: "SolverOptions", fabric: AnyFabric, as_json: bool) -> Exit:
     """Say that there is no schedule; the end with exit code 1."""
     rounds = solver.steps if solver.rounds is None else solver.rounds
     if as_json:
         options = {"fabric": fabric.name, "steps": solver.steps, "rounds": rounds}
         print_json({**options, "feasible": False, "why": why})
     else:
-        typer.echo(
-            f"impossible in {solver.steps} steps and {rounds} rounds on {fabric.name}: proved by {why}"
-        )
-    return typer.Exit(1)
+        print(f"impossible in {solver.steps} steps and {rounds} rounds on {fabric.name}: proved by {why}")
+    return Exit(1)
 
 
 def _about(
@@ -281,25 +279,22 @@ class SolverOptions:
     """Options of ``optimal`` and ``greedy``, as given."""
 
     fabric: str | None = option("optimal: for this fabric.", "--fabric", "-f")
-    lasers: int | None = option(
-        "Wavelengths a GPU sends at once. \\[default: optimal, the fabric's; greedy 1]"
-    )
+    lasers: int | None = option("Wavelengths a GPU sends at once. [default: optimal, the fabric's; greedy 1]")
     waveguides: int | None = option("Between tiles, each way.")
-    messages: Path | None = option("greedy: JSON list of \\[src, dst, elements].")
+    messages: Path | None = option("greedy: JSON list of [src, dst, elements].")
     routes: str | None = option(
-        "optimal: of each pair, xy (row first, column first), or shortest:K (K shortest paths). "
-        "\\[default: xy]"
+        "optimal: of each pair, xy (row first, column first), or shortest:K (K shortest paths). [default: xy]"
     )
     steps: int | None = option(
         "optimal, electrical: exactly so many steps; exit code 1 if proved impossible."
     )
-    rounds: int | None = option("optimal: rounds of all steps together. \\[default: --steps]")
-    bytes: str | None = option("optimal: of the whole array, for the time that is shown. \\[default: 64M]")
+    rounds: int | None = option("optimal: rounds of all steps together. [default: --steps]")
+    bytes: str | None = option("optimal: of the whole array, for the time that is shown. [default: 64M]")
     conditions: Path | None = option(
         "optimal: what is held before and after, a schedule (JSON) without transfers."
     )
-    time_limit: float | None = option("optimal: seconds. \\[default: 60]")
-    seed: int | None = option("greedy: order of equals. \\[default: 0]", callback=from_zero)
+    time_limit: float | None = option("optimal: seconds. [default: 60]")
+    seed: int | None = option("greedy: order of equals. [default: 0]", callback=from_zero)
 
     @property
     def seconds(self) -> float:

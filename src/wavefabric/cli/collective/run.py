@@ -40,14 +40,13 @@ class ScheduleRunOptions(OutputOptions):
         "--protocol",
         default="auto",
     )
-    blocks: int | None = option("Thread blocks of a kernel. \\[default: as its largest piece needs]")
+    blocks: int | None = option("Thread blocks of a kernel. [default: as its largest piece needs]")
     graph: bool = option("Time kernels, and NCCL's, in a CUDA graph too.", default=False)
     output: Path | None = option(
         "Folder for the picture and the numbers (JSON); neither is written without.", "--output", "-o"
     )
     plot: bool | None = option(
-        "Draw the picture, without --output in this folder. \\[default: yes with --output]",
-        "--plot/--no-plot",
+        "Draw the picture, without --output in this folder. [default: yes with --output]", "--plot/--no-plot"
     )
 
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from wavefabric.cli.collective.circuit_file import load_circuits
 from wavefabric.cli.common.files import load_fabric
 from wavefabric.cli.common.options import changed, from_zero, option, options, refuse
@@ -23,10 +21,7 @@ from wavefabric.fabric.rank_order import best_order, reordered
 PLANNING = ("routing", "sharing", "oversubscribed", "seed")
 #: Said where ranks are GPUs in order, and another order might take less time.
 ORDER_NOTE = "rank r is GPU r; --order auto looks for a better one"
-Order = Annotated[
-    str | None,
-    typer.Option("--order", help="GPU of rank 0, 1, …, such as 0,2,1,3; or auto: look for a better one."),
-]
+Order = Annotated[str | None, option("GPU of rank 0, 1, …, such as 0,2,1,3; or auto: look for a better one.")]
 
 
 @options(PANEL)

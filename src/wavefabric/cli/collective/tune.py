@@ -29,12 +29,12 @@ class TuneOptions(OutputOptions):
 
     collective: list[str] | None = option(
         "{wavefabric.collectives.conditions:COLLECTIVES}; may be given again. "
-        "\\[default: all-reduce and all-gather]",
+        "[default: all-reduce and all-gather]",
         checked=False,
     )
     sizes: list[str] | None = option(
         "Bytes of the whole array: least:most, or with commas between; may be given again. K, M, G: 2^10, … "
-        "\\[default: 4K:1G; measured 64K:1G, on CPUs 64K:4M]",
+        "[default: 4K:1G; measured 64K:1G, on CPUs 64K:4M]",
         "--sizes",
         "--size",
     )
@@ -45,8 +45,7 @@ class TuneOptions(OutputOptions):
         also=("auto",),
     )
     within: float | None = option(
-        "Measure candidates predicted within this factor of the fastest. "
-        f"\\[default: {WITHIN:g} with --fabric]"
+        f"Measure candidates predicted within this factor of the fastest. [default: {WITHIN:g} with --fabric]"
     )
     dtype: str = option(
         "Of what is measured: {wavefabric.execution.timed_schedule:EXACT}.", default="float32"

@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from wavefabric.cli.collective import facts as about
 from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuit_file import load_circuits
-from wavefabric.cli.common.options import option, options
+from wavefabric.cli.common.options import argument, option, options
 from wavefabric.cli.common.show import print_json
 from wavefabric.collectives.conditions import kind
 from wavefabric.errors import InputError
@@ -31,9 +29,7 @@ class VerifyOptions:
 
 
 def command(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Schedules: JSON, MSCCL XML, MSCCL++ JSON.")
-    ],
+    files: Annotated[list[Path], argument("Schedules: JSON, MSCCL XML, MSCCL++ JSON.", "FILE...")],
     options: VerifyOptions,
 ) -> None:
     """Prove schedules by replaying them; the first transfer that fails is named, with exit code 2.
@@ -54,9 +50,9 @@ def command(
         plan = facts.get("circuits", {})
         if plan:
             text += f"; {plan['circuits']} circuits in {plan['rounds']} set-ups on {plan['fabric']}"
-        typer.echo(text)
+        print(text)
         for line in about.circuit_notes(plan, plan.get("laser_bandwidth", 0.0)):
-            typer.echo(line)
+            print(line)
 
 
 def verify_file(path: Path, circuits: Path | None, expect: str | None = None) -> dict[str, Any]:

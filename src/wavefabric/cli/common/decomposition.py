@@ -2,14 +2,16 @@
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.acoustics.kwave.format import Reader
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.cli.common.ranks import PANEL, RankOptions
-from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
+
+if TYPE_CHECKING:
+    from wavefabric.acoustics.decomposition.decompose import Decomposition
+    from wavefabric.collectives import Schedule
 
 #: Options of how the grid is shared.
 GRID = ("decomposition", "grid", "overlap", "bell")
@@ -21,16 +23,16 @@ class GridRankOptions(RankOptions):
 
     decomposition: str | None = option(
         "{wavefabric.acoustics.decomposition.decompose:KINDS}: exact, or with less communication, "
-        "approximate. \\[default: global]"
+        "approximate. [default: global]"
     )
-    grid: str | None = option("Blocks along x, y and z, such as 1x2x2. \\[default: chosen]")
-    overlap: int | None = option("Local: points of overlap on each side of a block. \\[default: 16]")
+    grid: str | None = option("Blocks along x, y and z, such as 1x2x2. [default: chosen]")
+    overlap: int | None = option("Local: points of overlap on each side of a block. [default: 16]")
     bell: str | None = option(
         "Local: window on the overlaps of a block: {wavefabric.acoustics.decomposition.window:WINDOWS}. "
-        "\\[default: nested-sine]"
+        "[default: nested-sine]"
     )
 
-    def shared(self) -> Decomposition | None:
+    def shared(self) -> "Decomposition | None":
         """Return what was asked for of the grid, checked; None if nothing was."""
         inputs = changed(self, *GRID)
         if not inputs:
@@ -43,6 +45,8 @@ class GridRankOptions(RankOptions):
         if self.overlap is not None and self.overlap < 1:
             raise InputError(f"--overlap: {self.overlap} given; allowed: a whole number of points from 1")
         blocks = None if self.grid is None else _blocks(self.grid, self.count)
+        from wavefabric.acoustics.decomposition.decompose import Decomposition
+
         # The command line has allowed no other word: ``kind`` is one of two.
         return Decomposition(kind=self.decomposition or "global", grid=blocks, **local)  # type: ignore[arg-type]
 
@@ -54,15 +58,18 @@ def _blocks(text: str, ranks: int) -> tuple[int, ...]:
     return blocks
 
 
-def file_traffic(file: Path, ranks: int, options: Decomposition | None) -> Schedule:
+def file_traffic(file: Path, ranks: int, options: "Decomposition | None") -> "Schedule":
     """`traffic` of the grid of a k-Wave file."""
+    from wavefabric.acoustics.kwave.format import Reader
+
     with Reader(file) as reader:
         x, y, z = (int(reader.scalar(name)) for name in ("Nx", "Ny", "Nz"))
     return traffic((x, y, z), ranks, options)
 
 
-def traffic(shape: tuple[int, int, int], ranks: int, options: Decomposition | None) -> Schedule:
+def traffic(shape: tuple[int, int, int], ranks: int, options: "Decomposition | None") -> "Schedule":
     """Return what ranks that share a grid exchange most often."""
+    from wavefabric.acoustics.decomposition.decompose import decompose
     from wavefabric.planner.ultrasound import busiest_exchange
 
     return busiest_exchange(decompose(shape, ranks, options))

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -106,6 +105,8 @@ def leave(
 
 def _trace(error: BaseException | None) -> None:
     if error is not None:
+        import traceback
+
         traceback.print_exception(error)
 
 

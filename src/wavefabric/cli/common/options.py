@@ -1,19 +1,21 @@
-"""How options are declared: as fields of classes; words that are allowed are listed by the library alone."""
+"""How options are declared, as fields of classes or parameters, and become commands and groups of Click.
+
+Words that are allowed are listed by the library alone.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform, get_type_hints
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_transform, get_args, get_origin
 
-import typer
-import typer.core
-import typer.main
+import click
 
 from wavefabric.errors import InputError, choice
 from wavefabric.exchange.launch import environment
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: A tuple or dict of the library, whose words are allowed: ``{module:NAME}``.
 _LISTED = re.compile(r"\{([\w.]+):(\w+)\}")
+_ARGUMENTS, _OPTIONS = "Arguments", "Options"
 
 
 @dataclasses.dataclass
@@ -42,31 +45,35 @@ def option(
     help: str,
     *names: str,
     default: Any = None,
-    panel: str | None = None,
+    panel: str = "",
     also: tuple[str, ...] = (),
     checked: bool = True,
     **more: Any,
 ) -> Any:
-    """A field of an `options` class that is an option of the command line, called as the field unless named.
+    """This declares an option: a field of `options`, or a parameter ``Annotated[T, option(...)]``.
 
-    If the help holds ``{module:NAME}``, a value must be one of these words, or of `also`, unless it is not
-    to be checked. The module is imported when the command is.
+    It is called as the field unless named. If the help holds ``{module:NAME}``, a value must be one of these
+    words, or of `also`, unless it is not to be checked; for that and for the help the module is imported.
     """
     if checked and (match := _LISTED.search(help)):
         more["callback"] = _only(match, also)
-    how = {"param_decls": names, "help": help, "rich_help_panel": panel, **more}
-    return dataclasses.field(default=default, metadata={"option": how})
+    return dataclasses.field(default=default, metadata={"names": names, "help": help, "panel": panel, **more})
+
+
+def argument(help: str, metavar: str | None = None) -> Any:
+    """This declares what is given by its place: a parameter ``Annotated[T, argument(...)]`` of a command."""
+    return option(help, panel=_ARGUMENTS, checked=False, metavar=metavar)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option,))
-def options(panel: str | None = None) -> Callable[[type[_T]], type[_T]]:
-    """A frozen dataclass of options, which ``--help`` shows in a panel of that title."""
+def options(panel: str = "") -> Callable[[type[_T]], type[_T]]:
+    """This makes a frozen dataclass of options, which ``--help`` shows in a section of that title."""
 
     def make(plain: type[_T]) -> type[_T]:
-        made = dataclasses.dataclass(frozen=True, kw_only=True)(plain)
-        own = dict.fromkeys(inspect.get_annotations(plain), panel)
-        made.panels = getattr(plain, "panels", {}) | own  # type: ignore[attr-defined]
-        return made
+        for field in vars(plain).values():
+            if isinstance(field, dataclasses.Field) and field.metadata:
+                field.metadata = field.metadata | {"panel": field.metadata["panel"] or panel}  # type: ignore
+        return dataclasses.dataclass(frozen=True, kw_only=True)(plain)
 
     return make
 
@@ -87,59 +94,97 @@ def refuse(inputs: dict[str, Any], why: str, allowed: str) -> None:
         raise InputError(f"--{name.replace('_', '-')}: {shown}given {why}; allowed: {allowed}")
 
 
-def grouped(command: Callable, all_ranks: bool) -> Callable:
-    """A command that takes `options` classes: each of their fields becomes an option.
+def make_command(
+    name: str, call: Callable, all_ranks: bool = False, *, reads: Sequence[Callable] = (), **more: Any
+) -> click.Command:
+    """The command of Click that this makes calls a function; ranks other than 0 leave most commands at once.
 
-    Of a class with the field ``invocation`` this is the `Invocation` of the command.
+    Its options are the fields of `options` classes, and what is ``Annotated``, among the parameters of the
+    function, or of those functions that it `reads`; its help is the docstring unless `more` has another. The
+    field ``invocation`` of a class is the `Invocation` of the command.
     """
-    groups: dict[str, tuple[type, list[str]]] = {}
-    parameters = []
-    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
-        if dataclasses.is_dataclass(group := parameter.annotation):
-            own = list(_parameters(group))  # type: ignore[arg-type]
-            groups[name] = group, [each.name for each in own]  # type: ignore[assignment]
-            parameters += own
-        else:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    signatures = [inspect.signature(each, eval_str=True) for each in reads or (call,)]
+    parameters = [each for signature in signatures for each in signature.parameters.values()]
+    params = [(each, list(_params(each))) for each in parameters]
 
-    parameters.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
-
-    @functools.wraps(command)
-    def call(context: typer.Context, **inputs: Any) -> Any:
+    def run(**inputs: Any) -> Any:
         if not all_ranks and environment.rank() > 0:
             return None
-        made = {}
-        for name, (group, fields) in groups.items():
-            values = {field: inputs.pop(field) for field in fields}
-            if "invocation" in group.__dataclass_fields__:  # type: ignore[attr-defined]
-                values["invocation"] = context.ensure_object(Invocation)
-            made[name] = group(**values)
-        return command(**inputs, **made)
+        inputs = {key: list(v) or None if isinstance(v, tuple) else v for key, v in inputs.items()}
+        records = {}
+        for each, fields in params:
+            if dataclasses.is_dataclass(group := each.annotation):
+                values = {str(field.name): inputs.pop(str(field.name)) for field in fields}
+                if "invocation" in group.__dataclass_fields__:
+                    values["invocation"] = click.get_current_context().ensure_object(Invocation)
+                records[each.name] = group(**values)  # type: ignore[operator]
+        return call(**inputs, **records)
 
-    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return call
+    every = [param for _, fields in params for param in fields]
+    more.setdefault("help", inspect.getdoc(call))
+    return _Command(name, callback=run, params=every, **more)
 
 
-def _parameters(group: type) -> Iterable[inspect.Parameter]:
-    """Of an `options` class: a parameter for each field that is an option."""
-    hints = get_type_hints(group, include_extras=True)
-    for field in dataclasses.fields(group):
-        if how := dict(field.metadata.get("option", {})):
-            names = how.pop("param_decls") or (f"--{field.name.replace('_', '-')}",)
-            # Words of the library stand in the help.
-            how["help"] = _LISTED.sub(lambda match: ", ".join(_words(match)), how["help"])
-            how["rich_help_panel"] = how["rich_help_panel"] or getattr(group, "panels", {}).get(field.name)
-            yield inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=Annotated[hints[field.name], typer.Option(*names, **how)],
-            )
+def _params(parameter: inspect.Parameter) -> Iterator[click.Parameter]:
+    """This makes the options and arguments of Click for a parameter of a command; none if it has none."""
+    hint = parameter.annotation
+    if get_origin(hint) is Annotated:
+        kind, field = get_args(hint)
+        yield _param(parameter.name, kind, parameter.default, **field.metadata)
+    elif dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        for field in dataclasses.fields(hint):
+            if field.metadata:
+                yield _param(field.name, hints[field.name], field.default, **field.metadata)
+
+
+def _param(
+    name: str, hint: Any, default: Any, *, names: tuple[str, ...], help: str, panel: str, **more: Any
+) -> click.Parameter:
+    """This makes the option or argument of Click for a parameter, or a field, of this name and type."""
+    kind = get_args(hint)[0] if type(None) in get_args(hint) else hint  # X | None
+    many = get_origin(kind) is list
+    kind = get_args(kind)[0] if many else kind
+    if kind is Path:
+        kind = click.Path(path_type=Path)
+    elif get_origin(kind) is Literal:
+        kind = click.Choice(get_args(kind))
+    elif limits := {end: more.pop(end) for end in ("min", "max") if end in more}:
+        kind = click.IntRange(**limits)
+    more["required"] = default is inspect.Parameter.empty
+    if not more["required"]:
+        more["default"] = default
+    if panel == _ARGUMENTS:
+        param = click.Argument([name], type=kind, nargs=-1 if many else 1, **more)
+    else:
+        names = names or (f"--{name.replace('_', '-')}",)
+        more["show_default"] = default not in (None, "") and default is not False
+        param = click.Option([name, *names], type=kind, multiple=many, is_flag=kind is bool or None, **more)
+    vars(param).update(help=help, panel=panel or _OPTIONS)
+    return param
+
+
+class _Command(click.Command):
+    """A command shows a section for each panel in its help, where the words of the library stand."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
+        for each in self.get_params(ctx):
+            text = _LISTED.sub(lambda match: ", ".join(_words(match)), vars(each)["help"])
+            vars(each)["help"] = text
+            record = each.get_help_record(ctx) or (each.get_usage_pieces(ctx)[0], text)
+            panels.setdefault(vars(each).get("panel", _OPTIONS), []).append(record)
+        for title, records in panels.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def format_arguments(self, *_: Any) -> None:
+        """Arguments stand among the options."""
 
 
 def _only(match: re.Match[str], also: tuple[str, ...]) -> Callable[..., Any]:
-    def check(param: typer.CallbackParam, value: Any) -> Any:
+    def check(_: click.Context, param: click.Parameter, value: Any) -> Any:
         if value is not None and value != param.default:
             choice(param.opts[0], value, (*also, *_words(match)))
         return value
@@ -157,64 +202,56 @@ def check_range(name: str, value: float | None, least: float, most: float, allow
         raise InputError(f"{name}: {value} given; allowed: {allowed}")
 
 
-def from_one(param: typer.CallbackParam, value: int | None) -> int | None:
-    """Callback of an option: refuse whole numbers below 1."""
-    check_range(f"--{param.name}", value, 1, float("inf"), "a whole number from 1")
-    return value
+def _from(least: int, allowed: str) -> Callable[[click.Context, click.Parameter, int | None], int | None]:
+    def check(_: click.Context, param: click.Parameter, value: int | None) -> int | None:
+        check_range(f"--{param.name}", value, least, float("inf"), allowed)
+        return value
+
+    return check
 
 
-def from_zero(param: typer.CallbackParam, value: int | None) -> int | None:
-    """Callback of an option: refuse negative numbers."""
-    check_range(f"--{param.name}", value, 0, float("inf"), "whole numbers from 0")
-    return value
+#: Callbacks of options: they refuse whole numbers below 1, and negative numbers.
+from_one, from_zero = _from(1, "a whole number from 1"), _from(0, "whole numbers from 0")
 
 
-def register(app: typer.Typer, name: str, command: Callable, all_ranks: bool = False, **how: Any) -> None:
-    """Add a command whose parameters may be `options` classes; others than rank 0 leave most at once."""
-    app.command(name, **how)(grouped(command, all_ranks))
+class Group(_Command, click.Group):
+    """A group shows its commands in the order in which they were added.
 
-
-class _Deferred(typer.core.TyperCommand):
-    """A command, or the group ``app`` of a module, that is imported when it is asked for."""
-
-    all_ranks, group, default = False, False, ""
-
-    def __init__(self, **own: Any) -> None:
-        super().__init__(**own)
-        del self.params  # there are those of the command itself
-
-    @functools.cached_property
-    def _loaded(self) -> Any:
-        if not self.group:
-            app = typer.Typer()
-            module = importlib.import_module(f"wavefabric.cli.{self.name}")
-            register(app, str(self.name), module.command, self.all_ranks)
-            return typer.main.get_group(app).commands[str(self.name)]
-        group = typer.main.get_group(importlib.import_module(f"wavefabric.cli.{self.name}.app").app)
-        group.help, group.no_args_is_help = group.help or self.help, True
-        return group
-
-    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Go on with the command of a group whose name comes first, or with the default one."""
-        command, below = self._loaded, getattr(self._loaded, "commands", {})
-        if args and args[0] in below:
-            command, info_name, args = below[args[0]], f"{info_name} {args[0]}", args[1:]
-        elif args and args[0] not in parent.help_option_names:
-            command = below.get(self.default, command)
-        return command.make_context(info_name, args, parent, **extra)
-
-    def __getattr__(self, name: str) -> Any:
-        """Of the command, or the group, what only that has."""
-        return getattr(self._loaded, name)
-
-
-def defer(app: typer.Typer, name: str, help: str, **own: Any) -> None:
-    """Add the command of ``wavefabric.cli.NAME``, imported when it is asked for, with its first line of help.
-
-    With ``group`` it is the group ``wavefabric.cli.NAME.app``; there words that begin with the name of no
-    command go to the command ``default``. ``all_ranks`` as of `register`.
+    Words that begin with the name of none go to the `default`, if there is one.
     """
-    app.command(name, help=help, cls=type("Deferred", (_Deferred,), own))(lambda: None)
+
+    default = ""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        first = args[0] if args and parent else "--help"
+        if first in self.commands:
+            return self.commands[first].make_context(f"{info_name} {first}", args[1:], parent, **extra)
+        if self.default and first not in ("-h", "--help"):
+            return self.commands[self.default].make_context(info_name, args, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:  # as with bad input, but with the help
+            click.echo(ctx.get_help())
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(ctx, formatter)
+        shown = [each for each in self.commands.values() if not each.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl([(str(each.name), (each.help or "").partition("\n\n")[0]) for each in shown])
+
+
+def register(group: click.Group, name: str, call: Callable, all_ranks: bool = False, **more: Any) -> None:
+    """This adds the command of a function, as of `make_command`, to a group."""
+    group.add_command(make_command(name, call, all_ranks, **more))
+
+
+#: For commands that print facts alone.
+Json = Annotated[bool, option("Print as JSON and nothing else.", "--json")]
 
 
 @options()

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from wavefabric.errors import InputError
 from wavefabric.units import binary_size
 
-FACTOR_HELP = "From one size to the next of least:most. \\[default: 4]"
+FACTOR_HELP = "From one size to the next of least:most. [default: 4]"
 
 
 def parse_list(text: str) -> list[str]:

@@ -6,17 +6,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
+from click.exceptions import Exit
 
 from wavefabric.cli.common.ranks import RankOptions, open_ranks, start
-from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError, UnusableCheckpoint
-from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.launch import environment
 from wavefabric.system.compiling import CLOCK
 from wavefabric.system.interrupt import exit_code
 from wavefabric.system.progress import Bar, Progress, terminal_bar
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+    from wavefabric.exchange.communicator import Communicator
 
 
 class Lines(Progress):
@@ -53,13 +56,13 @@ def make_progress(quiet: bool = False, percent: int | None = None) -> Progress:
 @contextlib.contextmanager
 def running(
     ranks: RankOptions,
-    schedule: Callable[[], Schedule],
+    schedule: "Callable[[], Schedule]",
     checkpoint: Path | None,
     check: Callable[[], object],
     quiet: bool,
     progress: Progress | None = None,
     command: str = "the same command",
-) -> Iterator[tuple[Communicator | None, Progress]]:
+) -> Iterator[tuple["Communicator | None", Progress]]:
     """Start ranks once `check` finds no fault, and leave; or run inside on those there, or alone.
 
     Gives their communicator, and `progress` or one by `make_progress`, which ends with the block. After
@@ -77,7 +80,7 @@ def running(
             saved = checkpoint is not None and os.path.exists(checkpoint)  # False for a name that is too long
             left = f"{command} goes on from {checkpoint}" if saved else "no checkpoint yet"
             print(f"wavefabric: interrupted; {left}", file=sys.stderr)
-        raise typer.Exit(exit_code()) from None
+        raise Exit(exit_code()) from None
     finally:
         progress.finish()
 

@@ -6,22 +6,20 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.common import ranks as common_ranks
 from wavefabric.cli.common.options import from_one, option, options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.cli.common.show import console, plain
-from wavefabric.collectives import point_to_point
-from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.transports import TRANSPORTS
-from wavefabric.execution.timing import Ranks
-from wavefabric.files.output import made_folder, write_text
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+    from wavefabric.execution.timing import Ranks
 
 TRANSPORTS_HELP = f"{', '.join(list(TRANSPORTS)[:0:-1])}, comma between, or all."
 
@@ -43,8 +41,11 @@ class MeasureOptions(RankedOptions):
     repeats: int = option("Samples of each time; the median counts.", default=5)
 
 
-def start_ranks(who: RankedOptions, as_json: bool, least: int = 2) -> Ranks:
+def start_ranks(who: RankedOptions, as_json: bool, least: int = 2) -> "Ranks":
     """The ranks of a measurement with their communicators, started if they are not there; collective."""
+    from wavefabric.device.select import cuda_count
+    from wavefabric.execution.timing import Ranks
+
     names = parse_list(who.transports)
     # MPI has to be started so that it sees device memory.
     seen = "mpi-cuda" in names or ("all" in names and find_spec("libucx") is not None)
@@ -58,8 +59,10 @@ def start_ranks(who: RankedOptions, as_json: bool, least: int = 2) -> Ranks:
     return ranks
 
 
-def _ring(ranks: int):
+def _ring(ranks: int) -> "Schedule":
     """What a placement is chosen for: neighbours that talk."""
+    from wavefabric.collectives import point_to_point
+
     pairs = [(r, (r + step) % ranks) for r in range(ranks) for step in (1, -1)]
     return point_to_point("ring", ranks, [(a, b, 1) for a, b in pairs if a != b])
 
@@ -78,6 +81,8 @@ def show_measurement(
     module: ModuleType, result: dict[str, Any], as_json: bool, output: Path | None, plot: bool | None
 ) -> None:
     """Print tables or JSON; write ``NAME.png``, and ``NAME.json`` if there is a folder."""
+    from wavefabric.files.output import made_folder, write_text
+
     written, result = [], plain(result)
     stem = (output or Path()) / result["benchmark"]
     if plot is None:
@@ -90,7 +95,7 @@ def show_measurement(
             picture = stem.with_name(f"{stem.name}.png")
             written += module.plot(result, picture) or [picture]
     if as_json:
-        typer.echo(json.dumps(result))
+        print(json.dumps(result))
         return
     screen = console(markup=True)
     for each in module.table(result):

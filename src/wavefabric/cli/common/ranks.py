@@ -5,22 +5,19 @@ import sys
 from collections.abc import Callable
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import typer
+from click.exceptions import Exit
 
 from wavefabric.cli.common.options import Invocation, changed, option, options, refuse
-from wavefabric.collectives import Schedule
-from wavefabric.device import get_device
-from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, quoted
-from wavefabric.exchange import world
-from wavefabric.exchange.communicator import Communicator
-from wavefabric.exchange.launch import environment, launcher
-from wavefabric.exchange.placement import best_placement, read_placement
+from wavefabric.exchange.launch import environment
 from wavefabric.exchange.transports import serving
-from wavefabric.system import gpu_topology
 from wavefabric.system.machine import usable_threads
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+    from wavefabric.exchange.communicator import Communicator
 
 PANEL = "Several ranks"
 #: Most ranks, whatever the machine: a bound on absurd input.
@@ -40,7 +37,7 @@ class RankOptions:
 
     ranks: int | None = option("Processes, each with a GPU or CPU threads.")
     transport: str | None = option(
-        "How ranks exchange data: {wavefabric.exchange.transports:TRANSPORTS}. \\[default: auto]"
+        "How ranks exchange data: {wavefabric.exchange.transports:TRANSPORTS}. [default: auto]"
     )
     placement: str | None = option("GPU of each rank: a file, or auto (least traffic over slow links).")
     device: str | None = None
@@ -90,7 +87,7 @@ class RankOptions:
         if allowed:
             raise InputError(f"--ranks: {options['ranks']} given; allowed: {allowed}")
 
-    def gpus(self, schedule: Callable[[], Schedule] | None, quiet: bool = True) -> list[int] | None:
+    def gpus(self, schedule: "Callable[[], Schedule] | None", quiet: bool = True) -> list[int] | None:
         """GPU of each rank of this host, None where no placement was asked for.
 
         ``schedule`` gives what the ranks will exchange, for ``auto``.
@@ -103,6 +100,9 @@ class RankOptions:
         chosen = os.environ.get(environment.PLACEMENT)
         if chosen and environment.expected_ranks() is not None:
             return [int(word) for word in chosen.split()]
+        from wavefabric.exchange.placement import best_placement, read_placement
+        from wavefabric.system import gpu_topology
+
         if self.placement != "auto":
             return read_placement(self.placement, here)
         if here != self.count:
@@ -114,14 +114,14 @@ class RankOptions:
             raise InputError(f"--placement: {actual}; allowed: a file, or without")
         best = best_placement(schedule(), topology)
         if not quiet:
-            typer.echo(str(best))
+            print(str(best))
         return best.gpus
 
 
 def start(
     options: RankOptions,
     checkpoint: Path | None,
-    schedule: Callable[[], Schedule],
+    schedule: "Callable[[], Schedule]",
     quiet: bool,
     check: Callable[[], object] = lambda: None,
 ) -> None:
@@ -133,6 +133,8 @@ def start(
     if not is_alone() or options.count == 1:
         return
     check()
+    from wavefabric.exchange.launch import launcher
+
     launched = launcher.LaunchOptions(
         list(options.invocation.words),
         options.count,
@@ -144,13 +146,18 @@ def start(
         options.followed,
     )
     sys.stdout.flush()
-    raise typer.Exit(launcher.launch(launched))
+    raise Exit(launcher.launch(launched))
 
 
-def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bool) -> Communicator | None:
+def open_ranks(
+    options: RankOptions, schedule: "Callable[[], Schedule]", quiet: bool
+) -> "Communicator | None":
     """The communicator of several ranks, None for one; collective."""
     if is_alone():
         return None
+    from wavefabric.device.select import cuda_count, get_device
+    from wavefabric.exchange import world
+
     device = options.device or "auto"
     gpus = options.gpus(schedule, quiet or environment.rank() > 0)
     if device == "cpu" or (device == "auto" and not cuda_count()):

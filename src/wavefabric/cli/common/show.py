@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from wavefabric.errors import visible
 from wavefabric.exchange.launch import environment
 
@@ -33,7 +31,7 @@ def plain(value: Any) -> Any:
 
 def print_json(value: Any) -> None:
     """Print as JSON that every reader takes."""
-    typer.echo(json.dumps(plain(value), indent=2, allow_nan=False))
+    print(json.dumps(plain(value), indent=2, allow_nan=False))
 
 
 def conclude(
@@ -50,7 +48,7 @@ def conclude(
 def print_written(paths: Iterable[Path]) -> None:
     """Name the files that were written."""
     for path in paths:
-        typer.echo(f"wrote {path}")
+        print(f"wrote {path}")
 
 
 def console(markup: bool = False) -> "Console":

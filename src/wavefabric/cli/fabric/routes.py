@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_rows
-from wavefabric.cli.common.options import OutputOptions, changed, from_zero, option, options, refuse
+from wavefabric.cli.common.options import OutputOptions, argument, changed, from_zero, option, options, refuse
 from wavefabric.cli.common.show import conclude, console, table
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError, choice
@@ -31,7 +30,7 @@ class RouteOptions(OutputOptions):
     pattern: str = option(
         "recursive (a set for each round), permutation (random), or pairs (--pairs).", default="recursive"
     )
-    pairs: Path | None = option("JSON list of \\[src, dst].")
+    pairs: Path | None = option("JSON list of [src, dst].")
     radix: int = option("recursive: ranks that meet in a round.", default=2)
     method: str = option("{wavefabric.fabric.photonic.routing.routes:METHODS}.", default="auto")
     paths: int = option("random: of so many shortest ones.", default=32)
@@ -41,8 +40,7 @@ class RouteOptions(OutputOptions):
 
 
 def command(
-    name: Annotated[str, typer.Argument(metavar="FABRIC", help="Photonic: such as lightpath:8x8.")],
-    options: RouteOptions,
+    name: Annotated[str, argument("Photonic: such as lightpath:8x8.", "FABRIC")], options: RouteOptions
 ) -> None:
     """Lay a route for each pair of tiles so that few share an edge; show overlap, bound and link budget.
 

@@ -4,10 +4,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_text
-from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
+from wavefabric.cli.common.options import (
+    OutputOptions,
+    argument,
+    changed,
+    check_range,
+    option,
+    options,
+    refuse,
+)
 from wavefabric.cli.common.show import conclude, console, pairs_table, print_json, rate_text, table
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric, presets
@@ -29,7 +35,7 @@ class ImportOptions:
     import_smi: Path | None = option("Output of nvidia-smi topo -m.")
     sm: int | None = option(
         "nvidia-smi, or with --nvlinks: compute capability times ten (70, 80, 90), for bandwidths. "
-        "\\[default: what the file says, or the number of NVLinks of a GPU tells]"
+        "[default: what the file says, or the number of NVLinks of a GPU tells]"
     )
     nvlinks: int | None = option("NCCL: NVLinks of each GPU to NVSwitches, where the file names none.")
 
@@ -79,9 +85,8 @@ def command(
     options: ShowOptions,
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME | FILE",
-            help="A preset, a family with numbers, or a file: TOML, NCCL's XML, nvidia-smi topo -m.",
+        argument(
+            "A preset, a family with numbers, or a file: TOML, NCCL's XML, nvidia-smi topo -m.", "NAME | FILE"
         ),
     ] = None,
 ) -> None:

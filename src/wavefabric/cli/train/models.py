@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import OutputOptions, check_range, option, options
+from wavefabric.cli.common.options import Json, OutputOptions, argument, check_range, option, options
 from wavefabric.cli.common.show import conclude, console, print_json, rate_text, status_line, table
 from wavefabric.cli.train.table import bytes_words
 from wavefabric.device import get_device
@@ -19,10 +17,7 @@ from wavefabric.training.models import MODELS, load_model
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.units import amount, time_words
 
-Model = Annotated[
-    str,
-    typer.Argument(metavar="MODEL", help="Name, such as bert-large (`wavefabric train models`), or a file."),
-]
+Model = Annotated[str, argument("Name, such as bert-large (`wavefabric train models`), or a file.", "MODEL")]
 
 
 @options()
@@ -30,7 +25,7 @@ class MeasuredOptions(OutputOptions):
     """What is measured and written."""
 
     device_file: Path | None = option("Device (TOML), which --device of `wavefabric train` reads.")
-    samples: int | None = option("Of a microbatch on one GPU. \\[default: the model's recipe]")
+    samples: int | None = option("Of a microbatch on one GPU. [default: the model's recipe]")
     precision: str = option("{wavefabric.training.gpu.precision:PRECISIONS}.", default="tf32")
     device: str = option("auto, cpu, cuda or cuda:N.", default="auto")
     repeats: int = option("Samples of each time, whose median counts.", default=5)
@@ -85,9 +80,7 @@ def _show(device: DeviceModel) -> None:
     )
 
 
-def list_models(
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON and nothing else.")] = False,
-) -> None:
+def list_models(as_json: Json = False) -> None:
     """List the models: parameters, FLOPs, and the batch and optimizer of their published recipes.
 
     Example: wavefabric train models

@@ -7,10 +7,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric
-from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
+from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.planning_options import PlanningOptions
 from wavefabric.cli.common.progress import make_progress
@@ -37,10 +35,10 @@ Fabrics = Sequence[str | AnyFabric]
 _SINGLE = ("trace", "chakra", "save_strategy")
 Model = Annotated[
     str,
-    typer.Argument(
-        metavar="MODEL",
-        help="Name, such as bert-large (`wavefabric train models`); a file (JSON); a Chakra trace (NAME of "
+    argument(
+        "Name, such as bert-large (`wavefabric train models`); a file (JSON); a Chakra trace (NAME of "
         "NAME.0.et, …); or a time step: fibre:MODESxSAMPLES or ultrasound:NXxNYxNZ[:local].",
+        "MODEL",
     ),
 ]
 
@@ -49,7 +47,7 @@ Model = Annotated[
 class TrainFabricOptions:
     """What the GPUs are joined by, and how they use it."""
 
-    gpus: str | None = option("How many work; with --compare several, such as 4,16,64. \\[default: all]")
+    gpus: str | None = option("How many work; with --compare several, such as 4,16,64. [default: all]")
     fabric: str = option(
         "Name or file, as of `collective cost`. switch, lightpath, ring, mesh, torus and hypercube without "
         "numbers are as large as needed.",

@@ -51,25 +51,23 @@ class WorkOptions:
         default="data",
     )
     batch: int | None = option(
-        "Samples of an iteration for each data-parallel GPU. \\[default: the model's recipe]"
+        "Samples of an iteration for each data-parallel GPU. [default: the model's recipe]"
     )
     global_batch: int | None = option("Samples of an iteration of all GPUs, instead of --batch.")
-    microbatches: int | None = option(
-        "Parts of a batch that follow one another. \\[default: by the strategy]"
-    )
+    microbatches: int | None = option("Parts of a batch that follow one another. [default: by the strategy]")
     device: str = option(
         "GPU: {wavefabric.training.gpu.device_model:DEVICES}, or a file (TOML).",
         default="h200",
         checked=False,
     )
     precision: str = option("{wavefabric.training.gpu.precision:PRECISIONS}.", default="tf32")
-    memory: str | None = option("Of a GPU, such as 80GB. \\[default: the device's]")
+    memory: str | None = option("Of a GPU, such as 80GB. [default: the device's]")
     groups: Path | None = option("Groups of GPUs of a Chakra trace by name, as ASTRA-sim has them (JSON).")
     straggler: str | None = option(
         "GPUs that compute slower, such as 5:1.5,9:2 (GPU 5 takes 1.5 times as long)."
     )
     proposals: int | None = option(
-        "Strategies that the Markov chains try at most. \\[default: 600]", panel="Search"
+        "Strategies that the Markov chains try at most. [default: 600]", panel="Search"
     )
     seconds: float | None = option("End after so long with the best so far.", panel="Search")
     seed: int = option("Of random choices.", default=0, panel="Search", callback=from_zero)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -49,7 +48,8 @@ def check_space(ranks: int) -> None:
 def free_bytes() -> int | None:
     """Free space there, None where there is no such folder."""
     with contextlib.suppress(OSError):
-        return shutil.disk_usage(_FOLDER).free
+        space = os.statvfs(_FOLDER)
+        return space.f_bavail * space.f_frsize
     return None
 
 
