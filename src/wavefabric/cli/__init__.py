@@ -3,6 +3,7 @@
 A module is imported when its command is asked for, so that ``--help`` answers at once.
 """
 
+import gc
 import os
 import sys
 import warnings
@@ -52,6 +53,8 @@ class _Program(Group):
 
 @cache
 def _load(name: str) -> click.Command:
+    if name == "kwave":  # NumPy's BLAS, unused there, starts a thread for each core: 0.3 s on 16 of them
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if name in _COMMANDS:
         return make_command(name, import_module(f"wavefabric.cli.{name}").command, name in _ALL_RANKS)
     group = import_module(f"wavefabric.cli.{name}.app").app
@@ -98,6 +101,7 @@ def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
     program : sequence of str, optional
         The command without arguments, for ranks that it starts; this one by default.
     """
+    gc.set_threshold(100_000)  # imports make many objects and no garbage
     words = list(sys.argv[1:] if argv is None else argv)
     invocation = Invocation(words, program) if program else Invocation(words)
     debug = "--debug" in words
@@ -109,6 +113,7 @@ def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
             warnings.showwarning = failure.show_warning
             _command(words, invocation)
             sys.stdout.flush()
+            gc.freeze()  # nor need they be looked through at the end
     except (SystemExit, KeyboardInterrupt, Exception) as error:
         code, message, shown = _ending(error)
         fault = error if shown or (debug and message and isinstance(error, Exception)) else None

@@ -1,19 +1,23 @@
 """Files that commands read and write: text, JSON, fabrics; several files written together."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.common.options import check_range
 from wavefabric.errors import InputError
-from wavefabric.fabric import AnyFabric
 from wavefabric.files import input as input_file
 from wavefabric.files.input import MOST_TEXT, read_start
 from wavefabric.files.output import check_output, replacing
+
+if TYPE_CHECKING:
+    from wavefabric.fabric import AnyFabric
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 #: Endings of pictures.
