@@ -38,6 +38,6 @@ __getattr__, __dir__ = lazy(
         "check.warnings": ("max_frequency",),
         "gradients.autograd": ("simulate_jax", "simulate_torch"),
         "gradients.gradient": ("Gradient", "Linearization", "linearize", "simulate_and_gradient"),
-        "simulation": ("simulate", "to_problem"),
+        "simulation": ("PreparedSimulation", "prepare", "simulate", "to_problem"),
     },
 )

@@ -77,7 +77,7 @@ def make_stages(
     pitch = kind.pitch(subdomain, np.dtype(dtype))
     coefficients = Coefficients(device, local, dtype, pitch, subdomain, kind.by_index and indexed)
     stages = kind(layout(coefficients, comm, decomposition))
-    stages.begin()
+    stages.begin(local)
     return stages
 
 

@@ -7,8 +7,8 @@ column-major) index is ours plus one.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -191,8 +191,30 @@ class Problem:
     transducer: TransducerSource | None = None
 
     @cached_property
+    def facts(self) -> dict[Hashable, Any]:
+        """What is known of the medium; problems of one medium share it (`with_medium`)."""
+        return {}
+
+    def fact(self, key: Hashable, find: Callable[[], Any]) -> Any:
+        """Return what is known of the medium under a key; it is found once."""
+        if key not in self.facts:
+            self.facts[key] = find()
+        return self.facts[key]
+
+    def with_medium(self, **changes: Any) -> "Problem":
+        """Return a problem of the same grid and medium with another time step, number of steps or sources."""
+        sources = dict.fromkeys(("initial_pressure", "pressure_source", "velocity_source", "transducer"))
+        assert changes.keys() <= {"dt", "steps", *sources}
+        other = replace(self, **sources | changes)
+        vars(other)["facts"] = self.facts
+        return other
+
+    @property
     def extremes(self) -> Extremes:
         """Those of the medium; of staggered densities under ``density_staggered.x``, ``.y`` and ``.z``."""
+        return self.fact("extremes", self._find_extremes)
+
+    def _find_extremes(self) -> Extremes:
         names = ("sound_speed", "density", "nonlinearity")
         medium = {name: getattr(self, name) for name in names}
         staggered = zip("xyz", self.density_staggered, strict=False)

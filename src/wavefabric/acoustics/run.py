@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from wavefabric.acoustics import choose_stages
-from wavefabric.acoustics.decomposition.decompose import decompose
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import Report, Sink
 from wavefabric.acoustics.run_settings import RunSettings
+from wavefabric.acoustics.setup import Setup
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.alternation import ORDER, Alternation, AlternationWatch
@@ -24,7 +24,7 @@ from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
 from wavefabric.acoustics.stability.stable_time_step import instability_causes
 from wavefabric.errors import FieldLost
 from wavefabric.exchange.control import check_agreement
-from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank
+from wavefabric.lifecycle.agreement import Status, combine, locked_by_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.system.compiling import CLOCK, working_time
 from wavefabric.system.interrupt import DeferredInterrupt
@@ -68,12 +68,14 @@ def run(
     options: RunSettings | None = None,
     loading_seconds: float = 0.0,
     observer: Observer | None = None,
+    setup: Setup | None = None,
 ) -> Report:
     """Simulate a problem of the whole grid. Collective where several ranks were started.
 
     ``sink`` receives the recorded quantities, on rank 0 alone. ``check_stability`` of the options is ignored.
     ``loading_seconds`` is the time that reading the input took; the report contains it. The report has
-    ``steps < total_steps`` if a checkpoint ended the run (`Checkpoints.stop`).
+    ``steps < total_steps`` if a checkpoint ended the run (`Checkpoints.stop`). ``setup`` may have the stages
+    of an earlier run with the same options.
 
     All ranks raise the same error: `InputError` for too little memory, a checkpoint of another run or layout,
     ranks that were given different problems, or a decomposition that does not fit; `FieldLost` if the
@@ -88,7 +90,8 @@ def run(
     with ExitStack() as stack:
         for key, path in files.items():
             stack.enter_context(locked_by_first_rank(options.ranks, path, key))
-        return _Run(problem, recording, sink, options, observer).run(begun, loading_seconds)
+        setup = setup or Setup(options, indexed=observer is None)
+        return _Run(problem, recording, sink, options, observer, setup).run(begun, loading_seconds)
 
 
 class _Run:
@@ -101,6 +104,7 @@ class _Run:
         sink: Sink | None,
         options: RunSettings,
         observer: Observer | None,
+        setup: Setup,
     ):
         comm, checkpoints, dtype = options.ranks, options.checkpoints, options.dtype
         self._problem, self._comm, self._device = problem, comm, comm.device
@@ -112,12 +116,10 @@ class _Run:
         digest = identity(problem, recording) if checkpoints is not None or comm.size > 1 else ""
         shared = {"problem": digest, "options": repr((dtype.str, options.decomposition, checkpoints))}
         check_agreement(comm.control, shared)
-        decomposition = decompose(problem.shape, comm.size, options.decomposition)
+        decomposition = setup.partition(problem)
         if comm.size > 1:
             report.decomposition = decomposition.describe()
             report.ranks, report.transport = comm.size, comm.label
-        else:
-            decomposition = decompose(problem.shape, 1)  # its options serve several ranks
         advice = choose_stages.advice(comm.device, problem, dtype, decomposition)
         report.notes = [*decomposition.notes, *advice]
         self._checkpoint: RunCheckpoint | None = None
@@ -127,15 +129,8 @@ class _Run:
             layout = report.decomposition
             self._checkpoint = RunCheckpoint(comm, checkpoints, f"{digest} {dtype} {parts}", layout)
             state = self._checkpoint.find()
-        indexed, device = observer is None, comm.device
-        inputs = problem, recording, dtype, device, decomposition
-        needed = choose_stages.needed_bytes(*inputs, comm.one_sided, indexed)
-        if observer is not None:
-            needed += observer.nbytes(problem, dtype, decomposition.subdomains)
-        less = "use a smaller grid, single precision or fewer recorded points"
-        check_memory(comm, device, needed, "this run", less)
-        shared = {"comm": comm, "decomposition": decomposition, "indexed": indexed}
-        self._stages = choose_stages.make_stages(device, problem, dtype, **shared)
+        observed = 0 if observer is None else observer.nbytes(problem, dtype, decomposition.subdomains)
+        self._stages = setup.stages(problem, recording, observed)
         self._recorder = Recorder(self._stages, recording, sink)
         self._step = Step(self._stages, self._recorder)
         self._energy, self._alternation = Energy(self._stages), Alternation(self._stages)

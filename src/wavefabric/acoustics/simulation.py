@@ -21,9 +21,10 @@ from wavefabric.acoustics.run import Observer, run
 from wavefabric.acoustics.run_checks import check_run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
+from wavefabric.acoustics.setup import Setup
 from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.acoustics.stability.stable_time_step import stable_step
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, choice
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.quantities import instance, positive
 from wavefabric.results.file import ResultWriter
@@ -70,16 +71,21 @@ def to_problem(
     Without a sensor ``p_max_all`` and ``p_final`` are recorded. `InputError` if shapes, names or values are
     wrong.
     """
-    dt = positive(dt, "s", "dt")
+    check_inputs(grid, medium, source, sensor)
+    return _with_source(grid, grid.silent_problem(medium, positive(dt, "s", "dt")), source, sensor, steps)
+
+
+def _with_source(
+    grid: Grid, silent: Problem, source: Any, sensor: Sensor | None, steps: int
+) -> tuple[Problem, Recording]:
+    """Return a problem without sources with one, of so many steps, and what is recorded of it."""
     right = is_whole(steps) and 1 <= steps <= MOST_STEPS
     require(right, "steps", steps, f"a whole number from 1, up to {MOST_STEPS}")
-    sensor = Sensor(record=WITHOUT_SENSOR) if sensor is None else sensor
-    check_inputs(grid, medium, source, sensor)
-    recording = sensor.on(grid)
-    problem = grid.silent_problem(medium, dt, int(steps))
+    recording = (Sensor(record=WITHOUT_SENSOR) if sensor is None else sensor).on(grid)
     if isinstance(source, Source):
-        source = source.lasting(dt, int(steps))
-    return replace(problem, **source.on(grid, problem.sound_speed, dt)), recording
+        source = source.lasting(silent.dt, int(steps))
+    sources = source.on(grid, silent.sound_speed, silent.dt)
+    return silent.with_medium(steps=int(steps), **sources), recording
 
 
 def check_inputs(grid: Any, medium: Any, source: Any, sensor: Any) -> None:
@@ -139,45 +145,25 @@ def simulate(
         carries, c_min / (2 max Δ): `wavefabric.acoustics.check.warnings`.
     """
     check_inputs(grid, medium, source, sensor)
-    how = SimulateSettings(**options)
-    # First: what goes wrong on one rank alone then ends the others too.
-    how = how.with_ranks(grid.total_shape)
-    problem, recording, how = prepare(grid, medium, source, sensor, how)
-    return solve(problem, recording, grid, how)
-
-
-def prepare(
-    grid: Grid, medium: Medium, source: Source, sensor: Sensor | None, how: SettingsType
-) -> tuple[Problem, Recording, SettingsType]:
-    """What the solver takes of the arguments of `simulate`; a time step that it chose is stable."""
-    dt, steps = how.dt, how.steps
-    ensure(steps is None or how.t_end is None, "steps", "is given along with t_end", "one of them")
-    if how.record is not None:
-        ensure(sensor is None, "record", "is given along with a sensor", "Sensor(record=...) instead")
-        sensor = Sensor(record=how.record)
-    if dt is None:
-        silent = grid.silent_problem(medium, grid.cfl_step(medium, how.cfl))
-        check(silent)
-        dt, stable = stable_step(silent, how)
-        how = replace(how, check_stability=how.check_stability and not stable)
-    if steps is None:
-        steps = grid.steps(medium, dt, how.t_end)
-    return *to_problem(grid, medium, source, sensor, dt, steps), how
+    prepared = PreparedSimulation(grid, medium, SimulateSettings(**options))
+    return solve(*prepared.problem(source, sensor, prepared.settings), grid)
 
 
 def solve(
     problem: Problem,
     recording: Recording,
-    grid: Grid,
     options: ResultSettings,
+    grid: Grid,
     adapt: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None,
     observer: Observer | None = None,
+    setup: Setup | None = None,
     **naming: Any,
 ) -> Results:
     """Check, run, and return and write results: the last part of `simulate`.
 
-    ``adapt`` may rename and rework what was recorded before it is returned and written; ``observer`` looks
-    on. ``naming`` are ``names`` and ``first_index`` of `check`, where lines go by other words.
+    ``adapt`` may rename and rework what was recorded before it is returned and written; ``observer`` and
+    ``setup`` as of `run`. ``naming`` are ``names`` and ``first_index`` of `check`, where lines go by other
+    words.
     """
     options = options.with_ranks(problem.shape)
     comm, output, checkpoints = options.ranks, options.output, options.checkpoints
@@ -192,10 +178,99 @@ def solve(
     with locked_by_first_rank(comm, output, "output"):
         # Its arrays are those of rank 0 alone.
         sink = MemorySink() if checkpoints is None else SeriesFiles(checkpoints.path)
-        report = run(problem, recording, sink, options, observer=observer)
+        report = run(problem, recording, sink, options, observer=observer, setup=setup)
         arrays = with_tones(broadcast(comm, sink.arrays), recording)
         arrays = arrays if adapt is None else adapt(arrays)
         results = Results(arrays, problem, recording, grid, report, writes=comm.rank == 0)
         if writer:
             on_first_rank(comm, lambda: results.write(writer))
         return results
+
+
+class PreparedSimulation:
+    """Simulates one source after another on a grid and a medium, for which all is made once: see `prepare`.
+
+    ``grid`` and ``medium`` are those of all simulations, ``settings`` those of a simulation unless it is told
+    otherwise. Arrays of the medium must not be changed meanwhile.
+    """
+
+    def __init__(self, grid: Grid, medium: Medium, settings: SimulateSettings):
+        self.grid, self.medium = grid, medium
+        # First: what goes wrong on one rank alone then ends the others too.
+        self.settings = settings.with_ranks(grid.total_shape)
+        self._setup = Setup(self.settings)
+        #: The grid and the medium without sources, once they are needed.
+        self._silent: Problem | None = None
+        self._stable = not settings.check_stability
+
+    @property
+    def dt(self) -> float:
+        """Time step of all simulations, s: that given, or by ``cfl``, and stable."""
+        return self._medium().dt
+
+    def simulate(self, source: Source, sensor: Sensor | None = None, **options: Any) -> Results:
+        """Simulate a source, as `wavefabric.acoustics.simulate` does, collective over the ranks.
+
+        ``options`` may be ``record``, ``steps``, ``t_end``, ``output``, ``force``, ``progress`` and
+        ``checkpoint`` of `simulate`, in place of those of `prepare`.
+        """
+        for name in options:
+            choice("prepared.simulate", name, _OF_A_SOURCE)
+        stated = self.problem(source, sensor, replace(self.settings, **options))
+        results = solve(*stated, self.grid, setup=self._setup)
+        self._stable = True
+        return results
+
+    def problem(
+        self, source: Any, sensor: Sensor | None, how: SettingsType
+    ) -> tuple[Problem, Recording, SettingsType]:
+        """Return what the solver takes, with settings whose time step, if it was chosen here, is stable.
+
+        Without a sensor ``p_max_all`` and ``p_final`` are recorded.
+        """
+        check_inputs(self.grid, self.medium, source, sensor)
+        ensure(how.steps is None or how.t_end is None, "steps", "is given along with t_end", "one of them")
+        if how.record is not None:
+            ensure(sensor is None, "record", "is given along with a sensor", "Sensor(record=...) instead")
+            sensor = Sensor(record=how.record)
+        silent = self._medium()
+        steps = self.grid.steps(self.medium, silent.dt, how.t_end) if how.steps is None else how.steps
+        problem, recording = _with_source(self.grid, silent, source, sensor, steps)
+        return problem, recording, replace(how, check_stability=not self._stable)
+
+    def _medium(self) -> Problem:
+        """Return the problem without sources, of one step; a time step that is chosen is stable."""
+        if self._silent is None:
+            dt, how = self.settings.dt, self.settings
+            step = self.grid.cfl_step(self.medium, how.cfl) if dt is None else positive(dt, "s", "dt")
+            silent = self.grid.silent_problem(self.medium, step)
+            if dt is None:
+                check(silent)
+                step, stable = stable_step(silent, how)
+                silent, self._stable = silent.with_medium(dt=step), self._stable or stable
+            self._silent = silent
+        return self._silent
+
+    def close(self) -> None:
+        """Free the memory of fields and operators; another simulation makes them again."""
+        self._setup.close()
+
+
+#: Settings that a simulation of a prepared one may have of its own.
+_OF_A_SOURCE = ("record", "steps", "t_end", "output", "force", "progress", "checkpoint")
+
+
+def prepare(grid: Grid, medium: Medium, **options: Any) -> PreparedSimulation:
+    """Prepare simulations of many sources on one grid and medium: shots, scan lines, elements.
+
+    The time step is found and checked, the medium read, and fields and operators are made on the device once.
+    Each simulation then costs its time steps. Results are to the bit those of `simulate`.
+
+    ``options`` are those of `simulate`.
+
+    >>> prepared = prepare(grid, medium, device="cuda", t_end="60 us")
+    >>> shots = [prepared.simulate(source, sensor)["p"] for source in sources]
+    """
+    instance("grid", grid, Grid)
+    instance("medium", medium, Medium)
+    return PreparedSimulation(grid, medium, SimulateSettings(**options))

@@ -64,7 +64,7 @@ class Case:
     def results(self, values: dict[str, Any]) -> Results:
         """What the solver records, in double precision."""
         how = ResultSettings(device="cpu", threads=1, precision="double", check_stability=False)
-        return solve(*self.problem(values), self.grid, how)
+        return solve(*self.problem(values), how, self.grid)
 
 
 def leaves(value: Any) -> Iterator[Any]:

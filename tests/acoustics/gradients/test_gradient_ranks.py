@@ -30,7 +30,7 @@ def everywhere(comm, *arguments, **options):
 
 def results(comm, case, **values):
     how = GradientSettings(**RUN | dict(comm=comm, decomposition=LOCAL))
-    return solve(*case.problem(case.values | values), case.grid, how)
+    return solve(*case.problem(case.values | values), how, case.grid)
 
 
 @two

@@ -33,7 +33,8 @@ def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, a
     lines = band_warnings(problem, names)
     if line := power_law_line(problem):
         lines.append(f"{names['alpha_power']}: {line}{advice}")
-    if jump := density_jump(problem.density, problem.sound_speed, problem.density_staggered):
+    densities = problem.density, problem.sound_speed, problem.density_staggered
+    if jump := problem.fact("density jump", lambda: density_jump(*densities)):
         keeping = "layered_medium(..., kernel='geometric') and its like keep it"
         lines.append(f"{names['density']}: {jump}; {keeping}")
     return lines

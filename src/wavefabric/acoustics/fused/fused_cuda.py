@@ -12,6 +12,7 @@ from wavefabric.acoustics.fused import axis_kernels_cuda
 from wavefabric.acoustics.fused.axis_kernels_cuda import members, structure
 from wavefabric.acoustics.fused.fused_layout import FusedLayout, at_points
 from wavefabric.acoustics.materials.indexed import Indexed
+from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
 from wavefabric.acoustics.solver.stages import AdjointChange, Stages
 
@@ -46,6 +47,11 @@ class FusedCudaStages(Stages):
     @classmethod
     def pitch(cls, subdomain: Subdomain, dtype: np.dtype) -> int:
         return axis_kernels_cuda.pitch(subdomain.basis[0], dtype)
+
+    def begin(self, problem: Problem) -> None:
+        self._structures.clear()
+        self._points.clear()
+        super().begin(problem)
 
     # --- The stages ------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.acoustics.simulation import check_inputs, prepare, solve
+from wavefabric.acoustics.simulation import PreparedSimulation, check_inputs, solve
 from wavefabric.acoustics.solver.adjoint.sources import SOURCES
 from wavefabric.acoustics.solver.adjoint.step import MEDIUM
 from wavefabric.acoustics.source import ContinuousWave, Source, at_points
@@ -170,7 +170,7 @@ def prepare_gradient(
             raise InputError(f"{key}: {show(name)}, but {owner}.{name} is not set; allowed: what {owner} has")
         if isinstance(value, ContinuousWave):
             raise InputError(f"{key}: {show(name)}, which is a ContinuousWave; allowed: signals as arrays")
-    problem, recording, how = prepare(grid, medium, source, sensor, how)
+    problem, recording, how = PreparedSimulation(grid, medium, how).problem(source, sensor, how)
     check_recorded(recording)
     return problem, recording, how
 
@@ -233,7 +233,7 @@ class Linearization(AbstractContextManager):
                 self.results = Results(self._recorded, *inputs, report, writes=how.ranks.rank == 0)
             else:
                 self._recorded: dict[str, np.ndarray] = {}
-                self.results = solve(*inputs, how, self._keep, observer=run)
+                self.results = solve(*inputs[:2], how, self._grid, self._keep, observer=run)
             # As they were recorded: whoever has the results may change them in place.
             tones = {name: value for name, value in self.results.items() if is_tone(name)}
             self._tones = copy.deepcopy(tones)

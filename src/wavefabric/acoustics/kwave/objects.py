@@ -137,7 +137,7 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
     how = ResultSettings(**options)
     with kwave_names():
         grid, problem, recording, adapt = _translate(kgrid, medium, source, sensor, ObjectOptions(**own))
-        return solve(problem, recording, grid, how, adapt, names=PROBLEM_NAMES, first_index=1)
+        return solve(problem, recording, how, grid, adapt, names=PROBLEM_NAMES, first_index=1)
 
 
 def _translate(

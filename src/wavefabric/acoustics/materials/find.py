@@ -1,6 +1,5 @@
 """Which parameters of a medium take few enough values to be held as an index into a table of materials."""
 
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -161,17 +160,10 @@ def find_materials(problem: Problem, dtype) -> Materials:
     One index serves all if there are at most `LIMIT` different sets of values; else one serves as many of
     the parameters at the points of the pressure as it can, those of few values first, and the staggered
     densities, or these have one of their own, or one each. Values count as they are in the precision of the
-    run, to the bit. What was found is kept as long as the problem is: not as its arrays are, which the next
-    problem may share after they have changed.
+    run, to the bit.
     """
-    key = id(problem), np.dtype(dtype).str
-    if key not in _RESULTS:
-        _RESULTS[key] = _Search(problem, np.dtype(dtype)).materials()
-        weakref.finalize(problem, _RESULTS.pop, key, None)
-    return _RESULTS[key]
-
-
-_RESULTS: dict[tuple, Materials] = {}
+    dtype = np.dtype(dtype)
+    return problem.fact(("materials", dtype.str), lambda: _Search(problem, dtype).materials())
 
 
 def _counted(count: int, what: str) -> str:

@@ -46,8 +46,13 @@ class Stages(ABC):
         self.transforms = 0  # 3-D transforms so far
         self._spectra = layout.spectra
 
-    def begin(self) -> None:
-        """Make the sources, with their k-space correction, and what is kept of the spectrum of p."""
+    def begin(self, problem: Problem) -> None:
+        """Set out from rest with the sources of a problem of these stages' grid, medium and time step."""
+        c, f = self.coefficients, self.fields
+        if problem is not c.problem:
+            c.problem, self.transforms, self.layout.pending = problem, 0, None
+            for array in (*f.named().values(), f.clock):
+                array[...] = 0
         self.sources = SourceTerms(self.coefficients, self.apply_operator)
         self.transform_pressure()
 

@@ -1,0 +1,56 @@
+"""What a run needs of its grid, medium and time step: how ranks share the grid, and the stages of a step."""
+
+from wavefabric.acoustics import choose_stages
+from wavefabric.acoustics.decomposition.decompose import Partition, decompose
+from wavefabric.acoustics.parallel.restrict import restrict_problem
+from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.run_settings import RunSettings
+from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.lifecycle.agreement import check_memory
+
+
+class Setup:
+    """Keeps the stages of a step between runs, one at a time, whose problems share medium and time step.
+
+    ``options`` are those of all these runs. Collective over their ranks. ``indexed`` as of `make_stages`.
+    """
+
+    def __init__(self, options: RunSettings, indexed: bool = True):
+        self._options, self._indexed = options, indexed
+        self._stages: Stages | None = None
+        self._problem: Problem | None = None
+        #: Bytes of the stages without sources.
+        self._nbytes = 0
+
+    def partition(self, problem: Problem) -> Partition:
+        """Return how the ranks share the grid."""
+        ranks, decomposition = self._options.ranks.size, self._options.decomposition
+        return decompose(problem.shape, ranks, decomposition if ranks > 1 else None)
+
+    def stages(self, problem: Problem, recording: Recording, more: int = 0) -> Stages:
+        """Return stages at rest, with the sources of a problem.
+
+        `InputError`: they, the recording and so many ``more`` bytes do not fit into the devices' memory.
+        """
+        comm, dtype, partition = self._options.ranks, self._options.dtype, self.partition(problem)
+        last, stages = self._problem, self._stages
+        if last is None or problem.facts is not last.facts or problem.dt != last.dt:
+            self.close()
+            stages = None
+        where = dtype, comm.device, partition, comm.one_sided, self._indexed
+        needed = choose_stages.needed_bytes(problem, recording, *where) + more - self._nbytes
+        less = "use a smaller grid, single precision or fewer recorded points"
+        check_memory(comm, comm.device, max(needed, 0), "this run", less)
+        if stages is None:
+            shared = {"comm": comm, "decomposition": partition, "indexed": self._indexed}
+            stages = choose_stages.make_stages(comm.device, problem, dtype, **shared)
+            silent = problem.with_medium(steps=1)
+            self._nbytes = choose_stages.needed_bytes(silent, Recording(("p_final",)), *where)
+        else:
+            stages.begin(restrict_problem(problem, partition.subdomains[comm.rank]))
+        self._problem, self._stages = problem, stages
+        return stages
+
+    def close(self) -> None:
+        """Free the memory of the stages; a later run makes them again."""
+        self._problem, self._stages, self._nbytes = None, None, 0

@@ -1,0 +1,123 @@
+"""Prepared simulations: one source after another, to the bit what `simulate` gives for each alone."""
+
+import numpy as np
+import pytest
+
+from wavefabric.acoustics import ContinuousWave, Grid, Medium, Sensor, Source, prepare, simulate
+from wavefabric.acoustics.decomposition.decompose import Decomposition
+from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.stability import stable_time_step
+from wavefabric.device import get_device
+from wavefabric.errors import FieldLost, InputError
+
+pytestmark = pytest.mark.filterwarnings("ignore:source:UserWarning", "ignore:medium:UserWarning")
+
+GRIDS = [Grid((20, 16), 1e-4, pml_size=3), Grid((16, 14, 12), 1e-4, pml_size=3, pml_inside=False)]
+
+
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    return get_device(request.param, threads=1)
+
+
+def uneven(grid, **more):
+    rng = np.random.default_rng(1)
+    speed, density = (rng.uniform(low, 1.05 * low, grid.shape) for low in (1500.0, 1000.0))
+    return Medium(speed, density, **more)
+
+
+LOSSY = {"alpha_coeff": 2.0, "alpha_power": 1.5, "nonlinearity": 6.0}
+
+
+def shots(grid):
+    """A source of each kind, with what is recorded of it."""
+    rng, point = np.random.default_rng(2), np.zeros(grid.shape, bool)
+    point[(5,) * len(grid.shape)] = True
+    some, series = point.copy(), np.sin(np.arange(30.0) / 5)[None] * np.hanning(30)
+    some[3:6, 4:8] = True
+    return [
+        (Source(p_mask=point, p=1e4 * series), Sensor(some, ("p", "u_max", "p_final")), 40),
+        (Source(p0=1e4 * rng.random(grid.shape)), None, 25),
+        (Source(p_mask=some, p=ContinuousWave(1e4, 1e6), p_mode="dirichlet"), Sensor(point, "p_max"), 30),
+        (Source(u_mask=some, ux=1e-3 * series, uy=2e-3 * series), Sensor(some, ("p", "I_avg")), 35),
+        (Source(p_mask=point, p=1e4 * series), Sensor(some, ("p", "u_max", "p_final")), 40),
+    ]
+
+
+def same(one, other):
+    assert one.keys() == other.keys()
+    return all((one[name] == other[name]).all() for name in one)
+
+
+@pytest.mark.parametrize("more", [{}, LOSSY], ids=["lossless", "lossy"])
+@pytest.mark.parametrize("grid", GRIDS, ids=["2-D", "3-D"])
+def test_each_source_gives_the_bits_of_simulate(device, grid, more):
+    medium, how = uneven(grid, **more), {"device": device, "cfl": 0.25}
+    prepared = prepare(grid, medium, **how)
+    results = [prepared.simulate(source, sensor, steps=steps) for source, sensor, steps in shots(grid)]
+    for result, (source, sensor, steps) in zip(results, shots(grid), strict=True):
+        assert same(result, simulate(grid, medium, source, sensor, steps=steps, **how))
+    assert prepared.dt == grid.time_step(medium, 0.25)
+    prepared.close()
+    source, sensor, steps = shots(grid)[0]
+    assert same(prepared.simulate(source, sensor, steps=steps), results[0])
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("kind", ["global", "local"])
+def test_over_ranks(comm, kind):
+    grid, how = GRIDS[1], {"comm": comm, "decomposition": Decomposition(kind, overlap=3)}
+    medium = uneven(grid, **LOSSY)
+    prepared = prepare(grid, medium, **how)
+    for source, sensor, steps in shots(grid):
+        alone = simulate(grid, medium, source, sensor, steps=steps, **how)
+        assert same(prepared.simulate(source, sensor, steps=steps), alone)
+
+
+def test_the_medium_is_looked_at_once(device, monkeypatch):
+    """Its extremes, its staggered densities, and whether the time step is stable."""
+    grid, counts = GRIDS[0], {"silent": 0, "extremes": 0, "stable": 0}
+
+    def counting(owner, name, key):
+        call = getattr(owner, name)
+
+        def counted(*words, **more):
+            counts[key] += 1
+            return call(*words, **more)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    counting(Grid, "silent_problem", "silent")
+    counting(Problem, "_find_extremes", "extremes")
+    counting(stable_time_step, "stability", "stable")
+    prepared = prepare(grid, uneven(grid, **LOSSY), dt=1e-8, device=device, steps=5)
+    for source, sensor, _ in shots(grid):
+        prepared.simulate(source, sensor)
+    assert counts == {"silent": 1, "extremes": 1, "stable": 1}
+
+
+def test_what_is_wrong_leaves_the_next_source_alone(device, tmp_path):
+    grid, medium = GRIDS[0], uneven(GRIDS[0])
+    prepared = prepare(grid, medium, device=device, steps=30)
+    source, sensor, _ = shots(grid)[0]
+    first = prepared.simulate(source, sensor)
+    with pytest.raises(FieldLost):
+        prepared.simulate(Source(p_mask=source.p_mask, p=np.full((1, 30), 1e38)), sensor)
+    with pytest.raises(InputError, match="sensor"):
+        prepared.simulate(source, medium)
+    assert same(prepared.simulate(source, sensor, output=tmp_path / "shot.h5"), first)
+    assert (tmp_path / "shot.h5").exists()
+    for name in ("device", "dt", "colour"):
+        with pytest.raises(
+            InputError, match=f'prepared.simulate: "{name}" given; allowed: record, steps, t_end'
+        ):
+            prepared.simulate(source, sensor, **{name: 1})
+
+
+def test_a_time_step_that_is_not_stable_is_refused(device):
+    prepared = prepare(GRIDS[0], uneven(GRIDS[0]), dt=1e-6, device=device)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"dt: .* is not stable"):
+            prepared.simulate(*shots(GRIDS[0])[0][:2], steps=3)
+    with pytest.raises(InputError, match="medium"):
+        prepare(GRIDS[0], GRIDS[0])
