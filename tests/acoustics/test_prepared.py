@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import ContinuousWave, Grid, Medium, Sensor, Source, prepare, simulate
+from wavefabric.acoustics import (
+    ContinuousWave,
+    Grid,
+    Medium,
+    Sensor,
+    Source,
+    linearize,
+    prepare,
+    simulate,
+    simulate_and_gradient,
+)
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.stability import stable_time_step
@@ -121,3 +131,27 @@ def test_a_time_step_that_is_not_stable_is_refused(device):
             prepared.simulate(*shots(GRIDS[0])[0][:2], steps=3)
     with pytest.raises(InputError, match="medium"):
         prepare(GRIDS[0], GRIDS[0])
+
+
+def test_gradients_of_shots(device):
+    """Simulations and gradients in turn, with the stages that each needs."""
+    grid, how = GRIDS[0], {"device": device, "steps": 30, "precision": "double"}
+    medium = uneven(grid, **LOSSY)
+    prepared = prepare(grid, medium, **how)
+
+    def objective(results):
+        return float(np.sum(results["p"] ** 2)), {"p": 2 * results["p"]}
+
+    for source, sensor, _ in (shots(grid)[0], shots(grid)[0], shots(grid)[4]):
+        words = grid, medium, source, Sensor(sensor.mask, "p"), objective
+        wanted = simulate_and_gradient(*words, **how)
+        result = simulate_and_gradient(*words, prepared=prepared)
+        assert result.value == wanted.value
+        assert (result["sound_speed"] == wanted["sound_speed"]).all()
+        assert same(prepared.simulate(source, sensor), simulate(grid, medium, source, sensor, **how))
+    with pytest.raises(InputError, match="device: is given along with prepared"):
+        simulate_and_gradient(*words, prepared=prepared, device="cpu")
+    with pytest.raises(InputError, match="prepared: is of another grid or medium"):
+        simulate_and_gradient(grid, uneven(grid), *words[2:], prepared=prepared)
+    with pytest.raises(InputError, match="prepared: "):
+        linearize(*words[:4], "sound_speed", prepared=prepared)

@@ -18,6 +18,8 @@ from wavefabric.acoustics.extremes import Extremes, find_extremes
 
 Absorption = Literal["none", "power_law", "stokes"]
 SourceMode = Literal["dirichlet", "additive_no_correction", "additive"]
+#: Of a `Problem`.
+SOURCES = ("initial_pressure", "pressure_source", "velocity_source", "transducer")
 
 
 @dataclass(frozen=True)
@@ -203,9 +205,8 @@ class Problem:
 
     def with_medium(self, **changes: Any) -> "Problem":
         """Return a problem of the same grid and medium with another time step, number of steps or sources."""
-        sources = dict.fromkeys(("initial_pressure", "pressure_source", "velocity_source", "transducer"))
-        assert changes.keys() <= {"dt", "steps", *sources}
-        other = replace(self, **sources | changes)
+        assert changes.keys() <= {"dt", "steps", *SOURCES}
+        other = replace(self, **dict.fromkeys(SOURCES) | changes)
         vars(other)["facts"] = self.facts
         return other
 

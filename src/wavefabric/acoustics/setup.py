@@ -16,11 +16,11 @@ class Setup:
     """
 
     def __init__(self, options: RunSettings, indexed: bool = True):
-        self._options, self._indexed = options, indexed
+        self._options, self.indexed = options, indexed
         self._stages: Stages | None = None
         self._problem: Problem | None = None
-        #: Bytes of the stages without sources.
-        self._nbytes = 0
+        #: Bytes of the stages without sources; 0 when there are none.
+        self.nbytes = 0
 
     def partition(self, problem: Problem) -> Partition:
         """Return how the ranks share the grid."""
@@ -37,15 +37,15 @@ class Setup:
         if last is None or problem.facts is not last.facts or problem.dt != last.dt:
             self.close()
             stages = None
-        where = dtype, comm.device, partition, comm.one_sided, self._indexed
-        needed = choose_stages.needed_bytes(problem, recording, *where) + more - self._nbytes
+        where = dtype, comm.device, partition, comm.one_sided, self.indexed
+        needed = choose_stages.needed_bytes(problem, recording, *where) + more - self.nbytes
         less = "use a smaller grid, single precision or fewer recorded points"
         check_memory(comm, comm.device, max(needed, 0), "this run", less)
         if stages is None:
-            shared = {"comm": comm, "decomposition": partition, "indexed": self._indexed}
+            shared = {"comm": comm, "decomposition": partition, "indexed": self.indexed}
             stages = choose_stages.make_stages(comm.device, problem, dtype, **shared)
             silent = problem.with_medium(steps=1)
-            self._nbytes = choose_stages.needed_bytes(silent, Recording(("p_final",)), *where)
+            self.nbytes = choose_stages.needed_bytes(silent, Recording(("p_final",)), *where)
         else:
             stages.begin(restrict_problem(problem, partition.subdomains[comm.rank]))
         self._problem, self._stages = problem, stages
@@ -53,4 +53,4 @@ class Setup:
 
     def close(self) -> None:
         """Free the memory of the stages; a later run makes them again."""
-        self._problem, self._stages, self._nbytes = None, None, 0
+        self._problem, self._stages, self.nbytes = None, None, 0

@@ -201,7 +201,8 @@ class PreparedSimulation:
         self._setup = Setup(self.settings)
         #: The grid and the medium without sources, once they are needed.
         self._silent: Problem | None = None
-        self._stable = not settings.check_stability
+        #: Whether the time step is known to be stable, or need not be.
+        self.stable = not settings.check_stability
 
     @property
     def dt(self) -> float:
@@ -217,8 +218,8 @@ class PreparedSimulation:
         for name in options:
             choice("prepared.simulate", name, _OF_A_SOURCE)
         stated = self.problem(source, sensor, replace(self.settings, **options))
-        results = solve(*stated, self.grid, setup=self._setup)
-        self._stable = True
+        results = solve(*stated, self.grid, setup=self.setup())
+        self.stable = True
         return results
 
     def problem(
@@ -236,7 +237,7 @@ class PreparedSimulation:
         silent = self._medium()
         steps = self.grid.steps(self.medium, silent.dt, how.t_end) if how.steps is None else how.steps
         problem, recording = _with_source(self.grid, silent, source, sensor, steps)
-        return problem, recording, replace(how, check_stability=not self._stable)
+        return problem, recording, replace(how, check_stability=not self.stable)
 
     def _medium(self) -> Problem:
         """Return the problem without sources, of one step; a time step that is chosen is stable."""
@@ -247,13 +248,26 @@ class PreparedSimulation:
             if dt is None:
                 check(silent)
                 step, stable = stable_step(silent, how)
-                silent, self._stable = silent.with_medium(dt=step), self._stable or stable
+                silent, self.stable = silent.with_medium(dt=step), self.stable or stable
             self._silent = silent
         return self._silent
+
+    def setup(self, indexed: bool = True) -> Setup:
+        """Return what has the stages of a step, ``indexed`` as of `make_stages`; there is one at a time."""
+        if self._setup.indexed != indexed:
+            self.close()
+            self._setup = Setup(self.settings, indexed)
+        return self._setup
 
     def close(self) -> None:
         """Free the memory of fields and operators; another simulation makes them again."""
         self._setup.close()
+
+    def close_if_large(self) -> None:
+        """Do so where a device has no space for as much again; collective."""
+        comm, nbytes = self.settings.ranks, self._setup.nbytes
+        if comm.control.max(float(nbytes > comm.device.memory()[0])):
+            self.close()
 
 
 #: Settings that a simulation of a prepared one may have of its own.

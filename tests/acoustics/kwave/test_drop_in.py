@@ -10,6 +10,7 @@ from kwave_cases import answers, cases, objects
 
 from wavefabric import kwave
 from wavefabric.acoustics.kwave import drop_in
+from wavefabric.acoustics.kwave import objects as kwave_objects
 from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.device.cpu import CpuDevice
 from wavefabric.errors import InputError
@@ -41,6 +42,9 @@ def test_compilation_is_announced_unless_it_is_to_be_quiet(monkeypatch, capsys, 
     # As if something had to be compiled.
     monkeypatch.setattr(CpuDevice, "kernels", lambda *arguments: clock.announce() or prepare(*arguments))
     monkeypatch.setattr(drop_in, "CLOCK", clock)
+    monkeypatch.setattr(
+        kwave_objects, "_LAST", kwave_objects._LastRun()
+    )  # of which nothing is left that was compiled
     run(quiet=quiet)
     assert capsys.readouterr().err.count("compiling kernels") == (not quiet)
     assert clock.announces

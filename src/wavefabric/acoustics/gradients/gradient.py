@@ -5,13 +5,13 @@ import math
 import weakref
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.arguments import ensure, require
 from wavefabric.acoustics.gradients.objective import Objective, as_recorded, check_recorded, evaluate
 from wavefabric.acoustics.gradients.run import AdjointRun, GradientSettings
 from wavefabric.acoustics.grid import Grid
@@ -23,7 +23,7 @@ from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.acoustics.simulation import PreparedSimulation, check_inputs, solve
+from wavefabric.acoustics.simulation import PreparedSimulation, SimulateSettings, check_inputs, solve
 from wavefabric.acoustics.solver.adjoint.sources import SOURCES
 from wavefabric.acoustics.solver.adjoint.step import MEDIUM
 from wavefabric.acoustics.source import ContinuousWave, Source, at_points
@@ -37,6 +37,8 @@ from wavefabric.units import show
 
 #: What a simulation can be differentiated by: names of the parameters of `Medium` and `Source`.
 PARAMETERS = ("p0", *SOURCES, *MEDIUM, "density_staggered")
+#: Settings that prepared simulations have.
+_OF_PREPARED = ("device", "threads", "precision", "check_stability", "comm", "decomposition", "dt", "cfl")
 _UNITS = {"p0": "Pa", "p": "Pa", "sound_speed": "m/s", "density": "kg/m^3", "density_staggered": "kg/m^3"}
 _UNITS |= {"ux": "m/s", "uy": "m/s", "uz": "m/s", "transducer": "m/s", "alpha_coeff": "dB/(MHz^y cm)"}
 
@@ -116,6 +118,9 @@ def simulate_and_gradient(
         Most states of the forward run that are stored; by default as many as help and fit.
     scratch : path, optional
         A folder for states on disk, where memory is short.
+    prepared : PreparedSimulation, optional
+        What `prepare` returned for this grid and medium, whose time step, device and ranks count then: for
+        many sources, as the shots of an inversion.
     checkpoint : path or Checkpoints, optional
         As of `simulate`; the steps back are saved in ``<checkpoint>.adjoint``. The same call goes on there.
     **options
@@ -143,7 +148,8 @@ def linearize(
     As `simulate_and_gradient`, without objective and checkpoint. The gradient frees it; so does leaving.
     """
     how = GradientSettings(**options)
-    require(how.checkpoint is None, "checkpoint", how.checkpoint, "None; `simulate_and_gradient` has one")
+    for key in ("checkpoint", "prepared"):
+        require(getattr(how, key) is None, key, getattr(how, key), "None; `simulate_and_gradient` has one")
     return _run(how, wrt, grid, medium, source, sensor)
 
 
@@ -158,7 +164,7 @@ def prepare_gradient(
 ) -> tuple[Problem, Recording, GradientSettings]:
     """Prepare as `simulation.prepare`; refuse what has no derivatives. ``key``: argument with the names."""
     check_inputs(grid, medium, source, sensor)
-    how = how.with_ranks(grid.total_shape)
+    how, prepared = _prepared(grid, medium, how)
     require(bool(names), key, names, f"one or more of {', '.join(PARAMETERS)}")
     if grid.axisymmetric:
         raise InputError("grid.axisymmetric: True has no gradient; allowed: False")
@@ -170,9 +176,27 @@ def prepare_gradient(
             raise InputError(f"{key}: {show(name)}, but {owner}.{name} is not set; allowed: what {owner} has")
         if isinstance(value, ContinuousWave):
             raise InputError(f"{key}: {show(name)}, which is a ContinuousWave; allowed: signals as arrays")
-    problem, recording, how = PreparedSimulation(grid, medium, how).problem(source, sensor, how)
+    problem, recording, how = prepared.problem(source, sensor, how)
     check_recorded(recording)
     return problem, recording, how
+
+
+def _prepared(
+    grid: Grid, medium: Medium, how: GradientSettings
+) -> tuple[GradientSettings, PreparedSimulation]:
+    """Return settings with ranks, and the prepared simulations that they name, or new ones."""
+    prepared = how.prepared
+    if prepared is None:
+        how = how.with_ranks(grid.total_shape)
+        return how, PreparedSimulation(grid, medium, how)
+    same = prepared.grid is grid and prepared.medium is medium
+    ensure(same, "prepared", "is of another grid or medium", "that of this call")
+    for each in fields(SimulateSettings):
+        if each.name in _OF_PREPARED:
+            actual = "is given along with prepared simulations"
+            ensure(getattr(how, each.name) == each.default, each.name, actual, "an option of `prepare`")
+    names = _OF_PREPARED if how.steps or how.t_end else (*_OF_PREPARED, "steps", "t_end")
+    return replace(how, **{name: getattr(prepared.settings, name) for name in names}), prepared
 
 
 class Linearization(AbstractContextManager):
@@ -233,7 +257,10 @@ class Linearization(AbstractContextManager):
                 self.results = Results(self._recorded, *inputs, report, writes=how.ranks.rank == 0)
             else:
                 self._recorded: dict[str, np.ndarray] = {}
-                self.results = solve(*inputs[:2], how, self._grid, self._keep, observer=run)
+                setup = None if how.prepared is None else how.prepared.setup(indexed=False)
+                self.results = solve(*inputs[:2], how, self._grid, self._keep, observer=run, setup=setup)
+                if how.prepared is not None:
+                    how.prepared.stable = True
             # As they were recorded: whoever has the results may change them in place.
             tones = {name: value for name, value in self.results.items() if is_tone(name)}
             self._tones = copy.deepcopy(tones)

@@ -16,7 +16,7 @@ from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.gradients.injection import Injection, injected_fields
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import RankParts, broadcast
-from wavefabric.acoustics.simulation import SimulateSettings
+from wavefabric.acoustics.simulation import PreparedSimulation, SimulateSettings
 from wavefabric.acoustics.solver.adjoint.step import AdjointStep, needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.stages import Stages
@@ -39,6 +39,7 @@ class GradientSettings(SimulateSettings):
 
     states: int | None = None
     scratch: str | Path | None = None
+    prepared: PreparedSimulation | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,6 +48,8 @@ class GradientSettings(SimulateSettings):
         require(right, "states", self.states, "a whole number from 1")
         for key in ("record", "output"):
             require(getattr(self, key) is None, key, getattr(self, key), "a sensor, and `Gradient.save`")
+        kind = self.prepared is None or isinstance(self.prepared, PreparedSimulation)
+        require(kind, "prepared", self.prepared, "what `prepare` returns")
         if self.checkpoints is not None and self.checkpoints.stop:
             raise InputError("checkpoint: stops at its first save; allowed: Checkpoints(path, stop=False)")
 

@@ -26,13 +26,16 @@ from wavefabric.acoustics.kwave.values import (
     whole_number,
 )
 from wavefabric.acoustics.medium import Medium, stagger
-from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.problem import SOURCES, Problem, Recording
 from wavefabric.acoustics.recording.quantities import components, is_field, record_names, vector_of
 from wavefabric.acoustics.result import Results
+from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.sensor import Sensor
+from wavefabric.acoustics.setup import Setup
 from wavefabric.acoustics.simulation import ResultSettings, solve
 from wavefabric.acoustics.source import Source, smooth
 from wavefabric.errors import InputError, show
+from wavefabric.exchange.launch import environment
 from wavefabric.system.machine import host_memory
 
 _ELASTIC = "Wavefabric simulates fluids, not elastic media"
@@ -137,7 +140,46 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
     how = ResultSettings(**options)
     with kwave_names():
         grid, problem, recording, adapt = _translate(kgrid, medium, source, sensor, ObjectOptions(**own))
-        return solve(problem, recording, how, grid, adapt, names=PROBLEM_NAMES, first_index=1)
+        names = {"names": PROBLEM_NAMES, "first_index": 1}
+        if environment.ranks() > 1 or how.comm is not None:
+            return solve(problem, recording, how, grid, adapt, **names)
+        return _LAST.solve(problem, recording, how, grid, adapt, **names)
+
+
+class _LastRun:
+    """Keeps the stages of the last run for the next one, if that has the same grid, medium and time step.
+
+    Scripts of k-wave-python loop over sources. Stages are kept where the device has space for as much again.
+    """
+
+    def __init__(self) -> None:
+        self._digest = ""
+        self._problem: Problem | None = None
+        self._setup: Setup | None = None
+        #: Whether the last time step was found to be stable.
+        self._stable = False
+
+    def solve(self, problem: Problem, recording: Recording, how: ResultSettings, *rest: Any, **more: Any):
+        """Run a problem, as `simulation.solve` does."""
+        silent, options = problem.with_medium(steps=1), (how.device, how.threads, how.precision)
+        digest, last = identity(silent, *options), self._problem
+        # A script may have changed arrays of the last run in place since.
+        if last is not None and digest == self._digest == identity(last, *options):
+            sources = {name: getattr(problem, name) for name in SOURCES}
+            problem = last.with_medium(steps=problem.steps, **sources)
+            how = replace(how, check_stability=how.check_stability and not self._stable)
+        else:
+            self._digest, self._problem, self._setup, self._stable = digest, silent, None, False
+        how = how.with_ranks(problem.shape)
+        setup, self._setup = self._setup or Setup(how), None  # another thread's run makes its own
+        results = solve(problem, recording, how, *rest, setup=setup, **more)
+        self._stable |= how.check_stability
+        if setup.nbytes <= how.ranks.device.memory()[0]:
+            self._setup = setup
+        return results
+
+
+_LAST = _LastRun()
 
 
 def _translate(

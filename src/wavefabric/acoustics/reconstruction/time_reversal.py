@@ -23,7 +23,7 @@ from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.series import check_series, densified, warn_if_coarse
-from wavefabric.acoustics.simulation import simulate
+from wavefabric.acoustics.simulation import PreparedSimulation, prepare
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.bounds import MediumExtremes
 from wavefabric.acoustics.stability.stable_time_step import stable_step
@@ -144,9 +144,10 @@ class _Reversal:
         region = how.region
         self._region = self._imposed.enclosed if region is None else grid.mask(region, "region")
         # p = c₀²ρ at a Dirichlet point.
-        self._reversed = replace(medium, nonlinearity=None)
-        if not how.absorption:
-            self._reversed = replace(self._reversed, alpha_coeff=None, alpha_power=None)
+        changes: dict[str, Any] = {} if medium.nonlinearity is None else {"nonlinearity": None}
+        if medium.alpha_coeff is not None and not how.absorption:
+            changes |= {"alpha_coeff": None, "alpha_power": None}
+        self._reversed = replace(medium, **changes) if changes else medium
         if 0.5 / dt < max_frequency(grid, medium) and how.ranks.rank == 0:
             warn_if_coarse(self._signals, dt, "signals")
         self._check_stability, self._parts = how.check_stability, 1
@@ -166,6 +167,12 @@ class _Reversal:
             need = 16 * sum(self._imposed.weights.shape) * self._steps
             advice = f"use a larger spacing: one time step of the data is {self._parts} on this grid"
             check_memory(how.ranks, how.ranks.device, need, "interpolation of the signals", advice)
+        options = {field.name: getattr(how, field.name) for field in fields(RunSettings)}
+        options |= {"checkpoint": None, "check_stability": self._check_stability}  # which refuses
+        options |= {"dt": dt / self._parts, "steps": self._steps}
+        self._simulation = self._reversal = prepare(grid, medium, **options)
+        if changes:
+            self._reversal = prepare(grid, self._reversed, **options)
 
     @property
     def _steps(self) -> int:
@@ -192,11 +199,11 @@ class _Reversal:
                 if number % 2 == 0:
                     driven = self._imposed.weights @ densified(left, self._parts)[:, ::-1]
                     source = Source(p_mask=self._imposed.mask, p=driven, p_mode="dirichlet")
-                    image = image + self._simulate(number, self._reversed, source, Sensor(record="p_final"))
+                    image = image + self._simulate(number, self._reversal, source, Sensor(record="p_final"))
                     image = np.where(self._region, np.maximum(image, 0) if how.non_negative else image, 0)
                 else:
                     source = Source(p0=image, smooth=False)
-                    heard = self._simulate(number, self._medium, source, self._imposed.sensor)
+                    heard = self._simulate(number, self._simulation, source, self._imposed.sensor)
                     left = self._signals - heard[:, :: self._parts]
                     residuals.append(float(np.linalg.norm(left)) / self._norm)
                 if checkpoint:
@@ -206,11 +213,11 @@ class _Reversal:
                 checkpoint.remove()
         return Reconstruction(image, tuple(residuals))
 
-    def _simulate(self, number: int, medium: Medium, source: Source, sensor: Sensor) -> np.ndarray:
+    def _simulate(
+        self, number: int, prepared: PreparedSimulation, source: Source, sensor: Sensor
+    ) -> np.ndarray:
         """The one quantity that the sensor records."""
-        how, dt = self._how, self._dt / self._parts
-        options = {field.name: getattr(how, field.name) for field in fields(RunSettings)}
-        options["check_stability"] = self._check_stability  # which refuses
+        how, options = self._how, dict[str, Any]()
         if how.checkpoints is not None:
             path = how.checkpoints.path
             options["checkpoint"] = replace(how.checkpoints, path=path.with_name(f"{path.name}.run"))
@@ -219,7 +226,9 @@ class _Reversal:
         with warnings.catch_warnings():
             if number > 1:  # what is left after some iterations is small, and beyond the grid's frequencies
                 warnings.simplefilter("ignore", UserWarning)
-            results = simulate(self._grid, medium, source, sensor, dt=dt, steps=self._steps, **options)
+            results = prepared.simulate(source, sensor, **options)
+        if self._simulation is not self._reversal:
+            prepared.close_if_large()
         (name,) = results
         return results[name].astype(np.float64)
 

@@ -18,7 +18,7 @@ from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.acoustics.simulation import simulate
+from wavefabric.acoustics.simulation import prepare
 from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.acoustics.stability.stable_time_step import stable_step
 from wavefabric.acoustics.transcranial.ct import CT, check_hounsfield, resample
@@ -160,6 +160,7 @@ def plan_sonication(
     schedule = [each for each in schedule if each[0] > 0]
     kinds = [hounsfield < RELATIONS["porosity"].soft_from, hounsfield < RELATIONS["porosity"].bone_from]
     tissues: dict[str, Any] = {name: np.select(kinds, it[:2], it[2]) for name, it in _THERMAL.items()}
+    run.free_memory()
     heated = heat(sonication.grid, ThermalMedium(**tissues), power, schedule, **run.options)
     plan = Plan(
         sonication=sonication,
@@ -196,6 +197,8 @@ class _Steady:
         #: Of a sensor that records amplitudes.
         self.recorded = {"start": start, "frequencies": f}
         self._kept: list[Path] = []
+        steps: dict[str, Any] = {"dt": self._dt, "steps": self._steps}
+        self._prepared = prepare(grid, medium, **steps, **self.options)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -214,12 +217,14 @@ class _Steady:
             if saved.resume and comm.control.bcast(comm.rank == 0 and kept.exists()):
                 with np.load(kept) if comm.rank == 0 else nullcontext({}) as file:
                     return comm.control.bcast(dict(file))
-        steps: dict[str, Any] = {"dt": self._dt, "steps": self._steps}
-        grid = self.sonication.grid
-        result = simulate(grid, self._medium, source, sensor, **steps, **self.options)
+        result = self._prepared.simulate(source, sensor)
         if kept is not None:
             on_first_rank(comm, lambda: _keep(kept, result))
         return result
+
+    def free_memory(self) -> None:
+        """No more runs follow."""
+        self._prepared.close()
 
     def remove(self) -> None:
         """The plan is complete: what was kept goes."""
