@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from wavefabric.acoustics import Grid, Medium, Sensor, delay_and_sum, linear_array, log_compress, simulate
+from wavefabric.acoustics import Grid, Medium, Sensor, delay_and_sum, linear_array, log_compress, prepare
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.files.output import check_output
 
@@ -46,20 +46,13 @@ def main(folder="."):
     t = np.arange(round(2.5e-6 / dt)) * dt
     pulse = 1e5 * np.exp(-(((t - 1.25e-6) / 0.35e-6) ** 2)) * np.sin(2 * np.pi * FREQUENCY * (t - 1.25e-6))
     pixels = np.stack([depth, lateral], axis=-1)[22:170]  # 3 to 32 mm deep
+    prepared = prepare(grid, medium, dt=dt, t_end=52e-6, progress=make_progress(False))
     image = 0
     for angle in ANGLES:
         wavefront = array.centres[:, 1] * np.sin(angle) / SPEED
         signals = array.signals(pulse, wavefront - wavefront.min(), dt)
         print(f"plane wave at {np.degrees(angle):+.0f}°")
-        result = simulate(
-            grid,
-            medium,
-            array.source(signals),
-            Sensor.elements(array),
-            dt=dt,
-            t_end=52e-6,
-            progress=make_progress(False),
-        )
+        result = prepared.simulate(array.source(signals), Sensor.elements(array))
         sent = pixels @ [np.cos(angle), np.sin(angle)] / SPEED + 1.25e-6 - wavefront.min()
         at = pixels + np.array([surface, 0])
         heard = result["p"].copy()

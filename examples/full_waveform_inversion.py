@@ -56,11 +56,12 @@ def scene(points):
     return grid, x + 1j * y, ring, 1e5 * (1 - 2 * t**2) * np.exp(-(t**2)), run
 
 
-def shots(grid, speed, ring, pulse):
-    """What `simulate` takes, for each shot: one element fires, all listen."""
+def shots(grid, speed, ring, pulse, run):
+    """What all shots share, prepared, and source and sensor of each: one element fires, all listen."""
     medium, sensor = acoustics.Medium(speed, 1000.0, reference_speed=WATER), acoustics.Sensor.elements(ring)
+    prepared = acoustics.prepare(grid, medium, **run)
     for shot in SHOTS:
-        yield grid, medium, ring.source((np.arange(ELEMENTS)[:, None] == shot) * pulse), sensor
+        yield prepared, ring.source((np.arange(ELEMENTS)[:, None] == shot) * pulse), sensor
 
 
 def band(signals, frequency):
@@ -74,7 +75,8 @@ def main(folder=".", iterations=8):
     Path(folder).mkdir(parents=True, exist_ok=True)
     path = check_output(Path(folder) / "full_waveform_inversion.png", force=True)  # before the work
     fine, z, ring, pulse, run = scene(192)
-    heard = [acoustics.simulate(*each, **run)["p"][:, ::2] for each in shots(fine, breast(z), ring, pulse)]
+    fired = shots(fine, breast(z), ring, pulse, run)
+    heard = [prepared.simulate(*shot)["p"][:, ::2] for prepared, *shot in fired]
     apart = abs((np.arange(ELEMENTS) - np.array(SHOTS)[:, None] + 16) % ELEMENTS - 16)
     kept = (apart > 3)[:, :, None]  # not the elements beside the one that fires
     noise = NOISE * abs(kept * heard).max() * np.random.default_rng(1).standard_normal(np.shape(heard))
@@ -83,13 +85,15 @@ def main(folder=".", iterations=8):
     def misfit(unknowns, pulse, signals):
         """½‖A(c) − y‖²/‖y‖² and its derivatives."""
         value, total, scale = 0.0, np.zeros(grid.shape), np.sum(signals**2)
-        for number, shot in enumerate(shots(grid, WATER + UNIT * unknowns.reshape(z.shape), ring, pulse)):
+        fired = shots(grid, WATER + UNIT * unknowns.reshape(z.shape), ring, pulse, run)
+        for number, (prepared, *shot) in enumerate(fired):
 
             def objective(results, number=number):
                 rest = kept[number] * results["p"] - signals[number]
                 return 0.5 * np.sum(rest**2) / scale, {"p": rest / scale}
 
-            gradient = acoustics.simulate_and_gradient(*shot, objective, **run)
+            inputs = grid, prepared.medium, *shot, objective
+            gradient = acoustics.simulate_and_gradient(*inputs, prepared=prepared)
             value, total = value + gradient.value, total + gradient["sound_speed"]
         return value, UNIT * (total * (abs(z) < INSIDE)).ravel()
 

@@ -42,9 +42,7 @@ def test_compilation_is_announced_unless_it_is_to_be_quiet(monkeypatch, capsys, 
     # As if something had to be compiled.
     monkeypatch.setattr(CpuDevice, "kernels", lambda *arguments: clock.announce() or prepare(*arguments))
     monkeypatch.setattr(drop_in, "CLOCK", clock)
-    monkeypatch.setattr(
-        kwave_objects, "_LAST", kwave_objects._LastRun()
-    )  # of which nothing is left that was compiled
+    monkeypatch.setattr(kwave_objects, "_LAST", kwave_objects._LastRun())  # that of another test
     run(quiet=quiet)
     assert capsys.readouterr().err.count("compiling kernels") == (not quiet)
     assert clock.announces

@@ -134,7 +134,7 @@ class AdjointRun:
 
     def begin(self, stages: Stages, taken: int) -> None:
         step = Step(stages)  # of its own: steps that are taken again are not recorded again
-        self._cyclic += [stages, step]
+        self._cyclic += [step] if self._how.prepared is not None else [stages, step]
         self._stages, self._adjoint = stages, AdjointStep(stages, self._wrt, self._scaled)
         self._forward, self._fields = _Forward(stages, step, self._poll), stages.fields
         if not needs_states(self._problem, self._wrt):
