@@ -1,19 +1,19 @@
 """`wavefabric run` with a run file of a fibre link: a result file, figures, and a penalty table."""
 
 import math
+from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from rich.table import Column, Table
 
-from wavefabric.cli.common import show as common_show
 from wavefabric.cli.common.options import changed
 from wavefabric.cli.common.progress import running
-from wavefabric.cli.common.show import print_json
+from wavefabric.cli.common.show import conclude, console, heading
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
 from wavefabric.collectives import direct_all_gather
-from wavefabric.errors import visible
 from wavefabric.exchange.launch import environment
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.optics.link.build import check_start, result_writer
@@ -59,46 +59,39 @@ def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: R
     result = read_result(path)
     rows = group_rows(result)
     solver = result.attrs("solver") if "solver" in result.groups() else {}
-    if options.as_json:
-        print_json(
-            {
-                "output": str(path),
-                "figures": [str(path) for path in figures],
-                "solver": solver,
-                "warnings": list(result.get("solver/warnings", [])),
-                "step_change_db": check.change_db if check else None,
-                "groups": rows,
-            }
-        )
-    elif not options.quiet:
-        show(rows, solver, settings.title, [path, *figures])
-        if check:
-            print(check.text)
-        if settings.output.theory and (key := left_out(settings)):
-            print(f"no theory beside it: it does not hold {key}")
+    facts = {
+        "output": path,
+        "figures": figures,
+        "solver": solver,
+        "warnings": list(result.get("solver/warnings", [])),
+        "step_change_db": check.change_db if check else None,
+        "groups": rows,
+    }
+    lines = [f"wrote {each}" for each in (path, *figures)] + ([check.text] if check else [])
+    if settings.output.theory and (key := left_out(settings)):
+        lines.append(f"no theory beside it: it does not hold {key}")
+    if options.as_json or not options.quiet:
+        conclude(options.as_json, facts, shown=chain(show(rows, solver, settings.title), lines))
 
 
-def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str, written: list[Path]) -> None:
-    """Print the penalty table, two distances side by side if they fit, and what was written."""
-    console = common_show.console(markup=True)
+def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str) -> Iterator[Any]:
+    """What is printed: the penalty table, two distances side by side if they fit, and lines about it."""
     if rows:
         if title:
-            console.print(visible(title), style="bold", markup=False)
+            yield heading(title)
         far = [name for name in rows[0]["received"] if name != "back_to_back"]
-        beside = 1 + (console.width > 99)
+        beside = 1 + (console().width > 99)
         for first in range(0, max(len(far), 1), beside):
-            console.print(_table(rows, far[first : first + beside]))
-        console.print("Q² in dB over modes and channels; penalty: mean minus back to back")
+            yield _table(rows, far[first : first + beside])
+        yield "Q² in dB over modes and channels; penalty: mean minus back to back"
         if line := rate_line(rows):
-            console.print(line, soft_wrap=True)
+            yield line
         if "back_to_back" in rows[0]["received"] and not _has_reference(rows):
-            console.print("back to back is free of noise (no receiver.osnr): no reference for a penalty")
+            yield "back to back is free of noise (no receiver.osnr): no reference for a penalty"
     if "local_error" in solver:
-        console.print(cost_line(solver))
+        yield cost_line(solver)
     if line := step_line(solver):
-        console.print(line, soft_wrap=True)
-    for path in written:
-        console.print(f"wrote {path}", soft_wrap=True, markup=False)
+        yield line
 
 
 def _has_reference(rows: list[dict[str, Any]]) -> bool:

@@ -1,5 +1,6 @@
 """`wavefabric sweep`: a link at all points of a grid of axes; a result file, figures and a table."""
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,10 +9,10 @@ from wavefabric.cli.common.files import is_hdf5
 from wavefabric.cli.common.options import argument, changed, option, options, refuse
 from wavefabric.cli.common.progress import naming_no_resume, running
 from wavefabric.cli.common.ranks import PANEL, RankOptions
-from wavefabric.cli.common.show import conclude, console, table
+from wavefabric.cli.common.show import conclude, heading, table
 from wavefabric.cli.run_options import RunOptions
 from wavefabric.collectives import direct_all_gather
-from wavefabric.errors import InputError, visible
+from wavefabric.errors import InputError
 from wavefabric.exchange.launch import environment
 from wavefabric.optics.link.build import check_start
 from wavefabric.optics.sweeps.points import make_grid
@@ -106,10 +107,9 @@ def _conclude(result: SweepResult, title: str, draw: bool, options: SweepOptions
     }
     named = None if best is None else points[best]
 
-    def show() -> None:
-        screen = console()
+    def show() -> Iterator[Any]:
         if title:
-            screen.print(visible(title), style="bold")
+            yield heading(title)
         shown = {"mean": "{:.2f}", "min": "{:.2f}", "steps": "{:g}", "seconds": "{:.1f}"}
         heads, rows = [*axes, *shown], []
         if len(points) <= _MOST_ROWS:
@@ -122,12 +122,12 @@ def _conclude(result: SweepResult, title: str, draw: bool, options: SweepOptions
                 for i, part in enumerate(np.moveaxis(facts["mean"], number, 0)):
                     ends = (f"{end(part):.2f}" for end in (np.fmin.reduce, np.fmax.reduce))
                     rows.append([axis, result.label(axis, i), *ends])
-        screen.print(table(heads, rows))
-        screen.print("Q² in dB over modes and channels at the farthest receiver position")
+        yield table(heads, rows)
+        yield "Q² in dB over modes and channels at the farthest receiver position"
         if named is not None:
             words = ", ".join(f"{axis} = {named[axis]}" for axis in axes)
-            screen.print(f"best of {len(points)} points: {words} with {named['mean']:.2f} dB", soft_wrap=True)
+            yield f"best of {len(points)} points: {words} with {named['mean']:.2f} dB"
 
     if options.as_json or not options.quiet:
         said = {"axes": result.axes, "points": list(points.values()), "best": named}
-        conclude(options.as_json, said, [result.path, *figures], show)
+        conclude(options.as_json, said, [result.path, *figures], show())

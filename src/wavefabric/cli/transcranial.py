@@ -13,7 +13,7 @@ from wavefabric.acoustics.transcranial.sonication import Sonication
 from wavefabric.cli.common.decomposition import GridRankOptions, traffic
 from wavefabric.cli.common.options import argument, option, options
 from wavefabric.cli.common.progress import naming_no_resume, running
-from wavefabric.cli.common.show import print_json
+from wavefabric.cli.common.show import conclude
 from wavefabric.cli.run_options import SimulationOptions
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
@@ -113,17 +113,13 @@ def command(
     written = [options.output]
     if options.plot:
         written.append(draw_page(plan, picture))
-    figures = plan.figures()
-    if options.as_json:
-        keyed = {name: {"value": None if math.isnan(v) else v, "unit": u} for name, (v, u) in figures.items()}
-        print_json({"output": str(options.output), "figures": keyed})
-    elif not options.quiet:
-        shape = " x ".join(map(str, planned.grid.total_shape))
-        print(f"{shape} points of {planned.grid.spacing[0] * 1e3:.3g} mm")
-        for name, (value, unit) in figures.items():
-            print(f"{name:<45}{value:.4g} {unit}".rstrip())
-        print(UNCHECKED)
-        print(f"wrote {' and '.join(map(str, written))}")
+    figures, shape = plan.figures(), " x ".join(map(str, planned.grid.total_shape))
+    keyed = {name: {"value": value, "unit": unit} for name, (value, unit) in figures.items()}
+    lines = [f"{shape} points of {planned.grid.spacing[0] * 1e3:.3g} mm"]
+    lines += [f"{name:<45}{value:.4g} {unit}".rstrip() for name, (value, unit) in figures.items()]
+    lines += [UNCHECKED, f"wrote {' and '.join(map(str, written))}"]
+    if options.as_json or not options.quiet:
+        conclude(options.as_json, {"output": options.output, "figures": keyed}, shown=lines)
 
 
 def _point(name: str, text: str) -> tuple[float, ...]:

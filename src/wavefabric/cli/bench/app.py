@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wavefabric.bench import ultrasound_cases as cases
-from wavefabric.cli.common.options import Group, from_one, option, options, register
+from wavefabric.cli.common.options import Group, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.rank_session import RankedOptions, show_measurement, start_ranks
 from wavefabric.cli.common.show import status_line
@@ -35,7 +35,7 @@ class Local:
     """Options of every benchmark of one process."""
 
     device: str = option("auto, cpu, cuda or cuda:K.", default="auto")
-    threads: int | None = option("CPU threads. [default: all]", callback=from_one)
+    threads: int | None = option("CPU threads. [default: all]", limits=(1,))
 
 
 class Argument(NamedTuple):

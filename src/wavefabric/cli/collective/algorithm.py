@@ -30,7 +30,7 @@ class AlgorithmOptions:
     """Options of an algorithm, as given; for commands whose ranks are not said by ``--ranks``."""
 
     ranks: int | None = None
-    elements: int | None = option("Of the whole array. [default: as many as divide evenly]")
+    elements: int | None = option("Of the whole array. [default: as many as divide evenly]", limits=(1,))
     pieces: int | None = option(
         "Parts that follow each other in a pipeline. [default: 1; make optimal all-reduce, broadcast, "
         "reduce: as many as GPUs]"
@@ -96,7 +96,6 @@ def build_by_name(
     chosen = options.registry(algorithm, ranks, fabric)
     if why := why_refused(algorithm, collective, ranks, **chosen):
         raise InputError(why)
-    check_range("--elements", options.elements, 1, math.inf, "a whole number from 1")
     parts = options.parts * rings_of(algorithm, chosen["grid"])
     elements = default_elements(ranks, parts) if options.elements is None else options.elements
     schedule = build(algorithm, collective, ranks, elements, **chosen)

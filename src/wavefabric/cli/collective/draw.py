@@ -1,12 +1,10 @@
 """`wavefabric collective draw`: a schedule on its fabric as a picture, an animation or a page."""
 
-import math
 from pathlib import Path
 
 from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.setting import DrawnCircuitOptions, Order, make_setting, order_text
-from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import OutputOptions, check_range, option, options
+from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
@@ -22,9 +20,12 @@ class DrawOptions(OutputOptions):
     """What is drawn."""
 
     bytes: str | None = option("Of the whole array, for times. [default: 64M; of a recorded step its own]")
-    rounds: int | None = option("Draw so many rounds at most. [default: 12, gif 40, html all]")
+    rounds: int | None = option("Draw so many rounds at most. [default: 12, gif 40, html all]", limits=(1,))
     output: Path | None = option(
-        "Picture (.png .svg .pdf), animation (.gif), page (.html).", "--output", "-o"
+        "Picture (.png .svg .pdf), animation (.gif), page (.html).",
+        "--output",
+        "-o",
+        endings=pictures.ENDINGS,
     )
     quiet: bool = option("No progress bar.", "--quiet", "-q", default=False)
 
@@ -50,8 +51,6 @@ def command(
     output, most = request.output, request.rounds
     if output is None:
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
-    check_target(output, request.force, pictures.ENDINGS, inputs=words or ())
-    check_range("--rounds", most, 1, math.inf, "1 or more")
     array_bytes = parse_size("64M" if request.bytes is None else request.bytes)
     setting = make_setting(fabric, circuit, order)
     pictures.check_ending(output, setting.fabric)

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, RankedAlgorithmOptions, build_by_name
 from wavefabric.cli.collective.facts import MakeOptions, show_made
 from wavefabric.cli.collective.optimal import SolverOptions, optimal
-from wavefabric.cli.common.files import check_target, read_rows
+from wavefabric.cli.common.files import read_rows
 from wavefabric.cli.common.options import argument, changed, refuse
-from wavefabric.cli.common.show import console, print_json, table
+from wavefabric.cli.common.show import conclude, table
 from wavefabric.collectives import Schedule, verify
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.builders.messages import greedy
@@ -60,7 +60,6 @@ def command(
     if collective is None and algorithm != "greedy" and solver.conditions is None:
         known = ALGORITHMS[algorithm].collectives if algorithm in ALGORITHMS else COLLECTIVES
         raise InputError(f"COLLECTIVE: none given after {algorithm}; allowed: {', '.join(known)}")
-    check_target(options.output, options.force, (".json",))
     if algorithm == "optimal":
         optimal(collective, chosen, solver, options)
         return
@@ -79,16 +78,14 @@ def show_list(as_json: bool) -> None:
         fits = [n for n in range(2, 65) if why_refused(known.name, known.collectives[0], n) is None]
         row = {"algorithm": known.name, "collectives": known.collectives, "ranks": _ranks_text(fits)}
         rows.append(row | {"options": known.options, "summary": known.summary})
-    if as_json:
-        print_json([*rows, *({"algorithm": name, "summary": text} for name, text in SOLVERS.items())])
-        return
+    solvers = ({"algorithm": name, "summary": text} for name, text in SOLVERS.items())
     shown = table(("|algorithm", "<collectives", "<ranks", "<options"))
     for row in rows:
         does = f"{row['summary']}\n{', '.join(row['collectives'])}"
         shown.add_row(row["algorithm"], does, row["ranks"], " ".join(f"--{name}" for name in row["options"]))
     for name, ranks in (("optimal", "few"), ("greedy", "any")):
         shown.add_row(name, SOLVERS[name], ranks, "see --help")
-    console().print(shown)
+    conclude(as_json, [*rows, *solvers], shown=[shown])
 
 
 def _ranks_text(fits: list[int]) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from wavefabric.cli.collective.circuit_file import load_circuits
 from wavefabric.cli.common.files import load_fabric
-from wavefabric.cli.common.options import changed, from_zero, option, options, refuse
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.planning_options import PANEL, PlanningOptions
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
@@ -28,7 +28,7 @@ Order = Annotated[str | None, option("GPU of rank 0, 1, …, such as 0,2,1,3; or
 class CircuitOptions(PlanningOptions):
     """Options of photonic fabrics."""
 
-    seed: int = option("Of random choices.", default=0, callback=from_zero)
+    seed: int = option("Of random choices.", default=0, limits=(0,))
     circuits: Path | None = option("Circuits of this file (JSON), for its fabric.")
     budget: bool = option(
         "Wavelengths carry what their link budget allows, and no more than the fabric says.", default=False

@@ -1,19 +1,19 @@
 """`wavefabric collective tune`: what is fastest for which size, predicted or measured."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from wavefabric.cli.collective.algorithm import Fabric
-from wavefabric.cli.common.files import PICTURES, check_target, load_fabric
-from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
+from wavefabric.cli.common.files import PICTURES, load_fabric
+from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.rank_session import MeasureOptions, start_ranks
-from wavefabric.cli.common.show import conclude, console
-from wavefabric.collectives.conditions import COLLECTIVES
+from wavefabric.cli.common.show import conclude
 from wavefabric.collectives.tuning import save_tuning, tuning_to_json
-from wavefabric.errors import InputError, choice
+from wavefabric.errors import InputError
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.transports import TRANSPORTS
 from wavefabric.execution import tune_report
@@ -29,8 +29,7 @@ class TuneOptions(OutputOptions):
 
     collective: list[str] | None = option(
         "{wavefabric.collectives.conditions:COLLECTIVES}; may be given again. "
-        "[default: all-reduce and all-gather]",
-        checked=False,
+        "[default: all-reduce and all-gather]"
     )
     sizes: list[str] | None = option(
         "Bytes of the whole array: least:most, or with commas between; may be given again. K, M, G: 2^10, … "
@@ -45,13 +44,15 @@ class TuneOptions(OutputOptions):
         also=("auto",),
     )
     within: float | None = option(
-        f"Measure candidates predicted within this factor of the fastest. [default: {WITHIN:g} with --fabric]"
+        f"Measure what is predicted within this factor of the fastest. [default: {WITHIN:g} with --fabric]",
+        limits=(1, math.inf),
+        allowed="from 1",
     )
     dtype: str = option(
         "Of what is measured: {wavefabric.execution.timed_schedule:EXACT}.", default="float32"
     )
-    output: Path | None = option("Tuning (JSON).", "--output", "-o")
-    plot: Path | None = option("Picture: time over size, and which is fastest where.")
+    output: Path | None = option("Tuning (JSON).", "--output", "-o", endings=(".json",))
+    plot: Path | None = option("Picture: time over size, and which is fastest where.", endings=PICTURES)
 
 
 @options()
@@ -91,9 +92,6 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
     if not measured and environment.rank() > 0:
         return
     _check(options, who, measured, fabric)
-    if environment.rank() == 0:
-        check_target(options.output, options.force, (".json",), inputs=[fabric])
-        check_target(options.plot, options.force, PICTURES, "--plot", inputs=[fabric])
     inputs: dict[str, Any] = {
         "collectives": options.collective or _BOTH,
         "sizes": sizes,
@@ -112,16 +110,13 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
 
 
 def _check(options: TuneOptions, who: TuneRankOptions, measured: bool, fabric: str | None) -> None:
-    """Refuse unknown collectives, and options that would have no effect."""
-    for collective in options.collective or ():
-        choice("--collective", collective, COLLECTIVES)
+    """Refuse options that would have no effect."""
     if fabric is None:
         if not measured:
             raise InputError(
                 "--fabric: none given; allowed: one to predict for, or --ranks 2 or more to measure"
             )
         refuse(changed(options, "model", "within"), "without --fabric", "with one")
-    check_range("--within", options.within, 1, float("inf"), "from 1")
     if not measured:
         own = changed(options, "within", "dtype") | changed(who, "placement", "device", "threads", "repeats")
         refuse(own, "where nothing is measured", "with --ranks 2 or more")
@@ -135,10 +130,4 @@ def _conclude(result: TuningSearch, options: TuneOptions) -> None:
     if options.plot is not None:
         written.append(tune_report.plot(result, options.plot))
     facts = json.loads(tuning_to_json(result.tuning)) | {"notes": tune_report.notes(result)}
-
-    def show() -> None:
-        screen = console()
-        for each in tune_report.table(result):
-            screen.print(each, soft_wrap=isinstance(each, str))
-
-    conclude(options.as_json, facts, written, show)
+    conclude(options.as_json, facts, written, tune_report.table(result))

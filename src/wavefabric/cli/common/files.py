@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,18 +62,6 @@ def is_hdf5(file: Path) -> bool:
         return suffix != ".toml" and read_start(file, len(_HDF5)) == _HDF5
     except (OSError, ValueError):  # whoever reads it says why
         return False
-
-
-def check_target(
-    path: Path | None,
-    force: bool,
-    endings: Sequence[str],
-    key: str = "--output",
-    inputs: Sequence[str | Path | None] = (),
-) -> None:
-    """Refuse an output file before anything is computed; None is no output. See `check_output`."""
-    if path is not None:
-        check_output(path, force, key, endings=endings, inputs=inputs)
 
 
 def write_all(texts: Mapping[Path, str], force: bool = False, key: str = "--output") -> list[Path]:

@@ -14,6 +14,7 @@ from wavefabric.exchange.launch import environment
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 
 def plain(value: Any) -> Any:
@@ -35,14 +36,15 @@ def print_json(value: Any) -> None:
 
 
 def conclude(
-    as_json: bool, facts: dict[str, Any], written: Sequence[Path], show: Callable[[], object] = lambda: None
+    as_json: bool, facts: Any, written: Sequence[Path] | None = None, shown: Iterable[Any] = ()
 ) -> None:
-    """Print facts and the names of written files as JSON, or `show` them and name the files."""
+    """Print facts as JSON, or what is shown of them, lines and tables; with the files that were written."""
     if as_json:
-        print_json({**facts, "written": written})
+        print_json(facts if written is None else {**facts, "written": written})
         return
-    show()
-    print_written(written)
+    for each in shown:
+        print(each) if isinstance(each, str) else console().print(each)
+    print_written(written or ())
 
 
 def print_written(paths: Iterable[Path]) -> None:
@@ -60,6 +62,13 @@ def console(markup: bool = False) -> "Console":
 
     own = sys.stdout.isatty() and environment.ranks() == 1
     return Console(highlight=False, markup=markup, width=None if own else 120)
+
+
+def heading(title: str) -> "Text":
+    """A line in bold; its text may be a file's."""
+    from rich.text import Text
+
+    return Text(visible(title), style="bold")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]] = (), title: str | None = None) -> "Table":

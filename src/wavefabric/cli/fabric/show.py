@@ -1,20 +1,13 @@
 """`wavefabric fabric show`: what a fabric is made of, and what no schedule on it can beat."""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_text
-from wavefabric.cli.common.options import (
-    OutputOptions,
-    argument,
-    changed,
-    check_range,
-    option,
-    options,
-    refuse,
-)
-from wavefabric.cli.common.show import conclude, console, pairs_table, print_json, rate_text, table
+from wavefabric.cli.common.files import PICTURES, load_fabric, read_text
+from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
+from wavefabric.cli.common.show import conclude, pairs_table, rate_text, table
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric, presets
 from wavefabric.fabric import save as save_fabric
@@ -35,13 +28,14 @@ class ImportOptions:
     import_smi: Path | None = option("Output of nvidia-smi topo -m.")
     sm: int | None = option(
         "nvidia-smi, or with --nvlinks: compute capability times ten (70, 80, 90), for bandwidths. "
-        "[default: what the file says, or the number of NVLinks of a GPU tells]"
+        "[default: what the file says, or the number of NVLinks of a GPU tells]",
+        limits=(10, 999),
+        allowed="compute capability times ten, such as 80 or 90",
     )
     nvlinks: int | None = option("NCCL: NVLinks of each GPU to NVSwitches, where the file names none.")
 
     def fabric(self, name: str | None) -> AnyFabric:
         """The fabric of that name, or of a file by its content."""
-        check_range("--sm", self.sm, 10, 999, "compute capability times ten, such as 80 or 90")
         nccl, smi = self.import_nccl, self.import_smi
         if name is not None and Path(name).is_file() and Path(name).suffix != ".toml":
             text = read_text(Path(name), "fabric")
@@ -76,8 +70,8 @@ class ImportOptions:
 class ShowOptions(OutputOptions):
     """What is written."""
 
-    save: Path | None = option("Write it as TOML.")
-    output: Path | None = option("Picture.", "--output", "-o")
+    save: Path | None = option("Write it as TOML.", endings=(".toml",))
+    output: Path | None = option("Picture.", "--output", "-o", endings=PICTURES)
 
 
 def command(
@@ -105,8 +99,6 @@ def command(
         allowed = "one of NAME, --import-nccl, --import-smi"
         raise InputError(f"NAME: {len(inputs)} fabrics given; allowed: {allowed}")
     save, output = options.save, options.output
-    check_target(save, options.force, (".toml",), "--save")
-    check_target(output, options.force, PICTURES)
     if not inputs:
         refuse(changed(options, "save", "output") | changed(imported), "without a fabric", "with one")
         show_list(options.as_json)
@@ -118,19 +110,16 @@ def command(
         written.append(save)
     if output is not None:
         written.append(draw_fabric(fabric, output, force=options.force))
-    conclude(options.as_json, facts, written, lambda: show(facts))
+    conclude(options.as_json, facts, written, show(facts))
 
 
 def show_list(as_json: bool) -> None:
     """Presets and families."""
     known = presets()
-    if as_json:
-        print_json({"presets": known, "families": EXAMPLES})
-        return
     rows = ((name, text, EXAMPLES.get(name, "")) for name, text in known.items())
     made = table(("|name", "<what", "|other sizes"), rows)
     made.columns[0].style = "bold"
-    console().print(made)
+    conclude(as_json, {"presets": known, "families": EXAMPLES}, shown=[made])
 
 
 #: What of a fabric is no number of its own.
@@ -187,21 +176,19 @@ def _bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
     return rows
 
 
-def show(facts: dict[str, Any]) -> None:
-    """Print a fabric's tables."""
-    out = console()
+def show(facts: dict[str, Any]) -> Iterator[Any]:
+    """A fabric's tables, and notes on it."""
     lines = [("fabric", facts["name"]), ("what", facts["description"]), ("source", facts["source"])]
     lines += _photonic_lines(facts) if facts["kind"] == "photonic" else _electrical_lines(facts)
-    out.print(pairs_table((name, text) for name, text in lines if text))
+    yield pairs_table((name, text) for name, text in lines if text)
     if facts["bounds"]:
         columns = ("|operation", "latency", "bytes of the array / time", "<why")
         made = table(columns, title="what no schedule can beat, for an array of 1 GiB")
         for row in facts["bounds"]:
             rate = rate_text(row["algbw"]) if row["algbw"] else "-"
             made.add_row(row["collective"], time_words(row["latency"]), rate, row["why"])
-        out.print(made)
-    for note in facts["notes"]:
-        out.print(note, soft_wrap=True)
+        yield made
+    yield from facts["notes"]
 
 
 def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:

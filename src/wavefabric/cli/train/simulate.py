@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
-from wavefabric.cli.common.files import PICTURES, check_target, load_fabric
+from wavefabric.cli.common.files import PICTURES, load_fabric
 from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.planning_options import PlanningOptions
@@ -16,13 +15,13 @@ from wavefabric.cli.common.show import conclude
 from wavefabric.cli.train.table import facts, show_case, show_comparison
 from wavefabric.cli.train.work import WorkOptions, make_work
 from wavefabric.collectives.arguments import MOST_RANKS
-from wavefabric.errors import InputError, choice
+from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.electrical.families import FAMILIES
+from wavefabric.files.output import check_output
 from wavefabric.training.compare import Case, check_lists, compare
 from wavefabric.training.comparison_picture import draw_comparison
 from wavefabric.training.fabrics import fabric_for
-from wavefabric.training.iteration.engine import POLICIES
 from wavefabric.training.iteration.faults import parse_slow_links, with_slow_links
 from wavefabric.training.strategies.strategy_text import save_strategy
 from wavefabric.training.traces.chakra import write_chakra
@@ -71,11 +70,11 @@ class ResultOptions(OutputOptions):
 
     compare: bool = option("Compare all of --gpus, --fabric and --collective, lists.", default=False)
     output: Path | None = option(
-        "Picture: the timeline; with --compare throughput over GPUs.", "--output", "-o"
+        "Picture: the timeline; with --compare throughput over GPUs.", "--output", "-o", endings=PICTURES
     )
-    trace: Path | None = option("Chrome trace (JSON), for Perfetto.")
+    trace: Path | None = option("Chrome trace (JSON), for Perfetto.", endings=(".json",))
     chakra: Path | None = option("Chakra trace: files NAME.RANK.et.")
-    save_strategy: Path | None = option("Strategy (JSON), which --strategy reads.")
+    save_strategy: Path | None = option("Strategy (JSON), which --strategy reads.", endings=(".json",))
 
     @property
     def pictured(self) -> bool:
@@ -110,7 +109,6 @@ def command(
 
     wavefabric train ncf --gpus 4,16,64,256 --fabric switch,lightpath --collective ring,lumorph-2 --compare
     """
-    choice("--policy", where.policy, POLICIES)
     # Names of families stay names, to be as large as is needed.
     fabrics = [word if word in FAMILIES else load_fabric(word) for word in parse_list(where.fabric)]
     collectives = parse_list(where.collective)
@@ -153,12 +151,12 @@ def command(
     if result.compare:
         written = [] if result.output is None else [draw_comparison(result.output, cases, title)]
         results = {"work": title, "cases": [facts(*pair) for pair in zip_longest(cases, without)]}
-        conclude(result.as_json, results, written, lambda: show_comparison(cases, title))
+        conclude(result.as_json, results, written, show_comparison(cases, title))
     else:
         written = _write_files(cases[0], result, options.name)
         plain_case = without[0] if without else None
         results = {"work": title, **facts(cases[0], plain_case)}
-        shown = partial(show_case, cases[0], title, options.memory, plain_case)
+        shown = show_case(cases[0], title, options.memory, plain_case)
         conclude(result.as_json, results, written, shown)
 
 
@@ -168,9 +166,6 @@ def _check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int,
         refuse(changed(result, *_SINGLE), "with --compare", "with one simulation")
     if not with_strategy:
         refuse(changed(result, "save_strategy"), "without a model", "with a model")
-    check_target(result.output, result.force, PICTURES, inputs=inputs)
-    check_target(result.trace, result.force, (".json",), "--trace", inputs)
-    check_target(result.save_strategy, result.force, (".json",), "--save-strategy", inputs)
     if result.trace is not None and result.trace == result.save_strategy:
         raise InputError(f"--trace: {result.trace} given, and --save-strategy; allowed: another name")
     if result.chakra is not None:
@@ -179,7 +174,7 @@ def _check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int,
             shown = f"{result.chakra} or nothing" if str(result.chakra) == "." else result.chakra
             raise InputError(f"--chakra: {shown} given; allowed: NAME of the files NAME.RANK.et")
         for rank in range(gpus):
-            check_target(Path(f"{result.chakra}.{rank}.et"), result.force, (".et",), "--chakra", inputs)
+            check_output(f"{result.chakra}.{rank}.et", result.force, "--chakra", inputs=inputs)
 
 
 def _write_files(case: Case, result: ResultOptions, name: str) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import statistics
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from rich.cells import cell_len
@@ -90,28 +91,26 @@ def _workload_facts(workload: Workload) -> dict[str, Any]:
     }
 
 
-def show_case(case: Case, title: str, memory: float, healthy: Case | None = None) -> None:
-    """Print one simulation; `memory`: B that a GPU has; `healthy` as of `facts`."""
-    out = console()
-    out.print(f"{title}; {case.gpus} GPUs of {case.fabric.name}, {case.collective}", soft_wrap=True)
-    out.print()
+def show_case(case: Case, title: str, memory: float, healthy: Case | None = None) -> Iterator[Any]:
+    """What is printed of one simulation; `memory`: B that a GPU has; `healthy` as of `facts`."""
+    yield f"{title}; {case.gpus} GPUs of {case.fabric.name}, {case.collective}\n"
     lines = _lines(case, memory)
     if healthy is not None:
         longer = case.iteration.seconds / healthy.iteration.seconds
         words = f"{longer:.3f} x as long as without, which takes {time_words(healthy.iteration.seconds)}"
         lines.insert(1, ("slow parts", words))
-    out.print(pairs_table(lines))
+    yield pairs_table(lines)
     result = calls_by_purpose(case)
     if result:
-        out.print()
-        out.print(_calls_table(result))
+        yield ""
+        yield _calls_table(result)
         if any(call and call.messages for call in case.iteration.graph.call):
-            out.print("sizes: of the array of one group; of messages the sum of all")
+            yield "sizes: of the array of one group; of messages the sum of all"
         if case.times is not None:
-            out.print(f"calls: {case.times.model} model on {case.fabric.name}", soft_wrap=True)
+            yield f"calls: {case.times.model} model on {case.fabric.name}"
     for kind, missing in case.left_out.items():
         for name, why in missing.items():
-            out.print(f"left out for {kind}: {name} ({why})", soft_wrap=True)
+            yield f"left out for {kind}: {name} ({why})"
 
 
 def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
@@ -192,8 +191,8 @@ def _calls_table(result: dict[str, dict[str, Any]]) -> Table:
     return table(headings, rows)
 
 
-def show_comparison(cases: list[Case], title: str) -> None:
-    """Print a table of cases, the fastest of each number of GPUs in bold."""
+def show_comparison(cases: list[Case], title: str) -> Iterator[Any]:
+    """A table of cases, the fastest of each number of GPUs in bold, and what its columns mean."""
     unit = "samples/s" if cases[0].iteration.workload else "iterations/s"
     headings = (
         "GPUs", "|fabric", "|collective", "iteration", unit, "a GPU", "exposed", "x ring", "x free",
@@ -220,10 +219,9 @@ def show_comparison(cases: list[Case], title: str) -> None:
         style = "bold" if best and len(real) > 1 else ""
         last = column + 1 == len(cases) or cases[column + 1].gpus != case.gpus
         made.add_row(*(Text(cell, style=style) for cell in cells), end_section=last)
-    out = console()
-    _fit(made, out.width)
-    out.print(made)
-    out.print(
+    _fit(made, console().width)
+    yield made
+    yield (
         "x ring: throughput over that of rings on an ideal switch of the same bandwidth a GPU; x free: over "
         "that\nwith free communication; bound by: share of the critical path; *: the fastest"
     )
