@@ -1,9 +1,9 @@
 """`wavefabric kwave`: the command line of k-Wave's own programs, and their files."""
 
 import math
-from dataclasses import make_dataclass
+from dataclasses import MISSING, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import click
 
@@ -27,6 +27,8 @@ _NAMES = {
     "check_stability=False": "--allow_unstable",
     "u_non_staggered": "--u_non_staggered_raw",
 }
+#: Options that a run has under the same name.
+_SAME = ("start", "precision", "compression", "copy_sensor_mask", "force")
 _LETTERS = {"p_raw": ("-p",), "u_raw": ("-u",)}
 
 
@@ -78,6 +80,8 @@ def _version(_: click.Context, __: click.Parameter, wanted: bool) -> None:
 class KWaveOptions:
     """Options of k-Wave's programs, and some of our own."""
 
+    input: Path = option("Input file (HDF5).", "-i", default=MISSING)
+    output: Path = option("Output file (HDF5).", "-o", default=MISSING)
     threads: int | None = option(
         "CPU threads, at most all. [default: by the size of the grid]", "-t", limits=(1,)
     )
@@ -102,15 +106,13 @@ class KWaveOptions:
 
 
 def command(
-    input: Annotated[Path, option("Input file (HDF5).", "-i")],
-    output: Annotated[Path, option("Output file (HDF5).", "-o")],
     options: KWaveOptions,
     quantities: Quantities,  # type: ignore[valid-type]
     checkpoint: CheckpointOptions,
     ranks: RunRankOptions,
 ) -> None:
     """Run a k-Wave input file as kspaceFirstOrder-OMP and -CUDA do: same options, same files."""
-    device, threads = options.device, options.threads
+    input, output, device, threads = options.input, options.output, options.device, options.threads
     if options.gpu is not None:
         if device is not None:
             raise InputError(f"--device: {device} with -g {options.gpu}; allowed: one of them")
@@ -131,12 +133,8 @@ def command(
         checkpoint=saved,
         progress=make_progress(not verbose, options.percent),
         record=[name.removesuffix("_raw") for name in names],
-        start=options.start,
+        **{name: getattr(options, name) for name in _SAME},
         steps=options.benchmark,
-        precision=options.precision,
-        compression=options.compression,
-        copy_sensor_mask=options.copy_sensor_mask,
-        force=options.force,
         check_stability=not options.allow_unstable,
         names=_NAMES,
         started=lambda inputs: _introduce(inputs, names, options.start, verbose),

@@ -36,11 +36,11 @@ def run_on_ranks(input: Path, output: Path, ranks: RunRankOptions, quiet: bool, 
             return run_kwave_file(input, output, **options, decomposition=shared)
 
 
-def run_and_show(file: Path, options: RunOptions, ranks: RunRankOptions) -> None:
+def run_and_show(options: RunOptions, ranks: RunRankOptions) -> None:
     """Run an input file and print what it cost; ``ranks`` are checked."""
-    target = options.output or file.with_name(file.stem + "_out.h5")
+    target = options.output or options.file.with_name(options.file.stem + "_out.h5")
     report = run_on_ranks(
-        file,
+        options.file,
         target,
         ranks,
         options.silent,

@@ -4,7 +4,7 @@ import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from wavefabric.cli.common.files import PICTURES, load_fabric, write_all
 from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
@@ -27,6 +27,7 @@ _PARTS = ("compute", "pack", "exposed", "exchange")
 class PlanCommandOptions(OutputOptions):
     """What is planned, and how it is shown."""
 
+    file: Path = argument("Run file (TOML) of a fibre link, or k-Wave input file (HDF5).")
     fabric: str | None = option("Fabric between the GPUs: a preset, a family such as switch:8, or a file.")
     gpus: int | None = option("GPUs that share the run. [default: all of the fabric]")
     device_file: str = option(
@@ -57,10 +58,7 @@ class PlanCommandOptions(OutputOptions):
     )
 
 
-def command(
-    file: Annotated[Path, argument("Run file (TOML) of a fibre link, or k-Wave input file (HDF5).")],
-    options: PlanCommandOptions,
-) -> None:
+def command(options: PlanCommandOptions) -> None:
     """Predict the time of a step, and the memory, of every way to share a run among GPUs; choose one.
 
     Computation comes from a device file, exchange from the schedules of the run itself on any fabric.
@@ -71,7 +69,7 @@ def command(
 
     wavefabric plan examples/mdm-120-modes.toml --fabric hgx-h200 --gpus 8 -o plan.json
     """
-    keywords = plan_options(options)
+    file, keywords = options.file, plan_options(options)
     if file.suffix.lower() == ".toml":
         inputs = changed(options, "overlaps", "bell", "max_error", "precision")
         refuse(inputs, "with a run file", "with k-Wave files")
@@ -96,13 +94,8 @@ def plan_options(options: PlanCommandOptions) -> dict[str, Any]:
             f"--overlaps: {options.overlaps!r} given; allowed: whole numbers from 1, comma between"
         )
     carriers = [word.strip() for word in (options.transports or "").split(";") if word.strip()]
-    return {
-        "overlaps": [int(word) for word in overlaps],
-        "bell": options.bell,
-        "transports": carriers or None,
-        "max_error": options.max_error,
-        "precision": options.precision,
-    }
+    read = {"overlaps": [int(word) for word in overlaps], "transports": carriers or None}
+    return read | {name: getattr(options, name) for name in ("bell", "max_error", "precision")}
 
 
 def make_plan(

@@ -27,9 +27,9 @@ from wavefabric.results import read_result
 from wavefabric.results.link_plots import plot_result
 
 
-def run_link_file(file: Path, options: RunOptions, ranks: RunRankOptions) -> None:
+def run_link_file(options: RunOptions, ranks: RunRankOptions) -> None:
     """Run a run file, draw its figures and print its table."""
-    settings = load(file).with_theory()
+    settings = load(options.file).with_theory()
     if solver := changed(options, "device", "threads", "exchange"):
         settings = settings.with_solver(**solver)
     ranks = ranks.checked(settings.solver.device, settings.solver.threads)
@@ -143,24 +143,24 @@ def step_line(solver: dict[str, Any]) -> str:
 def _table(rows: list[dict[str, Any]], names: list[str]) -> Table:
     reference = _has_reference(rows)
     expected = bool(names) and rows[0]["received"][names[0]]["q_squared_expected_db"] is not None
-    heads = ["\ngroup", "\nmodes", *["back to\nback"] * reference]
+
+    def numbers(name: str, key: str, form: str = ".2f") -> list[str]:
+        return [format(row["received"][name][key], form) for row in rows]
+
+    columns = [(f"\n{key}", [str(row[key]) for row in rows]) for key in ("group", "modes")]
+    if reference:
+        columns.append(("back to\nback", numbers("back_to_back", "q_squared_mean_db")))
     for name in names:
         distance = rows[0]["received"][name]["distance_m"] / 1e3
-        heads += [f"{distance:g} km\nmean", *["\ntheory"] * expected, "\nmin", *["\npenalty"] * reference]
-    styles = ["bold" if head == "\npenalty" else "" for head in heads]
-    columns = zip(heads, styles, strict=True)
-    table = Table(*(Column(head, justify="right", no_wrap=True, style=style) for head, style in columns))
-    for row in rows:
-        cells = [str(row["group"]), str(row["modes"])]
+        columns.append((f"{distance:g} km\nmean", numbers(name, "q_squared_mean_db")))
+        if expected:
+            columns.append(("\ntheory", numbers(name, "q_squared_expected_db")))
+        columns.append(("\nmin", numbers(name, "q_squared_min_db")))
         if reference:
-            cells.append(f"{row['received']['back_to_back']['q_squared_mean_db']:.2f}")
-        for name in names:
-            here = row["received"][name]
-            cells.append(f"{here['q_squared_mean_db']:.2f}")
-            if expected:
-                cells.append(f"{here['q_squared_expected_db']:.2f}")
-            cells.append(f"{here['q_squared_min_db']:.2f}")
-            if reference:
-                cells.append(f"{here['penalty_db']:+.3f}")
+            columns.append(("\npenalty", numbers(name, "penalty_db", "+.3f")))
+    styles = {"\npenalty": "bold"}
+    heads = (Column(head, justify="right", no_wrap=True, style=styles.get(head, "")) for head, _ in columns)
+    table = Table(*heads)
+    for cells in zip(*(cells for _, cells in columns), strict=True):
         table.add_row(*cells)
     return table

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from wavefabric.cli.common.decomposition import GridRankOptions
-from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
+from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
 from wavefabric.cli.common.ranks import PANEL
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.files.output import check_output
@@ -32,8 +32,9 @@ class SimulationOptions(OutputOptions):
 
 @options()
 class RunOptions(SimulationOptions):
-    """Options of both kinds of files."""
+    """The file, and options of both kinds."""
 
+    file: Path = argument("Run file (TOML; see docs/run-files.md) or k-Wave input file (HDF5).")
     output: Path | None = option(
         "Result file (HDF5). [default: the run file's stem + .h5, or k-Wave's + _out.h5]", "--output", "-o"
     )

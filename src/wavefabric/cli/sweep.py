@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from wavefabric.cli.common.files import is_hdf5
 from wavefabric.cli.common.options import argument, changed, option, options, refuse
@@ -26,8 +26,9 @@ _MOST_ROWS = 40
 
 @options()
 class SweepOptions(RunOptions):
-    """Axes, and how ranks work on them."""
+    """A run file, axes, and how ranks work on them."""
 
+    file: Path = argument("Run file of a fibre (TOML; see docs/sweeps.md).")
     output: Path | None = option(
         "Result file (HDF5). [default: the run file's stem + -sweep.h5]", "--output", "-o"
     )
@@ -43,24 +44,20 @@ class SweepOptions(RunOptions):
 
 
 @naming_no_resume()
-def command(
-    file: Annotated[Path, argument("Run file of a fibre (TOML; see docs/sweeps.md).")],
-    options: SweepOptions,
-    ranks: RankOptions,
-) -> None:
+def command(options: SweepOptions, ranks: RankOptions) -> None:
     """Simulate the link of a run file for all values of some of its keys.
 
     The same command again goes on where a killed one stopped.
     """
-    if is_hdf5(file):
+    if is_hdf5(options.file):
         allowed = "a run file (TOML), which k-Wave's inputs do not have"
-        raise InputError(f"FILE: {file} is HDF5; allowed: {allowed}")
+        raise InputError(f"FILE: {options.file} is HDF5; allowed: {allowed}")
     refuse(changed(options, "verify_step"), "with a sweep", "with run")
     if ranks.count == 1:
         refuse(changed(options, "exchange", "together"), "for one rank", "with --ranks 2 or more")
     elif not options.together:
         refuse(changed(options, "exchange"), "for ranks with points of their own", "with --together")
-    grid = make_grid(file, _axes(options), **changed(options, "device", "threads", "exchange"))
+    grid = make_grid(options.file, _axes(options), **changed(options, "device", "threads", "exchange"))
     solver, target = grid.base.solver, options.output or output_path(grid.base)
     ranks, folder = ranks.checked(solver.device, solver.threads), points_folder(target)
     # What the ranks of one point exchange: every rank its powers with all others.

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.cli.collective.algorithm import RankedAlgorithmOptions, Words, schedule_from, whole_array
+from wavefabric.cli.collective.algorithm import (
+    RankedAlgorithmOptions,
+    ScheduleOptions,
+    schedule_from,
+    whole_array,
+)
 from wavefabric.cli.common.files import load_fabric
 from wavefabric.cli.common.options import changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
@@ -20,24 +25,20 @@ from wavefabric.fabric.draw.pictures import STILL, draw_timeline
 
 
 @options()
-class CompileOptions:
+class CompileOptions(ScheduleOptions):
     """How a schedule is compiled, and what of it is shown."""
 
     protocol: str = option("{wavefabric.collectives.plans.plan:PROTOCOLS}.", default="signals")
     slots: int | None = option(
         "Copies of each staging buffer, used by turns: 1 or 2. [default: 1 if nobody waits for it]", "--rooms"
     )
-    rank: int = option("Rank whose instructions are shown.", default=0)
+    rank: int = option("Rank whose instructions are shown; with --json all are.", default=0)
     fabric: str | None = option("Fabric of the picture: a name or a file.", "--fabric", "-f")
     bytes: str | None = option("Of the whole array, for the picture. [default: 1M]")
     output: Path | None = option("Picture of what kernels do through time.", "--output", "-o", endings=STILL)
-    force: bool = option("Replace files that exist.", default=False)
-    as_json: bool = option(
-        "Print the instructions of all ranks as JSON and nothing else.", "--json", default=False
-    )
 
 
-def command(algorithm: RankedAlgorithmOptions, options: CompileOptions, words: Words = None) -> None:
+def command(algorithm: RankedAlgorithmOptions, options: CompileOptions) -> None:
     """Compile a schedule into an execution plan, what one kernel a rank does, and prove it.
 
     Examples:
@@ -57,9 +58,9 @@ def command(algorithm: RankedAlgorithmOptions, options: CompileOptions, words: W
     if isinstance(fabric, PhotonicFabric):
         raise InputError(f"--fabric: {options.fabric} is photonic; allowed: electrical")
     count = algorithm.ranks or (fabric.ranks if fabric else 0)
-    if len(words or ()) == 2:
+    if len(options.words or ()) == 2:
         check_range("--ranks", count or None, 1, MOST_RANKS, f"1 to {MOST_RANKS} for an execution plan")
-    schedule = schedule_from(words, algorithm, fabric)
+    schedule = schedule_from(options.words, algorithm, fabric)
     check_range("--rank", options.rank, 0, schedule.ranks - 1, f"0 to {schedule.ranks - 1}")
     plan = compile_plan(schedule, options.protocol, options.slots)
     check_execution_plan(plan)

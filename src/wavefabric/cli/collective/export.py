@@ -1,7 +1,7 @@
 """`wavefabric collective export`: from our JSON to MSCCL's XML or MSCCL++'s JSON, or back."""
 
+from dataclasses import MISSING
 from pathlib import Path
-from typing import Annotated
 
 from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuit_file import circuits_text
@@ -22,6 +22,16 @@ _FORMATS = {"json": (), "msccl": ("proto", "instances", "slots", "shared"), "msc
 
 
 @options()
+class ExportOptions(OutputOptions):
+    """What is converted, and into what."""
+
+    file: Path = argument("Schedule: JSON, MSCCL XML, MSCCL++ JSON.")
+    output: Path = option("x.xml (MSCCL), or x.json.", "--output", "-o", default=MISSING)
+    format: str | None = option("{json,msccl,mscclpp} [default: by the ending of OUTPUT]")
+    fabric: str | None = option("Photonic: write circuits for it too, as x.circuits.json.", "--fabric", "-f")
+
+
+@options()
 class MscclOptions:
     """How a file of MSCCL or MSCCL++ carries a schedule out."""
 
@@ -35,18 +45,7 @@ class MscclOptions:
     )
 
 
-def command(
-    file: Annotated[Path, argument("Schedule: JSON, MSCCL XML, MSCCL++ JSON.")],
-    output: Annotated[Path, option("x.xml (MSCCL), or x.json.", "--output", "-o")],
-    msccl: MscclOptions,
-    options: OutputOptions,
-    format_: Annotated[
-        str | None, option("{json,msccl,mscclpp} [default: by the ending of OUTPUT]", "--format")
-    ] = None,
-    fabric: Annotated[
-        str | None, option("Photonic: write circuits for it too, as x.circuits.json.", "--fabric", "-f")
-    ] = None,
-) -> None:
+def command(options: ExportOptions, msccl: MscclOptions) -> None:
     """Convert a schedule; it is proved first.
 
     Examples:
@@ -57,6 +56,7 @@ def command(
 
     wavefabric collective export ring.json --format mscclpp -o plan.json
     """
+    file, output, format_, fabric = options.file, options.output, options.format, options.fabric
     if format_ is not None:
         choice("--format", format_, _FORMATS)
     endings = (".xml", ".json") if format_ is None else (".xml",) if format_ == "msccl" else (".json",)

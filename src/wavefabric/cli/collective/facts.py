@@ -10,7 +10,7 @@ from rich.table import Table
 
 from wavefabric.cli.collective.setting import ORDER_NOTE, order_text
 from wavefabric.cli.common.files import write_all
-from wavefabric.cli.common.options import OutputOptions, option, options
+from wavefabric.cli.common.options import OutputOptions, argument, option, options
 from wavefabric.cli.common.show import conclude, pairs_table, rate_text, table
 from wavefabric.collectives import Schedule, to_json
 from wavefabric.collectives.candidates import Choice
@@ -49,8 +49,10 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
 
 @options()
 class MakeOptions(OutputOptions):
-    """Options of what is written of a schedule, or that all algorithms are listed."""
+    """What is made, and what is written of it; or that all algorithms are listed."""
 
+    algorithm: str | None = argument("See --list.", "ALGORITHM", default=None)
+    collective: str | None = argument("Such as all-reduce.", "COLLECTIVE", default=None)
     list_all: bool = option("Show all algorithms.", "--list", default=False)
     output: Path | None = option("Schedule (JSON).", "--output", "-o", endings=(".json",))
 

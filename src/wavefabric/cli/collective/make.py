@@ -1,12 +1,12 @@
 """`wavefabric collective make`: a schedule from a named algorithm, a solver, or a list of messages."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, RankedAlgorithmOptions, build_by_name
 from wavefabric.cli.collective.facts import MakeOptions, show_made
 from wavefabric.cli.collective.optimal import SolverOptions, optimal
 from wavefabric.cli.common.files import read_rows
-from wavefabric.cli.common.options import argument, changed, refuse
+from wavefabric.cli.common.options import changed, refuse
 from wavefabric.cli.common.show import conclude, table
 from wavefabric.collectives import Schedule, verify
 from wavefabric.collectives.arguments import MOST_RANKS
@@ -24,13 +24,7 @@ SOLVERS = {
 _FOR = {"messages": "greedy", "seed": "greedy", "lasers": "optimal or greedy"}
 
 
-def command(
-    chosen: RankedAlgorithmOptions,
-    solver: SolverOptions,
-    options: MakeOptions,
-    algorithm: Annotated[str | None, argument("See --list.", "ALGORITHM")] = None,
-    collective: Annotated[str | None, argument("Such as all-reduce.", "COLLECTIVE")] = None,
-) -> None:
+def command(chosen: RankedAlgorithmOptions, solver: SolverOptions, options: MakeOptions) -> None:
     """Make a schedule and prove it.
 
     Examples:
@@ -43,6 +37,7 @@ def command(
 
     wavefabric collective make greedy --ranks 8 --messages layers.json --lasers 2
     """
+    algorithm, collective = options.algorithm, options.collective
     if options.list_all:
         inputs = [word for word in (algorithm, collective) if word is not None]
         inputs += [*chosen.present(), *(f"--{name.replace('_', '-')}" for name in changed(solver))]

@@ -61,9 +61,8 @@ def optimal(
     size = parse_size("64M" if solver.bytes is None else solver.bytes)
     assert solver.fabric is not None
     fabric = load_fabric(solver.fabric, solver.lasers, solver.waveguides)
-    if algorithm.ranks not in (None, fabric.ranks):
-        actual = f"{algorithm.ranks} given with {fabric.name}"
-        raise InputError(f"--ranks: {actual}; allowed: its {fabric.ranks} GPUs, or without")
+    if algorithm.ranks != fabric.ranks:
+        refuse(changed(algorithm, "ranks"), f"with {fabric.name}", f"its {fabric.ranks} GPUs, or without")
     direct, until, quiet = None, begun + solver.seconds, options.as_json
     if isinstance(fabric, PhotonicFabric):
         refuse(changed(solver, "steps"), f"with photonic {fabric.name}", "with electrical ones")
@@ -188,8 +187,7 @@ def _wanted(
     if collective is not None:
         raise InputError(f"--conditions: given with {collective}; allowed: one of the two")
     held = read_schedule(conditions)
-    if held.transfers.size:
-        count = held.transfers.size
+    if count := held.transfers.size:
         raise InputError(f"--conditions: {conditions} has {count} transfers; allowed: a schedule without any")
     if held.ranks != fabric.ranks:
         allowed = f"the {fabric.ranks} of {fabric.name}"

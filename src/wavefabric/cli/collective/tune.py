@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from wavefabric.cli.collective.algorithm import Fabric
+from wavefabric.cli.collective.algorithm import FABRIC_HELP
 from wavefabric.cli.common.files import PICTURES, load_fabric
 from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
@@ -38,6 +38,7 @@ class TuneOptions(OutputOptions):
         "--size",
     )
     factor: int | None = option(FACTOR_HELP)
+    fabric: str | None = option(FABRIC_HELP, "--fabric", "-f")
     model: str = option(
         "Of predictions: auto, {wavefabric.fabric.cost_models.cost:COST_MODELS}.",
         default="auto",
@@ -67,7 +68,7 @@ class TuneRankOptions(MeasureOptions):
     )
 
 
-def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -> None:
+def command(options: TuneOptions, who: TuneRankOptions) -> None:
     """Find the fastest algorithm and radix for each size, predicted for a fabric or measured by ranks.
 
     Measured times decide. With --fabric and --ranks what is predicted to be slow is not measured. On P2P copy
@@ -81,7 +82,7 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
 
     mpiexec -n 4 wavefabric collective tune --fabric measured.toml -o mine.json
     """
-    names = parse_list(who.transports)
+    names, fabric = parse_list(who.transports), options.fabric
     sizes = sorted(
         {size for text in options.sizes or [None] for size in optional_sizes(text, options.factor)}
     )
@@ -91,7 +92,11 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
     measured = names != ["none"] and count > 1
     if not measured and environment.rank() > 0:
         return
-    _check(options, who, measured, fabric)
+    if fabric is None:
+        if not measured:
+            allowed = "one to predict for, or --ranks 2 or more to measure"
+            raise InputError(f"--fabric: none given; allowed: {allowed}")
+        refuse(changed(options, "model", "within"), "without --fabric", "with one")
     inputs: dict[str, Any] = {
         "collectives": options.collective or _BOTH,
         "sizes": sizes,
@@ -99,6 +104,10 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
         "model": options.model,
     }
     if not measured:
+        unused = changed(options, "within", "dtype") | changed(
+            who, "placement", "device", "threads", "repeats"
+        )
+        refuse(unused, "where nothing is measured", "with --ranks 2 or more")
         _conclude(tune(**inputs, count=who.ranks, progress=make_progress(options.as_json)), options)
         return
     fabric_of_ranks(inputs["fabric"], count)  # refused before any rank starts
@@ -107,19 +116,6 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
     result = tune(**inputs, ranks=ranks, within=WITHIN if options.within is None else options.within)
     if ranks.rank == 0:
         _conclude(result, options)
-
-
-def _check(options: TuneOptions, who: TuneRankOptions, measured: bool, fabric: str | None) -> None:
-    """Refuse options that would have no effect."""
-    if fabric is None:
-        if not measured:
-            raise InputError(
-                "--fabric: none given; allowed: one to predict for, or --ranks 2 or more to measure"
-            )
-        refuse(changed(options, "model", "within"), "without --fabric", "with one")
-    if not measured:
-        own = changed(options, "within", "dtype") | changed(who, "placement", "device", "threads", "repeats")
-        refuse(own, "where nothing is measured", "with --ranks 2 or more")
 
 
 def _conclude(result: TuningSearch, options: TuneOptions) -> None:

@@ -2,7 +2,7 @@
 
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from wavefabric.cli.collective import facts as about
 from wavefabric.cli.collective.algorithm import read_proved
@@ -18,8 +18,9 @@ from wavefabric.units import counted
 
 @options()
 class VerifyOptions:
-    """What is verified beyond the schedule itself."""
+    """Schedules, and what is verified beyond each itself."""
 
+    files: list[Path] = argument("Schedules: JSON, MSCCL XML, MSCCL++ JSON.", "FILE...")
     circuits: Path | None = option("A circuit plan (JSON) that must carry the schedule.")
     expect: str | None = option(
         "What each must do, of {wavefabric.collectives.conditions:COLLECTIVES}; anything else is refused, "
@@ -29,17 +30,14 @@ class VerifyOptions:
     as_json: bool = option("Print as JSON and nothing else.", "--json", default=False)
 
 
-def command(
-    files: Annotated[list[Path], argument("Schedules: JSON, MSCCL XML, MSCCL++ JSON.", "FILE...")],
-    options: VerifyOptions,
-) -> None:
+def command(options: VerifyOptions) -> None:
     """Prove schedules by replaying them; the first transfer that fails is named, with exit code 2.
 
     Example: wavefabric collective verify ring.json other.xml --expect all-reduce
     """
-    if options.circuits is not None and len(files) > 1:
-        raise InputError(f"--circuits: given with {len(files)} schedules; allowed: with one")
-    verified = [verify_file(path, options.circuits, options.expect) for path in files]
+    if options.circuits is not None and len(options.files) > 1:
+        raise InputError(f"--circuits: given with {len(options.files)} schedules; allowed: with one")
+    verified = [verify_file(path, options.circuits, options.expect) for path in options.files]
     conclude(options.as_json, verified, shown=chain.from_iterable(map(_lines, verified)))
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wavefabric.cli.common.options import check_range
+from wavefabric.cli.common.options import check_range, refuse
 from wavefabric.errors import InputError
 from wavefabric.files import input as input_file
 from wavefabric.files.input import MOST_TEXT, read_start
@@ -89,8 +89,7 @@ def load_fabric(text: str, lasers: int | None = None, waveguides: int | None = N
         if value is None:
             continue
         if not isinstance(fabric, PhotonicFabric):
-            actual = f"{value} given with electrical {fabric.name}"
-            raise InputError(f"--{name}: {actual}; allowed: with photonic ones")
+            refuse({name: value}, f"with electrical {fabric.name}", "with photonic ones")
         check_range(f"--{name}", value, 1, 4096, "1 to 4096")
         follows = {"serdes_ports": None} if name == "lasers" else {"fibres": min(fabric.fibres, value)}
         label = f"{fabric.name}, {value} {name[:-1] if value == 1 else name}"

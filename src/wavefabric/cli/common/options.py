@@ -56,12 +56,12 @@ def option(help: str, *names: str, default: Any = None, panel: str = "", **more:
     return dataclasses.field(default=default, metadata={"names": names, "help": help, "panel": panel, **more})
 
 
-def argument(help: str, metavar: str | None = None) -> Any:
-    """This declares what is given by its place: a parameter ``Annotated[T, argument(...)]`` of a command."""
-    return option(help, panel=_ARGUMENTS, checked=False, metavar=metavar)
+def argument(help: str, metavar: str | None = None, default: Any = dataclasses.MISSING) -> Any:
+    """This declares what is given by its place, as `option` does; a field without a default must be given."""
+    return option(help, default=default, panel=_ARGUMENTS, checked=False, metavar=metavar)
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option,))
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option, argument))
 def options(panel: str = "") -> Callable[[type[_T]], type[_T]]:
     """This makes a frozen dataclass of options, which ``--help`` shows in a section of that title."""
 
@@ -79,7 +79,8 @@ def changed(group: Any, *names: str) -> dict[str, Any]:
     return {
         field.name: value
         for field in dataclasses.fields(group)
-        if (value := getattr(group, field.name)) != field.default and (not names or field.name in names)
+        if field.default not in ((value := getattr(group, field.name)), dataclasses.MISSING)
+        and (not names or field.name in names)
     }
 
 
@@ -158,9 +159,11 @@ def _param(
     kind = get_args(kind)[0] if many else kind
     if kind is Path:
         kind = click.Path(path_type=Path)
+    elif more.get("read"):
+        kind = str
     elif get_origin(kind) is Literal:
         kind = click.Choice(get_args(kind))
-    more["required"] = default is inspect.Parameter.empty
+    more["required"] = default in (inspect.Parameter.empty, dataclasses.MISSING)
     if not more["required"]:
         more["default"] = default
     rules = {key: more.pop(key, usual) for key, usual in _RULES.items()}

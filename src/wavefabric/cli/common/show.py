@@ -30,17 +30,13 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
-def print_json(value: Any) -> None:
-    """Print as JSON that every reader takes."""
-    print(json.dumps(plain(value), indent=2, allow_nan=False))
-
-
 def conclude(
     as_json: bool, facts: Any, written: Sequence[Path] | None = None, shown: Iterable[Any] = ()
 ) -> None:
     """Print facts as JSON, or what is shown of them, lines and tables; with the files that were written."""
     if as_json:
-        print_json(facts if written is None else {**facts, "written": written})
+        content = facts if written is None else {**facts, "written": written}
+        print(json.dumps(plain(content), indent=2, allow_nan=False))
         return
     for each in shown:
         print(each) if isinstance(each, str) else console().print(each)
@@ -71,7 +67,7 @@ def heading(title: str) -> "Text":
     return Text(visible(title), style="bold")
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]] = (), title: str | None = None) -> "Table":
+def table(columns: Sequence[str], rows: Iterable[Iterable[str]] = (), title: str | None = None) -> "Table":
     """A table with a rule below its headings: numbers; text that may wrap (``<``) or may not (``|``)."""
     from rich import box
     from rich.table import Table

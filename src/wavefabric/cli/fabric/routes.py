@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +28,7 @@ PATTERNS = ("recursive", "permutation", "pairs")
 class RouteOptions(OutputOptions):
     """What is routed, and how."""
 
+    name: str = argument("Photonic: such as lightpath:8x8.", "FABRIC")
     pattern: str = option(
         "recursive (a set for each round), permutation (random), or pairs (--pairs).", default="recursive"
     )
@@ -42,9 +43,7 @@ class RouteOptions(OutputOptions):
     output: Path | None = option("Picture of the loads of edges.", "--output", "-o", endings=PICTURES)
 
 
-def command(
-    name: Annotated[str, argument("Photonic: such as lightpath:8x8.", "FABRIC")], options: RouteOptions
-) -> None:
+def command(options: RouteOptions) -> None:
     """Lay a route for each pair of tiles so that few share an edge; show overlap, bound and link budget.
 
     ``auto`` goes by time: shortest routes where there are waveguides enough for them.
@@ -61,9 +60,9 @@ def command(
         raise InputError("--pairs: none given with --pattern pairs; allowed: a JSON list of [src, dst]")
     if pattern != "pairs":
         refuse(changed(options, "pairs"), f"with --pattern {pattern}", "with --pattern pairs")
-    fabric = load_fabric(name)
+    fabric = load_fabric(options.name)
     if not isinstance(fabric, PhotonicFabric):
-        raise InputError(f"FABRIC: {name} is electrical; allowed: photonic, such as lightpath:4x8")
+        raise InputError(f"FABRIC: {options.name} is electrical; allowed: photonic, such as lightpath:4x8")
     how = {"seed": options.seed, "k": options.paths, "time_limit": options.time_limit}
     how["budget"] = fabric.budget or LinkBudget()
     routed = [(label, route(fabric, pairs, method, **how)) for label, pairs in _patterns(fabric, options)]

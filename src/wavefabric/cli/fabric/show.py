@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from wavefabric.cli.common.files import PICTURES, load_fabric, read_text
 from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
@@ -22,8 +22,13 @@ from wavefabric.units import counted, time_words
 
 @options("Import")
 class ImportOptions:
-    """Files of others that a fabric is made from."""
+    """A fabric, or files of others that one is made from."""
 
+    name: str | None = argument(
+        "A preset, a family with numbers, or a file: TOML, NCCL's XML, nvidia-smi topo -m.",
+        "NAME | FILE",
+        default=None,
+    )
     import_nccl: Path | None = option("NCCL topology (XML).")
     import_smi: Path | None = option("Output of nvidia-smi topo -m.")
     sm: int | None = option(
@@ -34,8 +39,9 @@ class ImportOptions:
     )
     nvlinks: int | None = option("NCCL: NVLinks of each GPU to NVSwitches, where the file names none.")
 
-    def fabric(self, name: str | None) -> AnyFabric:
-        """The fabric of that name, or of a file by its content."""
+    def fabric(self) -> AnyFabric:
+        """The fabric of the name, or of a file by its content."""
+        name = self.name
         nccl, smi = self.import_nccl, self.import_smi
         if name is not None and Path(name).is_file() and Path(name).suffix != ".toml":
             text = read_text(Path(name), "fabric")
@@ -48,16 +54,15 @@ class ImportOptions:
                 raise InputError(
                     f"{name}: a table of rocm-smi given, which tells no rates; allowed: {allowed}"
                 )
-        if nccl is None and self.nvlinks is not None:
-            actual = f"{self.nvlinks} given with {name or smi}"
-            raise InputError(f"--nvlinks: {actual}; allowed: with NCCL's topology")
+        if nccl is None:
+            refuse(changed(self, "nvlinks"), f"with {name or smi}", "with NCCL's topology")
         if smi is not None:
             text = read_text(smi, "--import-smi")
             with naming(smi):
                 return read_topo(text, sm=self.sm)
-        if self.sm is not None and self.nvlinks is None:
-            allowed = "with nvidia-smi's table, or --nvlinks"
-            raise InputError(f"--sm: {self.sm} given with {name or self.import_nccl}; allowed: {allowed}")
+        if self.nvlinks is None:
+            source = f"with {name or self.import_nccl}"
+            refuse(changed(self, "sm"), source, "with nvidia-smi's table, or --nvlinks")
         if nccl is not None:
             text = read_text(nccl, "--import-nccl")
             with naming(nccl):
@@ -74,16 +79,7 @@ class ShowOptions(OutputOptions):
     output: Path | None = option("Picture.", "--output", "-o", endings=PICTURES)
 
 
-def command(
-    imported: ImportOptions,
-    options: ShowOptions,
-    name: Annotated[
-        str | None,
-        argument(
-            "A preset, a family with numbers, or a file: TOML, NCCL's XML, nvidia-smi topo -m.", "NAME | FILE"
-        ),
-    ] = None,
-) -> None:
+def command(imported: ImportOptions, options: ShowOptions) -> None:
     """Show a fabric, or without an argument all that are known by name.
 
     Examples:
@@ -94,7 +90,7 @@ def command(
 
     wavefabric fabric show --import-nccl topo.xml --save mine.toml
     """
-    inputs = [each for each in (name, imported.import_nccl, imported.import_smi) if each is not None]
+    inputs = changed(imported, "name", "import_nccl", "import_smi")
     if len(inputs) > 1:
         allowed = "one of NAME, --import-nccl, --import-smi"
         raise InputError(f"NAME: {len(inputs)} fabrics given; allowed: {allowed}")
@@ -103,11 +99,10 @@ def command(
         refuse(changed(options, "save", "output") | changed(imported), "without a fabric", "with one")
         show_list(options.as_json)
         return
-    fabric = imported.fabric(name)
+    fabric = imported.fabric()
     facts, written = fabric_facts(fabric), []
     if save is not None:
-        save_fabric(save, fabric, options.force)
-        written.append(save)
+        written.append(save_fabric(save, fabric, options.force))
     if output is not None:
         written.append(draw_fabric(fabric, output, force=options.force))
     conclude(options.as_json, facts, written, show(facts))
@@ -122,19 +117,6 @@ def show_list(as_json: bool) -> None:
     conclude(as_json, {"presets": known, "families": EXAMPLES}, shown=[made])
 
 
-#: What of a fabric is no number of its own.
-_WORDS = (
-    "name",
-    "description",
-    "source",
-    "budget",
-    "gpus",
-    "switches",
-    "links",
-    "kernels",
-    "transports",
-    "numbering",
-)
 _COMMON = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 #: Size for which bounds are shown: large, so that bandwidth counts.
 _BYTES = 1 << 30
@@ -143,7 +125,7 @@ _BYTES = 1 << 30
 def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
     """What is worth knowing about a fabric."""
     facts: dict[str, Any] = {"name": fabric.name, "description": fabric.description, "source": fabric.source}
-    numbers = {name: value for name, value in vars(fabric).items() if name not in _WORDS}
+    numbers = {key: value for key, value in vars(fabric).items() if isinstance(value, int | float | None)}
     if isinstance(fabric, PhotonicFabric):
         facts |= {"kind": "photonic", "ranks": fabric.ranks, **numbers, "tile_bandwidth": fabric.bandwidth}
         facts["budget"] = fabric.budget and vars(fabric.budget)
@@ -153,6 +135,7 @@ def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
         links = [dict(zip(names, (*same, count), strict=True)) for same, count in counts.items()]
         facts |= {"kind": "electrical", "ranks": fabric.ranks, "switches": fabric.switches, "links": links}
         facts |= {**numbers, "kernels": fabric.kernels and vars(fabric.kernels)}
+        facts["multicast_switches"] = fabric.multicast_switches
         facts["transports"] = [vars(each) for each in fabric.transports]
     return {**facts, "bounds": _bounds(fabric), "notes": _notes(fabric)}
 

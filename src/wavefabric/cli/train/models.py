@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from wavefabric.cli.common.options import Json, OutputOptions, argument, option, options
 from wavefabric.cli.common.show import conclude, rate_text, status_line, table
@@ -15,13 +15,12 @@ from wavefabric.training.models import MODELS, load_model
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.units import amount, time_words
 
-Model = Annotated[str, argument("Name, such as bert-large (`wavefabric train models`), or a file.", "MODEL")]
-
 
 @options()
 class MeasuredOptions(OutputOptions):
     """What is measured and written."""
 
+    model: str = argument("Name, such as bert-large (`wavefabric train models`), or a file.", "MODEL")
     device_file: Path | None = option(
         "Device (TOML), which --device of `wavefabric train` reads.", endings=(".toml",)
     )
@@ -35,12 +34,12 @@ class MeasuredOptions(OutputOptions):
     name: str = option("Of the device.", default="measured")
 
 
-def measure_model(model: Model, options: MeasuredOptions) -> None:
+def measure_model(options: MeasuredOptions) -> None:
     """Time each operator of a model on this machine's GPU or CPU, and write a device.
 
     Example: wavefabric train measure bert-large --device-file mine.toml
     """
-    graph = load_model(model)
+    graph = load_model(options.model)
     samples = graph.batch if options.samples is None else options.samples
     device = get_device(options.device)
     with status_line(options.as_json) as say:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from wavefabric.cli.common.files import PICTURES, load_fabric
 from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
@@ -32,14 +32,6 @@ from wavefabric.training.traces.timeline import draw_timeline
 Fabrics = Sequence[str | AnyFabric]
 #: Of one simulation alone.
 _SINGLE = ("trace", "chakra", "save_strategy")
-Model = Annotated[
-    str,
-    argument(
-        "Name, such as bert-large (`wavefabric train models`); a file (JSON); a Chakra trace (NAME of "
-        "NAME.0.et, …); or a time step: fibre:MODESxSAMPLES or ultrasound:NXxNYxNZ[:local].",
-        "MODEL",
-    ),
-]
 
 
 @options("Fabric")
@@ -66,8 +58,13 @@ class TrainFabricOptions:
 
 @options()
 class ResultOptions(OutputOptions):
-    """What is compared and written."""
+    """What is simulated, compared and written."""
 
+    model: str = argument(
+        "Name, such as bert-large (`wavefabric train models`); a file (JSON); a Chakra trace (NAME of "
+        "NAME.0.et, …); or a time step: fibre:MODESxSAMPLES or ultrasound:NXxNYxNZ[:local].",
+        "MODEL",
+    )
     compare: bool = option("Compare all of --gpus, --fabric and --collective, lists.", default=False)
     output: Path | None = option(
         "Picture: the timeline; with --compare throughput over GPUs.", "--output", "-o", endings=PICTURES
@@ -93,11 +90,7 @@ def _parse_gpus(text: str) -> list[int]:
 
 
 def command(
-    model: Model,
-    work: WorkOptions,
-    where: TrainFabricOptions,
-    circuits: PlanningOptions,
-    result: ResultOptions,
+    work: WorkOptions, where: TrainFabricOptions, circuits: PlanningOptions, result: ResultOptions
 ) -> None:
     """Time of a training iteration on a fabric, what of it is communication, and what bounds it.
 
@@ -112,7 +105,7 @@ def command(
     # Names of families stay names, to be as large as is needed.
     fabrics = [word if word in FAMILIES else load_fabric(word) for word in parse_list(where.fabric)]
     collectives = parse_list(where.collective)
-    options = make_work(model, work, where.policy)
+    options = make_work(result.model, work, where.policy)
     if where.gpus is not None:
         gpus = _parse_gpus(where.gpus)
     elif options.gpus is not None:
@@ -133,7 +126,7 @@ def command(
             refuse(changed(where, "slow_link"), "with --compare", "with one simulation")
         healthy = [fabric_for(word, gpus[0]) if isinstance(word, str) else word for word in fabrics]
         fabrics = [with_slow_links(fabric, parse_slow_links(where.slow_link)) for fabric in healthy]
-    inputs = (model, work.strategy, work.device, *options.files)
+    inputs = (result.model, work.strategy, work.device, *options.files)
     _check_files(result, inputs, gpus[0], options.is_model)
     for count in gpus:
         options.check(count)
@@ -144,7 +137,7 @@ def command(
     cases = compare(options.make, gpus, fabrics, collectives, merge=not result.pictured, **how)
     without: list[Case] = []
     if where.slow_link is not None or work.straggler is not None:
-        plain = make_work(model, replace(work, straggler=None), where.policy)
+        plain = make_work(result.model, replace(work, straggler=None), where.policy)
         without = compare(plain.make, gpus, healthy, collectives, **how)
     planned = (name if value is True else f"{name} {value}" for name, value in changed(circuits).items())
     title = ", ".join([options.title, f"{where.policy} calls", *planned])
@@ -168,6 +161,8 @@ def _check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int,
         refuse(changed(result, "save_strategy"), "without a model", "with a model")
     if result.trace is not None and result.trace == result.save_strategy:
         raise InputError(f"--trace: {result.trace} given, and --save-strategy; allowed: another name")
+    for name, path in changed(result, "trace", "save_strategy").items():
+        check_output(path, result.force, f"--{name.replace('_', '-')}", inputs=inputs)
     if result.chakra is not None:
         schema()
         if result.chakra.name in ("", ".."):  # Path("") is Path(".")

@@ -25,6 +25,10 @@ _OPTIONS = {"sequence": "sequence-parallel", "recompute": "recomputed", "selecti
 _OF_SIZES = {
     "calls": len, "least_bytes": min, "median_bytes": statistics.median, "largest_bytes": max, "bytes": sum,
 }  # fmt: skip
+#: Facts that are properties of an iteration, and of a case.
+_OF_ITERATION = ("seconds", "samples_per_second", "exposed_seconds", "bound_by", "critical_seconds", "bubble",
+                 "idle", "free_seconds")  # fmt: skip
+_OF_CASE = ("hidden_seconds", "ratio_to_ring", "ratio_to_free", "left_out")
 
 
 def calls_by_purpose(case: Case) -> dict[str, dict[str, Any]]:
@@ -41,30 +45,20 @@ def facts(case: Case, healthy: Case | None = None) -> dict[str, Any]:
 
     ``healthy``: the same without stragglers and slow links.
     """
-    iteration, timeline = case.iteration, case.iteration.timeline
+    iteration = case.iteration
     result: dict[str, Any] = {
         "gpus": case.gpus,
         "fabric": case.fabric.name,
         "collective": case.collective,
         "model": case.times and case.times.model,
-        "seconds": iteration.seconds,
-        "samples_per_second": iteration.samples_per_second,
         "samples_per_second_per_gpu": iteration.samples_per_second / case.gpus,
         "compute_seconds": iteration.gpu_seconds.tolist(),
         "host_seconds": iteration.compute_seconds[~iteration.on_gpus].tolist(),
-        "exposed_seconds": iteration.exposed_seconds,
-        "hidden_seconds": case.hidden_seconds,
-        "fabric_busy_seconds": timeline.fabric_busy,
-        "bound_by": iteration.bound_by,
-        "critical_seconds": iteration.critical_seconds,
-        "bubble": iteration.bubble,
-        "idle": iteration.idle,
-        "ratio_to_ring": case.ratio_to_ring,
-        "ratio_to_free": case.ratio_to_free,
+        "fabric_busy_seconds": iteration.timeline.fabric_busy,
         "ring_seconds": case.ring.seconds,
-        "free_seconds": iteration.free_seconds,
         "calls": calls_by_purpose(case),
-        "left_out": case.left_out,
+        **{name: getattr(iteration, name) for name in _OF_ITERATION},
+        **{name: getattr(case, name) for name in _OF_CASE},
     }
     if healthy is not None:
         result["healthy_seconds"] = healthy.iteration.seconds

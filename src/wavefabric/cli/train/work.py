@@ -102,8 +102,8 @@ def _model_work(
     model, precision = load_model(text), PRECISIONS[options.precision]
     if options.batch is not None:
         if is_file(options.strategy):
-            actual = f"{options.batch} given with {options.strategy}"
-            raise InputError(f"--batch: {actual}; allowed: --global-batch, or none: the file's")
+            allowed = "--global-batch, or none: the file's"
+            refuse(changed(options, "batch"), f"with {options.strategy}", allowed)
         model = replace(model, batch=options.batch)
     title = f"{model.name}, strategy {options.strategy}, {options.precision} on {device.name}"
     if options.strategy == "chain":
@@ -202,9 +202,8 @@ def _trace_work(prefix: str, device: DeviceModel, options: WorkOptions) -> Simul
 
 def make_work(text: str, options: WorkOptions, policy: str) -> SimulatedWork:
     """What MODEL is: a trace, a time step, or a model by name or file; `policy` is that of the search."""
-    if options.batch is not None and options.global_batch is not None:
-        actual = f"{options.global_batch} given with --batch {options.batch}"
-        raise InputError(f"--global-batch: {actual}; allowed: one of the two")
+    if options.batch is not None:
+        refuse(changed(options, "global_batch"), f"with --batch {options.batch}", "one of the two")
     device = load_device(options.device)
     memory = device.memory if options.memory is None else quantity(options.memory, "B", "--memory")
     if memory <= 0:
