@@ -1,7 +1,6 @@
 """`python benchmarks`: the command `wavefabric` with the benchmarks behind the project's tables."""
 
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,13 @@ from wavefabric.cli.bench.app import (
     MEDIA_HELP,
     PLAIN,
     SAMPLES,
-    Argument,
     Local,
+    keyword,
     parse_media,
     parse_points,
     parse_precisions,
 )
 from wavefabric.cli.bench.app import benchmark as add_benchmark
-from wavefabric.cli.common.options import check_range
 from wavefabric.cli.common.parse import parse_list, parse_shape
 from wavefabric.cli.common.rank_session import RankedOptions
 from wavefabric.optics.propagation.integrators import INTEGRATORS
@@ -29,14 +27,6 @@ from wavefabric.units import quantity
 
 #: What ranks are started with, before the words of the command.
 PROGRAM = (sys.executable, str(Path(__file__).resolve().parent))
-
-
-def _eight(key: str) -> Callable[[int], int]:
-    def check(points: int) -> int:
-        check_range(key, points, 8, float("inf"), "8 points or more")
-        return points
-
-    return check
 
 
 def benchmark(name: str, base: type, help: str, least: int = 2, /, **arguments: Any) -> None:
@@ -54,16 +44,16 @@ def _integrators(text: str) -> list[str]:
 
 
 _Text, _Texts = str | None, list[str] | None
-_MEDIA = Argument(str, MEDIA_HELP, "homogeneous", parse_media, "--medium")
-_PRECISION = Argument(str, "single or double.", "single")
-_SAMPLED = {"precision": _PRECISION, "repeats": Argument(int, SAMPLES, 5)}
+_MEDIA = keyword(str, MEDIA_HELP, "homogeneous", parse_media, "--medium")
+_PRECISION = keyword(str, "single or double.", "single")
+_SAMPLED = {"precision": _PRECISION, "repeats": keyword(int, SAMPLES, 5)}
 _CUT = {
-    "overlap": Argument(int, "Points on each side of a block.", 16),
-    "grid": Argument(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
+    "overlap": keyword(int, "Points on each side of a block.", 16),
+    "grid": keyword(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
 }
 _SIZE = "Points of the whole grid, N or NXxNYxNZ"
-_SIZES = Argument(_Texts, f"{_SIZE}; may be repeated.", None, parse_points, "--size")
-_SHAPE = Argument(_Text, f"{_SIZE}. [default: by device]", None, parse_points, "--size")
+_SIZES = keyword(_Texts, f"{_SIZE}; may be repeated.", None, parse_points, "--size")
+_SHAPE = keyword(_Text, f"{_SIZE}. [default: by device]", None, parse_points, "--size")
 _GRIDS = "Blocks along x, y and z; may be repeated. [default: all along z, and even]"
 _ORDERS = "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all."
 _WEAK = "Weak: a rank owns so many points cubed. [default: 48, GPU 512]"
@@ -78,42 +68,42 @@ benchmark(
     "fibre-step",
     Local,
     "Cost of one step: time, FFT share, passes over the data, memory; against bare FFTs and plain RK4IP.",
-    cases=Argument(_Texts, _CASES, None, _case, "--case"),
-    precisions=Argument(str, "double, single, or both.", "both", parse_precisions, "--precision"),
-    integrators=Argument(str, "Names, comma between, or all.", "rk4ip,strang", _integrators),
-    step=Argument(
+    cases=keyword(_Texts, _CASES, None, _case, "--case"),
+    precisions=keyword(str, "double, single, or both.", "both", parse_precisions, "--precision"),
+    integrators=keyword(str, "Names, comma between, or all.", "rk4ip,strang", _integrators),
+    step=keyword(
         str, "Step; changes the error, not the time.", "100 m", partial(quantity, unit="m", key="--step")
     ),
-    repeats=Argument(int, SAMPLES, 15),
-    error_steps=Argument(int, "Steps after which complex64 is compared; 0: not.", 100),
-    plain=Argument(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=PLAIN),
+    repeats=keyword(int, SAMPLES, 15),
+    error_steps=keyword(int, "Steps after which complex64 is compared; 0: not.", 100),
+    plain=keyword(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=PLAIN),
 )
 benchmark(
     "fibre-scaling",
     RankedOptions,
     "Time of a step when the modes are split over ranks, over that of a step on one.",
-    modes_per_rank=Argument(int, "Spatial modes of a rank.", 15),
-    log2_n=Argument(int | None, "log2 of the samples a row. [default: CPU 12, GPU 21]", name="--log2n"),
-    steps=Argument(int, "Steps in a sample.", 150),
-    exchanges=Argument(
+    modes_per_rank=keyword(int, "Spatial modes of a rank.", 15),
+    log2_n=keyword(int | None, "log2 of the samples a row. [default: CPU 12, GPU 21]", name="--log2n"),
+    steps=keyword(int, "Steps in a sample.", 150),
+    exchanges=keyword(
         str, "What travels: dense, factored, comma between.", "dense,factored", parse_list, "--exchange"
     ),
-    step=Argument(str, "Step; does not change the time.", "100 m", partial(quantity, unit="m", key="--step")),
-    repeats=Argument(int, SAMPLES, 3),
+    step=keyword(str, "Step; does not change the time.", "100 m", partial(quantity, unit="m", key="--step")),
+    repeats=keyword(int, SAMPLES, 3),
 )
 benchmark(
     "ultrasound-scaling",
     RankedOptions,
     "Owned points a second and rank, of grids that grow with the ranks and of one that does not.",
     1,
-    block=Argument(int | None, _WEAK, None, _eight("--block")),
-    total=Argument(int | None, _STRONG, None, _eight("--total")),
-    kinds=Argument(str, "weak, strong, comma between.", "weak,strong", parse_list),
-    forms=Argument(str, "local, global, comma between.", "local,global", parse_list),
+    block=keyword(int | None, _WEAK, limits=(8,)),
+    total=keyword(int | None, _STRONG, limits=(8,)),
+    kinds=keyword(str, "weak, strong, comma between.", "weak,strong", parse_list),
+    forms=keyword(str, "local, global, comma between.", "local,global", parse_list),
     media=_MEDIA,
     **_CUT,
     **_SAMPLED,
-    earlier=Argument(list[Path] | None, _FROM, name="--from"),
+    earlier=keyword(list[Path] | None, _FROM, name="--from"),
 )
 benchmark(
     "local-vs-global",
@@ -129,8 +119,8 @@ benchmark(
     RankedOptions,
     "A step of one grid in every cut into blocks, and with the blocks on other devices.",
     shape=_SHAPE,
-    placements=Argument(str, _ORDERS, "identity,round-robin", parse_list),
-    medium=Argument(str, "homogeneous, heterogeneous or tissues.", "homogeneous"),
+    placements=keyword(str, _ORDERS, "identity,round-robin", parse_list),
+    medium=keyword(str, "homogeneous, heterogeneous or tissues.", "homogeneous"),
     overlap=_CUT["overlap"],
     **_SAMPLED,
 )
@@ -139,8 +129,8 @@ benchmark(
     RankedOptions,
     "Where a step of the local decomposition spends its time: compute, pack, exchange, idle; by overlap.",
     shape=_SHAPE,
-    overlaps=Argument(str, "Points, comma between.", "2,4,8,16,32", parse_overlaps),
-    grids=Argument(_Texts, _GRIDS, None, parse_blocks, "--grid"),
+    overlaps=keyword(str, "Points, comma between.", "2,4,8,16,32", parse_overlaps),
+    grids=keyword(_Texts, _GRIDS, None, parse_blocks, "--grid"),
     media=_MEDIA,
     **_SAMPLED,
 )
@@ -149,9 +139,9 @@ benchmark(
     Local,
     "Cost of an adjoint time step beside a forward one, and of a whole gradient in forward runs.",
     sizes=_SIZES,
-    media=Argument(str, MEDIA_HELP, "both", parse_media, "--medium"),
+    media=keyword(str, MEDIA_HELP, "both", parse_media, "--medium"),
     precision=_PRECISION,
-    repeats=Argument(int, "Rounds; medians count.", 7),
+    repeats=keyword(int, "Rounds; medians count.", 7),
 )
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from wavefabric.cli.common.options import OutputOptions, argument, option, optio
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.rank_session import MeasureOptions, start_ranks
-from wavefabric.cli.common.show import conclude, console
+from wavefabric.cli.common.show import conclude
 from wavefabric.exchange.launch import environment
 
 #: What ranks are started with, before the words of the command.
@@ -69,7 +69,7 @@ def command(
     if ranks.rank == 0:
         written = write_plugin(folder, result, options.force)
         facts = vars(result) | {"sizes": [size._asdict() for size in result.sizes]}
-        conclude(options.as_json, facts, written, lambda: console().print(result.report()))
+        conclude(options.as_json, facts, written, [result.report()])
     if not result.complete:
         raise KeyboardInterrupt
 

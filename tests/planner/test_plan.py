@@ -9,6 +9,7 @@ import pytest
 from papers.plans.machines import crossings
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.bench.ultrasound_cases import light_problem, outline
+from wavefabric.cli.common.show import conclude
 from wavefabric.cli.plan import run_command, show
 from wavefabric.collectives import point_to_point
 from wavefabric.errors import InputError
@@ -92,7 +93,7 @@ def test_one_gpu_is_chosen_where_it_is_fastest():
 def test_the_star_is_on_what_is_advised(length, capsys):
     """In the table, the page, the picture's names and the command."""
     plan = plan_of(*sorted([ALONE, GLOBAL, candidate(length)], key=lambda c: c.seconds.step))
-    show(plan, Path("a.h5"), False)
+    conclude(False, {}, shown=show(plan, Path("a.h5"), False))
     out = capsys.readouterr().out
     (starred,) = [line for line in out.splitlines() if line.strip().startswith("*")]
     assert plan.choice.words in starred

@@ -39,8 +39,13 @@ _GROUPS = {
     "fabric": "Fabrics between GPUs: show, import, route and measure them.",
     "train": "Training of a model on a fabric: how long an iteration takes.",
 }
+#: Commands of groups, a module each.
+_MEMBERS = {
+    "collective": ("make", "verify", "cost", "compile", "draw", "export", "run", "tune"),
+    "fabric": ("show", "routes", "measure"),
+}
 #: Commands in which ranks after the first have a part.
-_ALL_RANKS = ("run", "sweep", "kwave", "transcranial", "info")
+_ALL_RANKS = ("run", "sweep", "kwave", "transcranial", "info", "tune", "measure")
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
@@ -55,11 +60,16 @@ class _Program(Group):
 def _load(name: str) -> click.Command:
     if name == "kwave":  # NumPy's BLAS, unused there, starts a thread for each core: 0.3 s on 16 of them
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if name in _COMMANDS:
-        return make_command(name, import_module(f"wavefabric.cli.{name}").command, name in _ALL_RANKS)
-    group = import_module(f"wavefabric.cli.{name}.app").app
-    group.help = group.help or _GROUPS[name]
-    return group
+    if name in _MEMBERS:
+        return Group(
+            name, commands=[_load(f"{name}.{member}") for member in _MEMBERS[name]], help=_GROUPS[name]
+        )
+    if name in _GROUPS:
+        group = import_module(f"wavefabric.cli.{name}.app").app
+        group.help = group.help or _GROUPS[name]
+        return group
+    word = name.rpartition(".")[2]
+    return make_command(word, import_module(f"wavefabric.cli.{name}").command, word in _ALL_RANKS)
 
 
 @click.group("wavefabric", _Program, context_settings=_SETTINGS)

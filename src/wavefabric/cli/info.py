@@ -4,12 +4,9 @@ import platform
 from importlib.util import find_spec
 from typing import Any
 
-from rich.console import Console
-from rich.table import Column, Table
-
 import wavefabric
 from wavefabric.cli.common.options import Json
-from wavefabric.cli.common.show import pairs_table, print_json
+from wavefabric.cli.common.show import conclude, pairs_table, table
 from wavefabric.device import describe
 from wavefabric.exchange import describe as exchange
 from wavefabric.exchange.control import world_control
@@ -26,9 +23,7 @@ EXTRAS = {
 }
 
 
-def command(
-    as_json: Json = False,
-) -> None:
+def command(as_json: Json = False) -> None:
     """Show version, processor, GPUs, transports between ranks and optional parts.
 
     Under mpiexec: which device each rank has.
@@ -41,16 +36,8 @@ def command(
     facts = gather()
     if rows:
         facts["ranks"] = rows
-    if as_json:
-        print_json(facts)
-        return
-    console = Console(highlight=False, markup=False)
-    console.print(pairs_table(_lines(facts)))
-    if rows:
-        table = Table(*(Column(name, justify="right") for name in rows[0]))
-        for row in rows:
-            table.add_row(*map(str, row.values()))
-        console.print(table)
+    ranks = [table(tuple(rows[0]), (map(str, row.values()) for row in rows))] if rows else []
+    conclude(as_json, facts, shown=[pairs_table(_lines(facts)), *ranks])
 
 
 def gather() -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """`wavefabric kwave`: the command line of k-Wave's own programs, and their files."""
 
 import math
-from dataclasses import make_dataclass
+from dataclasses import MISSING, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import click
 
@@ -27,6 +27,8 @@ _NAMES = {
     "check_stability=False": "--allow_unstable",
     "u_non_staggered": "--u_non_staggered_raw",
 }
+#: Options that a run has under the same name.
+_SAME = ("start", "precision", "compression", "copy_sensor_mask", "force")
 _LETTERS = {"p_raw": ("-p",), "u_raw": ("-u",)}
 
 
@@ -45,8 +47,8 @@ class CheckpointOptions:
     """Where and how often to save."""
 
     checkpoint_file: Path | None = option("Save here, stop, and go on from here.", "--checkpoint_file")
-    checkpoint_interval: int | None = option("After so many seconds.", "--checkpoint_interval", min=1)
-    checkpoint_timesteps: int | None = option("After so many steps.", "--checkpoint_timesteps", min=1)
+    checkpoint_interval: int | None = option("After so many seconds.", "--checkpoint_interval", limits=(1,))
+    checkpoint_timesteps: int | None = option("After so many steps.", "--checkpoint_timesteps", limits=(1,))
 
     def checkpoints(self, input: Path, output: Path) -> Checkpoints | None:
         """Checked: together with each other, and with the files of the run."""
@@ -78,15 +80,21 @@ def _version(_: click.Context, __: click.Parameter, wanted: bool) -> None:
 class KWaveOptions:
     """Options of k-Wave's programs, and some of our own."""
 
-    threads: int | None = option("CPU threads, at most all. [default: by the size of the grid]", "-t", min=1)
-    gpu: int | None = option("Use the GPU of this number.", "-g", min=0)
+    input: Path = option("Input file (HDF5).", "-i", default=MISSING)
+    output: Path = option("Output file (HDF5).", "-o", default=MISSING)
+    threads: int | None = option(
+        "CPU threads, at most all. [default: by the size of the grid]", "-t", limits=(1,)
+    )
+    gpu: int | None = option("Use the GPU of this number.", "-g", limits=(0,))
     device: str | None = option("auto, cpu, cuda or cuda:K.")
     precision: str = option("{wavefabric.acoustics.run_settings:PRECISIONS}.", default="single")
-    percent: int = option("Report progress every so many percent.", "-r", default=5, min=1, max=100)
-    compression: int = option("Deflate level of the output.", "-c", default=0, min=0, max=9)
+    percent: int = option(
+        "Report progress every so many percent, 1 to 100.", "-r", default=5, limits=(1, 100)
+    )
+    compression: int = option("Deflate level of the output, 0 to 9.", "-c", default=0, limits=(0, 9))
     start: int = option("First time step recorded, counted from 1.", "-s", default=1)
-    benchmark: int | None = option("Only so many time steps.", min=1)
-    verbose: int = option("0: one line, 1: short, 2: more.", default=1, min=0, max=2)
+    benchmark: int | None = option("Only so many time steps.", limits=(1,))
+    verbose: int = option("0: one line, 1: short, 2: more.", default=1, limits=(0, 2))
     force: bool = option("Replace the output file if it exists.", default=False)
     copy_sensor_mask: bool = option(
         "Copy the sensor mask into the output.", "--copy_sensor_mask", default=False
@@ -98,15 +106,13 @@ class KWaveOptions:
 
 
 def command(
-    input: Annotated[Path, option("Input file (HDF5).", "-i")],
-    output: Annotated[Path, option("Output file (HDF5).", "-o")],
     options: KWaveOptions,
     quantities: Quantities,  # type: ignore[valid-type]
     checkpoint: CheckpointOptions,
     ranks: RunRankOptions,
 ) -> None:
     """Run a k-Wave input file as kspaceFirstOrder-OMP and -CUDA do: same options, same files."""
-    device, threads = options.device, options.threads
+    input, output, device, threads = options.input, options.output, options.device, options.threads
     if options.gpu is not None:
         if device is not None:
             raise InputError(f"--device: {device} with -g {options.gpu}; allowed: one of them")
@@ -127,12 +133,8 @@ def command(
         checkpoint=saved,
         progress=make_progress(not verbose, options.percent),
         record=[name.removesuffix("_raw") for name in names],
-        start=options.start,
+        **{name: getattr(options, name) for name in _SAME},
         steps=options.benchmark,
-        precision=options.precision,
-        compression=options.compression,
-        copy_sensor_mask=options.copy_sensor_mask,
-        force=options.force,
         check_stability=not options.allow_unstable,
         names=_NAMES,
         started=lambda inputs: _introduce(inputs, names, options.start, verbose),

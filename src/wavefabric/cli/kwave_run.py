@@ -1,15 +1,13 @@
 """How `wavefabric kwave` and `wavefabric run` run a k-Wave input file, and what the second says of it."""
 
-import math
 from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.kwave.run_input import run_kwave_file
 from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.cli.common.decomposition import file_traffic
-from wavefabric.cli.common.options import check_range
 from wavefabric.cli.common.progress import make_progress, running
-from wavefabric.cli.common.show import print_json
+from wavefabric.cli.common.show import conclude
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
 from wavefabric.exchange.launch import environment
 from wavefabric.files.output import check_output
@@ -38,12 +36,11 @@ def run_on_ranks(input: Path, output: Path, ranks: RunRankOptions, quiet: bool, 
             return run_kwave_file(input, output, **options, decomposition=shared)
 
 
-def run_and_show(file: Path, options: RunOptions, ranks: RunRankOptions) -> None:
+def run_and_show(options: RunOptions, ranks: RunRankOptions) -> None:
     """Run an input file and print what it cost; ``ranks`` are checked."""
-    check_range("--threads", ranks.threads, 1, math.inf, "a whole number from 1")
-    target = options.output or file.with_name(file.stem + "_out.h5")
+    target = options.output or options.file.with_name(options.file.stem + "_out.h5")
     report = run_on_ranks(
-        file,
+        options.file,
         target,
         ranks,
         options.silent,
@@ -55,10 +52,8 @@ def run_and_show(file: Path, options: RunOptions, ranks: RunRankOptions) -> None
     if environment.rank() > 0:
         return
     facts = summary(target, report)
-    if options.as_json:
-        print_json(facts)
-    elif not options.quiet:
-        show(facts)
+    if options.as_json or not options.quiet:
+        conclude(options.as_json, facts, shown=show(facts))
 
 
 def summary(output: Path, report: Report) -> dict[str, Any]:
@@ -86,18 +81,16 @@ def summary(output: Path, report: Report) -> dict[str, Any]:
     }
 
 
-def show(summary: dict[str, Any]) -> None:
-    """Print the closing lines."""
+def show(summary: dict[str, Any]) -> list[str]:
+    """The closing lines."""
     where = summary["device"]
     if summary["ranks"] > 1:
         where += f", {summary['ranks']} ranks through {summary['transport']}"
     compiled = summary["compilation_seconds"]
     compilation = f" ({compiled:.1f} s of it compilation)" if compiled > 0.05 else ""
-    print(
+    line = (
         f"{' x '.join(map(str, summary['grid']))} points, {summary['steps']} steps on {where}: "
         f"{summary['ms_per_step']:.3g} ms per step, {summary['seconds']:.1f} s{compilation}; "
         f"peak pressure {summary['peak_pressure_pa']:.4g} Pa"
     )
-    for note in summary["notes"]:
-        print(f"note: {note}")
-    print(f"wrote {summary['output']}")
+    return [line, *(f"note: {note}" for note in summary["notes"]), f"wrote {summary['output']}"]

@@ -2,13 +2,14 @@
 
 import json
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, write_all
+from wavefabric.cli.common.files import PICTURES, load_fabric, write_all
 from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_list
-from wavefabric.cli.common.show import conclude, console, status_line, table
+from wavefabric.cli.common.show import conclude, status_line, table
 from wavefabric.errors import InputError
 from wavefabric.exchange.launch.environment import PROTOCOL
 from wavefabric.planner import Candidate, RunPlan
@@ -26,6 +27,7 @@ _PARTS = ("compute", "pack", "exposed", "exchange")
 class PlanCommandOptions(OutputOptions):
     """What is planned, and how it is shown."""
 
+    file: Path = argument("Run file (TOML) of a fibre link, or k-Wave input file (HDF5).")
     fabric: str | None = option("Fabric between the GPUs: a preset, a family such as switch:8, or a file.")
     gpus: int | None = option("GPUs that share the run. [default: all of the fabric]")
     device_file: str = option(
@@ -51,13 +53,12 @@ class PlanCommandOptions(OutputOptions):
     )
     precision: str = option("Ultrasound: {wavefabric.acoustics.run_settings:PRECISIONS}.", default="single")
     all: bool = option("Show every candidate.", default=False)
-    output: Path | None = option("JSON (for `run --plan` and `report`) or a picture.", "--output", "-o")
+    output: Path | None = option(
+        "JSON (for `run --plan` and `report`) or a picture.", "--output", "-o", endings=(".json", *PICTURES)
+    )
 
 
-def command(
-    file: Annotated[Path, argument("Run file (TOML) of a fibre link, or k-Wave input file (HDF5).")],
-    options: PlanCommandOptions,
-) -> None:
+def command(options: PlanCommandOptions) -> None:
     """Predict the time of a step, and the memory, of every way to share a run among GPUs; choose one.
 
     Computation comes from a device file, exchange from the schedules of the run itself on any fabric.
@@ -68,8 +69,7 @@ def command(
 
     wavefabric plan examples/mdm-120-modes.toml --fabric hgx-h200 --gpus 8 -o plan.json
     """
-    check_target(options.output, options.force, (".json", *PICTURES), inputs=[file])
-    keywords = plan_options(options)
+    file, keywords = options.file, plan_options(options)
     if file.suffix.lower() == ".toml":
         inputs = changed(options, "overlaps", "bell", "max_error", "precision")
         refuse(inputs, "with a run file", "with k-Wave files")
@@ -83,7 +83,7 @@ def command(
             written += write_all({options.output: json.dumps(facts, indent=1) + "\n"}, options.force)
         else:
             written.append(draw_plan(plan, options.output, _SHOWN))
-    conclude(options.as_json, facts, written, lambda: show(plan, file, options.all))
+    conclude(options.as_json, facts, written, show(plan, file, options.all))
 
 
 def plan_options(options: PlanCommandOptions) -> dict[str, Any]:
@@ -94,13 +94,8 @@ def plan_options(options: PlanCommandOptions) -> dict[str, Any]:
             f"--overlaps: {options.overlaps!r} given; allowed: whole numbers from 1, comma between"
         )
     carriers = [word.strip() for word in (options.transports or "").split(";") if word.strip()]
-    return {
-        "overlaps": [int(word) for word in overlaps],
-        "bell": options.bell,
-        "transports": carriers or None,
-        "max_error": options.max_error,
-        "precision": options.precision,
-    }
+    read = {"overlaps": [int(word) for word in overlaps], "transports": carriers or None}
+    return read | {name: getattr(options, name) for name in ("bell", "max_error", "precision")}
 
 
 def make_plan(
@@ -115,30 +110,29 @@ def make_plan(
     )
 
 
-def show(plan: RunPlan, file: Path, everything: bool) -> None:
-    """Print candidates, the choice and its reason, and the command that runs it."""
-    out = console()
+def show(plan: RunPlan, file: Path, everything: bool) -> Iterator[Any]:
+    """What is printed: candidates, the choice and its reason, and the command that runs it."""
     chosen = plan.choice
     always = chosen, plan.alone
     shown = [c for i, c in enumerate(plan.candidates) if everything or i < _SHOWN or c in always]
     columns = ("| ", "|shared how, carried by what", "ms a step", *_PARTS, "memory", "|error")
     rows = [_row(c, "*" if c is chosen else "", plan) for c in shown]
     title = f"{plan.problem}; {plan.ranks} x {plan.device} on {plan.fabric}"
-    out.print(table(columns, rows, title))
+    yield table(columns, rows, title)
     if hidden := len(plan.candidates) - len(shown):
-        out.print(f"{hidden} more, slower: --all shows them")
+        yield f"{hidden} more, slower: --all shows them"
     for line in plan.left_out if everything else ():
-        out.print(f"left out: {line}", soft_wrap=True)
-    out.print("step = compute + pack + exposed; exchange: on its way, hidden under work or exposed")
-    out.print(f"chosen: {chosen.words}: {plan.reason}", soft_wrap=True)
+        yield f"left out: {line}"
+    yield "step = compute + pack + exposed; exchange: on its way, hidden under work or exposed"
+    yield f"chosen: {chosen.words}: {plan.reason}"
     if plan.steps and chosen.seconds.step * plan.steps > 0:
         total = time_words(chosen.seconds.step * plan.steps)
         one, faster = plan.alone, ""
         if one is not None and one is not chosen and plan.fits(one):
             faster = f", {one.seconds.step / chosen.seconds.step:.2f} times as fast as one GPU"
-        out.print(f"{plan.steps} steps: {total}{faster}")
+        yield f"{plan.steps} steps: {total}{faster}"
     if plan.ranks > 1:
-        out.print(f"run it: {run_command(file, plan)}", soft_wrap=True)
+        yield f"run it: {run_command(file, plan)}"
 
 
 def _row(c: Candidate, mark: str, plan: RunPlan) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """`wavefabric plot`: figures from a result file."""
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
 from wavefabric.acoustics.pictures.movie import Movie, draw_movie
 from wavefabric.acoustics.pictures.plot_recorded import plot_recorded, select_quantities
@@ -25,6 +25,7 @@ Format = Literal["png", "pdf", "svg"]
 class PlotOptions:
     """Where figures go, and what of an ultrasound is drawn."""
 
+    file: Path = argument("Result file (HDF5) of a run: of a fibre, of `simulate`, or k-Wave's output.")
     output: Path | None = option(
         "Folder for the figures, or the file of a single one. [default: beside FILE]", "--output", "-o"
     )
@@ -48,19 +49,14 @@ class PlotOptions:
     force: bool = option("Ultrasound: replace figures that are there (a fibre's always are).", default=False)
 
 
-def command(
-    file: Annotated[
-        Path, argument("Result file (HDF5) of a run: of a fibre, of `simulate`, or k-Wave's output.")
-    ],
-    options: PlotOptions,
-) -> None:
+def command(options: PlotOptions) -> None:
     """Draw what a result file holds.
 
     A fibre's: Q² per spatial mode, the penalty against back-to-back, constellations. A sweep's: a quantity
     over an axis or over distance. Ultrasound, also from k-Wave's own output files: fields as slices, time
     series, values at the sensor.
     """
-    recorded = open_recorded(file)
+    recorded = open_recorded(options.file)
     if options.movie is None:
         refuse(changed(options, "fps", "every"), "without --movie", "with it")
     if recorded is not None:
@@ -70,20 +66,20 @@ def command(
         with recorded:
             (_ultrasound if options.movie is None else _movie)(recorded, options)
     else:
-        swept = "axes" in read_result(file).attrs()
+        swept = "axes" in read_result(options.file).attrs()
         if swept and options.movie is None and not options.slice:
-            print_written(_sweep(file, options))
+            print_written(_sweep(options))
             return
         refuse(changed(options, "over"), "with a result of one run", "with that of a sweep")
         inputs = {name: values[0] for name, values in changed(options, "quantity", "slice").items() if values}
         inputs |= changed(options, "movie")
         refuse(inputs, "with a result of a fibre", "with results of ultrasound")
         signal = changed(options, "mode", "channel")
-        print_written(plot_result(file, options.output, options.format or "png", **signal))
+        print_written(plot_result(options.file, options.output, options.format or "png", **signal))
 
 
-def _sweep(file: Path, options: PlotOptions) -> list[Path]:
-    result, kind = read_sweep(file), options.format or "png"
+def _sweep(options: PlotOptions) -> list[Path]:
+    result, kind = read_sweep(options.file), options.format or "png"
     more = changed(options, "over", "mode", "channel")
     if not (more or options.quantity):
         return plot_sweep(result, options.output, kind)

@@ -1,7 +1,6 @@
 """`wavefabric report`: a page about a result."""
 
 from pathlib import Path
-from typing import Annotated
 
 from wavefabric.cli.common.options import OutputOptions, argument, option, options
 from wavefabric.cli.common.parse import parse_size
@@ -11,17 +10,15 @@ from wavefabric.report import write_report
 
 @options()
 class ReportOptions(OutputOptions):
-    """Where pages go, and what schedules are timed on."""
+    """Results, where pages go, and what schedules are timed on."""
 
+    out: Path = argument("A result, or a folder: HDF5, or JSON of what has a page.")
     output: Path | None = option("Page. [default: OUT.html, index.html of a folder]", "--output", "-o")
     fabric: str | None = option("Schedules: the fabric that they are timed on, a name or a file.")
-    bytes: str = option("Schedules: bytes of the whole array.", default="64M")
+    bytes: int = option("Schedules: bytes of the whole array.", default="64M", read=parse_size)
 
 
-def command(
-    out: Annotated[Path, argument("A result, or a folder: HDF5, or JSON of what has a page.")],
-    options: ReportOptions,
-) -> None:
+def command(options: ReportOptions) -> None:
     """Write one HTML page about a result: whether it worked, how fast it was, and its figures.
 
     It needs no network and no other file. Results are those of `run`, `kwave`, `sweep` and `simulate`,
@@ -36,8 +33,8 @@ def command(
 
     wavefabric report results --force
     """
-    how = {"fabric": options.fabric, "nbytes": parse_size(options.bytes)}
-    report = write_report(out, options.output, options.force, **how)
+    how = {"fabric": options.fabric, "nbytes": options.bytes}
+    report = write_report(options.out, options.output, options.force, **how)
     facts = {"pages": [content.facts() for content in report.contents]}
     # What was named last is what a person opens.
     conclude(options.as_json, facts, [*report.pages[1:], report.pages[0]])

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Self
 
 from wavefabric.cli.common.decomposition import GRID
 from wavefabric.cli.common.files import is_hdf5, read_json
-from wavefabric.cli.common.options import argument, changed, option, options, refuse
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.progress import naming_no_resume
 from wavefabric.cli.common.ranks import PANEL
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
@@ -49,19 +49,19 @@ class PlannedRankOptions(RunRankOptions):
     )
 
     @contextlib.contextmanager
-    def planned(self, file: Path, options: RunOptions) -> Iterator[tuple[RunOptions, Self]]:
+    def planned(self, options: RunOptions) -> Iterator[tuple[RunOptions, Self]]:
         """The options of a run and of its ranks as a plan says, without one as they are.
 
         The environment names its protocol inside alone.
         """
         before = os.environ.get(PROTOCOL)
         try:
-            yield self._planned(file, options)
+            yield self._planned(options)
         finally:
             os.environ.pop(PROTOCOL, None)
             os.environ |= {} if before is None else {PROTOCOL: before}
 
-    def _planned(self, file: Path, options: RunOptions) -> tuple[RunOptions, Self]:
+    def _planned(self, options: RunOptions) -> tuple[RunOptions, Self]:
         if self.plan is None:
             refuse(changed(self, *_PLANNING), "without --plan", "with --plan auto")
             return options, self
@@ -71,7 +71,7 @@ class PlannedRankOptions(RunRankOptions):
         refuse(by_hand | changed(self, "transport", "placement"), "with --plan", "without")
         # What the starter of these ranks has planned; nobody else may say so.
         inherited = environment.expected_ranks() is not None and os.environ.get(environment.PLAN)
-        followed = inherited or self._record(file)
+        followed = inherited or self._record(options.file)
         record = json.loads(followed)
         if record["protocol"]:
             os.environ[PROTOCOL] = record["protocol"]
@@ -109,30 +109,26 @@ class PlannedRankOptions(RunRankOptions):
         return plan.record()
 
 
-def command(
-    file: Annotated[Path, argument("Run file (TOML; see docs/run-files.md) or k-Wave input file (HDF5).")],
-    options: RunOptions,
-    ranks: PlannedRankOptions,
-) -> None:
+def command(options: RunOptions, ranks: PlannedRankOptions) -> None:
     """Simulate the link of a run file, or a k-Wave input file.
 
     The same command again goes on where a killed one stopped.
     """
     ranks = ranks.checked(options.device, options.threads)
-    ranks.check_files(options.force, file, options.output)
-    with naming_no_resume(), ranks.planned(file, options) as (options, ranks):
-        if is_hdf5(file):
+    ranks.check_files(options.force, options.file, options.output)
+    with naming_no_resume(), ranks.planned(options) as (options, ranks):
+        if is_hdf5(options.file):
             refuse(changed(options, "exchange", "verify_step"), "with a k-Wave file", "with run files")
             from wavefabric.cli.kwave_run import run_and_show
 
-            run_and_show(file, options, ranks)
+            run_and_show(options, ranks)
             return
         refuse(changed(ranks, *GRID), "with a run file", "with k-Wave files")
         if ranks.count == 1:
             refuse(changed(options, "exchange"), "for one rank", "with --ranks 2 or more")
         from wavefabric.cli.run_fibre import run_link_file
 
-        run_link_file(file, options, ranks)
+        run_link_file(options, ranks)
 
 
 def _read(path: Path, ranks: int) -> "RunPlan":

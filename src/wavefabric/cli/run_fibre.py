@@ -1,19 +1,19 @@
 """`wavefabric run` with a run file of a fibre link: a result file, figures, and a penalty table."""
 
 import math
+from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from rich.table import Column, Table
 
-from wavefabric.cli.common import show as common_show
 from wavefabric.cli.common.options import changed
 from wavefabric.cli.common.progress import running
-from wavefabric.cli.common.show import print_json
+from wavefabric.cli.common.show import conclude, console, heading
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
 from wavefabric.collectives import direct_all_gather
-from wavefabric.errors import visible
 from wavefabric.exchange.launch import environment
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.optics.link.build import check_start, result_writer
@@ -27,9 +27,9 @@ from wavefabric.results import read_result
 from wavefabric.results.link_plots import plot_result
 
 
-def run_link_file(file: Path, options: RunOptions, ranks: RunRankOptions) -> None:
+def run_link_file(options: RunOptions, ranks: RunRankOptions) -> None:
     """Run a run file, draw its figures and print its table."""
-    settings = load(file).with_theory()
+    settings = load(options.file).with_theory()
     if solver := changed(options, "device", "threads", "exchange"):
         settings = settings.with_solver(**solver)
     ranks = ranks.checked(settings.solver.device, settings.solver.threads)
@@ -59,46 +59,39 @@ def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: R
     result = read_result(path)
     rows = group_rows(result)
     solver = result.attrs("solver") if "solver" in result.groups() else {}
-    if options.as_json:
-        print_json(
-            {
-                "output": str(path),
-                "figures": [str(path) for path in figures],
-                "solver": solver,
-                "warnings": list(result.get("solver/warnings", [])),
-                "step_change_db": check.change_db if check else None,
-                "groups": rows,
-            }
-        )
-    elif not options.quiet:
-        show(rows, solver, settings.title, [path, *figures])
-        if check:
-            print(check.text)
-        if settings.output.theory and (key := left_out(settings)):
-            print(f"no theory beside it: it does not hold {key}")
+    facts = {
+        "output": path,
+        "figures": figures,
+        "solver": solver,
+        "warnings": list(result.get("solver/warnings", [])),
+        "step_change_db": check.change_db if check else None,
+        "groups": rows,
+    }
+    lines = [f"wrote {each}" for each in (path, *figures)] + ([check.text] if check else [])
+    if settings.output.theory and (key := left_out(settings)):
+        lines.append(f"no theory beside it: it does not hold {key}")
+    if options.as_json or not options.quiet:
+        conclude(options.as_json, facts, shown=chain(show(rows, solver, settings.title), lines))
 
 
-def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str, written: list[Path]) -> None:
-    """Print the penalty table, two distances side by side if they fit, and what was written."""
-    console = common_show.console(markup=True)
+def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str) -> Iterator[Any]:
+    """What is printed: the penalty table, two distances side by side if they fit, and lines about it."""
     if rows:
         if title:
-            console.print(visible(title), style="bold", markup=False)
+            yield heading(title)
         far = [name for name in rows[0]["received"] if name != "back_to_back"]
-        beside = 1 + (console.width > 99)
+        beside = 1 + (console().width > 99)
         for first in range(0, max(len(far), 1), beside):
-            console.print(_table(rows, far[first : first + beside]))
-        console.print("Q² in dB over modes and channels; penalty: mean minus back to back")
+            yield _table(rows, far[first : first + beside])
+        yield "Q² in dB over modes and channels; penalty: mean minus back to back"
         if line := rate_line(rows):
-            console.print(line, soft_wrap=True)
+            yield line
         if "back_to_back" in rows[0]["received"] and not _has_reference(rows):
-            console.print("back to back is free of noise (no receiver.osnr): no reference for a penalty")
+            yield "back to back is free of noise (no receiver.osnr): no reference for a penalty"
     if "local_error" in solver:
-        console.print(cost_line(solver))
+        yield cost_line(solver)
     if line := step_line(solver):
-        console.print(line, soft_wrap=True)
-    for path in written:
-        console.print(f"wrote {path}", soft_wrap=True, markup=False)
+        yield line
 
 
 def _has_reference(rows: list[dict[str, Any]]) -> bool:
@@ -150,24 +143,24 @@ def step_line(solver: dict[str, Any]) -> str:
 def _table(rows: list[dict[str, Any]], names: list[str]) -> Table:
     reference = _has_reference(rows)
     expected = bool(names) and rows[0]["received"][names[0]]["q_squared_expected_db"] is not None
-    heads = ["\ngroup", "\nmodes", *["back to\nback"] * reference]
+
+    def numbers(name: str, key: str, form: str = ".2f") -> list[str]:
+        return [format(row["received"][name][key], form) for row in rows]
+
+    columns = [(f"\n{key}", [str(row[key]) for row in rows]) for key in ("group", "modes")]
+    if reference:
+        columns.append(("back to\nback", numbers("back_to_back", "q_squared_mean_db")))
     for name in names:
         distance = rows[0]["received"][name]["distance_m"] / 1e3
-        heads += [f"{distance:g} km\nmean", *["\ntheory"] * expected, "\nmin", *["\npenalty"] * reference]
-    styles = ["bold" if head == "\npenalty" else "" for head in heads]
-    columns = zip(heads, styles, strict=True)
-    table = Table(*(Column(head, justify="right", no_wrap=True, style=style) for head, style in columns))
-    for row in rows:
-        cells = [str(row["group"]), str(row["modes"])]
+        columns.append((f"{distance:g} km\nmean", numbers(name, "q_squared_mean_db")))
+        if expected:
+            columns.append(("\ntheory", numbers(name, "q_squared_expected_db")))
+        columns.append(("\nmin", numbers(name, "q_squared_min_db")))
         if reference:
-            cells.append(f"{row['received']['back_to_back']['q_squared_mean_db']:.2f}")
-        for name in names:
-            here = row["received"][name]
-            cells.append(f"{here['q_squared_mean_db']:.2f}")
-            if expected:
-                cells.append(f"{here['q_squared_expected_db']:.2f}")
-            cells.append(f"{here['q_squared_min_db']:.2f}")
-            if reference:
-                cells.append(f"{here['penalty_db']:+.3f}")
+            columns.append(("\npenalty", numbers(name, "penalty_db", "+.3f")))
+    styles = {"\npenalty": "bold"}
+    heads = (Column(head, justify="right", no_wrap=True, style=styles.get(head, "")) for head, _ in columns)
+    table = Table(*heads)
+    for cells in zip(*(cells for _, cells in columns), strict=True):
         table.add_row(*cells)
     return table

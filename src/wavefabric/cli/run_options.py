@@ -5,10 +5,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from wavefabric.cli.common.decomposition import GridRankOptions
-from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import OutputOptions, changed, from_one, option, options, refuse
+from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
 from wavefabric.cli.common.ranks import PANEL
 from wavefabric.exchange.communicator import Communicator
+from wavefabric.files.output import check_output
 from wavefabric.system.progress import Progress
 
 
@@ -19,7 +19,7 @@ class SimulationOptions(OutputOptions):
     output: Path | None = option("Result file (HDF5).", "--output", "-o")
     device: str | None = option("auto, cpu, cuda or cuda:K.")
     threads: int | None = option(
-        "CPU threads. [default: all; ultrasound: by the size of the grid]", callback=from_one
+        "CPU threads. [default: all; ultrasound: by the size of the grid]", limits=(1,)
     )
     no_resume: bool = option("Start anew even if there is a checkpoint.", default=False)
     quiet: bool = option("No progress bar, no table.", "--quiet", "-q", default=False)
@@ -32,8 +32,9 @@ class SimulationOptions(OutputOptions):
 
 @options()
 class RunOptions(SimulationOptions):
-    """Options of both kinds of files."""
+    """The file, and options of both kinds."""
 
+    file: Path = argument("Run file (TOML; see docs/run-files.md) or k-Wave input file (HDF5).")
     output: Path | None = option(
         "Result file (HDF5). [default: the run file's stem + .h5, or k-Wave's + _out.h5]", "--output", "-o"
     )
@@ -60,7 +61,8 @@ class RunRankOptions(GridRankOptions):
             refuse(recorded, "for one rank", "with --ranks 2 or more")
         if self.record_schedule in files:
             refuse(recorded, "twice", "another name than those of other files")
-        check_target(self.record_schedule, force, (".json",), "--record-schedule")
+        if self.record_schedule is not None:
+            check_output(self.record_schedule, force, "--record-schedule", endings=(".json",))
 
     @contextmanager
     def recording(self, comm: Communicator | None, force: bool, progress: Progress) -> Iterator[None]:

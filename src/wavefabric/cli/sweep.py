@@ -1,17 +1,18 @@
 """`wavefabric sweep`: a link at all points of a grid of axes; a result file, figures and a table."""
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from wavefabric.cli.common.files import is_hdf5
 from wavefabric.cli.common.options import argument, changed, option, options, refuse
 from wavefabric.cli.common.progress import naming_no_resume, running
 from wavefabric.cli.common.ranks import PANEL, RankOptions
-from wavefabric.cli.common.show import conclude, console, table
+from wavefabric.cli.common.show import conclude, heading, table
 from wavefabric.cli.run_options import RunOptions
 from wavefabric.collectives import direct_all_gather
-from wavefabric.errors import InputError, visible
+from wavefabric.errors import InputError
 from wavefabric.exchange.launch import environment
 from wavefabric.optics.link.build import check_start
 from wavefabric.optics.sweeps.points import make_grid
@@ -25,8 +26,9 @@ _MOST_ROWS = 40
 
 @options()
 class SweepOptions(RunOptions):
-    """Axes, and how ranks work on them."""
+    """A run file, axes, and how ranks work on them."""
 
+    file: Path = argument("Run file of a fibre (TOML; see docs/sweeps.md).")
     output: Path | None = option(
         "Result file (HDF5). [default: the run file's stem + -sweep.h5]", "--output", "-o"
     )
@@ -42,24 +44,20 @@ class SweepOptions(RunOptions):
 
 
 @naming_no_resume()
-def command(
-    file: Annotated[Path, argument("Run file of a fibre (TOML; see docs/sweeps.md).")],
-    options: SweepOptions,
-    ranks: RankOptions,
-) -> None:
+def command(options: SweepOptions, ranks: RankOptions) -> None:
     """Simulate the link of a run file for all values of some of its keys.
 
     The same command again goes on where a killed one stopped.
     """
-    if is_hdf5(file):
+    if is_hdf5(options.file):
         allowed = "a run file (TOML), which k-Wave's inputs do not have"
-        raise InputError(f"FILE: {file} is HDF5; allowed: {allowed}")
+        raise InputError(f"FILE: {options.file} is HDF5; allowed: {allowed}")
     refuse(changed(options, "verify_step"), "with a sweep", "with run")
     if ranks.count == 1:
         refuse(changed(options, "exchange", "together"), "for one rank", "with --ranks 2 or more")
     elif not options.together:
         refuse(changed(options, "exchange"), "for ranks with points of their own", "with --together")
-    grid = make_grid(file, _axes(options), **changed(options, "device", "threads", "exchange"))
+    grid = make_grid(options.file, _axes(options), **changed(options, "device", "threads", "exchange"))
     solver, target = grid.base.solver, options.output or output_path(grid.base)
     ranks, folder = ranks.checked(solver.device, solver.threads), points_folder(target)
     # What the ranks of one point exchange: every rank its powers with all others.
@@ -106,10 +104,9 @@ def _conclude(result: SweepResult, title: str, draw: bool, options: SweepOptions
     }
     named = None if best is None else points[best]
 
-    def show() -> None:
-        screen = console()
+    def show() -> Iterator[Any]:
         if title:
-            screen.print(visible(title), style="bold")
+            yield heading(title)
         shown = {"mean": "{:.2f}", "min": "{:.2f}", "steps": "{:g}", "seconds": "{:.1f}"}
         heads, rows = [*axes, *shown], []
         if len(points) <= _MOST_ROWS:
@@ -122,12 +119,12 @@ def _conclude(result: SweepResult, title: str, draw: bool, options: SweepOptions
                 for i, part in enumerate(np.moveaxis(facts["mean"], number, 0)):
                     ends = (f"{end(part):.2f}" for end in (np.fmin.reduce, np.fmax.reduce))
                     rows.append([axis, result.label(axis, i), *ends])
-        screen.print(table(heads, rows))
-        screen.print("Q² in dB over modes and channels at the farthest receiver position")
+        yield table(heads, rows)
+        yield "Q² in dB over modes and channels at the farthest receiver position"
         if named is not None:
             words = ", ".join(f"{axis} = {named[axis]}" for axis in axes)
-            screen.print(f"best of {len(points)} points: {words} with {named['mean']:.2f} dB", soft_wrap=True)
+            yield f"best of {len(points)} points: {words} with {named['mean']:.2f} dB"
 
     if options.as_json or not options.quiet:
         said = {"axes": result.axes, "points": list(points.values()), "best": named}
-        conclude(options.as_json, said, [result.path, *figures], show)
+        conclude(options.as_json, said, [result.path, *figures], show())

@@ -1,11 +1,11 @@
 """`wavefabric theory`: what to expect of a run file of a fibre link, without a run."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from wavefabric.cli.common.options import Json, argument
-from wavefabric.cli.common.show import console, print_json, table
-from wavefabric.errors import visible
+from wavefabric.cli.common.show import conclude, heading, table
 from wavefabric.optics.link.build import build_fibre
 from wavefabric.optics.link.expected import expected_of, group_expectations
 from wavefabric.optics.run_file.load import load
@@ -22,12 +22,12 @@ def command(
     run = load(file)
     fibre = build_fibre(run)
     rows = group_expectations(expected_of(run, fibre), fibre)
-    if as_json:
-        print_json({"groups": rows})
-        return
-    out = console()
-    if run.title:
-        out.print(visible(run.title), style="bold")
+    conclude(as_json, {"groups": rows}, shown=_shown(run.title, rows))
+
+
+def _shown(title: str, rows: list[dict[str, Any]]) -> Iterator[Any]:
+    if title:
+        yield heading(title)
     parts = "NLI", "ASE", "OSNR noise", "steps", "recovery"
     columns = ("group", "modes", "|received", "Q² mean", "Q² min", *parts)
     lines = []
@@ -36,7 +36,7 @@ def command(
             levels = [value for key, value in received.items() if key.endswith("_db")]
             cells = ("–" if value is None else f"{value:.2f}" for value in levels)
             lines.append((str(row["group"]), str(row["modes"]), name.replace("_", " "), *cells))
-    out.print(table(columns, lines))
-    out.print("Q² in dB over modes and channels; then the signal over each part of the noise alone, in dB")
-    out.print("NLI: nonlinear interference of the fibre; steps: what steps above the resonance limit add")
-    out.print("recovery: what the receiver's carrier phase and equaliser add")
+    yield table(columns, lines)
+    yield "Q² in dB over modes and channels; then the signal over each part of the noise alone, in dB"
+    yield "NLI: nonlinear interference of the fibre; steps: what steps above the resonance limit add"
+    yield "recovery: what the receiver's carrier phase and equaliser add"

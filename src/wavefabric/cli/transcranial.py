@@ -2,8 +2,9 @@
 
 import math
 import warnings
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from wavefabric.acoustics.transcranial.ct import content_warnings, read_ct
 from wavefabric.acoustics.transcranial.page import draw_page
@@ -13,7 +14,7 @@ from wavefabric.acoustics.transcranial.sonication import Sonication
 from wavefabric.cli.common.decomposition import GridRankOptions, traffic
 from wavefabric.cli.common.options import argument, option, options
 from wavefabric.cli.common.progress import naming_no_resume, running
-from wavefabric.cli.common.show import print_json
+from wavefabric.cli.common.show import conclude
 from wavefabric.cli.run_options import SimulationOptions
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
@@ -26,12 +27,26 @@ from wavefabric.lifecycle.checkpoint.when import Checkpoints
 SYNTHETIC = "synthetic"
 
 
+def _point(name: str, text: str) -> tuple[float, ...]:
+    """``X,Y,Z`` in mm as m."""
+    try:
+        numbers = tuple(float(word) * 1e-3 for word in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
+        actual = f"{text} given" if text else "is missing"
+        raise InputError(f"--{name}: {actual}; allowed: X,Y,Z in mm, such as 0,-95,10")
+    return numbers
+
+
 @options()
 class SonicationOptions:
     """The transducer and what it does."""
 
-    position: str = option("Apex of the transducer in the CT's world, X,Y,Z in mm.", default="")
-    target: str = option("Where it aims, X,Y,Z in mm.", default="")
+    position: Any = option(
+        "Apex of the transducer in the CT's world, X,Y,Z in mm.", default="", read=partial(_point, "position")
+    )
+    target: Any = option("Where it aims, X,Y,Z in mm.", default="", read=partial(_point, "target"))
     frequency: str = option("Frequency.", default="500 kHz")
     diameter: str = option("Diameter of the aperture.", default="64 mm")
     radius: str | None = option("Radius of curvature. [default: the distance to the target]")
@@ -48,18 +63,12 @@ class SonicationOptions:
     on: float = option("Sonication, s.", default=30.0)
     off: float = option("Cooling, s.", default=30.0)
 
-    def read(self) -> Sonication:
-        """Checked."""
-        numbers: dict[str, Any] = vars(self) | {
-            name: _point(name, getattr(self, name)) for name in ("position", "target")
-        }
-        return Sonication(**numbers)
-
 
 @options()
 class PlanOptions(SimulationOptions):
-    """Where results go, and how the runs go."""
+    """The head, where results go, and how the runs go."""
 
+    ct: str = argument(f"CT of a head: .nii, .nii.gz, .npy, or {SYNTHETIC}: one is made.")
     output: Path = option("Result file (HDF5).", "--output", "-o", default=Path("transcranial.h5"))
     plot: bool = option("Draw the page of pictures, beside the result.", "--plot/--no-plot", default=True)
     spacing: str | None = option("Distance of voxels, of a CT as .npy.")
@@ -68,20 +77,15 @@ class PlanOptions(SimulationOptions):
 
 
 @naming_no_resume()
-def command(
-    ct: Annotated[str, argument(f"CT of a head: .nii, .nii.gz, .npy, or {SYNTHETIC}: one is made.")],
-    sonication: SonicationOptions,
-    options: PlanOptions,
-    ranks: GridRankOptions,
-) -> None:
+def command(sonication: SonicationOptions, options: PlanOptions, ranks: GridRankOptions) -> None:
     """Simulate a sonication through a skull: pressure, focus, temperature and thermal dose.
 
     The same command again goes on where a killed one stopped.
     """
     ranks = ranks.checked(options.device, options.threads)
-    planned, shared = sonication.read(), ranks.shared()
+    planned, shared = Sonication(**vars(sonication)), ranks.shared()
     picture = options.output.with_suffix(".png")
-    inputs = [] if ct == SYNTHETIC else [Path(ct)]
+    inputs = [] if options.ct == SYNTHETIC else [Path(options.ct)]
     saved = checkpoint_path(options.output)
     if environment.rank() == 0:
         check_output(options.output, options.force, "--output", inputs=inputs)
@@ -92,17 +96,14 @@ def command(
         return traffic(planned.grid.total_shape, ranks.count, shared)
 
     with running(ranks, schedule, saved, schedule, options.silent) as (comm, progress):
-        head = read_ct(ct, options.spacing, options.orientation) if inputs else synthetic_head("1 mm")
+        head = read_ct(options.ct, options.spacing, options.orientation) if inputs else synthetic_head("1 mm")
         for line in content_warnings(head.values) if environment.rank() == 0 else ():
             warnings.warn(line, stacklevel=1)
         plan = plan_sonication(
             head,
             planned,
-            output=options.output,
-            force=options.force,
+            **{name: getattr(options, name) for name in ("output", "force", "threads", "precision")},
             device=options.device or "auto",
-            threads=options.threads,
-            precision=options.precision,
             comm=comm,
             decomposition=shared,
             progress=progress,
@@ -113,26 +114,10 @@ def command(
     written = [options.output]
     if options.plot:
         written.append(draw_page(plan, picture))
-    figures = plan.figures()
-    if options.as_json:
-        keyed = {name: {"value": None if math.isnan(v) else v, "unit": u} for name, (v, u) in figures.items()}
-        print_json({"output": str(options.output), "figures": keyed})
-    elif not options.quiet:
-        shape = " x ".join(map(str, planned.grid.total_shape))
-        print(f"{shape} points of {planned.grid.spacing[0] * 1e3:.3g} mm")
-        for name, (value, unit) in figures.items():
-            print(f"{name:<45}{value:.4g} {unit}".rstrip())
-        print(UNCHECKED)
-        print(f"wrote {' and '.join(map(str, written))}")
-
-
-def _point(name: str, text: str) -> tuple[float, ...]:
-    """``X,Y,Z`` in mm as m."""
-    try:
-        numbers = tuple(float(word) * 1e-3 for word in text.split(","))
-    except ValueError:
-        numbers = ()
-    if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
-        actual = f"{text} given" if text else "is missing"
-        raise InputError(f"--{name}: {actual}; allowed: X,Y,Z in mm, such as 0,-95,10")
-    return numbers
+    figures, shape = plan.figures(), " x ".join(map(str, planned.grid.total_shape))
+    keyed = {name: {"value": value, "unit": unit} for name, (value, unit) in figures.items()}
+    lines = [f"{shape} points of {planned.grid.spacing[0] * 1e3:.3g} mm"]
+    lines += [f"{name:<45}{value:.4g} {unit}".rstrip() for name, (value, unit) in figures.items()]
+    lines += [UNCHECKED, f"wrote {' and '.join(map(str, written))}"]
+    if options.as_json or not options.quiet:
+        conclude(options.as_json, {"output": options.output, "figures": keyed}, shown=lines)

@@ -133,7 +133,7 @@ def test_ranks_measure_and_one_of_them_writes(monkeypatch, capsys, tmp_path):
 @pytest.mark.parallel(2)
 def test_ranks_that_measure_nothing(monkeypatch, capsys):
     # Only the first predicts.
-    tune_command(TuneOptions(sizes=["1K"]), TuneRankOptions(transports="none"), "ring:4")
+    tune_command(TuneOptions(sizes=["1K"], fabric="ring:4"), TuneRankOptions(transports="none"))
     shown = capsys.readouterr().out
     assert shown.count("4 ranks, ring:4") in (0, 2)
     from wavefabric.exchange.launch import environment

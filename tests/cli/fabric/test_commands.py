@@ -212,7 +212,7 @@ def test_a_fabric_that_does_not_fit_is_not_written(command, tmp_path, monkeypatc
         options.append(residual)
         return result
 
-    module = "wavefabric.cli.fabric.measured_fabric"
+    module = "wavefabric.cli.fabric.measure"
     monkeypatch.setattr(f"{module}.start_ranks", lambda *_: SimpleNamespace(rank=0))
     monkeypatch.setattr(f"{module}.show_measurement", lambda *_: None)
     monkeypatch.setattr("wavefabric.execution.measure_fabric.run", run)

@@ -1,14 +1,13 @@
 """The commands of `wavefabric bench`: for each argument of a benchmark its option, and how that is read."""
 
-from collections.abc import Callable
 from dataclasses import make_dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from wavefabric.bench import ultrasound_cases as cases
-from wavefabric.cli.common.options import Group, from_one, option, options, register
+from wavefabric.cli.common.options import Group, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.rank_session import RankedOptions, show_measurement, start_ranks
 from wavefabric.cli.common.show import status_line
@@ -35,23 +34,12 @@ class Local:
     """Options of every benchmark of one process."""
 
     device: str = option("auto, cpu, cuda or cuda:K.", default="auto")
-    threads: int | None = option("CPU threads. [default: all]", callback=from_one)
+    threads: int | None = option("CPU threads. [default: all]", limits=(1,))
 
 
-class Argument(NamedTuple):
-    """An argument of ``run`` has a type, help, default, a function that reads it, and a name in commands."""
-
-    type: Any
-    help: str
-    default: Any = None
-    read: Callable[[Any], Any] | None = None
-    name: str = ""
-
-    def value(self, inputs: Any) -> Any:
-        """For ``run``; an option that may be repeated gives a list."""
-        if self.read is None or inputs is None:
-            return inputs
-        return list(map(self.read, inputs)) if isinstance(inputs, list) else self.read(inputs)
+def keyword(kind: Any, help: str, default: Any = None, read: Any = None, name: str = "", **more: Any) -> Any:
+    """Type and option of a keyword of ``run``, with a function that reads it, and its name in commands."""
+    return kind, option(help, *[name] * bool(name), default=default, read=read, **more)
 
 
 def benchmark(
@@ -61,17 +49,14 @@ def benchmark(
     least: int = 2,
     package: str = "wavefabric.bench",
     /,
-    **arguments: Argument,
+    **keywords: tuple[Any, Any],
 ) -> None:
     """Add the command of the module ``NAME`` of a package; `least`: ranks that it needs."""
-    fields = [
-        (key, each.type, option(each.help, *[each.name] * bool(each.name), default=each.default))
-        for key, each in arguments.items()
-    ]
+    fields = [(key, *each) for key, each in keywords.items()]
     group = make_dataclass(name, fields, bases=(Shown, base), frozen=True, kw_only=True)
 
     def command(options: group) -> None:  # type: ignore[valid-type]
-        inputs = {key: each.value(getattr(options, key)) for key, each in arguments.items()}
+        inputs = {key: getattr(options, key) for key in keywords}
         if "factor" in inputs:
             inputs["sizes"] = _sizes(inputs["sizes"], inputs.pop("factor"))
         inputs = {key: value for key, value in inputs.items() if value is not None}
@@ -122,7 +107,7 @@ _BYTES = (
     "Bytes from rank to rank: least:most, or with commas between; K, M, G are powers of 1024. "
     "[default: 64K:4M on CPUs, 64K:1G on GPUs]"
 )
-POINTS = Argument(
+POINTS = keyword(
     _Texts,
     "Points, N, NXxNY or NXxNYxNZ; may be repeated. [default: 128 on a CPU, 256 and 512 on a GPU]",
     None,
@@ -135,31 +120,31 @@ benchmark(
     "solver-rates",
     Local,
     "How fast this device runs the parts of steps of both simulators: a device file for `wavefabric plan`.",
-    media=Argument(str, MEDIA_HELP, "all", parse_media, "--medium"),
-    precisions=Argument(str, "double, single, or both.", "both", parse_precisions, "--precision"),
-    repeats=Argument(int, "Samples of each time; the least counts.", 3),
+    media=keyword(str, MEDIA_HELP, "all", parse_media, "--medium"),
+    precisions=keyword(str, "double, single, or both.", "both", parse_precisions, "--precision"),
+    repeats=keyword(int, "Samples of each time; the least counts.", 3),
 )
 benchmark(
     "exchange",
     RankedOptions,
     "Bandwidth, latency and correctness of every transport, in the manner of nccl-tests.",
-    patterns=Argument(
+    patterns=keyword(
         str, "ping, ring, halo, all-gather, all-to-all, comma between, or all.", "all", _patterns
     ),
-    sizes=Argument(_Text, _BYTES),
-    factor=Argument(int, "From one size to the next of least:most.", 4),
-    repeats=Argument(int, SAMPLES, 5),
-    peaks=Argument(bool, "Give shares of bandwidths measured on H200.", False),
+    sizes=keyword(_Text, _BYTES),
+    factor=keyword(int, "From one size to the next of least:most.", 4),
+    repeats=keyword(int, SAMPLES, 5),
+    peaks=keyword(bool, "Give shares of bandwidths measured on H200.", False),
 )
 benchmark(
     "ultrasound-step",
     Local,
     "Cost of one ultrasound time step: time against bare 3-D transforms, passes over the data, memory.",
     sizes=POINTS,
-    media=Argument(str, MEDIA_HELP, "both", parse_media, "--medium"),
-    precision=Argument(str, "single or double.", "single"),
-    repeats=Argument(int, "Rounds; medians count.", 15),
-    plain=Argument(bool, "Time stages of whole-array transforms too.", True, name=PLAIN),
-    points=Argument(int, "Time each medium with sources and a sensor at so many points too.", 0),
-    peer=Argument(Path | None, "kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
+    media=keyword(str, MEDIA_HELP, "both", parse_media, "--medium"),
+    precision=keyword(str, "single or double.", "single"),
+    repeats=keyword(int, "Rounds; medians count.", 15),
+    plain=keyword(bool, "Time stages of whole-array transforms too.", True, name=PLAIN),
+    points=keyword(int, "Time each medium with sources and a sensor at so many points too.", 0),
+    peer=keyword(Path | None, "kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
 )

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from wavefabric.cli.common.files import read_text
-from wavefabric.cli.common.options import argument, changed, check_range, option, options
+from wavefabric.cli.common.options import OutputOptions, argument, changed, check_range, option, options
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.collectives import Schedule, from_json, verify
 from wavefabric.collectives.arguments import MOST_RANKS
@@ -20,9 +20,14 @@ from wavefabric.fabric.candidates import node_grid, own_grid
 from wavefabric.files.input import MOST_SCHEDULE, naming
 
 _PANEL = "Of an algorithm"
-Words = Annotated[list[str] | None, argument("A schedule.", "FILE | ALGORITHM COLLECTIVE")]
-_FABRIC = "A name (see `wavefabric fabric show`), such as lightpath:4x8, or a file."
-Fabric = Annotated[str | None, option(_FABRIC, "--fabric", "-f")]
+FABRIC_HELP = "A name (see `wavefabric fabric show`), such as lightpath:4x8, or a file."
+
+
+@options()
+class ScheduleOptions(OutputOptions):
+    """The schedule that a command is about, by a file or by algorithm and collective."""
+
+    words: list[str] | None = argument("A schedule.", "FILE | ALGORITHM COLLECTIVE", default=None)
 
 
 @options(_PANEL)
@@ -30,7 +35,7 @@ class AlgorithmOptions:
     """Options of an algorithm, as given; for commands whose ranks are not said by ``--ranks``."""
 
     ranks: int | None = None
-    elements: int | None = option("Of the whole array. [default: as many as divide evenly]")
+    elements: int | None = option("Of the whole array. [default: as many as divide evenly]", limits=(1,))
     pieces: int | None = option(
         "Parts that follow each other in a pipeline. [default: 1; make optimal all-reduce, broadcast, "
         "reduce: as many as GPUs]"
@@ -96,7 +101,6 @@ def build_by_name(
     chosen = options.registry(algorithm, ranks, fabric)
     if why := why_refused(algorithm, collective, ranks, **chosen):
         raise InputError(why)
-    check_range("--elements", options.elements, 1, math.inf, "a whole number from 1")
     parts = options.parts * rings_of(algorithm, chosen["grid"])
     elements = default_elements(ranks, parts) if options.elements is None else options.elements
     schedule = build(algorithm, collective, ranks, elements, **chosen)

@@ -19,7 +19,7 @@ from wavefabric.files.output import json_rows
 
 _FORMAT = "wavefabric circuits"
 #: What is written of a round besides its circuits.
-_NUMBERS = ("overlap", "overlap_bound", "parts_bound")
+_NUMBERS = ("round", "part", "overlap", "overlap_bound", "parts_bound")
 
 Whole = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
 Side = Annotated[int, Field(strict=True, ge=1, le=4096)]
@@ -55,12 +55,8 @@ _FIELDS["budget"] = _TYPES[LinkBudget | None], None
 _Fabric = create_model("_Fabric", __base__=_Strict, **_FIELDS)
 
 
-class _Round(_Strict):
-    round: Whole
-    part: Whole
-    overlap: Whole
-    overlap_bound: Whole
-    parts_bound: Whole
+_WHOLE: Any = dict.fromkeys(_NUMBERS, (Whole, ...))
+_Round: Any = create_model("_Round", __base__=_Strict, **_WHOLE)
 
 
 class _Circuit(_Strict):
@@ -78,7 +74,7 @@ class _File(_Strict):
     version: Literal[1]
     schedule: str = ""
     fabric: _Fabric  # type: ignore[valid-type]
-    rounds: list[_Round]
+    rounds: list[_Round]  # type: ignore[valid-type]
     circuits: list[_Circuit]
 
 
@@ -86,12 +82,11 @@ def circuits_text(plan: CircuitPlan) -> str:
     """A circuit plan as JSON text, one bundle a line; key of a bundle: round, src, dst."""
     rounds, circuits = [], []
     for now in plan.rounds:
-        at = {"round": now.round, "part": now.part}
-        rounds.append(at | {name: getattr(now, name) for name in _NUMBERS})
+        rounds.append({name: getattr(now, name) for name in _NUMBERS})
         for bundle in now.bundles:
             waves = [w for w in range(bundle.wavelengths.bit_length()) if bundle.wavelengths >> w & 1]
-            ends = {"src": bundle.src, "dst": bundle.dst, "wavelengths": waves}
-            circuits.append(at | ends | {"route": bundle.route, "waveguides": bundle.waveguides})
+            at = {"round": now.round, "part": now.part}
+            circuits.append(at | vars(bundle) | {"wavelengths": waves})
     content = {"format": _FORMAT, "version": 1, "schedule": plan.schedule, "fabric": asdict(plan.fabric)}
     return json_rows(content | {"rounds": rounds, "circuits": circuits}, ("rounds", "circuits"))
 

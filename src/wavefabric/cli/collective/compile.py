@@ -4,11 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.cli.collective.algorithm import RankedAlgorithmOptions, Words, schedule_from, whole_array
-from wavefabric.cli.common.files import check_target, load_fabric
+from wavefabric.cli.collective.algorithm import (
+    RankedAlgorithmOptions,
+    ScheduleOptions,
+    schedule_from,
+    whole_array,
+)
+from wavefabric.cli.common.files import load_fabric
 from wavefabric.cli.common.options import changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
-from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, table
+from wavefabric.cli.common.show import conclude, pairs_table, table
 from wavefabric.collectives.plans.check import check_execution_plan
 from wavefabric.collectives.plans.moves import STAGING, Address, Move, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
@@ -20,26 +25,20 @@ from wavefabric.fabric.draw.pictures import STILL, draw_timeline
 
 
 @options()
-class CompileOptions:
+class CompileOptions(ScheduleOptions):
     """How a schedule is compiled, and what of it is shown."""
 
     protocol: str = option("{wavefabric.collectives.plans.plan:PROTOCOLS}.", default="signals")
     slots: int | None = option(
         "Copies of each staging buffer, used by turns: 1 or 2. [default: 1 if nobody waits for it]", "--rooms"
     )
-    rank: int = option("Rank whose instructions are shown.", default=0)
+    rank: int = option("Rank whose instructions are shown; with --json all are.", default=0)
     fabric: str | None = option("Fabric of the picture: a name or a file.", "--fabric", "-f")
     bytes: str | None = option("Of the whole array, for the picture. [default: 1M]")
-    output: Path | None = option(
-        "Picture (.png .svg .pdf) of what kernels do through time.", "--output", "-o"
-    )
-    force: bool = option("Replace files that exist.", default=False)
-    as_json: bool = option(
-        "Print the instructions of all ranks as JSON and nothing else.", "--json", default=False
-    )
+    output: Path | None = option("Picture of what kernels do through time.", "--output", "-o", endings=STILL)
 
 
-def command(algorithm: RankedAlgorithmOptions, options: CompileOptions, words: Words = None) -> None:
+def command(algorithm: RankedAlgorithmOptions, options: CompileOptions) -> None:
     """Compile a schedule into an execution plan, what one kernel a rank does, and prove it.
 
     Examples:
@@ -54,15 +53,14 @@ def command(algorithm: RankedAlgorithmOptions, options: CompileOptions, words: W
         refuse(changed(options, "bytes", "force"), "without --output", "with one")
     elif options.fabric is None:
         raise InputError("--fabric: none given with --output; allowed: one, such as hgx-h200")
-    check_target(options.output, options.force, STILL, inputs=words or ())
     array_bytes = parse_size("1M" if options.bytes is None else options.bytes)
     fabric = None if options.fabric is None else load_fabric(options.fabric)
     if isinstance(fabric, PhotonicFabric):
         raise InputError(f"--fabric: {options.fabric} is photonic; allowed: electrical")
     count = algorithm.ranks or (fabric.ranks if fabric else 0)
-    if len(words or ()) == 2:
+    if len(options.words or ()) == 2:
         check_range("--ranks", count or None, 1, MOST_RANKS, f"1 to {MOST_RANKS} for an execution plan")
-    schedule = schedule_from(words, algorithm, fabric)
+    schedule = schedule_from(options.words, algorithm, fabric)
     check_range("--rank", options.rank, 0, schedule.ranks - 1, f"0 to {schedule.ranks - 1}")
     plan = compile_plan(schedule, options.protocol, options.slots)
     check_execution_plan(plan)
@@ -72,9 +70,6 @@ def command(algorithm: RankedAlgorithmOptions, options: CompileOptions, words: W
         check_sizes(schedule, fabric, element_bytes)
         written.append(draw_timeline(plan, fabric, element_bytes, options.output, force=options.force))
     code = [[instruction_facts(each, schedule.buffers) for each in own] for own in plan.instructions]
-    if options.as_json:
-        print_json({**facts, "instructions": code, "written": written})
-        return
     kept = "once" if plan.slots == 1 else "twice, for one call after another"
     lines = [
         ("schedule", f"{schedule.name}, {schedule.ranks} ranks"),
@@ -84,12 +79,11 @@ def command(algorithm: RankedAlgorithmOptions, options: CompileOptions, words: W
         ("staging", f"{facts['arrivals']} elements of a rank, {kept}"),
         ("proved", "no deadlock, no race, whatever the timing; calls may follow one another"),
     ]
-    console().print(pairs_table(lines))
     shown = zip(plan.instructions[options.rank], code[options.rank], strict=True)
     rows = [(str(number), *_cells(each, known)) for number, (each, known) in enumerate(shown)]
     columns = ("#", "|instruction", "elements", "<from", "<to")
-    console().print(table(columns, rows, title=f"rank {options.rank}"))
-    print_written(written)
+    tables = pairs_table(lines), table(columns, rows, title=f"rank {options.rank}")
+    conclude(options.as_json, {**facts, "instructions": code}, written, tables)
 
 
 def plan_facts(plan: ExecutionPlan) -> dict[str, Any]:

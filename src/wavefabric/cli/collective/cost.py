@@ -1,17 +1,18 @@
 """`wavefabric collective cost`: what schedules take on a fabric, and how far that is from the bound."""
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.algorithm import AlgorithmOptions
 from wavefabric.cli.collective.facts import Costed, circuit_facts, in_order, rows_of, show_costs
-from wavefabric.cli.collective.setting import PLANNING, CircuitOptions, FabricSetting, Order, make_setting
-from wavefabric.cli.common.files import PICTURES, check_target
-from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
+from wavefabric.cli.collective.setting import PLANNING, CircuitOptions, FabricSetting, make_setting
+from wavefabric.cli.common.files import PICTURES
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
-from wavefabric.cli.common.show import print_json, print_written
+from wavefabric.cli.common.show import conclude
 from wavefabric.collectives.builders.messages import near_square
 from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
@@ -30,7 +31,7 @@ _EVERY = ("all", "auto")
 
 
 @options()
-class CostOptions(OutputOptions):
+class CostOptions(source.ScheduleOptions):
     """What is costed, and how."""
 
     bytes: str | None = option(
@@ -45,7 +46,11 @@ class CostOptions(OutputOptions):
     model: str = option(
         "auto, {wavefabric.fabric.cost_models.cost:COST_MODELS}.", default="auto", also=("auto",)
     )
-    engines: int | None = option("flow: copy engines, transfers that a GPU sends at once. [default: any]")
+    engines: int | None = option(
+        "flow: copy engines, transfers that a GPU sends at once. [default: any]",
+        limits=(1,),
+        allowed="1 or more",
+    )
     protocol: str | None = option(
         "kernel: {wavefabric.collectives.plans.plan:PROTOCOLS}. [default: the faster]"
     )
@@ -53,17 +58,10 @@ class CostOptions(OutputOptions):
         "kernel: calls as nodes of a CUDA graph, without the host's launch time.", default=False
     )
     rounds: bool = option("Show every round.", default=False)
-    output: Path | None = option("Picture: time over size.", "--output", "-o")
+    output: Path | None = option("Picture: time over size.", "--output", "-o", endings=PICTURES)
 
 
-def command(
-    algorithm: source.RankedAlgorithmOptions,
-    circuit: CircuitOptions,
-    options: CostOptions,
-    words: source.Words = None,
-    fabric: source.Fabric = None,
-    order: Order = None,
-) -> None:
+def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, options: CostOptions) -> None:
     """Time of a schedule on a fabric under a model, and of the least that any schedule needs.
 
     Examples:
@@ -76,12 +74,10 @@ def command(
 
     wavefabric collective cost ring all-reduce --fabric dgx-1 --order auto
     """
-    if options.engines is not None and (options.model != "flow" or options.engines < 1):
-        allowed = "1 or more" if options.model == "flow" else "with --model flow"
-        raise InputError(f"--engines: {options.engines} given; allowed: {allowed}")
-    check_target(options.output, options.force, PICTURES)
+    if options.engines is not None and options.model != "flow":
+        raise InputError(f"--engines: {options.engines} given; allowed: with --model flow")
     bytes_each = parse_sizes("64M" if options.bytes is None else options.bytes, "--bytes", options.factor)
-    setting = make_setting(fabric, circuit, order)
+    words, setting = options.words, make_setting(circuit)
     ranks = setting.fabric.ranks if algorithm.ranks is None else algorithm.ranks
     if model_for(setting.fabric, ranks, options.model) != "kernel":
         refuse(changed(options, "protocol", "graph"), f"with --model {options.model}", "with --model kernel")
@@ -102,17 +98,14 @@ def command(
     if options.output is not None:
         costs = {name: list(each.costs) for name, each in costed.items()}
         written.append(draw_costs(options.output, bytes_each, costs, setting.fabric.name))
-    if options.as_json:
-        rows = rows_of(costed, bytes_each, options.rounds) | {"written": written}
-        print_json(rows | ({"left_out": left_out} if left_out else {}))
-        return
     reorder = depends_on_pair(setting.fabric) and any(
         each.schedule.communication_rounds for each in costed.values()
     )
-    show_costs(costed, bytes_each, options.rounds, reorder, getattr(setting.fabric, "laser_bandwidth", 0.0))
-    for name, why in left_out.items():
-        print(f"left out: {name} ({why})")
-    print_written(written)
+    rate = getattr(setting.fabric, "laser_bandwidth", 0.0)
+    shown = show_costs(costed, bytes_each, options.rounds, reorder, rate)
+    lines = (f"left out: {name} ({why})" for name, why in left_out.items())
+    facts = rows_of(costed, bytes_each, options.rounds) | ({"left_out": left_out} if left_out else {})
+    conclude(options.as_json, facts, written, chain(shown, lines))
 
 
 def _compared(

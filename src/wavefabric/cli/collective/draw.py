@@ -1,12 +1,10 @@
 """`wavefabric collective draw`: a schedule on its fabric as a picture, an animation or a page."""
 
-import math
 from pathlib import Path
 
 from wavefabric.cli.collective import algorithm as source
-from wavefabric.cli.collective.setting import DrawnCircuitOptions, Order, make_setting, order_text
-from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import OutputOptions, check_range, option, options
+from wavefabric.cli.collective.setting import DrawnCircuitOptions, make_setting, order_text
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
@@ -18,24 +16,24 @@ from wavefabric.fabric.photonic.check import check_plan
 
 
 @options()
-class DrawOptions(OutputOptions):
+class DrawOptions(source.ScheduleOptions):
     """What is drawn."""
 
-    bytes: str | None = option("Of the whole array, for times. [default: 64M; of a recorded step its own]")
-    rounds: int | None = option("Draw so many rounds at most. [default: 12, gif 40, html all]")
+    bytes: int | None = option(
+        "Of the whole array, for times. [default: 64M; of a recorded step its own]", read=parse_size
+    )
+    rounds: int | None = option("Draw so many rounds at most. [default: 12, gif 40, html all]", limits=(1,))
     output: Path | None = option(
-        "Picture (.png .svg .pdf), animation (.gif), page (.html).", "--output", "-o"
+        "Picture (.png .svg .pdf), animation (.gif), page (.html).",
+        "--output",
+        "-o",
+        endings=pictures.ENDINGS,
     )
     quiet: bool = option("No progress bar.", "--quiet", "-q", default=False)
 
 
 def command(
-    algorithm: source.RankedAlgorithmOptions,
-    circuit: DrawnCircuitOptions,
-    request: DrawOptions,
-    words: source.Words = None,
-    fabric: source.Fabric = None,
-    order: Order = None,
+    algorithm: source.RankedAlgorithmOptions, circuit: DrawnCircuitOptions, request: DrawOptions
 ) -> None:
     """Draw a schedule on its fabric: circuits over the tiles, or loads of links and when each transfer runs.
 
@@ -50,17 +48,12 @@ def command(
     output, most = request.output, request.rounds
     if output is None:
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
-    check_target(output, request.force, pictures.ENDINGS, inputs=words or ())
-    check_range("--rounds", most, 1, math.inf, "1 or more")
-    array_bytes = parse_size("64M" if request.bytes is None else request.bytes)
-    setting = make_setting(fabric, circuit, order)
+    setting = make_setting(circuit)
     pictures.check_ending(output, setting.fabric)
-    if most is not None and not isinstance(setting.fabric, PhotonicFabric):
-        actual = f"{most} given with electrical {setting.fabric.name}"
-        raise InputError(f"--rounds: {actual}; allowed: with photonic ones")
-    schedule = source.schedule_from(words, algorithm, setting.fabric)
-    if request.bytes is None:
-        array_bytes = source.own_bytes([schedule]) or array_bytes
+    if not isinstance(setting.fabric, PhotonicFabric):
+        refuse(changed(request, "rounds"), f"with electrical {setting.fabric.name}", "with photonic ones")
+    schedule = source.schedule_from(request.words, algorithm, setting.fabric)
+    array_bytes = request.bytes or source.own_bytes([schedule]) or 64 << 20
     element_bytes = array_bytes / source.whole_array(schedule)
     ordered, gpus = setting.in_order(schedule, element_bytes, "flow")
     progress = make_progress(request.quiet or request.as_json)
@@ -78,6 +71,5 @@ def command(
     finally:
         progress.finish()
     facts = {"schedule": schedule.name, "fabric": setting.fabric.name, "seconds": price.seconds}
-    if gpus is not None and not request.as_json:
-        print(f"order: rank 0, 1, … is GPU {order_text(gpus)}")
-    conclude(request.as_json, {**facts, "order": gpus}, [path])
+    lines = [] if gpus is None else [f"order: rank 0, 1, … is GPU {order_text(gpus)}"]
+    conclude(request.as_json, {**facts, "order": gpus}, [path], lines)

@@ -1,11 +1,11 @@
 """`wavefabric collective export`: from our JSON to MSCCL's XML or MSCCL++'s JSON, or back."""
 
+from dataclasses import MISSING
 from pathlib import Path
-from typing import Annotated
 
 from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuit_file import circuits_text
-from wavefabric.cli.common.files import check_target, load_fabric, write_all
+from wavefabric.cli.common.files import load_fabric, write_all
 from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options
 from wavefabric.cli.common.show import conclude
 from wavefabric.collectives import to_json
@@ -15,9 +15,20 @@ from wavefabric.errors import InputError, choice
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.files.input import naming
+from wavefabric.files.output import check_output
 
 #: Formats, and the options of each.
 _FORMATS = {"json": (), "msccl": ("proto", "instances", "slots", "shared"), "mscclpp": ("proto", "instances")}
+
+
+@options()
+class ExportOptions(OutputOptions):
+    """What is converted, and into what."""
+
+    file: Path = argument("Schedule: JSON, MSCCL XML, MSCCL++ JSON.")
+    output: Path = option("x.xml (MSCCL), or x.json.", "--output", "-o", default=MISSING)
+    format: str | None = option("{json,msccl,mscclpp} [default: by the ending of OUTPUT]")
+    fabric: str | None = option("Photonic: write circuits for it too, as x.circuits.json.", "--fabric", "-f")
 
 
 @options()
@@ -34,18 +45,7 @@ class MscclOptions:
     )
 
 
-def command(
-    file: Annotated[Path, argument("Schedule: JSON, MSCCL XML, MSCCL++ JSON.")],
-    output: Annotated[Path, option("x.xml (MSCCL), or x.json.", "--output", "-o")],
-    msccl: MscclOptions,
-    options: OutputOptions,
-    format_: Annotated[
-        str | None, option("{json,msccl,mscclpp} [default: by the ending of OUTPUT]", "--format")
-    ] = None,
-    fabric: Annotated[
-        str | None, option("Photonic: write circuits for it too, as x.circuits.json.", "--fabric", "-f")
-    ] = None,
-) -> None:
+def command(options: ExportOptions, msccl: MscclOptions) -> None:
     """Convert a schedule; it is proved first.
 
     Examples:
@@ -56,10 +56,11 @@ def command(
 
     wavefabric collective export ring.json --format mscclpp -o plan.json
     """
+    file, output, format_, fabric = options.file, options.output, options.format, options.fabric
     if format_ is not None:
         choice("--format", format_, _FORMATS)
     endings = (".xml", ".json") if format_ is None else (".xml",) if format_ == "msccl" else (".json",)
-    check_target(output, options.force, endings, inputs=[file])
+    check_output(output, options.force, "--output", endings=endings, inputs=[file])
     format_ = format_ or ("msccl" if output.suffix.lower() == ".xml" else "json")
     for name, value in changed(msccl).items():
         if name not in _FORMATS[format_]:
@@ -69,7 +70,7 @@ def command(
             raise InputError(f"{actual}; allowed: with a name that ends in .xml{mscclpp}")
     circuits = output.with_name(output.stem + ".circuits.json")
     if fabric is not None:
-        check_target(circuits, options.force, (".json",))
+        check_output(circuits, options.force, "--output")
     schedule = read_proved(file)
     write = {"json": to_json, "msccl": to_msccl, "mscclpp": to_mscclpp}[format_]
     with naming(file):

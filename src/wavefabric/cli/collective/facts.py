@@ -10,8 +10,8 @@ from rich.table import Table
 
 from wavefabric.cli.collective.setting import ORDER_NOTE, order_text
 from wavefabric.cli.common.files import write_all
-from wavefabric.cli.common.options import OutputOptions, option, options
-from wavefabric.cli.common.show import conclude, console, pairs_table, rate_text, table
+from wavefabric.cli.common.options import OutputOptions, argument, option, options
+from wavefabric.cli.common.show import conclude, pairs_table, rate_text, table
 from wavefabric.collectives import Schedule, to_json
 from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.conditions import kind, whole_elements
@@ -49,10 +49,12 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
 
 @options()
 class MakeOptions(OutputOptions):
-    """Options of what is written of a schedule, or that all algorithms are listed."""
+    """What is made, and what is written of it; or that all algorithms are listed."""
 
+    algorithm: str | None = argument("See --list.", "ALGORITHM", default=None)
+    collective: str | None = argument("Such as all-reduce.", "COLLECTIVE", default=None)
     list_all: bool = option("Show all algorithms.", "--list", default=False)
-    output: Path | None = option("Schedule (JSON).", "--output", "-o")
+    output: Path | None = option("Schedule (JSON).", "--output", "-o", endings=(".json",))
 
 
 def show_made(
@@ -77,8 +79,7 @@ def show_made(
         ("and receives", _fraction_text(facts, "received_elements")),
         ("proof", "verified: replayed, every rank ends with what it must hold"),
     ]
-    shown = pairs_table([*lines, *more_lines])
-    conclude(options.as_json, {**facts, **(more_facts or {})}, written, lambda: console().print(shown))
+    conclude(options.as_json, facts | (more_facts or {}), written, [pairs_table([*lines, *more_lines])])
 
 
 def _fraction_text(facts: dict[str, Any], key: str) -> str:
@@ -215,33 +216,32 @@ def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[s
 
 def show_costs(
     costed: dict[str, Costed], sizes: list[int], rounds: bool, may_reorder: bool, bandwidth: float
-) -> None:
-    """Print a table, by size and by time, below it grids, orders, notes on circuits, what might be better.
+) -> Iterator[Any]:
+    """What is printed: a table, by size and by time; grids, orders, notes on circuits, what might be better.
 
     ``bandwidth``: B/s that a wavelength is counted with.
     """
     many = len(costed) > 1
     largest = next(iter(costed.values())).costs[-1]
-    out = console()
-    out.print(_costs_table(costed, sizes))
+    yield _costs_table(costed, sizes)
     size = f" of {size_words(sizes[-1])}" if len(sizes) > 1 else ""
     aid = "; no switches: the bound without their multicasts and sums" if largest.unaided else ""
-    out.print(f"bound{size}: {largest.bound.why}{aid}" + ("; *: the fastest" if many else ""), soft_wrap=True)
+    yield f"bound{size}: {largest.bound.why}{aid}" + ("; *: the fastest" if many else "")
     for name, each in costed.items():
         which = f" of {name}" if many else ""
         if each.grid is not None:
-            out.print(f"grid{which}: {'x'.join(map(str, each.grid))}, that of {largest.fabric}")
+            yield f"grid{which}: {'x'.join(map(str, each.grid))}, that of {largest.fabric}"
         if each.order is not None:
-            out.print(f"order{which}: rank 0, 1, … is GPU {order_text(each.order)}", soft_wrap=True)
+            yield f"order{which}: rank 0, 1, … is GPU {order_text(each.order)}"
         lines = [*circuit_notes(each.circuits, bandwidth), *msccl_notes(each.schedule, sizes)]
         for line in [*lines, *_chosen(each.costs[-1])]:
-            out.print(f"{name}: {line}" if many else line, soft_wrap=True)
+            yield f"{name}: {line}" if many else line
     if may_reorder and all(each.order is None for each in costed.values()):
-        out.print(ORDER_NOTE)
+        yield ORDER_NOTE
     for each in costed.values() if rounds else ():
         order = "" if each.order is None else f", order {order_text(each.order)}"
         for size, cost in zip(sizes, each.costs, strict=True):
-            out.print(_rounds_table(cost, f"{each.label}, {size_words(size)}{order}"))
+            yield _rounds_table(cost, f"{each.label}, {size_words(size)}{order}")
 
 
 def _chosen(cost: Cost) -> Iterator[str]:

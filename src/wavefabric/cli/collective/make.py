@@ -1,13 +1,13 @@
 """`wavefabric collective make`: a schedule from a named algorithm, a solver, or a list of messages."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, RankedAlgorithmOptions, build_by_name
 from wavefabric.cli.collective.facts import MakeOptions, show_made
 from wavefabric.cli.collective.optimal import SolverOptions, optimal
-from wavefabric.cli.common.files import check_target, read_rows
-from wavefabric.cli.common.options import argument, changed, refuse
-from wavefabric.cli.common.show import console, print_json, table
+from wavefabric.cli.common.files import read_rows
+from wavefabric.cli.common.options import changed, refuse
+from wavefabric.cli.common.show import conclude, table
 from wavefabric.collectives import Schedule, verify
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.builders.messages import greedy
@@ -24,13 +24,7 @@ SOLVERS = {
 _FOR = {"messages": "greedy", "seed": "greedy", "lasers": "optimal or greedy"}
 
 
-def command(
-    chosen: RankedAlgorithmOptions,
-    solver: SolverOptions,
-    options: MakeOptions,
-    algorithm: Annotated[str | None, argument("See --list.", "ALGORITHM")] = None,
-    collective: Annotated[str | None, argument("Such as all-reduce.", "COLLECTIVE")] = None,
-) -> None:
+def command(chosen: RankedAlgorithmOptions, solver: SolverOptions, options: MakeOptions) -> None:
     """Make a schedule and prove it.
 
     Examples:
@@ -43,6 +37,7 @@ def command(
 
     wavefabric collective make greedy --ranks 8 --messages layers.json --lasers 2
     """
+    algorithm, collective = options.algorithm, options.collective
     if options.list_all:
         inputs = [word for word in (algorithm, collective) if word is not None]
         inputs += [*chosen.present(), *(f"--{name.replace('_', '-')}" for name in changed(solver))]
@@ -60,7 +55,6 @@ def command(
     if collective is None and algorithm != "greedy" and solver.conditions is None:
         known = ALGORITHMS[algorithm].collectives if algorithm in ALGORITHMS else COLLECTIVES
         raise InputError(f"COLLECTIVE: none given after {algorithm}; allowed: {', '.join(known)}")
-    check_target(options.output, options.force, (".json",))
     if algorithm == "optimal":
         optimal(collective, chosen, solver, options)
         return
@@ -79,16 +73,14 @@ def show_list(as_json: bool) -> None:
         fits = [n for n in range(2, 65) if why_refused(known.name, known.collectives[0], n) is None]
         row = {"algorithm": known.name, "collectives": known.collectives, "ranks": _ranks_text(fits)}
         rows.append(row | {"options": known.options, "summary": known.summary})
-    if as_json:
-        print_json([*rows, *({"algorithm": name, "summary": text} for name, text in SOLVERS.items())])
-        return
+    solvers = ({"algorithm": name, "summary": text} for name, text in SOLVERS.items())
     shown = table(("|algorithm", "<collectives", "<ranks", "<options"))
     for row in rows:
         does = f"{row['summary']}\n{', '.join(row['collectives'])}"
         shown.add_row(row["algorithm"], does, row["ranks"], " ".join(f"--{name}" for name in row["options"]))
     for name, ranks in (("optimal", "few"), ("greedy", "any")):
         shown.add_row(name, SOLVERS[name], ranks, "see --help")
-    console().print(shown)
+    conclude(as_json, [*rows, *solvers], shown=[shown])
 
 
 def _ranks_text(fits: list[int]) -> str:

@@ -19,10 +19,10 @@ from wavefabric.cli.collective.algorithm import (
 )
 from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.cli.collective.facts import MakeOptions, show_made
-from wavefabric.cli.common.files import check_target, load_fabric
-from wavefabric.cli.common.options import changed, check_range, from_zero, option, options, refuse
+from wavefabric.cli.common.files import load_fabric
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
-from wavefabric.cli.common.show import print_json, status_line
+from wavefabric.cli.common.show import conclude, status_line
 from wavefabric.collectives import Schedule, synthesis
 from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
 from wavefabric.collectives.registry import ALGORITHMS, extent, rings_of, why_refused
@@ -34,6 +34,7 @@ from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.electrical.synthesis_problem import direct_links, routed_links
 from wavefabric.fabric.photonic.synthesis_problem import circuit_plan, optical_network
+from wavefabric.files.output import check_output
 from wavefabric.units import counted, time_words
 
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
@@ -60,9 +61,8 @@ def optimal(
     size = parse_size("64M" if solver.bytes is None else solver.bytes)
     assert solver.fabric is not None
     fabric = load_fabric(solver.fabric, solver.lasers, solver.waveguides)
-    if algorithm.ranks not in (None, fabric.ranks):
-        actual = f"{algorithm.ranks} given with {fabric.name}"
-        raise InputError(f"--ranks: {actual}; allowed: its {fabric.ranks} GPUs, or without")
+    if algorithm.ranks != fabric.ranks:
+        refuse(changed(algorithm, "ranks"), f"with {fabric.name}", f"its {fabric.ranks} GPUs, or without")
     direct, until, quiet = None, begun + solver.seconds, options.as_json
     if isinstance(fabric, PhotonicFabric):
         refuse(changed(solver, "steps"), f"with photonic {fabric.name}", "with electrical ones")
@@ -86,7 +86,7 @@ def optimal(
     circuits = None
     if isinstance(fabric, PhotonicFabric) and output is not None:
         circuits = output.with_name(output.name.removesuffix(".json") + ".circuits.json")
-        check_target(circuits, options.force, (".json",))
+        check_output(circuits, options.force, "--output")
     answer = _solve(wanted, connections, solver, begun, quiet)
     if isinstance(answer, str):
         raise _impossible(answer, solver, fabric, quiet)
@@ -187,8 +187,7 @@ def _wanted(
     if collective is not None:
         raise InputError(f"--conditions: given with {collective}; allowed: one of the two")
     held = read_schedule(conditions)
-    if held.transfers.size:
-        count = held.transfers.size
+    if count := held.transfers.size:
         raise InputError(f"--conditions: {conditions} has {count} transfers; allowed: a schedule without any")
     if held.ranks != fabric.ranks:
         allowed = f"the {fabric.ranks} of {fabric.name}"
@@ -224,11 +223,9 @@ def _solve(
 def _impossible(why: str, solver: "SolverOptions", fabric: AnyFabric, as_json: bool) -> Exit:
     """Say that there is no schedule; the end with exit code 1."""
     rounds = solver.steps if solver.rounds is None else solver.rounds
-    if as_json:
-        options = {"fabric": fabric.name, "steps": solver.steps, "rounds": rounds}
-        print_json({**options, "feasible": False, "why": why})
-    else:
-        print(f"impossible in {solver.steps} steps and {rounds} rounds on {fabric.name}: proved by {why}")
+    facts = {"fabric": fabric.name, "steps": solver.steps, "rounds": rounds, "feasible": False, "why": why}
+    line = f"impossible in {solver.steps} steps and {rounds} rounds on {fabric.name}: proved by {why}"
+    conclude(as_json, facts, shown=[line])
     return Exit(1)
 
 
@@ -286,15 +283,17 @@ class SolverOptions:
         "optimal: of each pair, xy (row first, column first), or shortest:K (K shortest paths). [default: xy]"
     )
     steps: int | None = option(
-        "optimal, electrical: exactly so many steps; exit code 1 if proved impossible."
+        "optimal, electrical: exactly so many steps; exit code 1 if proved impossible.", limits=(1, 4096)
     )
-    rounds: int | None = option("optimal: rounds of all steps together. [default: --steps]")
+    rounds: int | None = option("optimal: rounds of all steps together. [default: --steps]", limits=(1, 4096))
     bytes: str | None = option("optimal: of the whole array, for the time that is shown. [default: 64M]")
     conditions: Path | None = option(
         "optimal: what is held before and after, a schedule (JSON) without transfers."
     )
-    time_limit: float | None = option("optimal: seconds. [default: 60]")
-    seed: int | None = option("greedy: order of equals. [default: 0]", callback=from_zero)
+    time_limit: float | None = option(
+        "optimal: seconds. [default: 60]", limits=(1e-9, 1e6), allowed="seconds above 0"
+    )
+    seed: int | None = option("greedy: order of equals. [default: 0]", limits=(0,))
 
     @property
     def seconds(self) -> float:
@@ -310,10 +309,7 @@ class SolverOptions:
         """Refuse what no fabric allows."""
         if self.fabric is None:
             raise InputError("--fabric: none given with optimal; allowed: such as lightpath:2x4, or a file")
-        check_range("--time-limit", self.seconds, math.ulp(0.0), 1e6, "seconds above 0")
         refuse(changed(algorithm, "radix", "grid"), "with optimal", "without")
-        for name in ("steps", "rounds"):
-            check_range(f"--{name}", getattr(self, name), 1, 4096, "1 to 4096")
         if self.rounds is not None and (self.steps is None or self.rounds < self.steps):
             actual = f"{self.rounds} given with {'no' if self.steps is None else self.steps} --steps"
             raise InputError(f"--rounds: {actual}; allowed: with --steps, and as many or more")

@@ -5,9 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from wavefabric.cli.collective.algorithm import AlgorithmOptions, Words, build_by_name, schedule_from
-from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting
-from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
+from wavefabric.cli.collective.algorithm import (
+    AlgorithmOptions,
+    ScheduleOptions,
+    build_by_name,
+    schedule_from,
+)
+from wavefabric.cli.collective.setting import ORDER_HELP, CircuitOptions, make_setting
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
 from wavefabric.cli.common.rank_session import MeasureOptions, check_free, show_measurement, start_ranks
 from wavefabric.cli.common.show import status_line
@@ -19,7 +24,7 @@ from wavefabric.execution import run_schedule as module
 
 
 @options()
-class ScheduleRunOptions(OutputOptions):
+class ScheduleRunOptions(ScheduleOptions):
     """What is run and predicted."""
 
     sizes: str | None = option(
@@ -28,6 +33,7 @@ class ScheduleRunOptions(OutputOptions):
     factor: int | None = option(FACTOR_HELP)
     dtype: str = option("{wavefabric.execution.timed_schedule:EXACT}.", default="float32")
     fabric: str | None = option("Predict for this fabric: a name or a file.", "--fabric", "-f")
+    order: str | None = option(ORDER_HELP)
     model: str = option(
         "Of the prediction: auto, {wavefabric.fabric.cost_models.cost:COST_MODELS}.",
         default="auto",
@@ -50,13 +56,7 @@ class ScheduleRunOptions(OutputOptions):
     )
 
 
-def command(
-    algorithm: AlgorithmOptions,
-    options: ScheduleRunOptions,
-    who: MeasureOptions,
-    words: Words = None,
-    order: Order = None,
-) -> None:
+def command(algorithm: AlgorithmOptions, options: ScheduleRunOptions, who: MeasureOptions) -> None:
     """Run a schedule on every transport; every element that arrives is checked.
 
     Examples:
@@ -73,12 +73,11 @@ def command(
     module.check_protocols(protocols, options.blocks)
     setting = None
     if options.fabric is not None:
-        setting = make_setting(options.fabric, CircuitOptions(circuits=None), order)
+        setting = make_setting(CircuitOptions(fabric=options.fabric, order=options.order, circuits=None))
     else:
-        chosen = changed(options, "model") | ({} if order is None else {"order": order})
-        refuse(chosen, "without --fabric", "with one")
+        refuse(changed(options, "model", "order"), "without --fabric", "with one")
     predicted: Any = None if setting is None else setting.fabric
-    ranks, count = who.ranks, max(environment.ranks(), who.ranks or 1)
+    words, ranks, count = options.words, who.ranks, max(environment.ranks(), who.ranks or 1)
     schedule: Schedule | Callable[[int], Schedule]
     if words and len(words) == 2:
         name, collective = words
@@ -96,7 +95,7 @@ def command(
         if example.ranks != count:
             file = words[0] if words else ""
             raise InputError(f"--ranks: {count} given; allowed: {example.ranks}, as in {file}")
-    if setting is not None and order is not None:
+    if setting is not None and options.order is not None:
         element_bytes = max(sizes, default=1 << 26) / max(whole_elements(example), 1)
         predicted, _ = setting.in_order(example, element_bytes, options.model)
     job = start_ranks(replace(who, ranks=ranks), options.as_json)

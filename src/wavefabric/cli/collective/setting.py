@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
+from wavefabric.cli.collective.algorithm import FABRIC_HELP
 from wavefabric.cli.collective.circuit_file import load_circuits
 from wavefabric.cli.common.files import load_fabric
-from wavefabric.cli.common.options import changed, from_zero, option, options, refuse
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.planning_options import PANEL, PlanningOptions
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
@@ -21,14 +22,16 @@ from wavefabric.fabric.rank_order import best_order, reordered
 PLANNING = ("routing", "sharing", "oversubscribed", "seed")
 #: Said where ranks are GPUs in order, and another order might take less time.
 ORDER_NOTE = "rank r is GPU r; --order auto looks for a better one"
-Order = Annotated[str | None, option("GPU of rank 0, 1, …, such as 0,2,1,3; or auto: look for a better one.")]
+ORDER_HELP = "GPU of rank 0, 1, …, such as 0,2,1,3; or auto: look for a better one."
 
 
 @options(PANEL)
 class CircuitOptions(PlanningOptions):
-    """Options of photonic fabrics."""
+    """A fabric, the order of its GPUs, and options of photonic ones."""
 
-    seed: int = option("Of random choices.", default=0, callback=from_zero)
+    fabric: str | None = option(FABRIC_HELP, "--fabric", "-f", panel="Options")
+    order: str | None = option(ORDER_HELP, panel="Options")
+    seed: int = option("Of random choices.", default=0, limits=(0,))
     circuits: Path | None = option("Circuits of this file (JSON), for its fabric.")
     budget: bool = option(
         "Wavelengths carry what their link budget allows, and no more than the fabric says.", default=False
@@ -81,9 +84,9 @@ class FabricSetting:
         return reordered(self.fabric, numbers), numbers[: schedule.ranks]
 
 
-def make_setting(fabric: str | None, options: CircuitOptions, order: str | None) -> FabricSetting:
+def make_setting(options: CircuitOptions) -> FabricSetting:
     """The fabric that was named, or else that of the circuits; refuses options that are of no use there."""
-    named = None if fabric is None else load_fabric(fabric)
+    named = None if options.fabric is None else load_fabric(options.fabric)
     plan = None
     if options.circuits is not None and (named is None or isinstance(named, PhotonicFabric)):
         plan = load_circuits(options.circuits)
@@ -95,12 +98,12 @@ def make_setting(fabric: str | None, options: CircuitOptions, order: str | None)
     if named is None:
         raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or dgx-1, or a file")
     if not isinstance(named, PhotonicFabric):
-        others = [field.name for field in fields(options) if field.name != "seed"]
+        others = [field.name for field in fields(options) if field.name not in ("seed", "fabric", "order")]
         refuse(changed(options, *others), f"with electrical {named.name}", "with photonic ones")
-        if order != "auto":
+        if options.order != "auto":
             allowed = "with photonic ones, or --order auto"
             refuse(changed(options, "seed"), f"with electrical {named.name}", allowed)
-    return FabricSetting(named, options, plan, check_order(order, named))
+    return FabricSetting(named, options, plan, check_order(options.order, named))
 
 
 def check_order(text: str | None, fabric: AnyFabric) -> tuple[int, ...] | Literal["auto"] | None:

@@ -1,19 +1,19 @@
 """`wavefabric collective tune`: what is fastest for which size, predicted or measured."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
-from wavefabric.cli.collective.algorithm import Fabric
-from wavefabric.cli.common.files import PICTURES, check_target, load_fabric
-from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
+from wavefabric.cli.collective.algorithm import FABRIC_HELP
+from wavefabric.cli.common.files import PICTURES, load_fabric
+from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.rank_session import MeasureOptions, start_ranks
-from wavefabric.cli.common.show import conclude, console
-from wavefabric.collectives.conditions import COLLECTIVES
+from wavefabric.cli.common.show import conclude
 from wavefabric.collectives.tuning import save_tuning, tuning_to_json
-from wavefabric.errors import InputError, choice
+from wavefabric.errors import InputError
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.transports import TRANSPORTS
 from wavefabric.execution import tune_report
@@ -29,8 +29,7 @@ class TuneOptions(OutputOptions):
 
     collective: list[str] | None = option(
         "{wavefabric.collectives.conditions:COLLECTIVES}; may be given again. "
-        "[default: all-reduce and all-gather]",
-        checked=False,
+        "[default: all-reduce and all-gather]"
     )
     sizes: list[str] | None = option(
         "Bytes of the whole array: least:most, or with commas between; may be given again. K, M, G: 2^10, … "
@@ -39,19 +38,22 @@ class TuneOptions(OutputOptions):
         "--size",
     )
     factor: int | None = option(FACTOR_HELP)
+    fabric: str | None = option(FABRIC_HELP, "--fabric", "-f")
     model: str = option(
         "Of predictions: auto, {wavefabric.fabric.cost_models.cost:COST_MODELS}.",
         default="auto",
         also=("auto",),
     )
     within: float | None = option(
-        f"Measure candidates predicted within this factor of the fastest. [default: {WITHIN:g} with --fabric]"
+        f"Measure what is predicted within this factor of the fastest. [default: {WITHIN:g} with --fabric]",
+        limits=(1, math.inf),
+        allowed="from 1",
     )
     dtype: str = option(
         "Of what is measured: {wavefabric.execution.timed_schedule:EXACT}.", default="float32"
     )
-    output: Path | None = option("Tuning (JSON).", "--output", "-o")
-    plot: Path | None = option("Picture: time over size, and which is fastest where.")
+    output: Path | None = option("Tuning (JSON).", "--output", "-o", endings=(".json",))
+    plot: Path | None = option("Picture: time over size, and which is fastest where.", endings=PICTURES)
 
 
 @options()
@@ -66,7 +68,7 @@ class TuneRankOptions(MeasureOptions):
     )
 
 
-def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -> None:
+def command(options: TuneOptions, who: TuneRankOptions) -> None:
     """Find the fastest algorithm and radix for each size, predicted for a fabric or measured by ranks.
 
     Measured times decide. With --fabric and --ranks what is predicted to be slow is not measured. On P2P copy
@@ -80,7 +82,7 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
 
     mpiexec -n 4 wavefabric collective tune --fabric measured.toml -o mine.json
     """
-    names = parse_list(who.transports)
+    names, fabric = parse_list(who.transports), options.fabric
     sizes = sorted(
         {size for text in options.sizes or [None] for size in optional_sizes(text, options.factor)}
     )
@@ -90,10 +92,11 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
     measured = names != ["none"] and count > 1
     if not measured and environment.rank() > 0:
         return
-    _check(options, who, measured, fabric)
-    if environment.rank() == 0:
-        check_target(options.output, options.force, (".json",), inputs=[fabric])
-        check_target(options.plot, options.force, PICTURES, "--plot", inputs=[fabric])
+    if fabric is None:
+        if not measured:
+            allowed = "one to predict for, or --ranks 2 or more to measure"
+            raise InputError(f"--fabric: none given; allowed: {allowed}")
+        refuse(changed(options, "model", "within"), "without --fabric", "with one")
     inputs: dict[str, Any] = {
         "collectives": options.collective or _BOTH,
         "sizes": sizes,
@@ -101,6 +104,10 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
         "model": options.model,
     }
     if not measured:
+        unused = changed(options, "within", "dtype") | changed(
+            who, "placement", "device", "threads", "repeats"
+        )
+        refuse(unused, "where nothing is measured", "with --ranks 2 or more")
         _conclude(tune(**inputs, count=who.ranks, progress=make_progress(options.as_json)), options)
         return
     fabric_of_ranks(inputs["fabric"], count)  # refused before any rank starts
@@ -111,22 +118,6 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
         _conclude(result, options)
 
 
-def _check(options: TuneOptions, who: TuneRankOptions, measured: bool, fabric: str | None) -> None:
-    """Refuse unknown collectives, and options that would have no effect."""
-    for collective in options.collective or ():
-        choice("--collective", collective, COLLECTIVES)
-    if fabric is None:
-        if not measured:
-            raise InputError(
-                "--fabric: none given; allowed: one to predict for, or --ranks 2 or more to measure"
-            )
-        refuse(changed(options, "model", "within"), "without --fabric", "with one")
-    check_range("--within", options.within, 1, float("inf"), "from 1")
-    if not measured:
-        own = changed(options, "within", "dtype") | changed(who, "placement", "device", "threads", "repeats")
-        refuse(own, "where nothing is measured", "with --ranks 2 or more")
-
-
 def _conclude(result: TuningSearch, options: TuneOptions) -> None:
     """Write and print."""
     written = []
@@ -135,10 +126,4 @@ def _conclude(result: TuningSearch, options: TuneOptions) -> None:
     if options.plot is not None:
         written.append(tune_report.plot(result, options.plot))
     facts = json.loads(tuning_to_json(result.tuning)) | {"notes": tune_report.notes(result)}
-
-    def show() -> None:
-        screen = console()
-        for each in tune_report.table(result):
-            screen.print(each, soft_wrap=isinstance(each, str))
-
-    conclude(options.as_json, facts, written, show)
+    conclude(options.as_json, facts, written, tune_report.table(result))

@@ -1,13 +1,14 @@
 """`wavefabric collective verify`: a proof that schedules do their collective operations."""
 
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from wavefabric.cli.collective import facts as about
 from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuit_file import load_circuits
 from wavefabric.cli.common.options import argument, option, options
-from wavefabric.cli.common.show import print_json
+from wavefabric.cli.common.show import conclude
 from wavefabric.collectives.conditions import kind
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.check import check_plan
@@ -17,8 +18,9 @@ from wavefabric.units import counted
 
 @options()
 class VerifyOptions:
-    """What is verified beyond the schedule itself."""
+    """Schedules, and what is verified beyond each itself."""
 
+    files: list[Path] = argument("Schedules: JSON, MSCCL XML, MSCCL++ JSON.", "FILE...")
     circuits: Path | None = option("A circuit plan (JSON) that must carry the schedule.")
     expect: str | None = option(
         "What each must do, of {wavefabric.collectives.conditions:COLLECTIVES}; anything else is refused, "
@@ -28,31 +30,26 @@ class VerifyOptions:
     as_json: bool = option("Print as JSON and nothing else.", "--json", default=False)
 
 
-def command(
-    files: Annotated[list[Path], argument("Schedules: JSON, MSCCL XML, MSCCL++ JSON.", "FILE...")],
-    options: VerifyOptions,
-) -> None:
+def command(options: VerifyOptions) -> None:
     """Prove schedules by replaying them; the first transfer that fails is named, with exit code 2.
 
     Example: wavefabric collective verify ring.json other.xml --expect all-reduce
     """
-    if options.circuits is not None and len(files) > 1:
-        raise InputError(f"--circuits: given with {len(files)} schedules; allowed: with one")
-    verified = [verify_file(path, options.circuits, options.expect) for path in files]
-    if options.as_json:
-        print_json(verified)
-        return
-    for facts in verified:
-        counts = ", ".join(counted(facts[f"{name}s"], name) for name in ("rank", "round", "transfer"))
-        text = f"ok: {facts['file']}: {facts['schedule']}: {facts['collective']}, {counts}"
-        if "msccl" in facts:
-            text += f"; {about.msccl_text(facts['msccl'])}"
-        plan = facts.get("circuits", {})
-        if plan:
-            text += f"; {plan['circuits']} circuits in {plan['rounds']} set-ups on {plan['fabric']}"
-        print(text)
-        for line in about.circuit_notes(plan, plan.get("laser_bandwidth", 0.0)):
-            print(line)
+    if options.circuits is not None and len(options.files) > 1:
+        raise InputError(f"--circuits: given with {len(options.files)} schedules; allowed: with one")
+    verified = [verify_file(path, options.circuits, options.expect) for path in options.files]
+    conclude(options.as_json, verified, shown=chain.from_iterable(map(_lines, verified)))
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    counts = ", ".join(counted(facts[f"{name}s"], name) for name in ("rank", "round", "transfer"))
+    text = f"ok: {facts['file']}: {facts['schedule']}: {facts['collective']}, {counts}"
+    if "msccl" in facts:
+        text += f"; {about.msccl_text(facts['msccl'])}"
+    plan = facts.get("circuits", {})
+    if plan:
+        text += f"; {plan['circuits']} circuits in {plan['rounds']} set-ups on {plan['fabric']}"
+    return [text, *about.circuit_notes(plan, plan.get("laser_bandwidth", 0.0))]
 
 
 def verify_file(path: Path, circuits: Path | None, expect: str | None = None) -> dict[str, Any]:

@@ -26,7 +26,9 @@ class GridRankOptions(RankOptions):
         "approximate. [default: global]"
     )
     grid: str | None = option("Blocks along x, y and z, such as 1x2x2. [default: chosen]")
-    overlap: int | None = option("Local: points of overlap on each side of a block. [default: 16]")
+    overlap: int | None = option(
+        "Local: points of overlap on each side of a block. [default: 16]", limits=(1,)
+    )
     bell: str | None = option(
         "Local: window on the overlaps of a block: {wavefabric.acoustics.decomposition.window:WINDOWS}. "
         "[default: nested-sine]"
@@ -42,20 +44,17 @@ class GridRankOptions(RankOptions):
         local = changed(self, "overlap", "bell")
         if self.decomposition != "local":
             refuse(local, "without --decomposition local", "with it")
-        if self.overlap is not None and self.overlap < 1:
-            raise InputError(f"--overlap: {self.overlap} given; allowed: a whole number of points from 1")
-        blocks = None if self.grid is None else _blocks(self.grid, self.count)
+        blocks = None
+        if self.grid is not None:
+            allowed = "KXxKYxKZ blocks along x, y and z, such as 1x2x2"
+            blocks = parse_shape(self.grid, "--grid", allowed, (3,))
+            if (count := math.prod(blocks)) != self.count:
+                allowed = f"as many as ranks, {self.count}"
+                raise InputError(f"--grid: {self.grid} is {count} blocks; allowed: {allowed}")
         from wavefabric.acoustics.decomposition.decompose import Decomposition
 
         # The command line has allowed no other word: ``kind`` is one of two.
         return Decomposition(kind=self.decomposition or "global", grid=blocks, **local)  # type: ignore[arg-type]
-
-
-def _blocks(text: str, ranks: int) -> tuple[int, ...]:
-    blocks = parse_shape(text, "--grid", "KXxKYxKZ blocks along x, y and z, such as 1x2x2", (3,))
-    if math.prod(blocks) != ranks:
-        raise InputError(f"--grid: {text} is {math.prod(blocks)} blocks; allowed: as many as ranks, {ranks}")
-    return blocks
 
 
 def file_traffic(file: Path, ranks: int, options: "Decomposition | None") -> "Schedule":

@@ -67,10 +67,7 @@ def _search(name: str) -> codecs.CodecInfo | None:
     if name.replace("_", "-") != _ASCII:
         return None
     plain = codecs.lookup("ascii")
-    return codecs.CodecInfo(
-        plain.encode, plain.decode, plain.streamreader, plain.streamwriter,
-        plain.incrementalencoder, plain.incrementaldecoder, name=_ASCII,
-    )  # fmt: skip
+    return codecs.CodecInfo(*plain, plain.incrementalencoder, plain.incrementaldecoder, name=_ASCII)
 
 
 codecs.register_error(_ERRORS, _handle)

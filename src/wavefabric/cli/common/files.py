@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wavefabric.cli.common.options import check_range
+from wavefabric.cli.common.options import check_range, refuse
 from wavefabric.errors import InputError
 from wavefabric.files import input as input_file
 from wavefabric.files.input import MOST_TEXT, read_start
@@ -64,18 +64,6 @@ def is_hdf5(file: Path) -> bool:
         return False
 
 
-def check_target(
-    path: Path | None,
-    force: bool,
-    endings: Sequence[str],
-    key: str = "--output",
-    inputs: Sequence[str | Path | None] = (),
-) -> None:
-    """Refuse an output file before anything is computed; None is no output. See `check_output`."""
-    if path is not None:
-        check_output(path, force, key, endings=endings, inputs=inputs)
-
-
 def write_all(texts: Mapping[Path, str], force: bool = False, key: str = "--output") -> list[Path]:
     """Write files; nothing is replaced before all of them are whole on the disk."""
     for path in texts:
@@ -101,8 +89,7 @@ def load_fabric(text: str, lasers: int | None = None, waveguides: int | None = N
         if value is None:
             continue
         if not isinstance(fabric, PhotonicFabric):
-            actual = f"{value} given with electrical {fabric.name}"
-            raise InputError(f"--{name}: {actual}; allowed: with photonic ones")
+            refuse({name: value}, f"with electrical {fabric.name}", "with photonic ones")
         check_range(f"--{name}", value, 1, 4096, "1 to 4096")
         follows = {"serdes_ports": None} if name == "lasers" else {"fibres": min(fabric.fibres, value)}
         label = f"{fabric.name}, {value} {name[:-1] if value == 1 else name}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import math
 import re
 import sys
 import typing
@@ -27,6 +28,10 @@ _T = TypeVar("_T")
 #: A tuple or dict of the library, whose words are allowed: ``{module:NAME}``.
 _LISTED = re.compile(r"\{([\w.]+):(\w+)\}")
 _ARGUMENTS, _OPTIONS = "Arguments", "Options"
+#: What an option may say besides, and what it says if it does not: least and most of a number, how errors say
+#: so; words allowed besides those in the help, whether these are checked; what makes another value of a
+#: value; endings of a file that is written.
+_RULES = {"limits": (), "allowed": "", "also": (), "checked": True, "read": None, "endings": ()}
 
 
 @dataclasses.dataclass
@@ -41,31 +46,22 @@ class Invocation:
     comm: Communicator | None = None
 
 
-def option(
-    help: str,
-    *names: str,
-    default: Any = None,
-    panel: str = "",
-    also: tuple[str, ...] = (),
-    checked: bool = True,
-    **more: Any,
-) -> Any:
+def option(help: str, *names: str, default: Any = None, panel: str = "", **more: Any) -> Any:
     """This declares an option: a field of `options`, or a parameter ``Annotated[T, option(...)]``.
 
     It is called as the field unless named. If the help holds ``{module:NAME}``, a value must be one of these
-    words, or of `also`, unless it is not to be checked; for that and for the help the module is imported.
+    words, unless it is not to be checked; for that and for the help the module is imported. `more` is for
+    `_RULES`, which are checked before the command is called, or for Click.
     """
-    if checked and (match := _LISTED.search(help)):
-        more["callback"] = _only(match, also)
     return dataclasses.field(default=default, metadata={"names": names, "help": help, "panel": panel, **more})
 
 
-def argument(help: str, metavar: str | None = None) -> Any:
-    """This declares what is given by its place: a parameter ``Annotated[T, argument(...)]`` of a command."""
-    return option(help, panel=_ARGUMENTS, checked=False, metavar=metavar)
+def argument(help: str, metavar: str | None = None, default: Any = dataclasses.MISSING) -> Any:
+    """This declares what is given by its place, as `option` does; a field without a default must be given."""
+    return option(help, default=default, panel=_ARGUMENTS, checked=False, metavar=metavar)
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option,))
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option, argument))
 def options(panel: str = "") -> Callable[[type[_T]], type[_T]]:
     """This makes a frozen dataclass of options, which ``--help`` shows in a section of that title."""
 
@@ -83,7 +79,8 @@ def changed(group: Any, *names: str) -> dict[str, Any]:
     return {
         field.name: value
         for field in dataclasses.fields(group)
-        if (value := getattr(group, field.name)) != field.default and (not names or field.name in names)
+        if field.default not in ((value := getattr(group, field.name)), dataclasses.MISSING)
+        and (not names or field.name in names)
     }
 
 
@@ -110,7 +107,8 @@ def make_command(
     def run(**inputs: Any) -> Any:
         if not all_ranks and environment.rank() > 0:
             return None
-        inputs = {key: list(v) or None if isinstance(v, tuple) else v for key, v in inputs.items()}
+        if environment.rank() == 0:
+            _check_outputs(every, inputs)
         records = {}
         for each, fields in params:
             if dataclasses.is_dataclass(group := each.annotation):
@@ -138,6 +136,20 @@ def _params(parameter: inspect.Parameter) -> Iterator[click.Parameter]:
                 yield _param(field.name, hints[field.name], field.default, **field.metadata)
 
 
+def _check_outputs(params: Sequence[click.Parameter], values: dict[str, Any]) -> None:
+    """Refuse files that cannot or must not be written, before anything is computed."""
+    outputs = {str(each.name): each for each in params if vars(each).get("endings")}
+    others = (value for key, value in values.items() if key not in outputs)
+    lists = (value if isinstance(value, list) else [value] for value in others)
+    inputs = [each for values in lists for each in values if isinstance(each, (str, Path))]
+    for key, param in outputs.items():
+        if values[key] is not None:
+            from wavefabric.files.output import check_output
+
+            endings, force = vars(param)["endings"], values.get("force", False)
+            check_output(values[key], force, param.opts[0], inputs=inputs, endings=endings)
+
+
 def _param(
     name: str, hint: Any, default: Any, *, names: tuple[str, ...], help: str, panel: str, **more: Any
 ) -> click.Parameter:
@@ -147,21 +159,39 @@ def _param(
     kind = get_args(kind)[0] if many else kind
     if kind is Path:
         kind = click.Path(path_type=Path)
+    elif more.get("read"):
+        kind = str
     elif get_origin(kind) is Literal:
         kind = click.Choice(get_args(kind))
-    elif limits := {end: more.pop(end) for end in ("min", "max") if end in more}:
-        kind = click.IntRange(**limits)
-    more["required"] = default is inspect.Parameter.empty
+    more["required"] = default in (inspect.Parameter.empty, dataclasses.MISSING)
     if not more["required"]:
         more["default"] = default
+    rules = {key: more.pop(key, usual) for key, usual in _RULES.items()}
+    more.setdefault("callback", _taken)
     if panel == _ARGUMENTS:
         param = click.Argument([name], type=kind, nargs=-1 if many else 1, **more)
     else:
         names = names or (f"--{name.replace('_', '-')}",)
         more["show_default"] = default not in (None, "") and default is not False
         param = click.Option([name, *names], type=kind, multiple=many, is_flag=kind is bool or None, **more)
-    vars(param).update(help=help, panel=panel or _OPTIONS)
+    vars(param).update(help=help, panel=panel or _OPTIONS, listed=_LISTED.search(help), **rules)
     return param
+
+
+def _taken(context: click.Context, param: click.Parameter, value: Any) -> Any:
+    """This gives what a command is called with: a value that is checked and read, a list of such, or None."""
+    if isinstance(value, tuple):  # of an option that may be repeated
+        return [_taken(context, param, each) for each in value] or None
+    if value is None:
+        return None
+    rules = vars(param)
+    if limits := rules["limits"]:
+        least, most = (*limits, math.inf)[:2]
+        numbers = f"{least} to {most}" if most < math.inf else f"a whole number from {least}"
+        check_range(param.opts[0], value, least, most, rules["allowed"] or numbers)
+    if rules["listed"] and rules["checked"] and value != param.default:
+        choice(param.opts[0], value, (*rules["also"], *_words(rules["listed"])))
+    return rules["read"](value) if rules["read"] else value
 
 
 class _Command(click.Command):
@@ -183,15 +213,6 @@ class _Command(click.Command):
         """Arguments stand among the options."""
 
 
-def _only(match: re.Match[str], also: tuple[str, ...]) -> Callable[..., Any]:
-    def check(_: click.Context, param: click.Parameter, value: Any) -> Any:
-        if value is not None and value != param.default:
-            choice(param.opts[0], value, (*also, *_words(match)))
-        return value
-
-    return check
-
-
 def _words(match: re.Match[str]) -> tuple[str, ...]:
     return tuple(getattr(importlib.import_module(match[1]), match[2]))
 
@@ -200,18 +221,6 @@ def check_range(name: str, value: float | None, least: float, most: float, allow
     """Refuse a number outside a range; None is none."""
     if value is not None and not least <= value <= most:
         raise InputError(f"{name}: {value} given; allowed: {allowed}")
-
-
-def _from(least: int, allowed: str) -> Callable[[click.Context, click.Parameter, int | None], int | None]:
-    def check(_: click.Context, param: click.Parameter, value: int | None) -> int | None:
-        check_range(f"--{param.name}", value, least, float("inf"), allowed)
-        return value
-
-    return check
-
-
-#: Callbacks of options: they refuse whole numbers below 1, and negative numbers.
-from_one, from_zero = _from(1, "a whole number from 1"), _from(0, "whole numbers from 0")
 
 
 class Group(_Command, click.Group):

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from wavefabric.cli.common import ranks as common_ranks
-from wavefabric.cli.common.options import from_one, option, options
+from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.cli.common.show import console, plain
@@ -31,7 +31,7 @@ class RankedOptions(RankOptions):
     transport: str | None = None
     transports: str = option(TRANSPORTS_HELP, "--transports", "--transport", default="all", panel=PANEL)
     device: str = option("auto, cpu or cuda: a GPU for each rank.", default="auto")
-    threads: int | None = option("CPU threads of a rank.", callback=from_one)
+    threads: int | None = option("CPU threads of a rank.", limits=(1,))
 
 
 @options()

@@ -35,7 +35,7 @@ def is_alone() -> bool:
 class RankOptions:
     """Options of several ranks; device and threads are those of the command."""
 
-    ranks: int | None = option("Processes, each with a GPU or CPU threads.")
+    ranks: int | None = option("Processes, each with a GPU or CPU threads.", limits=(1,))
     transport: str | None = option(
         "How ranks exchange data: {wavefabric.exchange.transports:TRANSPORTS}. [default: auto]"
     )
@@ -76,9 +76,7 @@ class RankOptions:
 
     def _check_count(self, started: int) -> None:
         options, allowed = changed(self, "ranks"), ""
-        if self.ranks is not None and self.ranks < 1:
-            allowed = "a whole number from 1"
-        elif started == 1 and self.ranks is not None and self.ranks > MOST_RANKS:
+        if started == 1 and self.ranks is not None and self.ranks > MOST_RANKS:
             options, allowed = {"ranks": quoted(self.ranks)}, f"1 to {MOST_RANKS}"
         elif is_alone() and self.count > (most := max(MOST_STARTED, 8 * usable_threads())):
             allowed = f"1 to {most} on this machine"
@@ -106,8 +104,8 @@ class RankOptions:
         if self.placement != "auto":
             return read_placement(self.placement, here)
         if here != self.count:
-            actual, allowed = "auto given with ranks on several hosts", "a file of GPUs, for each host alike"
-            raise InputError(f"--placement: {actual}; allowed: {allowed}")
+            allowed = "a file of GPUs, for each host alike"
+            refuse(changed(self, "placement"), "with ranks on several hosts", allowed)
         topology = gpu_topology.query()
         if topology is None or schedule is None:
             actual = "auto given, but nvidia-smi topo -m names no GPUs"

@@ -14,6 +14,7 @@ from wavefabric.exchange.launch import environment
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 
 def plain(value: Any) -> Any:
@@ -29,20 +30,17 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
-def print_json(value: Any) -> None:
-    """Print as JSON that every reader takes."""
-    print(json.dumps(plain(value), indent=2, allow_nan=False))
-
-
 def conclude(
-    as_json: bool, facts: dict[str, Any], written: Sequence[Path], show: Callable[[], object] = lambda: None
+    as_json: bool, facts: Any, written: Sequence[Path] | None = None, shown: Iterable[Any] = ()
 ) -> None:
-    """Print facts and the names of written files as JSON, or `show` them and name the files."""
+    """Print facts as JSON, or what is shown of them, lines and tables; with the files that were written."""
     if as_json:
-        print_json({**facts, "written": written})
+        content = facts if written is None else {**facts, "written": written}
+        print(json.dumps(plain(content), indent=2, allow_nan=False))
         return
-    show()
-    print_written(written)
+    for each in shown:
+        print(each) if isinstance(each, str) else console().print(each)
+    print_written(written or ())
 
 
 def print_written(paths: Iterable[Path]) -> None:
@@ -62,7 +60,14 @@ def console(markup: bool = False) -> "Console":
     return Console(highlight=False, markup=markup, width=None if own else 120)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]] = (), title: str | None = None) -> "Table":
+def heading(title: str) -> "Text":
+    """A line in bold; its text may be a file's."""
+    from rich.text import Text
+
+    return Text(visible(title), style="bold")
+
+
+def table(columns: Sequence[str], rows: Iterable[Iterable[str]] = (), title: str | None = None) -> "Table":
     """A table with a rule below its headings: numbers; text that may wrap (``<``) or may not (``|``)."""
     from rich import box
     from rich.table import Table

@@ -1,14 +1,15 @@
 """`wavefabric fabric routes`: routes over a photonic fabric, and proof of how good they are."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_rows
-from wavefabric.cli.common.options import OutputOptions, argument, changed, from_zero, option, options, refuse
-from wavefabric.cli.common.show import conclude, console, table
+from wavefabric.cli.common.files import PICTURES, load_fabric, read_rows
+from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
+from wavefabric.cli.common.show import conclude, table
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError, choice
 from wavefabric.fabric import PhotonicFabric
@@ -27,6 +28,7 @@ PATTERNS = ("recursive", "permutation", "pairs")
 class RouteOptions(OutputOptions):
     """What is routed, and how."""
 
+    name: str = argument("Photonic: such as lightpath:8x8.", "FABRIC")
     pattern: str = option(
         "recursive (a set for each round), permutation (random), or pairs (--pairs).", default="recursive"
     )
@@ -34,14 +36,14 @@ class RouteOptions(OutputOptions):
     radix: int = option("recursive: ranks that meet in a round.", default=2)
     method: str = option("{wavefabric.fabric.photonic.routing.routes:METHODS}.", default="auto")
     paths: int = option("random: of so many shortest ones.", default=32)
-    seed: int = option("Of random choices.", default=0, callback=from_zero)
-    time_limit: float = option("exact and auto: seconds.", default=5.0)
-    output: Path | None = option("Picture of the loads of edges.", "--output", "-o")
+    seed: int = option("Of random choices.", default=0, limits=(0,))
+    time_limit: float = option(
+        "exact and auto: seconds.", default=5.0, limits=(1e-9, 1e6), allowed="seconds above 0"
+    )
+    output: Path | None = option("Picture of the loads of edges.", "--output", "-o", endings=PICTURES)
 
 
-def command(
-    name: Annotated[str, argument("Photonic: such as lightpath:8x8.", "FABRIC")], options: RouteOptions
-) -> None:
+def command(options: RouteOptions) -> None:
     """Lay a route for each pair of tiles so that few share an edge; show overlap, bound and link budget.
 
     ``auto`` goes by time: shortest routes where there are waveguides enough for them.
@@ -53,17 +55,14 @@ def command(
     wavefabric fabric routes lightpath:16x16 --pattern permutation --method ripup -o loads.png
     """
     pattern, method, output = options.pattern, options.method, options.output
-    check_target(output, options.force, PICTURES)
     choice("--pattern", pattern, PATTERNS)
     if pattern == "pairs" and options.pairs is None:
         raise InputError("--pairs: none given with --pattern pairs; allowed: a JSON list of [src, dst]")
     if pattern != "pairs":
         refuse(changed(options, "pairs"), f"with --pattern {pattern}", "with --pattern pairs")
-    if not 0 < options.time_limit < 1e6:
-        raise InputError(f"--time-limit: {options.time_limit} given; allowed: seconds above 0")
-    fabric = load_fabric(name)
+    fabric = load_fabric(options.name)
     if not isinstance(fabric, PhotonicFabric):
-        raise InputError(f"FABRIC: {name} is electrical; allowed: photonic, such as lightpath:4x8")
+        raise InputError(f"FABRIC: {options.name} is electrical; allowed: photonic, such as lightpath:4x8")
     how = {"seed": options.seed, "k": options.paths, "time_limit": options.time_limit}
     how["budget"] = fabric.budget or LinkBudget()
     routed = [(label, route(fabric, pairs, method, **how)) for label, pairs in _patterns(fabric, options)]
@@ -72,7 +71,7 @@ def command(
     if output is not None:
         written.append(draw_routes(fabric, f"{pattern} pairs, {method} routes", routed[:12], output))
     facts = {"fabric": fabric.name, "pattern": pattern, "method": method, "routes": rows}
-    conclude(options.as_json, facts, written, lambda: show(fabric, rows))
+    conclude(options.as_json, facts, written, show(fabric, rows))
 
 
 def _patterns(fabric: PhotonicFabric, options: RouteOptions) -> list[tuple[str, list[Pair]]]:
@@ -111,8 +110,8 @@ def _proof(row: dict[str, Any]) -> str:
     return "fits" if row["set_ups"] == 1 and row["method"].startswith("xy") else "gap open"
 
 
-def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
-    """Print a line for each set of pairs."""
+def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> Iterator[Any]:
+    """What is printed: a line for each set of pairs."""
     columns = ("<pairs", "<proof", "<method", "count", "overlap", "bound", "time", "edges")
     budget = ("loss", "carries", "format", "BER", "margin")
     made = table((*columns, *budget), title=f"routes over {fabric.name}")
@@ -122,13 +121,12 @@ def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
         made.add_row(*cells, str(max(len(row["longest"]) - 1, 0)), *_budget_cells(row["budget"]))
     for column in made.columns[:3]:
         column.overflow = "ellipsis"
-    out = console()
-    out.print(made)
-    out.print(f"overlap: most routes on one edge in one direction; there are {fabric.waveguides} waveguides")
+    yield made
+    yield f"overlap: most routes on one edge in one direction; there are {fabric.waveguides} waveguides"
     if any(_proof(row) == "fits" for row in rows):
-        out.print("fits: shortest routes, all up at once; less overlap would save no time")
+        yield "fits: shortest routes, all up at once; less overlap would save no time"
     losses = "the fabric's link budget" if fabric.budget else "typical losses and receivers"
-    out.print(f"edges and all behind: of a wavelength over the longest route, with {losses}")
+    yield f"edges and all behind: of a wavelength over the longest route, with {losses}"
 
 
 def _budget_cells(budget: dict[str, Any] | None) -> list[str]:

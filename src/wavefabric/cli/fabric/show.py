@@ -1,20 +1,13 @@
 """`wavefabric fabric show`: what a fabric is made of, and what no schedule on it can beat."""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_text
-from wavefabric.cli.common.options import (
-    OutputOptions,
-    argument,
-    changed,
-    check_range,
-    option,
-    options,
-    refuse,
-)
-from wavefabric.cli.common.show import conclude, console, pairs_table, print_json, rate_text, table
+from wavefabric.cli.common.files import PICTURES, load_fabric, read_text
+from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
+from wavefabric.cli.common.show import conclude, pairs_table, rate_text, table
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric, presets
 from wavefabric.fabric import save as save_fabric
@@ -29,19 +22,26 @@ from wavefabric.units import counted, time_words
 
 @options("Import")
 class ImportOptions:
-    """Files of others that a fabric is made from."""
+    """A fabric, or files of others that one is made from."""
 
+    name: str | None = argument(
+        "A preset, a family with numbers, or a file: TOML, NCCL's XML, nvidia-smi topo -m.",
+        "NAME | FILE",
+        default=None,
+    )
     import_nccl: Path | None = option("NCCL topology (XML).")
     import_smi: Path | None = option("Output of nvidia-smi topo -m.")
     sm: int | None = option(
         "nvidia-smi, or with --nvlinks: compute capability times ten (70, 80, 90), for bandwidths. "
-        "[default: what the file says, or the number of NVLinks of a GPU tells]"
+        "[default: what the file says, or the number of NVLinks of a GPU tells]",
+        limits=(10, 999),
+        allowed="compute capability times ten, such as 80 or 90",
     )
     nvlinks: int | None = option("NCCL: NVLinks of each GPU to NVSwitches, where the file names none.")
 
-    def fabric(self, name: str | None) -> AnyFabric:
-        """The fabric of that name, or of a file by its content."""
-        check_range("--sm", self.sm, 10, 999, "compute capability times ten, such as 80 or 90")
+    def fabric(self) -> AnyFabric:
+        """The fabric of the name, or of a file by its content."""
+        name = self.name
         nccl, smi = self.import_nccl, self.import_smi
         if name is not None and Path(name).is_file() and Path(name).suffix != ".toml":
             text = read_text(Path(name), "fabric")
@@ -54,16 +54,15 @@ class ImportOptions:
                 raise InputError(
                     f"{name}: a table of rocm-smi given, which tells no rates; allowed: {allowed}"
                 )
-        if nccl is None and self.nvlinks is not None:
-            actual = f"{self.nvlinks} given with {name or smi}"
-            raise InputError(f"--nvlinks: {actual}; allowed: with NCCL's topology")
+        if nccl is None:
+            refuse(changed(self, "nvlinks"), f"with {name or smi}", "with NCCL's topology")
         if smi is not None:
             text = read_text(smi, "--import-smi")
             with naming(smi):
                 return read_topo(text, sm=self.sm)
-        if self.sm is not None and self.nvlinks is None:
-            allowed = "with nvidia-smi's table, or --nvlinks"
-            raise InputError(f"--sm: {self.sm} given with {name or self.import_nccl}; allowed: {allowed}")
+        if self.nvlinks is None:
+            source = f"with {name or self.import_nccl}"
+            refuse(changed(self, "sm"), source, "with nvidia-smi's table, or --nvlinks")
         if nccl is not None:
             text = read_text(nccl, "--import-nccl")
             with naming(nccl):
@@ -76,20 +75,11 @@ class ImportOptions:
 class ShowOptions(OutputOptions):
     """What is written."""
 
-    save: Path | None = option("Write it as TOML.")
-    output: Path | None = option("Picture.", "--output", "-o")
+    save: Path | None = option("Write it as TOML.", endings=(".toml",))
+    output: Path | None = option("Picture.", "--output", "-o", endings=PICTURES)
 
 
-def command(
-    imported: ImportOptions,
-    options: ShowOptions,
-    name: Annotated[
-        str | None,
-        argument(
-            "A preset, a family with numbers, or a file: TOML, NCCL's XML, nvidia-smi topo -m.", "NAME | FILE"
-        ),
-    ] = None,
-) -> None:
+def command(imported: ImportOptions, options: ShowOptions) -> None:
     """Show a fabric, or without an argument all that are known by name.
 
     Examples:
@@ -100,52 +90,33 @@ def command(
 
     wavefabric fabric show --import-nccl topo.xml --save mine.toml
     """
-    inputs = [each for each in (name, imported.import_nccl, imported.import_smi) if each is not None]
+    inputs = changed(imported, "name", "import_nccl", "import_smi")
     if len(inputs) > 1:
         allowed = "one of NAME, --import-nccl, --import-smi"
         raise InputError(f"NAME: {len(inputs)} fabrics given; allowed: {allowed}")
     save, output = options.save, options.output
-    check_target(save, options.force, (".toml",), "--save")
-    check_target(output, options.force, PICTURES)
     if not inputs:
         refuse(changed(options, "save", "output") | changed(imported), "without a fabric", "with one")
         show_list(options.as_json)
         return
-    fabric = imported.fabric(name)
+    fabric = imported.fabric()
     facts, written = fabric_facts(fabric), []
     if save is not None:
-        save_fabric(save, fabric, options.force)
-        written.append(save)
+        written.append(save_fabric(save, fabric, options.force))
     if output is not None:
         written.append(draw_fabric(fabric, output, force=options.force))
-    conclude(options.as_json, facts, written, lambda: show(facts))
+    conclude(options.as_json, facts, written, show(facts))
 
 
 def show_list(as_json: bool) -> None:
     """Presets and families."""
     known = presets()
-    if as_json:
-        print_json({"presets": known, "families": EXAMPLES})
-        return
     rows = ((name, text, EXAMPLES.get(name, "")) for name, text in known.items())
     made = table(("|name", "<what", "|other sizes"), rows)
     made.columns[0].style = "bold"
-    console().print(made)
+    conclude(as_json, {"presets": known, "families": EXAMPLES}, shown=[made])
 
 
-#: What of a fabric is no number of its own.
-_WORDS = (
-    "name",
-    "description",
-    "source",
-    "budget",
-    "gpus",
-    "switches",
-    "links",
-    "kernels",
-    "transports",
-    "numbering",
-)
 _COMMON = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 #: Size for which bounds are shown: large, so that bandwidth counts.
 _BYTES = 1 << 30
@@ -154,7 +125,7 @@ _BYTES = 1 << 30
 def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
     """What is worth knowing about a fabric."""
     facts: dict[str, Any] = {"name": fabric.name, "description": fabric.description, "source": fabric.source}
-    numbers = {name: value for name, value in vars(fabric).items() if name not in _WORDS}
+    numbers = {key: value for key, value in vars(fabric).items() if isinstance(value, int | float | None)}
     if isinstance(fabric, PhotonicFabric):
         facts |= {"kind": "photonic", "ranks": fabric.ranks, **numbers, "tile_bandwidth": fabric.bandwidth}
         facts["budget"] = fabric.budget and vars(fabric.budget)
@@ -164,6 +135,7 @@ def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
         links = [dict(zip(names, (*same, count), strict=True)) for same, count in counts.items()]
         facts |= {"kind": "electrical", "ranks": fabric.ranks, "switches": fabric.switches, "links": links}
         facts |= {**numbers, "kernels": fabric.kernels and vars(fabric.kernels)}
+        facts["multicast_switches"] = fabric.multicast_switches
         facts["transports"] = [vars(each) for each in fabric.transports]
     return {**facts, "bounds": _bounds(fabric), "notes": _notes(fabric)}
 
@@ -187,21 +159,19 @@ def _bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
     return rows
 
 
-def show(facts: dict[str, Any]) -> None:
-    """Print a fabric's tables."""
-    out = console()
+def show(facts: dict[str, Any]) -> Iterator[Any]:
+    """A fabric's tables, and notes on it."""
     lines = [("fabric", facts["name"]), ("what", facts["description"]), ("source", facts["source"])]
     lines += _photonic_lines(facts) if facts["kind"] == "photonic" else _electrical_lines(facts)
-    out.print(pairs_table((name, text) for name, text in lines if text))
+    yield pairs_table((name, text) for name, text in lines if text)
     if facts["bounds"]:
         columns = ("|operation", "latency", "bytes of the array / time", "<why")
         made = table(columns, title="what no schedule can beat, for an array of 1 GiB")
         for row in facts["bounds"]:
             rate = rate_text(row["algbw"]) if row["algbw"] else "-"
             made.add_row(row["collective"], time_words(row["latency"]), rate, row["why"])
-        out.print(made)
-    for note in facts["notes"]:
-        out.print(note, soft_wrap=True)
+        yield made
+    yield from facts["notes"]
 
 
 def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:

@@ -1,48 +1,46 @@
 """`wavefabric train models` and `measure`: known models, and how long their operators take on this device."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import Json, OutputOptions, argument, check_range, option, options
-from wavefabric.cli.common.show import conclude, console, print_json, rate_text, status_line, table
+from wavefabric.cli.common.options import Json, OutputOptions, argument, option, options
+from wavefabric.cli.common.show import conclude, rate_text, status_line, table
 from wavefabric.cli.train.table import bytes_words
 from wavefabric.device import get_device
-from wavefabric.errors import choice
 from wavefabric.training.gpu.device_file import save_device
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.operator_times import measure
-from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.models import MODELS, load_model
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.units import amount, time_words
-
-Model = Annotated[str, argument("Name, such as bert-large (`wavefabric train models`), or a file.", "MODEL")]
 
 
 @options()
 class MeasuredOptions(OutputOptions):
     """What is measured and written."""
 
-    device_file: Path | None = option("Device (TOML), which --device of `wavefabric train` reads.")
-    samples: int | None = option("Of a microbatch on one GPU. [default: the model's recipe]")
+    model: str = argument("Name, such as bert-large (`wavefabric train models`), or a file.", "MODEL")
+    device_file: Path | None = option(
+        "Device (TOML), which --device of `wavefabric train` reads.", endings=(".toml",)
+    )
+    samples: int | None = option(
+        "Of a microbatch on one GPU. [default: the model's recipe]",
+        limits=(1, 10**9),
+    )
     precision: str = option("{wavefabric.training.gpu.precision:PRECISIONS}.", default="tf32")
     device: str = option("auto, cpu, cuda or cuda:N.", default="auto")
-    repeats: int = option("Samples of each time, whose median counts.", default=5)
+    repeats: int = option("Samples of each time, whose median counts.", default=5, limits=(1, 1000))
     name: str = option("Of the device.", default="measured")
 
 
-def measure_model(model: Model, options: MeasuredOptions) -> None:
+def measure_model(options: MeasuredOptions) -> None:
     """Time each operator of a model on this machine's GPU or CPU, and write a device.
 
     Example: wavefabric train measure bert-large --device-file mine.toml
     """
-    check_target(options.device_file, options.force, (".toml",), "--device-file", [model])
-    choice("--precision", options.precision, PRECISIONS)
-    check_range("--repeats", options.repeats, 1, 1000, "1 to 1000")
-    graph = load_model(model)
+    graph = load_model(options.model)
     samples = graph.batch if options.samples is None else options.samples
-    check_range("--samples", samples, 1, 10**9, "whole numbers from 1")
     device = get_device(options.device)
     with status_line(options.as_json) as say:
         result = measure(
@@ -53,10 +51,10 @@ def measure_model(model: Model, options: MeasuredOptions) -> None:
         written.append(save_device(options.device_file, result, options.force))
     keys = ("name", "source", "peak", "bandwidth", "memory", "launch")
     facts = {key: getattr(result, key) for key in keys} | {"measured": [vars(row) for row in result.measured]}
-    conclude(options.as_json, facts, written, lambda: _show(result))
+    conclude(options.as_json, facts, written, _show(result))
 
 
-def _show(device: DeviceModel) -> None:
+def _show(device: DeviceModel) -> Iterator[Any]:
     rows = [
         (
             row.operator,
@@ -69,15 +67,11 @@ def _show(device: DeviceModel) -> None:
         )
         for row in sorted(device.measured, key=lambda row: -row.seconds)
     ]
-    out = console()
     headings = ("|operator", "|arithmetic", "FLOPs", "bytes", "time", "arithmetic", "memory")
-    out.print(table(headings, rows, device.source))
+    yield table(headings, rows, device.source)
     peaks = ", ".join(f"{key} {amount(value)}FLOP/s" for key, value in device.peak.items())
-    out.print(
-        f"large products: {peaks}; large copies: {rate_text(device.bandwidth)}; "
-        f"launch: {time_words(device.launch)}",
-        soft_wrap=True,
-    )
+    copies = f"large copies: {rate_text(device.bandwidth)}"
+    yield f"large products: {peaks}; {copies}; launch: {time_words(device.launch)}"
 
 
 def list_models(as_json: Json = False) -> None:
@@ -86,9 +80,6 @@ def list_models(as_json: Json = False) -> None:
     Example: wavefabric train models
     """
     models = {name: load_model(name) for name in MODELS}
-    if as_json:
-        print_json({"models": {name: _facts(name, model) for name, model in models.items()}})
-        return
     rows = [
         (
             f"{name}[:{MODELS[name].number}]" if MODELS[name].number else name,
@@ -102,9 +93,9 @@ def list_models(as_json: Json = False) -> None:
         for name, model in models.items()
     ]
     headings = ("|model", "parameters", "FLOPs", "batch", "|optimizer", "<sample", "<what it is")
-    out = console()
-    out.print(table(headings, rows))
-    out.print("FLOPs: forward, of one sample; batch: samples a GPU, by the recipe; [:n]: another number")
+    line = "FLOPs: forward, of one sample; batch: samples a GPU, by the recipe; [:n]: another number"
+    facts = {name: _facts(name, model) for name, model in models.items()}
+    conclude(as_json, {"models": facts}, shown=[table(headings, rows), line])
 
 
 def _facts(name: str, model: ModelGraph) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from wavefabric.cli.common.files import PICTURES, check_target, load_fabric
+from wavefabric.cli.common.files import PICTURES, load_fabric
 from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.planning_options import PlanningOptions
@@ -16,13 +15,13 @@ from wavefabric.cli.common.show import conclude
 from wavefabric.cli.train.table import facts, show_case, show_comparison
 from wavefabric.cli.train.work import WorkOptions, make_work
 from wavefabric.collectives.arguments import MOST_RANKS
-from wavefabric.errors import InputError, choice
+from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.electrical.families import FAMILIES
+from wavefabric.files.output import check_output
 from wavefabric.training.compare import Case, check_lists, compare
 from wavefabric.training.comparison_picture import draw_comparison
 from wavefabric.training.fabrics import fabric_for
-from wavefabric.training.iteration.engine import POLICIES
 from wavefabric.training.iteration.faults import parse_slow_links, with_slow_links
 from wavefabric.training.strategies.strategy_text import save_strategy
 from wavefabric.training.traces.chakra import write_chakra
@@ -33,14 +32,6 @@ from wavefabric.training.traces.timeline import draw_timeline
 Fabrics = Sequence[str | AnyFabric]
 #: Of one simulation alone.
 _SINGLE = ("trace", "chakra", "save_strategy")
-Model = Annotated[
-    str,
-    argument(
-        "Name, such as bert-large (`wavefabric train models`); a file (JSON); a Chakra trace (NAME of "
-        "NAME.0.et, …); or a time step: fibre:MODESxSAMPLES or ultrasound:NXxNYxNZ[:local].",
-        "MODEL",
-    ),
-]
 
 
 @options("Fabric")
@@ -67,15 +58,20 @@ class TrainFabricOptions:
 
 @options()
 class ResultOptions(OutputOptions):
-    """What is compared and written."""
+    """What is simulated, compared and written."""
 
+    model: str = argument(
+        "Name, such as bert-large (`wavefabric train models`); a file (JSON); a Chakra trace (NAME of "
+        "NAME.0.et, …); or a time step: fibre:MODESxSAMPLES or ultrasound:NXxNYxNZ[:local].",
+        "MODEL",
+    )
     compare: bool = option("Compare all of --gpus, --fabric and --collective, lists.", default=False)
     output: Path | None = option(
-        "Picture: the timeline; with --compare throughput over GPUs.", "--output", "-o"
+        "Picture: the timeline; with --compare throughput over GPUs.", "--output", "-o", endings=PICTURES
     )
-    trace: Path | None = option("Chrome trace (JSON), for Perfetto.")
+    trace: Path | None = option("Chrome trace (JSON), for Perfetto.", endings=(".json",))
     chakra: Path | None = option("Chakra trace: files NAME.RANK.et.")
-    save_strategy: Path | None = option("Strategy (JSON), which --strategy reads.")
+    save_strategy: Path | None = option("Strategy (JSON), which --strategy reads.", endings=(".json",))
 
     @property
     def pictured(self) -> bool:
@@ -94,11 +90,7 @@ def _parse_gpus(text: str) -> list[int]:
 
 
 def command(
-    model: Model,
-    work: WorkOptions,
-    where: TrainFabricOptions,
-    circuits: PlanningOptions,
-    result: ResultOptions,
+    work: WorkOptions, where: TrainFabricOptions, circuits: PlanningOptions, result: ResultOptions
 ) -> None:
     """Time of a training iteration on a fabric, what of it is communication, and what bounds it.
 
@@ -110,11 +102,10 @@ def command(
 
     wavefabric train ncf --gpus 4,16,64,256 --fabric switch,lightpath --collective ring,lumorph-2 --compare
     """
-    choice("--policy", where.policy, POLICIES)
     # Names of families stay names, to be as large as is needed.
     fabrics = [word if word in FAMILIES else load_fabric(word) for word in parse_list(where.fabric)]
     collectives = parse_list(where.collective)
-    options = make_work(model, work, where.policy)
+    options = make_work(result.model, work, where.policy)
     if where.gpus is not None:
         gpus = _parse_gpus(where.gpus)
     elif options.gpus is not None:
@@ -135,7 +126,7 @@ def command(
             refuse(changed(where, "slow_link"), "with --compare", "with one simulation")
         healthy = [fabric_for(word, gpus[0]) if isinstance(word, str) else word for word in fabrics]
         fabrics = [with_slow_links(fabric, parse_slow_links(where.slow_link)) for fabric in healthy]
-    inputs = (model, work.strategy, work.device, *options.files)
+    inputs = (result.model, work.strategy, work.device, *options.files)
     _check_files(result, inputs, gpus[0], options.is_model)
     for count in gpus:
         options.check(count)
@@ -146,19 +137,19 @@ def command(
     cases = compare(options.make, gpus, fabrics, collectives, merge=not result.pictured, **how)
     without: list[Case] = []
     if where.slow_link is not None or work.straggler is not None:
-        plain = make_work(model, replace(work, straggler=None), where.policy)
+        plain = make_work(result.model, replace(work, straggler=None), where.policy)
         without = compare(plain.make, gpus, healthy, collectives, **how)
     planned = (name if value is True else f"{name} {value}" for name, value in changed(circuits).items())
     title = ", ".join([options.title, f"{where.policy} calls", *planned])
     if result.compare:
         written = [] if result.output is None else [draw_comparison(result.output, cases, title)]
         results = {"work": title, "cases": [facts(*pair) for pair in zip_longest(cases, without)]}
-        conclude(result.as_json, results, written, lambda: show_comparison(cases, title))
+        conclude(result.as_json, results, written, show_comparison(cases, title))
     else:
         written = _write_files(cases[0], result, options.name)
         plain_case = without[0] if without else None
         results = {"work": title, **facts(cases[0], plain_case)}
-        shown = partial(show_case, cases[0], title, options.memory, plain_case)
+        shown = show_case(cases[0], title, options.memory, plain_case)
         conclude(result.as_json, results, written, shown)
 
 
@@ -168,18 +159,17 @@ def _check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int,
         refuse(changed(result, *_SINGLE), "with --compare", "with one simulation")
     if not with_strategy:
         refuse(changed(result, "save_strategy"), "without a model", "with a model")
-    check_target(result.output, result.force, PICTURES, inputs=inputs)
-    check_target(result.trace, result.force, (".json",), "--trace", inputs)
-    check_target(result.save_strategy, result.force, (".json",), "--save-strategy", inputs)
     if result.trace is not None and result.trace == result.save_strategy:
         raise InputError(f"--trace: {result.trace} given, and --save-strategy; allowed: another name")
+    for name, path in changed(result, "trace", "save_strategy").items():
+        check_output(path, result.force, f"--{name.replace('_', '-')}", inputs=inputs)
     if result.chakra is not None:
         schema()
         if result.chakra.name in ("", ".."):  # Path("") is Path(".")
             shown = f"{result.chakra} or nothing" if str(result.chakra) == "." else result.chakra
             raise InputError(f"--chakra: {shown} given; allowed: NAME of the files NAME.RANK.et")
         for rank in range(gpus):
-            check_target(Path(f"{result.chakra}.{rank}.et"), result.force, (".et",), "--chakra", inputs)
+            check_output(f"{result.chakra}.{rank}.et", result.force, "--chakra", inputs=inputs)
 
 
 def _write_files(case: Case, result: ResultOptions, name: str) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import statistics
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from rich.cells import cell_len
@@ -24,6 +25,10 @@ _OPTIONS = {"sequence": "sequence-parallel", "recompute": "recomputed", "selecti
 _OF_SIZES = {
     "calls": len, "least_bytes": min, "median_bytes": statistics.median, "largest_bytes": max, "bytes": sum,
 }  # fmt: skip
+#: Facts that are properties of an iteration, and of a case.
+_OF_ITERATION = ("seconds", "samples_per_second", "exposed_seconds", "bound_by", "critical_seconds", "bubble",
+                 "idle", "free_seconds")  # fmt: skip
+_OF_CASE = ("hidden_seconds", "ratio_to_ring", "ratio_to_free", "left_out")
 
 
 def calls_by_purpose(case: Case) -> dict[str, dict[str, Any]]:
@@ -40,30 +45,20 @@ def facts(case: Case, healthy: Case | None = None) -> dict[str, Any]:
 
     ``healthy``: the same without stragglers and slow links.
     """
-    iteration, timeline = case.iteration, case.iteration.timeline
+    iteration = case.iteration
     result: dict[str, Any] = {
         "gpus": case.gpus,
         "fabric": case.fabric.name,
         "collective": case.collective,
         "model": case.times and case.times.model,
-        "seconds": iteration.seconds,
-        "samples_per_second": iteration.samples_per_second,
         "samples_per_second_per_gpu": iteration.samples_per_second / case.gpus,
         "compute_seconds": iteration.gpu_seconds.tolist(),
         "host_seconds": iteration.compute_seconds[~iteration.on_gpus].tolist(),
-        "exposed_seconds": iteration.exposed_seconds,
-        "hidden_seconds": case.hidden_seconds,
-        "fabric_busy_seconds": timeline.fabric_busy,
-        "bound_by": iteration.bound_by,
-        "critical_seconds": iteration.critical_seconds,
-        "bubble": iteration.bubble,
-        "idle": iteration.idle,
-        "ratio_to_ring": case.ratio_to_ring,
-        "ratio_to_free": case.ratio_to_free,
+        "fabric_busy_seconds": iteration.timeline.fabric_busy,
         "ring_seconds": case.ring.seconds,
-        "free_seconds": iteration.free_seconds,
         "calls": calls_by_purpose(case),
-        "left_out": case.left_out,
+        **{name: getattr(iteration, name) for name in _OF_ITERATION},
+        **{name: getattr(case, name) for name in _OF_CASE},
     }
     if healthy is not None:
         result["healthy_seconds"] = healthy.iteration.seconds
@@ -90,28 +85,26 @@ def _workload_facts(workload: Workload) -> dict[str, Any]:
     }
 
 
-def show_case(case: Case, title: str, memory: float, healthy: Case | None = None) -> None:
-    """Print one simulation; `memory`: B that a GPU has; `healthy` as of `facts`."""
-    out = console()
-    out.print(f"{title}; {case.gpus} GPUs of {case.fabric.name}, {case.collective}", soft_wrap=True)
-    out.print()
+def show_case(case: Case, title: str, memory: float, healthy: Case | None = None) -> Iterator[Any]:
+    """What is printed of one simulation; `memory`: B that a GPU has; `healthy` as of `facts`."""
+    yield f"{title}; {case.gpus} GPUs of {case.fabric.name}, {case.collective}\n"
     lines = _lines(case, memory)
     if healthy is not None:
         longer = case.iteration.seconds / healthy.iteration.seconds
         words = f"{longer:.3f} x as long as without, which takes {time_words(healthy.iteration.seconds)}"
         lines.insert(1, ("slow parts", words))
-    out.print(pairs_table(lines))
+    yield pairs_table(lines)
     result = calls_by_purpose(case)
     if result:
-        out.print()
-        out.print(_calls_table(result))
+        yield ""
+        yield _calls_table(result)
         if any(call and call.messages for call in case.iteration.graph.call):
-            out.print("sizes: of the array of one group; of messages the sum of all")
+            yield "sizes: of the array of one group; of messages the sum of all"
         if case.times is not None:
-            out.print(f"calls: {case.times.model} model on {case.fabric.name}", soft_wrap=True)
+            yield f"calls: {case.times.model} model on {case.fabric.name}"
     for kind, missing in case.left_out.items():
         for name, why in missing.items():
-            out.print(f"left out for {kind}: {name} ({why})", soft_wrap=True)
+            yield f"left out for {kind}: {name} ({why})"
 
 
 def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
@@ -192,8 +185,8 @@ def _calls_table(result: dict[str, dict[str, Any]]) -> Table:
     return table(headings, rows)
 
 
-def show_comparison(cases: list[Case], title: str) -> None:
-    """Print a table of cases, the fastest of each number of GPUs in bold."""
+def show_comparison(cases: list[Case], title: str) -> Iterator[Any]:
+    """A table of cases, the fastest of each number of GPUs in bold, and what its columns mean."""
     unit = "samples/s" if cases[0].iteration.workload else "iterations/s"
     headings = (
         "GPUs", "|fabric", "|collective", "iteration", unit, "a GPU", "exposed", "x ring", "x free",
@@ -220,10 +213,9 @@ def show_comparison(cases: list[Case], title: str) -> None:
         style = "bold" if best and len(real) > 1 else ""
         last = column + 1 == len(cases) or cases[column + 1].gpus != case.gpus
         made.add_row(*(Text(cell, style=style) for cell in cells), end_section=last)
-    out = console()
-    _fit(made, out.width)
-    out.print(made)
-    out.print(
+    _fit(made, console().width)
+    yield made
+    yield (
         "x ring: throughput over that of rings on an ideal switch of the same bandwidth a GPU; x free: over "
         "that\nwith free communication; bound by: share of the critical path; *: the fastest"
     )

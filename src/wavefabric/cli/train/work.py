@@ -10,9 +10,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from wavefabric.cli.common.options import changed, check_range, from_zero, option, options, refuse
+from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.errors import InputError, choice
+from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import PRECISIONS
@@ -31,7 +31,7 @@ from wavefabric.training.traces.order import gpus_of_workers
 from wavefabric.training.wave_steps import parse_wave_step
 from wavefabric.units import quantity, time_words
 
-_MOST = 10**12
+_COUNT = {"limits": (1, 10**12), "allowed": "whole numbers from 1"}
 #: Options of the search alone.
 _SEARCH = ("proposals", "seconds", "seed")
 #: What --strategy may say instead of a strategy, and the method of `search` that it means.
@@ -51,10 +51,12 @@ class WorkOptions:
         default="data",
     )
     batch: int | None = option(
-        "Samples of an iteration for each data-parallel GPU. [default: the model's recipe]"
+        "Samples of an iteration for each data-parallel GPU. [default: the model's recipe]", **_COUNT
     )
-    global_batch: int | None = option("Samples of an iteration of all GPUs, instead of --batch.")
-    microbatches: int | None = option("Parts of a batch that follow one another. [default: by the strategy]")
+    global_batch: int | None = option("Samples of an iteration of all GPUs, instead of --batch.", **_COUNT)
+    microbatches: int | None = option(
+        "Parts of a batch that follow one another. [default: by the strategy]", **_COUNT
+    )
     device: str = option(
         "GPU: {wavefabric.training.gpu.device_model:DEVICES}, or a file (TOML).",
         default="h200",
@@ -67,10 +69,12 @@ class WorkOptions:
         "GPUs that compute slower, such as 5:1.5,9:2 (GPU 5 takes 1.5 times as long)."
     )
     proposals: int | None = option(
-        "Strategies that the Markov chains try at most. [default: 600]", panel="Search"
+        "Strategies that the Markov chains try at most. [default: 600]", panel="Search", limits=(1, 10**9)
     )
-    seconds: float | None = option("End after so long with the best so far.", panel="Search")
-    seed: int = option("Of random choices.", default=0, panel="Search", callback=from_zero)
+    seconds: float | None = option(
+        "End after so long with the best so far.", panel="Search", limits=(1e-3, 1e9)
+    )
+    seed: int = option("Of random choices.", default=0, panel="Search", limits=(0,))
 
 
 @dataclass(frozen=True)
@@ -98,8 +102,8 @@ def _model_work(
     model, precision = load_model(text), PRECISIONS[options.precision]
     if options.batch is not None:
         if is_file(options.strategy):
-            actual = f"{options.batch} given with {options.strategy}"
-            raise InputError(f"--batch: {actual}; allowed: --global-batch, or none: the file's")
+            allowed = "--global-batch, or none: the file's"
+            refuse(changed(options, "batch"), f"with {options.strategy}", allowed)
         model = replace(model, batch=options.batch)
     title = f"{model.name}, strategy {options.strategy}, {options.precision} on {device.name}"
     if options.strategy == "chain":
@@ -198,14 +202,8 @@ def _trace_work(prefix: str, device: DeviceModel, options: WorkOptions) -> Simul
 
 def make_work(text: str, options: WorkOptions, policy: str) -> SimulatedWork:
     """What MODEL is: a trace, a time step, or a model by name or file; `policy` is that of the search."""
-    check_range("--proposals", options.proposals, 1, 10**9, "1 to 1e9")
-    check_range("--seconds", options.seconds, 1e-3, 1e9, "0.001 to 1e9")
-    choice("--precision", options.precision, PRECISIONS)
-    for name in ("batch", "global_batch", "microbatches"):
-        check_range(f"--{name.replace('_', '-')}", getattr(options, name), 1, _MOST, "whole numbers from 1")
-    if options.batch is not None and options.global_batch is not None:
-        actual = f"{options.global_batch} given with --batch {options.batch}"
-        raise InputError(f"--global-batch: {actual}; allowed: one of the two")
+    if options.batch is not None:
+        refuse(changed(options, "global_batch"), f"with --batch {options.batch}", "one of the two")
     device = load_device(options.device)
     memory = device.memory if options.memory is None else quantity(options.memory, "B", "--memory")
     if memory <= 0:

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.rank_session import MeasureOptions, show_measurement, start_ranks
 from wavefabric.cli.common.show import print_written, status_line
 from wavefabric.errors import InputError
-from wavefabric.exchange.launch import environment
 from wavefabric.execution import measure_fabric as module
 from wavefabric.files.output import write_text
 
@@ -20,10 +18,13 @@ class FabricOptions(OutputOptions):
     sizes: str | None = option("Bytes of a message: least:most, or with commas between.")
     factor: int | None = option(FACTOR_HELP)
     residual: float = option(
-        "No file is written where a fit is off by more than so many percent.", default=75.0
+        "No file is written where a fit is off by more than so many percent.",
+        default=75.0,
+        limits=(1e-9, 1e6),
+        allowed="percent above 0",
     )
     name: str = option("Of the fabric.", default="measured")
-    output: Path | None = option("Fabric (TOML).", "--output", "-o")
+    output: Path | None = option("Fabric (TOML).", "--output", "-o", endings=(".toml",))
 
 
 def command(options: FabricOptions, who: MeasureOptions) -> None:
@@ -35,11 +36,7 @@ def command(options: FabricOptions, who: MeasureOptions) -> None:
     Example: wavefabric fabric measure --ranks 4 -o mine.toml
     """
     output, residual = options.output, options.residual
-    if environment.rank() == 0:
-        check_target(output, options.force, (".toml",))
     sizes = optional_sizes(options.sizes, options.factor)
-    if not 0 < residual < 1e6:
-        raise InputError(f"--residual: {residual} given; allowed: percent above 0")
     ranks = start_ranks(who, options.as_json)
     with status_line(options.as_json or ranks.rank > 0) as say:
         result = module.run(ranks, sizes, who.repeats, options.name, say, residual / 100)
