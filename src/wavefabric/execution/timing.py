@@ -1,14 +1,11 @@
-"""What every benchmark measures in the same way: times, bandwidth, allocations, machines; over ranks too."""
+"""What every benchmark measures in the same way: times, bandwidth, machines; over ranks too."""
 
-import contextlib
 import gc
 import math
 import socket
 import statistics
 import time
-import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -77,43 +74,6 @@ def copy_bandwidth(device: Device) -> float:
 
     times = milliseconds(device, copy, 5)
     return 2 * source.nbytes / (statistics.median(times) * 1e-3)
-
-
-@contextlib.contextmanager
-def allocations(device: Device) -> Iterator[SimpleNamespace]:
-    """Watch what the block allocates: bytes at the ``peak``, bytes ``kept``.
-
-    On a CPU buffers inside kernels and SciPy's FFT stay unseen; on a GPU what is given back inside the block.
-    """
-    seen = SimpleNamespace(peak=0, kept=0)
-    gc.collect()
-    device.synchronize()
-    if device.name != "cpu":
-        before = device.memory()[0]
-        yield seen
-        device.synchronize()
-        seen.kept = seen.peak = max(0, before - device.memory()[0])
-        return
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        yield seen
-        now, peak = tracemalloc.get_traced_memory()
-        seen.kept, seen.peak = max(0, now - before), max(0, peak - before)
-    finally:
-        tracemalloc.stop()
-
-
-def relative_error(device: Device, A, B) -> float:
-    """‖A − B‖₂/‖B‖₂ of two fields of the same shape, row by row in double precision."""
-    xp = device.xp
-    difference = size = 0.0
-    for a, b in zip(A, B, strict=True):
-        b = b.astype(np.complex128)
-        d = a.astype(np.complex128) - b
-        difference += float(xp.vdot(d, d).real)
-        size += float(xp.vdot(b, b).real)
-    return (difference / size) ** 0.5 if size else float("nan")
 
 
 class Ranks:
