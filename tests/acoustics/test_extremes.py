@@ -29,25 +29,25 @@ def test_random_media(monkeypatch, threads, dtype):
     rng, shape, y = np.random.default_rng(threads), (5, 6, 7), 1.3
     c, rho, alpha, other = (rng.uniform(1, 1000, shape).astype(dtype) for _ in range(4))
     c[2:4] = 700  # one number in some parts
-    found = find_extremes(shape, {"sound_speed": c, "density": rho, "alpha_coeff": alpha, "x": other}, y)
-    assert found.ranges["x"] == (other.min(), other.max())
+    result = find_extremes(shape, {"sound_speed": c, "density": rho, "alpha_coeff": alpha, "x": other}, y)
+    assert result.ranges["x"] == (other.min(), other.max())
     c, rho, alpha = (each.astype(np.float64) for each in (c, rho, alpha))
     wanted = [rho * c * c, alpha * c**y, alpha * c ** (y + 1), alpha * c ** (y + 2)]
-    for got, field in zip([found.stiffness, *found.losses], wanted, strict=True):
+    for got, field in zip([result.stiffness, *result.losses], wanted, strict=True):
         np.testing.assert_allclose(got, (field.min(), field.max()), rtol=1e-14)
     at = np.unravel_index((alpha * c).argmax(), shape)
-    assert found.strongest == (c[at], alpha[at])
+    assert result.strongest == (c[at], alpha[at])
 
 
 def test_numbers_and_what_makes_no_sense():
     shape = (2, 3, 4)
-    found = find_extremes(shape, {"sound_speed": 1500.0, "density": 1000.0, "alpha_coeff": 0.0}, 1.5)
-    assert found.ranges["sound_speed"] == (1500.0, 1500.0)
-    assert found.stiffness == (2.25e9, 2.25e9)
-    assert found.strongest == (0.0, 0.0)
+    result = find_extremes(shape, {"sound_speed": 1500.0, "density": 1000.0, "alpha_coeff": 0.0}, 1.5)
+    assert result.ranges["sound_speed"] == (1500.0, 1500.0)
+    assert result.stiffness == (2.25e9, 2.25e9)
+    assert result.strongest == (0.0, 0.0)
     bad = np.ones(shape)
     bad[1, 2, 3] = np.nan
     medium = {"sound_speed": bad, "density": np.ones((4, 3, 2)), "nonlinearity": None, "alpha_coeff": 1j}
-    found = find_extremes(shape, medium, 1.5)
-    assert np.isnan(found.ranges.pop("sound_speed")).all()
-    assert not found.ranges
+    result = find_extremes(shape, medium, 1.5)
+    assert np.isnan(result.ranges.pop("sound_speed")).all()
+    assert not result.ranges

@@ -125,12 +125,12 @@ def test_steps_with_points_are_recorded(cpu):
     stages = make_stages(cpu, with_sources(inputs, 30), np.float64)
     stepper = RecordingStepper(stages, 30, 5)
     (series,) = stepper._recorder._series.values()
-    assert series.filled == 5
+    assert series.free == len(series.ring) // 2 - 5
     at = points(inputs.shape, 30)
-    assert np.array_equal(series.block[4], stages.fields.p.reshape(-1)[at])
-    assert np.abs(series.block[4]).min() > 0
+    assert np.array_equal(series.ring[4], stages.fields.p.reshape(-1)[at])
+    assert np.abs(series.ring[4]).min() > 0
     stepper()
-    assert series.filled == 6
+    assert series.free == len(series.ring) // 2 - 6
     stepper.close()
 
 

@@ -17,7 +17,7 @@ from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import Sink
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.stages import Stages
-from wavefabric.acoustics.solver.step import Step
+from wavefabric.acoustics.solver.step import Step, StepRecording
 from wavefabric.bench.common import Triple, check_words
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
@@ -207,9 +207,11 @@ def light_problem(medium: str, shape: Triple) -> Problem:
 class Stepper:
     """Stages that take one step after the other, as a run does but for recording."""
 
-    def __init__(self, stages: Stages, first_steps: int = _FIRST_STEPS):
+    def __init__(
+        self, stages: Stages, first_steps: int = _FIRST_STEPS, recording: StepRecording | None = None
+    ):
         self.stages = stages
-        self._step, self._next = Step(stages), 0
+        self._step, self._next = Step(stages, recording), 0
         self.begin_anew(first_steps)
 
     def begin_anew(self, steps: int = _FIRST_STEPS) -> None:
@@ -242,7 +244,7 @@ class RecordingStepper(Stepper):
         shape = stages.coefficients.problem.shape
         self._recorder = Recorder(stages, Recording(("p_raw", "p_max"), points(shape, count)), Nowhere())
         self._recorder.begin(0)
-        super().__init__(stages, first_steps)
+        super().__init__(stages, first_steps, self._recorder)
 
     def __call__(self) -> None:
         number = self._next

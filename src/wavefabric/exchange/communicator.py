@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,12 +58,15 @@ class Communicator(CollectiveCalls):
         self.step_recorder: StepRecorder | None = None
         self._exchanges: dict[tuple, tuple[Any, Exchange]] = {}
         self._tuning = tuning
+        self._prepared_calls: PreparedCalls | None = None
 
-    @cached_property
+    @property
     def _prepared(self) -> PreparedCalls:
-        from wavefabric.exchange.prepared_calls import PreparedCalls
+        if self._prepared_calls is None:  # collective, as calls are
+            from wavefabric.exchange.prepared_calls import PreparedCalls
 
-        return PreparedCalls(self.control, self.device, self._transport, self._tuning)
+            self._prepared_calls = PreparedCalls(self.control, self.device, self._transport, self._tuning)
+        return self._prepared_calls
 
     def allocate(self, shape, dtype):
         """Uninitialised array of the device that peers may reach; made once, before the first step."""

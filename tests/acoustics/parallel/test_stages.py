@@ -388,13 +388,14 @@ def test_needed_bytes_of_ranks(comm, monkeypatch, name, options):
             more[key] = make(shape, "additive")
     inputs, held = problem(shape, **more), []
     decomposition = decompose(shape, comm.size, options)
-    empty, asarray = comm.device.empty, comm.device.asarray
+    empty, zeros, asarray = comm.device.empty, comm.device.zeros, comm.device.asarray
 
     def count(array):
         held.append(array)
         return array
 
     monkeypatch.setattr(comm.device, "empty", lambda *a: count(empty(*a)))
+    monkeypatch.setattr(comm.device, "zeros", lambda *a: count(zeros(*a)))
     monkeypatch.setattr(comm.device, "asarray", lambda *a: count(asarray(*a)))
     stages = make_stages(comm.device, inputs, np.float64, comm=comm, decomposition=decomposition)
     fields_of(stages, 2)
