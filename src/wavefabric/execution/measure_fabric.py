@@ -10,7 +10,7 @@ import numpy as np
 from wavefabric.collectives import TRANSFER, Schedule, point_to_point
 from wavefabric.collectives.plans.moves import Move
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.exchange.transports.plan_code import staging_bytes
 from wavefabric.execution import fitted_fabric
 from wavefabric.execution.timed_schedule import GRAPHED, busiest
@@ -59,13 +59,11 @@ def run(
     measured too (``kernels``, see `kernel_times`). ``residual`` is the largest,
     (fitted − measured)/measured, with which a line stands for its times.
     """
-    if ranks.size < 2:
-        raise InputError(f"ranks: {ranks.size} given; allowed: 2 or more")
+    require(ranks.size >= 2, "ranks", f"{ranks.size} given", "2 or more")
     check_options(repeats, sizes, _WORD)
     if sizes and len(set(sizes)) < 2:
         raise InputError(f"sizes: {sizes[0]} bytes alone given; allowed: two sizes or more")
-    if not 0 < residual < float("inf"):
-        raise InputError(f"residual: {residual} given; allowed: above 0")
+    require(0 < residual < float("inf"), "residual", f"{residual} given", "above 0")
     if not name or not name.isprintable():
         raise InputError(f"name: {name!r} given; allowed: text of one line, not empty")
     chosen = sorted(set(sizes)) or list(SIZES["cuda" if ranks.on_gpu else "cpu"])

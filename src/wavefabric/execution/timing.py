@@ -12,7 +12,7 @@ import numpy as np
 
 from wavefabric.device import Device, describe, get_device
 from wavefabric.device.select import cuda_count
-from wavefabric.errors import InputError, MissingExtra
+from wavefabric.errors import InputError, MissingExtra, require
 from wavefabric.exchange.communicator import Communicator, world
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.transports import TRANSPORTS, serving
@@ -97,8 +97,7 @@ class Ranks:
     ):
         allowed = ("all", *list(TRANSPORTS)[1:])
         for name in transports:
-            if name not in allowed:
-                raise InputError(f"transports: {name!r} given; allowed: {', '.join(allowed)}")
+            require(name in allowed, "transports", f"{name!r} given", ", ".join(allowed))
         if environment.ranks() < least:
             raise InputError(
                 f"ranks: {environment.ranks()} given; allowed: {least} or more (--ranks K, or mpiexec -n K)"
@@ -149,8 +148,7 @@ class Ranks:
 
 def check_options(repeats: int, sizes: Sequence[int], multiple: int) -> None:
     """Refuse fewer than one sample, and sizes that are no whole number of elements."""
-    if repeats < 1:
-        raise InputError(f"repeats: {repeats} given; allowed: at least 1")
+    require(repeats >= 1, "repeats", f"{repeats} given", "at least 1")
     for size in sizes:
         if size < multiple or size % multiple:
             raise InputError(f"sizes: {size} bytes given; allowed: multiples of {multiple}")

@@ -14,7 +14,7 @@ from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.plans.plan import PROTOCOLS, protocols_for
 from wavefabric.collectives.tuning import TunedCollective, TunedSize, Tuning
-from wavefabric.errors import InputError, not_one_of
+from wavefabric.errors import InputError, not_one_of, require
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution import tune_candidates as pool
 from wavefabric.execution.report import size_words, transport_name
@@ -104,8 +104,7 @@ def tune(
         raise InputError("fabric: none given; allowed: one, or ranks that measure")
     fabric, model = chosen.fabric, chosen.model
     check_options(chosen.repeats, sizes, 1 if ranks is None else np.dtype(chosen.dtype).itemsize)
-    if not chosen.within >= 1:
-        raise InputError(f"within: {chosen.within} given; allowed: from 1")
+    require(chosen.within >= 1, "within", f"{chosen.within} given", "from 1")
     if fabric is not None and fabric.ranks < 2:
         raise InputError(f"fabric: {fabric.name} has {fabric.ranks} GPU; allowed: 2 or more")
     most = MOST_RANKS if fabric is None else fabric.ranks
@@ -133,9 +132,8 @@ def tune(
     if ranks is not None:
         tables, counts, wrong, left_out = _measure(ranks, rows, chosen, progress)
     unavailable = {} if ranks is None else ranks.unavailable
-    if not tables:
-        reasons = "; ".join([*wrong, *unavailable.values()])
-        raise InputError(f"transports: none can be used ({reasons}); allowed: others")
+    reasons = "; ".join([*wrong, *unavailable.values()])
+    require(tables, "transports", f"none can be used ({reasons})", "others")
     facts = {}
     if ranks is not None:
         machine = ranks.machine()

@@ -7,7 +7,7 @@ from wavefabric.collectives.plans.moves import Move, StagingBuffer, joined, move
 from wavefabric.collectives.plans.order import Barrier, Signal, Wait, ordered
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import checked_structure
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 
 #: How data are announced: by flags in every packet of 16 bytes, or by a signal when they are there.
 PROTOCOLS = ("packets", "signals")
@@ -65,8 +65,7 @@ def compile_plan(schedule: Schedule, protocol: str = "signals", slots: int | Non
     >>> [[type(each).__name__ for each in one] for one in plan.instructions]
     [['Move', 'Move', 'Move'], ['Move', 'Move', 'Move']]
     """
-    if protocol not in PROTOCOLS:
-        raise InputError(f"protocol: {protocol!r} given; allowed: {', '.join(PROTOCOLS)}")
+    require(protocol in PROTOCOLS, "protocol", f"{protocol!r} given", ", ".join(PROTOCOLS))
     if slots not in (None, 1, 2) or (slots == 1 and protocol == "packets"):
         raise InputError(f"rooms: {slots} given; allowed: 1 or 2, 2 for packets")
     if schedule.ranks > MOST_RANKS:

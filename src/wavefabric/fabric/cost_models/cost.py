@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wavefabric.errors import InputError, not_one_of
+from wavefabric.errors import InputError, not_one_of, require
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
@@ -102,10 +102,9 @@ def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool 
         raise InputError(f"model: {not_one_of(model, COST_MODELS, 'auto')}")
     light = isinstance(fabric, PhotonicFabric)
     fitting = [name for name, each in COST_MODELS.items() if each.photonic == light]
-    if model not in ("auto", *fitting):
-        kind = "photonic" if light else "electrical"
-        allowed = ", ".join(["auto", *fitting])
-        raise InputError(f"model: {model!r} given for {kind} {fabric.name}; allowed: {allowed}")
+    kind = "photonic" if light else "electrical"
+    allowed = ", ".join(["auto", *fitting])
+    require(model in ("auto", *fitting), "model", f"{model!r} given for {kind} {fabric.name}", allowed)
     if isinstance(fabric, PhotonicFabric):
         return fitting[0]
     if model == "kernel":
