@@ -112,29 +112,12 @@ def build(
     root: int = 0,
     grid: Sequence[int] | None = None,
 ) -> Schedule:
-    """The schedule of a collective operation by a named algorithm.
+    """The schedule of a collective operation by a named algorithm of `ALGORITHMS`, one of its `collectives`.
 
-    Parameters
-    ----------
-    algorithm : str
-        Of `ALGORITHMS`.
-    collective : str
-        Of its `collectives`.
-    ranks : int
-    elements : int
-        Of the whole array, see `wavefabric.collectives.conditions.layout`; of each message of a halo.
-    pieces : int
-        Parts that follow each other as in a pipeline, or else finer chunks; see each algorithm.
-    radix : int, optional
-        2 by default. At least 2.
-    root : int
-    grid : sequence of int, optional
-        Ranks along each axis, the last fastest; by default two axes as alike as possible, and of a ring none.
-
-    Raises
-    ------
-    InputError
-        With the text of `why_refused`.
+    ``elements`` are those of the whole array (see `wavefabric.collectives.conditions.layout`), of a halo of
+    each message; ``pieces`` parts that follow each other as in a pipeline, or else finer chunks (see each
+    algorithm). ``radix``: 2 by default, and at least. ``grid``: ranks along each axis, the last fastest; by
+    default two axes as alike as possible, and of a ring none. `InputError` with the text of `why_refused`.
 
     Examples
     --------

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from wavefabric.collectives import TRANSFER, Schedule, point_to_point
-from wavefabric.collectives.plans.moves import Move
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
 from wavefabric.errors import InputError, require
 from wavefabric.exchange.transports.plan_code import staging_bytes
@@ -256,15 +255,10 @@ def _of_a_round(few: float, many: float) -> float:
 
 def _own_bytes(schedule: Schedule) -> float:
     """Bytes of its own memory that the busiest rank reads and writes in a plan of signals."""
-    plan = compile_plan(schedule, "signals")
-    elements = [
-        sum(
-            each.size * (len(each.sources) + sum(position.rank == rank for position in each.targets))
-            for each in code
-            if isinstance(each, Move)
-        )
-        for rank, code in enumerate(plan.instructions)
-    ]
+    elements = [0] * schedule.ranks
+    for move in compile_plan(schedule, "signals").moves:
+        own = sum(address.rank == move.rank for address in move.targets)
+        elements[move.rank] += move.size * (len(move.sources) + own)
     return max(elements) * _WORD
 
 

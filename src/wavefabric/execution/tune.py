@@ -14,18 +14,13 @@ from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.plans.plan import PROTOCOLS, protocols_for
 from wavefabric.collectives.tuning import TunedCollective, TunedSize, Tuning
-from wavefabric.errors import InputError, not_one_of, require
+from wavefabric.errors import InputError, choice, require
 from wavefabric.exchange.communicator import Communicator
+from wavefabric.execution import timed_schedule
 from wavefabric.execution import tune_candidates as pool
 from wavefabric.execution.report import size_words, transport_name
 from wavefabric.execution.run_schedule import SIZES, fabric_of_ranks, sizes_between
-from wavefabric.execution.timed_schedule import (
-    SizedSchedule,
-    check_and_time,
-    check_memory,
-    largest_buffers,
-    values_of,
-)
+from wavefabric.execution.timed_schedule import SizedSchedule
 from wavefabric.execution.timing import Ranks, check_options
 from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.cost_models.cost import model_for
@@ -97,7 +92,7 @@ def tune(
     """
     chosen = TuningOptions(**options)
     if ranks is not None:
-        values_of(chosen.dtype, ranks.size)  # refuses what cannot be checked
+        timed_schedule.values_of(chosen.dtype, ranks.size)  # refuses what cannot be checked
         fabric = fabric_of_ranks(chosen.fabric, ranks.size)
         chosen = replace(chosen, count=ranks.size, fabric=fabric)
     elif chosen.fabric is None:
@@ -111,8 +106,7 @@ def tune(
     count = whole("ranks", most if chosen.count is None else chosen.count, 2, most)
     collectives = tuple(dict.fromkeys(collectives))
     for collective in collectives:
-        if collective not in COLLECTIVES:
-            raise InputError(f"collective: {not_one_of(collective, COLLECTIVES)}")
+        choice("collective", collective, COLLECTIVES)
     if fabric is not None:
         # Between ranks copies, NCCL and MPI are predicted; kernels of p2p are timed all the same.
         model = model_for(fabric, count, model, kernels=ranks is None)
@@ -201,8 +195,8 @@ def _measure(
         for choice in set(map(pool.plain, row))
     }
     every = list(sized.values())
-    check_memory(ranks, every, width)
-    largest, ranks.sample = largest_buffers(every), _SAMPLE
+    timed_schedule.check_memory(ranks, every, width)
+    largest, ranks.sample = timed_schedule.largest_buffers(every), _SAMPLE
     switched = {c.choice.algorithm for row in rows.values() for c in row} & pool.SWITCHED
     for comm in ranks.each():
         protocols = _serving(ranks, comm, every, width)
@@ -235,7 +229,7 @@ def _measure(
                     left_out[f"{choice} of {size_words(size)}"] = str(error)
                     bad.add(key)
                     continue
-                row = check_and_time(ranks, comm, each, exchange.run, own, chosen.repeats)
+                row = timed_schedule.check_and_time(ranks, comm, each, exchange.run, own, chosen.repeats)
                 exchange.check()
                 del exchange  # and its memory, before the next is bound
                 times[key] = row["us"]
@@ -267,7 +261,7 @@ def _serving(ranks: Ranks, comm: Communicator, sizes: list[SizedSchedule], width
         try:
             if why is None and protocol in PROTOCOLS:
                 usable = [each for each in sizes if protocol in protocols_for(each.schedule)]
-                check_memory(ranks, usable, width, [protocol])
+                timed_schedule.check_memory(ranks, usable, width, [protocol])
         except InputError as error:
             why = str(error)
         if why is None:
