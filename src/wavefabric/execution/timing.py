@@ -98,10 +98,8 @@ class Ranks:
         allowed = ("all", *list(TRANSPORTS)[1:])
         for name in transports:
             require(name in allowed, "transports", f"{name!r} given", ", ".join(allowed))
-        if environment.ranks() < least:
-            raise InputError(
-                f"ranks: {environment.ranks()} given; allowed: {least} or more (--ranks K, or mpiexec -n K)"
-            )
+        ranks, allowed = environment.ranks(), f"{least} or more (--ranks K, or mpiexec -n K)"
+        require(ranks >= least, "ranks", f"{ranks} given", allowed)
         self._device: Any = None if device == "auto" else device
         if device == "cpu" or (device == "auto" and not cuda_count()):
             self._device = get_device("cpu", threads or environment.threads() or 1)

@@ -65,23 +65,16 @@ def _check_chunks(a: fmt.MscclAlgorithm) -> None:
 
 def _check_blocks(a: fmt.MscclAlgorithm) -> None:
     blocks = a.blocks
-
-    def refuse(row: int, key: str, actual: object, allowed: str):
-        raise InputError(
-            f"gpu {blocks['gpu'][row]} tb {blocks['id'][row]} {key}: {actual}; allowed: {allowed}"
-        )
-
-    if (row := _first(blocks["chan"] >= a.channels)) is not None:
-        refuse(row, "chan", blocks["chan"][row], f"below nchannels, {a.channels}")
+    names = [f"gpu {gpu} tb {number}" for gpu, number, *_ in blocks.tolist()]
+    for name, chan in zip(names, blocks["chan"].tolist(), strict=True):
+        require(chan < a.channels, f"{name} chan", chan, f"below nchannels, {a.channels}")
     for direction in ("send", "recv"):
         seen: dict[tuple[int, int, int], int] = {}
         number: Counter[tuple[int, int]] = Counter()
         for row in np.flatnonzero(blocks[direction] >= 0).tolist():
             gpu, peer, chan = key = blocks[row][["gpu", direction, "chan"]].tolist()
-            if key in seen:
-                refuse(
-                    row, direction, f"gpu {peer} on channel {chan}, as tb {seen[key]}", "one block for each"
-                )
+            there = f"gpu {peer} on channel {chan}, as tb {seen.get(key)}"
+            require(key not in seen, f"{names[row]} {direction}", there, "one block for each")
             seen[key] = blocks["id"][row]
             number[gpu, chan] += 1
             actual = f"more than {fmt.PER_CHANNEL} blocks on channel {chan}"
