@@ -9,6 +9,7 @@ import numpy as np
 
 from wavefabric.collectives import TRANSFER, Schedule, point_to_point
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
+from wavefabric.collectives.structure import NAMES, is_name
 from wavefabric.errors import InputError, require
 from wavefabric.exchange.transports.plan_code import staging_bytes
 from wavefabric.execution import fitted_fabric
@@ -63,8 +64,7 @@ def run(
     if sizes and len(set(sizes)) < 2:
         raise InputError(f"sizes: {sizes[0]} bytes alone given; allowed: two sizes or more")
     require(0 < residual < float("inf"), "residual", f"{residual} given", "above 0")
-    if not name or not name.isprintable():
-        raise InputError(f"name: {name!r} given; allowed: text of one line, not empty")
+    require(is_name(name), "name", f"{name!r} given", NAMES)
     chosen = sorted(set(sizes)) or list(SIZES["cuda" if ranks.on_gpu else "cpu"])
     # A relay's chunks or what is sent to all, and what comes from all.
     parts = max(_MANY + 1, ranks.size - 1) + ranks.size - 1

@@ -58,12 +58,11 @@ def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> 
     checked_structure(schedule)
     if isinstance(fabric, PhotonicFabric):
         refuse_switches(schedule, "photonic fabrics")
-    if schedule.ranks > fabric.ranks:
-        actual = f"{schedule.ranks} in {schedule.name}"
-        raise InputError(f"ranks: {actual}; allowed: at most the {fabric.ranks} GPUs of {fabric.name}")
+    allowed = f"at most the {fabric.ranks} GPUs of {fabric.name}"
+    require(schedule.ranks <= fabric.ranks, "ranks", f"{schedule.ranks} in {schedule.name}", allowed)
     number = hasattr(element_bytes, "__float__") and not isinstance(element_bytes, bool)
-    if not number or not 0 < float(element_bytes) < 1e18:
-        raise InputError(f"element_bytes: {element_bytes!r} given; allowed: above 0 and below 1e18")
+    right = number and 0 < float(element_bytes) < 1e18
+    require(right, "element_bytes", f"{element_bytes!r} given", "above 0 and below 1e18")
 
 
 @dataclass(frozen=True)

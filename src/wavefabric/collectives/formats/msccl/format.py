@@ -14,6 +14,7 @@ from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.formats.buffers import CollectiveArrays
 from wavefabric.collectives.schedule import PROTOCOLS
+from wavefabric.collectives.structure import NAMES, is_name
 from wavefabric.errors import InputError, require
 from wavefabric.files.xml import one_of, parse_xml, text_of, whole_of
 
@@ -179,8 +180,7 @@ def read_algorithm(text: str) -> MscclAlgorithm:
     require(root.tag == "algo", "msccl", f"root element {root.tag[:60]!r}", "algo")
     gpus = whole_of(root, "algo", "ngpus", 1, MOST_RANKS)
     name = text_of(root, "algo", "name")
-    if not name.isprintable() or not name:
-        raise InputError(f"algo name: {name[:60]!r}; allowed: text of one line, not empty")
+    require(is_name(name), "algo name", f"{name[:60]!r}", NAMES)
     whole_of(root, "algo", "nthreads", 0, _MOST, 0)
     inplace = bool(whole_of(root, "algo", "inplace", 0, 1))
     low = whole_of(root, "algo", "minBytes", 0, 2**63 - 1, 0)
