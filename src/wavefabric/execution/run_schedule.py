@@ -187,8 +187,7 @@ def check_protocols(protocols: Sequence[str], blocks: int | None) -> None:
         require(name not in protocols[:number], "protocol", f"{name} given twice", "each once")
     if blocks is not None and not set(protocols) & set(PROTOCOLS):
         raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
-    if blocks is not None and not 1 <= blocks <= MOST_BLOCKS:
-        raise InputError(f"blocks: {blocks} given; allowed: 1 to {MOST_BLOCKS}")
+    require(blocks is None or 1 <= blocks <= MOST_BLOCKS, "blocks", f"{blocks} given", f"1 to {MOST_BLOCKS}")
 
 
 def sizes_between(least: int, most: int, factor: int = 4) -> list[int]:

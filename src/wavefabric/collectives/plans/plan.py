@@ -66,14 +66,13 @@ def compile_plan(schedule: Schedule, protocol: str = "signals", slots: int | Non
     [['Move', 'Move', 'Move'], ['Move', 'Move', 'Move']]
     """
     require(protocol in PROTOCOLS, "protocol", f"{protocol!r} given", ", ".join(PROTOCOLS))
-    if slots not in (None, 1, 2) or (slots == 1 and protocol == "packets"):
-        raise InputError(f"rooms: {slots} given; allowed: 1 or 2, 2 for packets")
+    packets = protocol == "packets"
+    require(slots in (1, 2, None)[packets:], "rooms", f"{slots} given", "1 or 2, 2 for packets")
     if schedule.ranks > MOST_RANKS:
         raise InputError(f"ranks: {schedule.ranks} given; allowed: up to {MOST_RANKS} for an execution plan")
     checked_structure(schedule)
-    if protocol == "packets" and schedule.transfers["switch"].any():
+    if packets and schedule.transfers["switch"].any():
         raise InputError("protocol: packets given for multicasts or sums by a switch; allowed: signals")
-    packets = protocol == "packets"
     made, staging = moves(schedule, packets)
     instructions, signals, slots = ordered(joined(made), staging, schedule.ranks, packets, slots)
     return ExecutionPlan(schedule, protocol, slots, instructions, tuple(staging), signals)

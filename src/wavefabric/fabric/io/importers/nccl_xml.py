@@ -11,7 +11,7 @@ from wavefabric.errors import InputError, require
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.files import check_connected
 from wavefabric.fabric.io.importers import bandwidths
-from wavefabric.files.xml import parse_xml, text_of
+from wavefabric.files.xml import one_of, parse_xml, text_of
 from wavefabric.units import show
 
 #: Most GPUs and most other elements of a file that is meant.
@@ -54,8 +54,7 @@ def read_nccl_xml(
         source = Path(source)
     root = parse_xml(bandwidths.source_text(source, "nccl topology"), "nccl topology")
     require(root.tag == "system", "nccl topology", f"root element {root.tag[:60]!r}", "system")
-    if text_of(root, "system", "version") not in _VERSIONS:
-        raise InputError(f"system version: {show(root.get('version'))}; allowed: {', '.join(_VERSIONS)}")
+    one_of(root, "system", "version", _VERSIONS)
     require(sum(1 for _ in root.iter()) <= _NODES, "nccl topology", f"more than {_NODES} elements", "fewer")
     reader = _Reader(named=next(root.iter("gpu"), None) is not None)
     for cpu in root.iterfind("cpu"):
