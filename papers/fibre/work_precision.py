@@ -15,6 +15,7 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.fibre_step import relative_error
 from papers.common import DeviceName, Json, Output, Plot, Threads, run, show
 from wavefabric.cli.common.options import option
 from wavefabric.cli.common.parse import parse_list
@@ -206,7 +207,7 @@ class _Runs:
         self._propagate(control, point)
         if not hasattr(self, "reference"):
             return point, self.A.copy()
-        point["error"] = timing.relative_error(self.device, self.A, self.reference)
+        point["error"] = relative_error(self.device, self.A, self.reference)
         return point, self.A
 
     def _point(self, integrator: str, steps: int | None = None, **control):
@@ -220,7 +221,7 @@ class _Runs:
     def _timed(self, integrator: str, steps: int | None = None, **options) -> dict[str, Any]:
         point, control = self._point(integrator, steps, **options)
         self._propagate(control, point)
-        point["error"] = timing.relative_error(self.device, self.A, self.reference)
+        point["error"] = relative_error(self.device, self.A, self.reference)
         spent, again = 0.0, dict[str, Any]()
         for _ in range(5):  # The first run compiles kernels and warms up; on a GPU it captures the graph.
             if spent > 0.5:

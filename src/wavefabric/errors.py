@@ -90,6 +90,12 @@ def not_one_of(value: Any, names: Iterable[str], first: str = "") -> str:
     return f"{show(value)} given{meant(value, names)}; allowed: {', '.join([first] * bool(first) + names)}"
 
 
+def require(right: object, key: str, actual: object, allowed: object) -> None:
+    """Refuse what a key or argument was given, in one line, unless it is right."""
+    if not right:
+        raise InputError(f"{key}: {actual}; allowed: {allowed}")
+
+
 def choice(key: str, value: str, allowed: Collection[str]) -> None:
     """Refuse a value that is not one of those allowed."""
     if not isinstance(value, str) or value not in allowed:

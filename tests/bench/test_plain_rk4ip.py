@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.fibre_step import PlainRK4IP
+from benchmarks.fibre_step import PlainRK4IP, relative_error
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.execution.timing import relative_error
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import FibreOperators

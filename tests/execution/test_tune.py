@@ -303,7 +303,7 @@ def test_the_fastest_is_chosen_and_wrong_data_are_not(ranks, monkeypatch):
         work()
         return next(row for choice, row in told.items() if plan.schedule.name.startswith(choice.algorithm))
 
-    monkeypatch.setattr(module, "check_and_time", check_and_time)
+    monkeypatch.setattr(module.timed_schedule, "check_and_time", check_and_time)
     result = tune(("all-reduce",), [1 << 20, 64], ranks=ranks, repeats=4)
     assert calls == [(64, 4)] * 3 + [(1 << 20, 4)] * 3
     for size in result.tuning.tables[0].sizes:
@@ -326,7 +326,7 @@ def test_transports_that_cannot_be_used(quick):
 
 @pytest.mark.parallel(2)
 def test_default_sizes_of_a_cpu_and_memory(ranks, monkeypatch):
-    monkeypatch.setattr(module, "check_and_time", lambda *a: {"us": 1.0, "wrong": 0})
+    monkeypatch.setattr(module.timed_schedule, "check_and_time", lambda *a: {"us": 1.0, "wrong": 0})
     tuning = tune(("all-gather",), ranks=ranks).tuning
     assert [size.bytes for size in tuning.tables[0].sizes] == sizes_between(1 << 16, 1 << 22)
     with pytest.raises(InputError, match="sizes: 1099511627776 bytes"):

@@ -87,7 +87,7 @@ def test_what_was_fastest_is_what_calls_take(transports, no_switch, monkeypatch)
         time = us["copies" if own is None else own.protocol](plan.bytes)
         return {"us": time + PLAIN.index(Choice(plan.schedule.name.split()[0])), "wrong": 0}
 
-    monkeypatch.setattr(module, "check_and_time", check_and_time)
+    monkeypatch.setattr(module.timed_schedule, "check_and_time", check_and_time)
 
     def search(comm):
         return tune(("all-reduce",), [1 << 10, 1 << 16, 1 << 18], ranks=ranks_of(comm))
@@ -121,7 +121,7 @@ def test_wrong_data_of_one_protocol_do_not_count_against_others(transports, monk
         own = getattr(work.__self__, "_plan", None)
         return {"us": 1.0, "wrong": 3 * (own is not None and own.packets)}
 
-    monkeypatch.setattr(module, "check_and_time", check_and_time)
+    monkeypatch.setattr(module.timed_schedule, "check_and_time", check_and_time)
     result = together(transports, "p2p", 2, lambda comm: tune(("all-gather",), [64], ranks=ranks_of(comm)))[0]
     (size,) = result.tuning.tables[0].sizes
     assert {each.choice.protocol for each in size.candidates} == {"copies", "signals"}
@@ -134,7 +134,7 @@ def test_a_rank_that_came_too_late_ends_the_search(transports, quick, monkeypatc
             work.__self__._timeout._late[0] = 1 + 1  # what the kernel writes
         return {"us": 1.0, "wrong": 0}
 
-    monkeypatch.setattr(module, "check_and_time", check_and_time)
+    monkeypatch.setattr(module.timed_schedule, "check_and_time", check_and_time)
     with pytest.raises(RuntimeError, match="rank 1 did not come to the exchange in time"):
         together(transports, "p2p", 2, lambda comm: tune(("all-gather",), [64], ranks=ranks_of(comm)))
 
@@ -151,7 +151,7 @@ def test_a_rank_that_came_too_late_ends_the_search(transports, quick, monkeypatc
 def test_protocols_that_cannot_serve_are_left_out_and_said(
     transports, no_switch, monkeypatch, gpus, memory, left, why
 ):
-    monkeypatch.setattr(module, "check_and_time", lambda *inputs: {"us": 1.0, "wrong": 0})
+    monkeypatch.setattr(module.timed_schedule, "check_and_time", lambda *inputs: {"us": 1.0, "wrong": 0})
     sizes = [64, 1 << 20]
 
     def work(comm):
@@ -170,7 +170,7 @@ def test_protocols_that_cannot_serve_are_left_out_and_said(
 @pytest.mark.parametrize("transport", ["p2p", "nccl"])
 def test_sums_by_switches_are_timed_where_there_are_some(transports, monkeypatch, transport):
     """By signals of p2p; elsewhere a line says why not."""
-    monkeypatch.setattr(module, "check_and_time", lambda *inputs: {"us": 1.0, "wrong": 0})
+    monkeypatch.setattr(module.timed_schedule, "check_and_time", lambda *inputs: {"us": 1.0, "wrong": 0})
     fabric = replace(pair(), switches=("S",), multicast_switches=("S",))
     links = tuple(Link(a, b, 100e9) for g in fabric.gpus for a, b in ((g, "S"), ("S", g)))
 
@@ -252,7 +252,7 @@ def test_predictions_of_kernels_name_the_protocol():
 
 @pytest.mark.parametrize("model", ["alpha-beta", "kernel"])
 def test_only_what_is_promising_is_measured(transports, monkeypatch, model):
-    monkeypatch.setattr(module, "check_and_time", lambda *inputs: {"us": 1.0, "wrong": 0})
+    monkeypatch.setattr(module.timed_schedule, "check_and_time", lambda *inputs: {"us": 1.0, "wrong": 0})
     fabric, nbytes, within = pair(), 1 << 22, 1.3
 
     def work(comm):

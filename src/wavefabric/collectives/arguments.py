@@ -5,7 +5,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import require
 from wavefabric.quantities import whole
 
 #: Most chunks of all ranks together, and most that move: what is below is built and proved within a minute
@@ -18,8 +18,7 @@ MOST_RANKS = 4096
 def element_counts(key: str, values: Iterable[int]) -> np.ndarray:
     """Elements of each rank, at least one rank: int64, shape (ranks,)."""
     counts = [whole(f"{key}[{i}]", v, 0) for i, v in enumerate(values)]
-    if not counts:
-        raise InputError(f"{key}: none; allowed: one a rank, at least one")
+    require(counts, key, "none", "one a rank, at least one")
     return np.array(counts, np.int64)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS
 from wavefabric.collectives.schedule import Holdings, Schedule, cached
-from wavefabric.errors import InputError, choice
+from wavefabric.errors import choice, require
 from wavefabric.quantities import whole
 
 #: Where the array lies: a share on each rank, whole on each, or whole on the root.
@@ -59,12 +59,10 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
     pieces = whole("pieces", pieces, 1)
     root = whole("root", root, 0, ranks - 1)
     each = ranks if collective in CUT_BY_RANK else 1
-    if ranks > MOST_RANKS or ranks * each * pieces > MOST_CHUNKS:
-        most = max(1, MOST_CHUNKS // (ranks * each))
-        raise InputError(
-            f"pieces: {pieces} given for {ranks} ranks; allowed: up to {MOST_RANKS} ranks "
-            f"and {MOST_CHUNKS} chunks in all, so 1 to {most}"
-        )
+    most = max(1, MOST_CHUNKS // (ranks * each))
+    allowed = f"up to {MOST_RANKS} ranks and {MOST_CHUNKS} chunks in all, so 1 to {most}"
+    right = ranks <= MOST_RANKS and ranks * each * pieces <= MOST_CHUNKS
+    require(right, "pieces", f"{pieces} given for {ranks} ranks", allowed)
     parts = elements if isinstance(elements, np.ndarray) else _split(elements, each)
     counts = np.concatenate([_split(int(n), pieces) for n in parts])
     return _laid_out(collective, ranks, counts, pieces, root)

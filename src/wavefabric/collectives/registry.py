@@ -10,7 +10,7 @@ from wavefabric.collectives.builders import bruck, direct, messages, recursive, 
 from wavefabric.collectives.builders.hierarchical import hierarchical
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError, choice, not_one_of
+from wavefabric.errors import InputError, choice, not_one_of, require
 from wavefabric.quantities import whole
 
 
@@ -112,29 +112,12 @@ def build(
     root: int = 0,
     grid: Sequence[int] | None = None,
 ) -> Schedule:
-    """The schedule of a collective operation by a named algorithm.
+    """The schedule of a collective operation by a named algorithm of `ALGORITHMS`, one of its `collectives`.
 
-    Parameters
-    ----------
-    algorithm : str
-        Of `ALGORITHMS`.
-    collective : str
-        Of its `collectives`.
-    ranks : int
-    elements : int
-        Of the whole array, see `wavefabric.collectives.conditions.layout`; of each message of a halo.
-    pieces : int
-        Parts that follow each other as in a pipeline, or else finer chunks; see each algorithm.
-    radix : int, optional
-        2 by default. At least 2.
-    root : int
-    grid : sequence of int, optional
-        Ranks along each axis, the last fastest; by default two axes as alike as possible, and of a ring none.
-
-    Raises
-    ------
-    InputError
-        With the text of `why_refused`.
+    ``elements`` are those of the whole array (see `wavefabric.collectives.conditions.layout`), of a halo of
+    each message; ``pieces`` parts that follow each other as in a pipeline, or else finer chunks (see each
+    algorithm). ``radix``: 2 by default, and at least. ``grid``: ranks along each axis, the last fastest; by
+    default two axes as alike as possible, and of a ring none. `InputError` with the text of `why_refused`.
 
     Examples
     --------
@@ -164,8 +147,7 @@ def _checked(
             raise InputError(f"{option}: {value!r} given; allowed: none, {algorithm} has no {option}")
     whole("pieces", pieces, 1)
     whole("root", root, 0, ranks - 1)
-    if root and collective not in ROOTED:
-        raise InputError(f"root: {root} given; allowed: 0, {collective} has no root")
+    require(not root or collective in ROOTED, "root", f"{root} given", f"0, {collective} has no root")
     radix = 2 if radix is None else whole("radix", radix, 2)
     if algorithm in ("recursive", "recursive-exchange") and recursive.factors(ranks, radix) is None:
         allowed = f"products of numbers up to the radix, {radix} ({algorithm})"
@@ -181,9 +163,8 @@ def _checked(
             f"{ranks} given, {algorithm} {collective}{several} has up to {chunks} chunks and moves {moves}"
         )
         raise InputError(f"ranks: {actual}; allowed: fewer ranks, {MOST_CHUNKS} chunks, {MOST_MOVES} moves")
-    if pieces > most:
-        allowed = f"whole numbers from 1 to {most} ({ranks} ranks, {algorithm})"
-        raise InputError(f"pieces: {pieces} given; allowed: {allowed}")
+    allowed = f"whole numbers from 1 to {most} ({ranks} ranks, {algorithm})"
+    require(pieces <= most, "pieces", f"{pieces} given", allowed)
     options = {"pieces": pieces, "radix": radix, "root": root, "grid": shape}
     return {option: options[option] for option in known.options}
 
@@ -232,8 +213,7 @@ def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, 
         axes = tuple(grid)
     except TypeError:
         axes = ()
-    if not axes:
-        raise InputError(f"grid: {grid!r} given; allowed: ranks along each axis")
+    require(axes, "grid", f"{grid!r} given", "ranks along each axis")
     shape = tuple(whole(f"grid[{i}]", n, 1) for i, n in enumerate(axes))
     actual = f"grid: {'x'.join(map(str, shape))} given"
     if prod(shape) != ranks:

@@ -47,33 +47,18 @@ class MscclOrigin:
 class Schedule:
     """Transfers in rounds between buffers made of chunks.
 
-    Parameters
-    ----------
-    name : str
-    ranks : int
-    buffers : tuple of str
-        Names; every rank has one of each.
-    sizes : tuple of ndarray of int64, one a buffer, shape (ranks, chunks)
-        Elements of each chunk, 0 where a rank has none.
-    transfers : ndarray of `TRANSFER`
-        Ordered by round. Rounds order a cost model; when run, only data dependencies order transfers.
-    pre, post : dict
-        What is held before and must be held after (see `Holdings`).
-    msccl : MscclOrigin, optional
-        Of a schedule that was read from an MSCCL file. No cost model counts it.
-    element_bytes : int, optional
-        Bytes of an element where they are known, as of exchanges that were recorded.
+    Rounds order a cost model; when run, only data dependencies order transfers.
     """
 
     name: str
     ranks: int
-    buffers: tuple[str, ...]
-    sizes: tuple[np.ndarray, ...]
-    transfers: np.ndarray
-    pre: Holdings = field(repr=False)
-    post: Holdings = field(repr=False)
-    msccl: MscclOrigin | None = None
-    element_bytes: int | None = None
+    buffers: tuple[str, ...]  # names; every rank has one of each
+    sizes: tuple[np.ndarray, ...]  # elements of each chunk, 0: none; int64, one a buffer, (ranks, chunks)
+    transfers: np.ndarray  # of `TRANSFER`, ordered by round
+    pre: Holdings = field(repr=False)  # what is held before
+    post: Holdings = field(repr=False)  # what must be held after
+    msccl: MscclOrigin | None = None  # of one read from an MSCCL file; no cost model counts it
+    element_bytes: int | None = None  # where they are known, as of exchanges that were recorded
 
     @property
     def rounds(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from wavefabric.collectives.candidates import Choice, candidates, refused
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import why_refused
-from wavefabric.errors import InputError, choice, show
+from wavefabric.errors import InputError, choice, require, show
 from wavefabric.files.input import parsed
 from wavefabric.files.output import json_rows, write_text
 
@@ -93,12 +93,10 @@ class Tuning:
     def __post_init__(self) -> None:
         pairs = [(table.collective, table.transport) for table in self.tables]
         for t, table in enumerate(self.tables):
-            if pairs[t] in pairs[:t]:
-                actual = " on ".join(filter(None, pairs[t]))
-                raise InputError(f"tables[{t}]: {actual} given twice; allowed: once")
+            actual = " on ".join(filter(None, pairs[t]))
+            require(pairs[t] not in pairs[:t], f"tables[{t}]", f"{actual} given twice", "once")
             choice(f"tables[{t}].collective", table.collective, COLLECTIVES)
-            if not table.sizes:
-                raise InputError(f"tables[{t}].sizes: none given; allowed: one or more")
+            require(table.sizes, f"tables[{t}].sizes", "none given", "one or more")
             least = 0
             for s, size in enumerate(table.sizes):
                 key = f"tables[{t}].sizes[{s}]"

@@ -21,11 +21,8 @@ def verify(schedule: Schedule) -> None:
     transfers; both agree because no chunk that a round writes may be read, or written again, in that round.
     A reduction by a switch is one write of all that it adds up, and may read what it overwrites.
 
-    Raises
-    ------
-    ScheduleError
-        In one line. The first transfer that fails, with round, ranks and chunks; or else the first chunk, in
-        the order of rank, buffer and chunk, that does not hold at the end what `post` says.
+    `ScheduleError` names, in one line, the first transfer that fails, with round, ranks and chunks; or else
+    the first chunk, in the order of rank, buffer and chunk, that does not hold at the end what `post` says.
 
     Examples
     --------

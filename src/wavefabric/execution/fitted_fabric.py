@@ -176,33 +176,30 @@ def _time(value: float) -> float:
     return _round(value, 1e-6)
 
 
-def _lines(case: dict[str, Any], patterns) -> dict[str, dict[str, Any]]:
-    """What was fitted to each pair and to these patterns, by its words."""
-    pairs = {f"rank {p['src']} to rank {p['dst']}": p for p in case["pairs"]}
-    return pairs | {_WORDS[key]: case["patterns"][key] for key in patterns if key in case["patterns"]}
-
-
-def _line(fitted: dict[str, Any]) -> Line:
-    return Line(*(fitted["line"][key] for key in ("alpha", "bandwidth", "floor", "residuals")))
+def _lines(case: dict[str, Any], patterns) -> list[tuple[str, Line, list[dict[str, Any]]]]:
+    """Each pair and each of these patterns in words, the line fitted to it, and its times."""
+    fitted = {f"rank {p['src']} to rank {p['dst']}": p for p in case["pairs"]}
+    fitted |= {_WORDS[key]: case["patterns"][key] for key in patterns if key in case["patterns"]}
+    keys = ("alpha", "bandwidth", "floor", "residuals")
+    return [(words, Line(*(f["line"][key] for key in keys)), f["rows"]) for words, f in fitted.items()]
 
 
 def rough(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
     """Lines of the fabric that are kept, residuals up to the limit, but far from some of their times."""
     return [
         f"{words} (up to {100 * line.worst:.0f} %)"
-        for words, fitted in _lines(case, _USED).items()
-        if ROUGH < (line := _line(fitted)).worst <= limit
+        for words, line, _ in _lines(case, _USED)
+        if ROUGH < line.worst <= limit
     ]
 
 
 def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
     """Lines from which no fabric should be made, in words: residuals above the limit, or level times."""
     wrong = []
-    for words, fitted in _lines(case, _USED).items():
-        line = _line(fitted)
+    for words, line, times in _lines(case, _USED):
         if line.worst > limit:
             wrong.append(f"{words}: residual of {100 * line.worst:.1f} %")
-        elif not line.grows(max(row["bytes"] for row in fitted["rows"])):
+        elif not line.grows(max(row["bytes"] for row in times)):
             wrong.append(f"{words}: times do not grow with bytes")
     return wrong
 
@@ -220,8 +217,7 @@ def table(result: dict[str, Any]) -> list:
     shown: list = []
     for case in result["cases"]:
         rows = []
-        for words, fitted in _lines(case, _WORDS).items():
-            line = _line(fitted)
+        for words, line, _ in _lines(case, _WORDS):
             floor = f"{line.floor * 1e6:.1f}" if line.floor else "-"
             rate = f"{line.bandwidth * 1e-9:.4g}"
             rows.append((words, f"{line.alpha * 1e6:.2f}", rate, floor, f"{line.worst * 100:.1f} %"))

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from wavefabric.collectives import TRANSFER, Schedule, point_to_point
-from wavefabric.collectives.plans.moves import Move
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
-from wavefabric.errors import InputError
+from wavefabric.collectives.structure import NAMES, is_name
+from wavefabric.errors import InputError, require
 from wavefabric.exchange.transports.plan_code import staging_bytes
 from wavefabric.execution import fitted_fabric
 from wavefabric.execution.timed_schedule import GRAPHED, busiest
@@ -59,15 +59,12 @@ def run(
     measured too (``kernels``, see `kernel_times`). ``residual`` is the largest,
     (fitted − measured)/measured, with which a line stands for its times.
     """
-    if ranks.size < 2:
-        raise InputError(f"ranks: {ranks.size} given; allowed: 2 or more")
+    require(ranks.size >= 2, "ranks", f"{ranks.size} given", "2 or more")
     check_options(repeats, sizes, _WORD)
     if sizes and len(set(sizes)) < 2:
         raise InputError(f"sizes: {sizes[0]} bytes alone given; allowed: two sizes or more")
-    if not 0 < residual < float("inf"):
-        raise InputError(f"residual: {residual} given; allowed: above 0")
-    if not name or not name.isprintable():
-        raise InputError(f"name: {name!r} given; allowed: text of one line, not empty")
+    require(0 < residual < float("inf"), "residual", f"{residual} given", "above 0")
+    require(is_name(name), "name", f"{name!r} given", NAMES)
     chosen = sorted(set(sizes)) or list(SIZES["cuda" if ranks.on_gpu else "cpu"])
     # A relay's chunks or what is sent to all, and what comes from all.
     parts = max(_MANY + 1, ranks.size - 1) + ranks.size - 1
@@ -258,15 +255,10 @@ def _of_a_round(few: float, many: float) -> float:
 
 def _own_bytes(schedule: Schedule) -> float:
     """Bytes of its own memory that the busiest rank reads and writes in a plan of signals."""
-    plan = compile_plan(schedule, "signals")
-    elements = [
-        sum(
-            each.size * (len(each.sources) + sum(position.rank == rank for position in each.targets))
-            for each in code
-            if isinstance(each, Move)
-        )
-        for rank, code in enumerate(plan.instructions)
-    ]
+    elements = [0] * schedule.ranks
+    for move in compile_plan(schedule, "signals").moves:
+        own = sum(address.rank == move.rank for address in move.targets)
+        elements[move.rank] += move.size * (len(move.sources) + own)
     return max(elements) * _WORD
 
 

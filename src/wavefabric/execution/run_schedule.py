@@ -15,7 +15,7 @@ from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.schedule import scaled
 from wavefabric.collectives.structure import in_rounds
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.transports.plan_code import MOST_BLOCKS
 from wavefabric.execution import report, timed_schedule
@@ -75,8 +75,7 @@ def run(
     timed_schedule.values_of(chosen.dtype, ranks.size)  # refuses what cannot be checked
     width = np.dtype(chosen.dtype).itemsize
     check_protocols(chosen.protocols, chosen.blocks)
-    if chosen.graph and not ranks.on_gpu:
-        raise InputError("graph: given for CPUs; allowed: with GPUs")
+    require(ranks.on_gpu or not chosen.graph, "graph", "given for CPUs", "with GPUs")
     check_options(chosen.repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
     sized = [SizedSchedule.of(schedule, width) for schedule in _schedules(ranks, schedule_of, sizes, width)]
     fabric = fabric_of_ranks(chosen.fabric, ranks.size)
@@ -182,17 +181,13 @@ def _measure(
 
 def check_protocols(protocols: Sequence[str], blocks: int | None) -> None:
     """Refuse protocols that are unknown or there twice, and blocks that no kernel has or can have."""
-    if not protocols:
-        raise InputError(f"protocol: none given; allowed: {', '.join(VARIANTS)}")
+    require(protocols, "protocol", "none given", ", ".join(VARIANTS))
     for number, name in enumerate(protocols):
-        if name not in VARIANTS:
-            raise InputError(f"protocol: {name!r} given; allowed: {', '.join(VARIANTS)}")
-        if name in protocols[:number]:
-            raise InputError(f"protocol: {name} given twice; allowed: each once")
+        require(name in VARIANTS, "protocol", f"{name!r} given", ", ".join(VARIANTS))
+        require(name not in protocols[:number], "protocol", f"{name} given twice", "each once")
     if blocks is not None and not set(protocols) & set(PROTOCOLS):
         raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
-    if blocks is not None and not 1 <= blocks <= MOST_BLOCKS:
-        raise InputError(f"blocks: {blocks} given; allowed: 1 to {MOST_BLOCKS}")
+    require(blocks is None or 1 <= blocks <= MOST_BLOCKS, "blocks", f"{blocks} given", f"1 to {MOST_BLOCKS}")
 
 
 def sizes_between(least: int, most: int, factor: int = 4) -> list[int]:
@@ -209,11 +204,9 @@ def _schedules(ranks: Ranks, schedule_of, sizes: Sequence[int], width: int) -> l
     """A schedule for each size: of a given one its chunks are made larger."""
     if isinstance(schedule_of, Schedule):
         least = whole_elements(schedule_of) * width
-        if not least:
-            raise InputError(f"schedule: {schedule_of.name} has no elements; allowed: one or more")
+        require(least, "schedule", f"{schedule_of.name} has no elements", "one or more")
         small = next((size for size in sizes if size < least), None)
-        if small is not None:
-            raise InputError(f"sizes: {small} bytes given; allowed: from {least} for {schedule_of.name}")
+        require(small is None, "sizes", f"{small} bytes given", f"from {least} for {schedule_of.name}")
         factors = [size // least for size in sizes] or [1]
         schedules = [scaled(schedule_of, factor) for factor in factors]
     else:

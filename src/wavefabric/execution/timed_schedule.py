@@ -11,7 +11,7 @@ from wavefabric.collectives.conditions import CUT_BY_RANK, kind, operation, whol
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
 from wavefabric.collectives.structure import sent_and_received
 from wavefabric.device import bfloat16
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.exchange.transports.base import Program
 from wavefabric.exchange.transports.plan_code import staging_bytes
 from wavefabric.execution.timing import Ranks, timed
@@ -33,8 +33,7 @@ _SHORTEST = 1e-3
 
 def values_of(dtype: str, ranks: int) -> int:
     """Contributions are whole numbers from 0 to below this: sums over all ranks are exact in any order."""
-    if dtype not in EXACT:
-        raise InputError(f"dtype: {dtype!r} given; allowed: {', '.join(EXACT)}")
+    require(dtype in EXACT, "dtype", f"{dtype!r} given", ", ".join(EXACT))
     bfloat16.named(dtype)  # from now on NumPy knows its name
     if EXACT[dtype] // ranks < 2:
         raise InputError(f"dtype: {dtype} for {ranks} ranks; allowed up to {EXACT[dtype] // 2} ranks")

@@ -1,21 +1,18 @@
-"""What every benchmark measures in the same way: times, bandwidth, allocations, machines; over ranks too."""
+"""What every benchmark measures in the same way: times, bandwidth, machines; over ranks too."""
 
-import contextlib
 import gc
 import math
 import socket
 import statistics
 import time
-import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from wavefabric.device import Device, describe, get_device
 from wavefabric.device.select import cuda_count
-from wavefabric.errors import InputError, MissingExtra
+from wavefabric.errors import InputError, MissingExtra, require
 from wavefabric.exchange.communicator import Communicator, world
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.transports import TRANSPORTS, serving
@@ -79,43 +76,6 @@ def copy_bandwidth(device: Device) -> float:
     return 2 * source.nbytes / (statistics.median(times) * 1e-3)
 
 
-@contextlib.contextmanager
-def allocations(device: Device) -> Iterator[SimpleNamespace]:
-    """Watch what the block allocates: bytes at the ``peak``, bytes ``kept``.
-
-    On a CPU buffers inside kernels and SciPy's FFT stay unseen; on a GPU what is given back inside the block.
-    """
-    seen = SimpleNamespace(peak=0, kept=0)
-    gc.collect()
-    device.synchronize()
-    if device.name != "cpu":
-        before = device.memory()[0]
-        yield seen
-        device.synchronize()
-        seen.kept = seen.peak = max(0, before - device.memory()[0])
-        return
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        yield seen
-        now, peak = tracemalloc.get_traced_memory()
-        seen.kept, seen.peak = max(0, now - before), max(0, peak - before)
-    finally:
-        tracemalloc.stop()
-
-
-def relative_error(device: Device, A, B) -> float:
-    """‖A − B‖₂/‖B‖₂ of two fields of the same shape, row by row in double precision."""
-    xp = device.xp
-    difference = size = 0.0
-    for a, b in zip(A, B, strict=True):
-        b = b.astype(np.complex128)
-        d = a.astype(np.complex128) - b
-        difference += float(xp.vdot(d, d).real)
-        size += float(xp.vdot(b, b).real)
-    return (difference / size) ** 0.5 if size else float("nan")
-
-
 class Ranks:
     """All ranks that were started together, and communicators between them.
 
@@ -137,12 +97,9 @@ class Ranks:
     ):
         allowed = ("all", *list(TRANSPORTS)[1:])
         for name in transports:
-            if name not in allowed:
-                raise InputError(f"transports: {name!r} given; allowed: {', '.join(allowed)}")
-        if environment.ranks() < least:
-            raise InputError(
-                f"ranks: {environment.ranks()} given; allowed: {least} or more (--ranks K, or mpiexec -n K)"
-            )
+            require(name in allowed, "transports", f"{name!r} given", ", ".join(allowed))
+        ranks, allowed = environment.ranks(), f"{least} or more (--ranks K, or mpiexec -n K)"
+        require(ranks >= least, "ranks", f"{ranks} given", allowed)
         self._device: Any = None if device == "auto" else device
         if device == "cpu" or (device == "auto" and not cuda_count()):
             self._device = get_device("cpu", threads or environment.threads() or 1)
@@ -189,8 +146,7 @@ class Ranks:
 
 def check_options(repeats: int, sizes: Sequence[int], multiple: int) -> None:
     """Refuse fewer than one sample, and sizes that are no whole number of elements."""
-    if repeats < 1:
-        raise InputError(f"repeats: {repeats} given; allowed: at least 1")
+    require(repeats >= 1, "repeats", f"{repeats} given", "at least 1")
     for size in sizes:
         if size < multiple or size % multiple:
             raise InputError(f"sizes: {size} bytes given; allowed: multiples of {multiple}")

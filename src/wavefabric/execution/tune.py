@@ -14,18 +14,13 @@ from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.plans.plan import PROTOCOLS, protocols_for
 from wavefabric.collectives.tuning import TunedCollective, TunedSize, Tuning
-from wavefabric.errors import InputError, not_one_of
+from wavefabric.errors import InputError, choice, require
 from wavefabric.exchange.communicator import Communicator
+from wavefabric.execution import timed_schedule
 from wavefabric.execution import tune_candidates as pool
 from wavefabric.execution.report import size_words, transport_name
 from wavefabric.execution.run_schedule import SIZES, fabric_of_ranks, sizes_between
-from wavefabric.execution.timed_schedule import (
-    SizedSchedule,
-    check_and_time,
-    check_memory,
-    largest_buffers,
-    values_of,
-)
+from wavefabric.execution.timed_schedule import SizedSchedule
 from wavefabric.execution.timing import Ranks, check_options
 from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.cost_models.cost import model_for
@@ -97,23 +92,21 @@ def tune(
     """
     chosen = TuningOptions(**options)
     if ranks is not None:
-        values_of(chosen.dtype, ranks.size)  # refuses what cannot be checked
+        timed_schedule.values_of(chosen.dtype, ranks.size)  # refuses what cannot be checked
         fabric = fabric_of_ranks(chosen.fabric, ranks.size)
         chosen = replace(chosen, count=ranks.size, fabric=fabric)
     elif chosen.fabric is None:
         raise InputError("fabric: none given; allowed: one, or ranks that measure")
     fabric, model = chosen.fabric, chosen.model
     check_options(chosen.repeats, sizes, 1 if ranks is None else np.dtype(chosen.dtype).itemsize)
-    if not chosen.within >= 1:
-        raise InputError(f"within: {chosen.within} given; allowed: from 1")
+    require(chosen.within >= 1, "within", f"{chosen.within} given", "from 1")
     if fabric is not None and fabric.ranks < 2:
         raise InputError(f"fabric: {fabric.name} has {fabric.ranks} GPU; allowed: 2 or more")
     most = MOST_RANKS if fabric is None else fabric.ranks
     count = whole("ranks", most if chosen.count is None else chosen.count, 2, most)
     collectives = tuple(dict.fromkeys(collectives))
     for collective in collectives:
-        if collective not in COLLECTIVES:
-            raise InputError(f"collective: {not_one_of(collective, COLLECTIVES)}")
+        choice("collective", collective, COLLECTIVES)
     if fabric is not None:
         # Between ranks copies, NCCL and MPI are predicted; kernels of p2p are timed all the same.
         model = model_for(fabric, count, model, kernels=ranks is None)
@@ -133,9 +126,8 @@ def tune(
     if ranks is not None:
         tables, counts, wrong, left_out = _measure(ranks, rows, chosen, progress)
     unavailable = {} if ranks is None else ranks.unavailable
-    if not tables:
-        reasons = "; ".join([*wrong, *unavailable.values()])
-        raise InputError(f"transports: none can be used ({reasons}); allowed: others")
+    reasons = "; ".join([*wrong, *unavailable.values()])
+    require(tables, "transports", f"none can be used ({reasons})", "others")
     facts = {}
     if ranks is not None:
         machine = ranks.machine()
@@ -203,8 +195,8 @@ def _measure(
         for choice in set(map(pool.plain, row))
     }
     every = list(sized.values())
-    check_memory(ranks, every, width)
-    largest, ranks.sample = largest_buffers(every), _SAMPLE
+    timed_schedule.check_memory(ranks, every, width)
+    largest, ranks.sample = timed_schedule.largest_buffers(every), _SAMPLE
     switched = {c.choice.algorithm for row in rows.values() for c in row} & pool.SWITCHED
     for comm in ranks.each():
         protocols = _serving(ranks, comm, every, width)
@@ -237,7 +229,7 @@ def _measure(
                     left_out[f"{choice} of {size_words(size)}"] = str(error)
                     bad.add(key)
                     continue
-                row = check_and_time(ranks, comm, each, exchange.run, own, chosen.repeats)
+                row = timed_schedule.check_and_time(ranks, comm, each, exchange.run, own, chosen.repeats)
                 exchange.check()
                 del exchange  # and its memory, before the next is bound
                 times[key] = row["us"]
@@ -269,7 +261,7 @@ def _serving(ranks: Ranks, comm: Communicator, sizes: list[SizedSchedule], width
         try:
             if why is None and protocol in PROTOCOLS:
                 usable = [each for each in sizes if protocol in protocols_for(each.schedule)]
-                check_memory(ranks, usable, width, [protocol])
+                timed_schedule.check_memory(ranks, usable, width, [protocol])
         except InputError as error:
             why = str(error)
         if why is None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wavefabric.collectives.candidates import Candidates, Choice, candidates
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import wires
@@ -25,9 +25,8 @@ def candidates_on(fabric: AnyFabric, collective: str, gpus: Sequence[int], **opt
 
     ``options``: of `candidates`. `runnable` says which of them the routes of the fabric take.
     """
-    if len(gpus) > fabric.ranks:
-        allowed = f"up to {fabric.ranks}, the GPUs of {fabric.name}"
-        raise InputError(f"ranks: {len(gpus)} given; allowed: {allowed}")
+    allowed = f"up to {fabric.ranks}, the GPUs of {fabric.name}"
+    require(len(gpus) <= fabric.ranks, "ranks", f"{len(gpus)} given", allowed)
     switches = "photonic fabrics have no switch that multicasts and reduces"
     if not isinstance(fabric, PhotonicFabric):
         switches = None if fabric.multicast_switches else f"no switch of {fabric.name} multicasts and reduces"

@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.collectives.assignment import all_assignments, descend, least_first
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import resource_use, static_routes, transfer_bytes
@@ -106,9 +106,8 @@ def best_order(
     seed = whole("seed", seed, 0)
     if not depends_on_pair(fabric) or not schedule.communication_rounds:
         return same
-    if fabric.ranks > MOST_GPUS:
-        actual = f"auto given with the {fabric.ranks} GPUs of {fabric.name}"
-        raise InputError(f"order: {actual}; allowed: at most {MOST_GPUS}, or numbers")
+    actual = f"auto given with the {fabric.ranks} GPUs of {fabric.name}"
+    require(fabric.ranks <= MOST_GPUS, "order", actual, f"at most {MOST_GPUS}, or numbers")
     times = _OrderTimes(schedule, fabric, element_bytes)
     least, best, fault = math.inf, None, None
     model_for(fabric, schedule.ranks, model)

@@ -22,9 +22,10 @@ from wavefabric.collectives.levels import dependencies
 from wavefabric.collectives.structure import moves
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
-from wavefabric.fabric.cost_models.flow import SharedLinks, fair_shares, flow
+from wavefabric.fabric.cost_models.flow import SharedLinks, flow
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.files import load
+from wavefabric.kernels.cpu_launch import call_kernel
 
 STAR = Fabric(
     "star",
@@ -122,12 +123,13 @@ def test_nothing_that_moves_takes_no_time():
 
 def fractions(routes, capacity, most=np.inf, parts=None):
     first = np.cumsum([0, *map(len, routes)])
-    rate = np.zeros(len(routes))
+    rate, success = np.zeros(len(routes)), np.zeros(1, np.bool_)
     resource = np.array([r for route in routes for r in route], np.int64)
     part = np.ones(resource.size) if parts is None else np.concatenate(parts)
     capacity = np.asarray(capacity, float)
     links = SharedLinks(first, resource, part, capacity, float(most))
-    fair_shares(np.arange(len(routes)), links, rate)
+    call_kernel("fair_shares_double", np.arange(len(routes)), links, rate, success)
+    assert success[0]
     return rate
 
 

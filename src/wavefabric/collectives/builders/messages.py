@@ -10,7 +10,7 @@ import numpy as np
 from wavefabric.collectives.arguments import padded
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 from wavefabric.collectives.structure import in_rounds
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.quantities import whole
 
 
@@ -67,9 +67,8 @@ def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:
     rows = [list(row) for row in sizes]
     ranks = len(rows)
     lengths = {len(row) for row in rows}
-    if lengths != {ranks}:
-        actual = f"{ranks} rows of {', '.join(map(str, sorted(lengths))) or 'nothing'}"
-        raise InputError(f"sizes: {actual}; allowed: one row a rank with one number a rank")
+    actual = f"{ranks} rows of {', '.join(map(str, sorted(lengths))) or 'nothing'}"
+    require(lengths == {ranks}, "sizes", actual, "one row a rank with one number a rank")
     messages = [
         (r, d, whole(f"sizes[{r}][{d}]", n, 0)) for r, row in enumerate(rows) for d, n in enumerate(row)
     ]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
-from wavefabric.errors import InputError
+from wavefabric.errors import require
 
 
 def in_sequence(name: str, schedules: Sequence[Schedule], element_bytes: int | None = None) -> Schedule:
@@ -24,8 +24,7 @@ def in_sequence(name: str, schedules: Sequence[Schedule], element_bytes: int | N
     [(0, 0, 1), (1, 1, 0)]
     """
     numbers = sorted({schedule.ranks for schedule in schedules})
-    if len(numbers) != 1:
-        raise InputError(f"schedules: of {numbers} ranks; allowed: one or more of the same number of ranks")
+    require(len(numbers) == 1, "schedules", f"of {numbers} ranks", "one or more of the same number of ranks")
     names = tuple(dict.fromkeys(buffer for schedule in schedules for buffer in schedule.buffers))
     sizes: list[list[np.ndarray]] = [[np.zeros((numbers[0], 0), np.int64)] for _ in names]
     transfers, rounds, items = [np.zeros(0, TRANSFER)], 0, 0

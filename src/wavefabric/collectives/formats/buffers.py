@@ -7,7 +7,7 @@ import numpy as np
 from wavefabric.collectives.conditions import CUT_BY_RANK, ROOTED, layout
 from wavefabric.collectives.schedule import Holdings, Schedule
 from wavefabric.collectives.structure import units
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 
 #: GPU, buffer and chunk.
 ChunkAt = tuple[int, int, int]
@@ -78,10 +78,8 @@ def conditions(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdi
         return _performed(a, schedule)
     parts = a.gpus if collective in CUT_BY_RANK else 1
     pieces, rest = divmod(a.chunks, parts)
-    if rest:
-        raise InputError(f"{a.keys[0]}: {a.chunks} of {collective}; allowed: multiples of the GPUs, {a.gpus}")
-    if not pieces:
-        raise InputError(f"{a.keys[0]}: 0; allowed: at least one chunk for each share of the array")
+    require(not rest, a.keys[0], f"{a.chunks} of {collective}", f"multiples of the GPUs, {a.gpus}")
+    require(pieces, a.keys[0], "0", "at least one chunk for each share of the array")
     root = _root(a, collective, schedule) if collective in ROOTED else 0
     expected = layout(collective, a.gpus, pieces * parts, pieces, root)
     cut, ends = {"all-gather": 0, "reduce-scatter": 1}.get(collective), []
@@ -91,9 +89,8 @@ def conditions(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdi
         width = schedule.sizes[buffer].shape[1]
         ends.append({(r, buffer, c - r * part): v for (r, _, c), v in held.items()})
         outside = next((gpu for gpu, _, chunk in ends[-1] if chunk >= width), None)
-        if outside is not None:
-            where = f"gpu {outside} {a.keys[1 + side]}"
-            raise InputError(f"{where}: {width}; allowed: what {collective} out of place needs")
+        where = f"gpu {outside} {a.keys[1 + side]}"
+        require(outside is None, where, width, f"what {collective} out of place needs")
     return ends[0], ends[1]
 
 

@@ -29,7 +29,7 @@ def check_execution_plan(plan: ExecutionPlan) -> None:
     rank that waits for ever, or what `check_values` refuses.
     """
     state = _ClockState(plan)
-    for step in _run_order(plan, CALLS):
+    for step in run_order(plan, CALLS):
         state.do(step)
     for rank in range(plan.schedule.ranks):
         state.do(_Step(rank, CALLS, -1, None))
@@ -49,7 +49,7 @@ class _Step(NamedTuple):
         return f"rank {self.rank}, {what}"
 
 
-def _run_order(plan: ExecutionPlan, calls: int) -> Iterator[_Step]:
+def run_order(plan: ExecutionPlan, calls: int) -> Iterator[_Step]:
     """All steps in an order that they may run in; `ScheduleError` for a rank that waits for ever.
 
     Each rank goes as far as its waits, or packets that have not come, allow; then the next.
@@ -172,7 +172,7 @@ def check_values(plan: ExecutionPlan) -> None:
     sizes = {address: piece.size for piece in parts for address in piece[2:]}
     staging = enumerate(plan.staging)
     known = sizes | {Address(each.rank, STAGING, n, -1 - n): each.size for n, each in staging}
-    for step in _run_order(plan, 1):
+    for step in run_order(plan, 1):
         move = step.does
         if not isinstance(move, Move):
             continue

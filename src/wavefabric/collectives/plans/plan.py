@@ -7,7 +7,7 @@ from wavefabric.collectives.plans.moves import Move, StagingBuffer, joined, move
 from wavefabric.collectives.plans.order import Barrier, Signal, Wait, ordered
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import checked_structure
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 
 #: How data are announced: by flags in every packet of 16 bytes, or by a signal when they are there.
 PROTOCOLS = ("packets", "signals")
@@ -65,16 +65,14 @@ def compile_plan(schedule: Schedule, protocol: str = "signals", slots: int | Non
     >>> [[type(each).__name__ for each in one] for one in plan.instructions]
     [['Move', 'Move', 'Move'], ['Move', 'Move', 'Move']]
     """
-    if protocol not in PROTOCOLS:
-        raise InputError(f"protocol: {protocol!r} given; allowed: {', '.join(PROTOCOLS)}")
-    if slots not in (None, 1, 2) or (slots == 1 and protocol == "packets"):
-        raise InputError(f"rooms: {slots} given; allowed: 1 or 2, 2 for packets")
+    require(protocol in PROTOCOLS, "protocol", f"{protocol!r} given", ", ".join(PROTOCOLS))
+    packets = protocol == "packets"
+    require(slots in (1, 2, None)[packets:], "rooms", f"{slots} given", "1 or 2, 2 for packets")
     if schedule.ranks > MOST_RANKS:
         raise InputError(f"ranks: {schedule.ranks} given; allowed: up to {MOST_RANKS} for an execution plan")
     checked_structure(schedule)
-    if protocol == "packets" and schedule.transfers["switch"].any():
+    if packets and schedule.transfers["switch"].any():
         raise InputError("protocol: packets given for multicasts or sums by a switch; allowed: signals")
-    packets = protocol == "packets"
     made, staging = moves(schedule, packets)
     instructions, signals, slots = ordered(joined(made), staging, schedule.ranks, packets, slots)
     return ExecutionPlan(schedule, protocol, slots, instructions, tuple(staging), signals)

@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis.problem import Edge
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 
 #: Buffer and chunk.
 Location = tuple[int, int]
@@ -81,8 +81,7 @@ def task(layout: Layout) -> SumsAndCopies:
     copies: list[ChunkDemand] = []
     for number, item in enumerate(sorted(post)):
         have, need = pre[item], post[item]
-        if not have:
-            raise InputError(f"layout: item {item} must be held after; allowed: items that are held before")
+        require(have, "layout", f"item {item} must be held after", "items that are held before")
         for rank, (location, _) in have.items():
             locations[number, rank] = location
         for rank, wanted in need.items():
@@ -95,8 +94,7 @@ def task(layout: Layout) -> SumsAndCopies:
             copies.append(ChunkDemand(root, frozenset(need) - root))
         else:
             copies.append(ChunkDemand(frozenset(have), frozenset(need) - frozenset(have)))
-    if sums and len(sums) != len(copies):
-        raise InputError("layout: sums and copies; allowed: only sums, or only copies")
+    require(not sums or len(sums) == len(copies), "layout", "sums and copies", "only sums, or only copies")
     first = Demand(layout.ranks, tuple(sums)) if sums else None
     second = Demand(layout.ranks, tuple(copies)) if not sums or any(c.need for c in copies) else None
     return SumsAndCopies(layout, first, second, locations, local_copies)
@@ -110,8 +108,7 @@ def _sum_ranks(item: int, have: dict, need: dict) -> list[int]:
     """The ranks that need a sum, all of whose parts are there and which keep it where theirs is."""
     total = 0
     for _, origins in have.values():
-        if total & origins:
-            raise InputError(f"layout: item {item} counts a rank twice; allowed: each contribution once")
+        require(not total & origins, "layout", f"item {item} counts a rank twice", "each contribution once")
         total |= origins
     if _origins(need) != {total}:
         raise InputError(f"layout: item {item} is part of a sum after; allowed: sums of all contributions")

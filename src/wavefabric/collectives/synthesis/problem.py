@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.quantities import whole
 
 Edge = tuple[int, int]
@@ -103,8 +103,7 @@ class Links:
         for i, (links, chunks) in enumerate(self.groups):
             whole(f"groups[{i}]", chunks, 0)
             for link in links:
-                if link not in self.capacity:
-                    raise InputError(f"groups[{i}]: link {link}; allowed: links named in capacity")
+                require(link in self.capacity, f"groups[{i}]", f"link {link}", "links named in capacity")
 
     @property
     def usable(self) -> list[Edge]:
@@ -165,5 +164,4 @@ class Synthesis:
 def _check_pair(key: str, a: int, b: int, ranks: int) -> None:
     whole(f"{key}: rank", a, 0, ranks - 1)
     whole(f"{key}: rank", b, 0, ranks - 1)
-    if a == b:
-        raise InputError(f"{key}[{a}, {b}]: a rank and itself; allowed: two ranks")
+    require(a != b, f"{key}[{a}, {b}]", "a rank and itself", "two ranks")

@@ -9,7 +9,7 @@ from wavefabric.collectives.synthesis.bounds import UNREACHABLE, Bound
 from wavefabric.collectives.synthesis.demand import FAR, Demand, Move
 from wavefabric.collectives.synthesis.problem import Undecided, no_time_to_begin
 from wavefabric.collectives.synthesis.solve import TOO_MANY
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.units import counted
 
 #: Wavelength, and tiles of the route.
@@ -120,10 +120,7 @@ class Search(ABC):
                 break
         if max_rounds is not None and limit is not None and self.best.rounds > limit:
             least = times * self.lower + others
-            if limit < self.lower:
-                raise InputError(
-                    f"max_rounds: {max_rounds}; allowed: from {least}, as proved by {self.proof}"
-                )
+            require(limit >= self.lower, "max_rounds", max_rounds, f"from {least}, as proved by {self.proof}")
             allowed = f"more time, or max_rounds from {times * self.best.rounds + others}"
             over = f"over before {least} to {max_rounds} rounds were decided"
             raise Undecided(f"time_limit: {over}; allowed: {allowed}")

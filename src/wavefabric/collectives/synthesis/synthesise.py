@@ -11,7 +11,7 @@ from wavefabric.collectives.synthesis.link_search import LinkSearch
 from wavefabric.collectives.synthesis.problem import Circuit, Links, OpticalNetwork, Synthesis, Undecided
 from wavefabric.collectives.synthesis.search import HalfResult, Progress
 from wavefabric.collectives.synthesis.write import ScheduleWriter
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.quantities import whole
 
 
@@ -106,10 +106,8 @@ def decide_links(
     steps = whole("steps", steps, 1)
     rounds = whole("rounds", steps if rounds is None else rounds, steps)
     parts = max(1, len(run.parts))
-    if steps % parts or rounds % parts:
-        raise InputError(
-            f"steps, rounds: {steps}, {rounds}; allowed: even numbers, as an all-reduce is two halves"
-        )
+    even = "even numbers, as an all-reduce is two halves"
+    require(steps % parts == rounds % parts == 0, "steps, rounds", f"{steps}, {rounds}", even)
     halves: list[HalfResult] = []
     for part in range(run.different):
         search = LinkSearch(*run.parts[part], run.deadline, run.say)

@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.collectives.conditions import COLLECTIVES, operation, whole_elements
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError, choice
+from wavefabric.errors import choice, require
 from wavefabric.fabric.bounds.cuts import as_electrical, bottleneck, port_rates, restrict, tightest_by_size
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import hop_counts
@@ -83,10 +83,8 @@ def bound(
         return schedule_bound(collective, fabric, nbytes / whole if whole else 0.0, incremental=incremental)
     choice("collective", collective, COLLECTIVES)
     n = fabric.ranks if ranks is None else ranks
-    if not 1 <= n <= fabric.ranks:
-        raise InputError(f"ranks: {n} given; allowed: 1 to the {fabric.ranks} GPUs of {fabric.name}")
-    if not 0 <= root < n:
-        raise InputError(f"root: {root} given; allowed: 0 to {n - 1}")
+    require(1 <= n <= fabric.ranks, "ranks", f"{n} given", f"1 to the {fabric.ranks} GPUs of {fabric.name}")
+    require(0 <= root < n, "root", f"{root} given", f"0 to {n - 1}")
     return _total(fabric, *_named(collective, fabric, np.full(n, nbytes / n), nbytes, root), incremental)
 
 

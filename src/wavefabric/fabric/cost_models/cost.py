@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wavefabric.errors import InputError, not_one_of
+from wavefabric.errors import InputError, not_one_of, require
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
@@ -58,12 +58,11 @@ def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> 
     checked_structure(schedule)
     if isinstance(fabric, PhotonicFabric):
         refuse_switches(schedule, "photonic fabrics")
-    if schedule.ranks > fabric.ranks:
-        actual = f"{schedule.ranks} in {schedule.name}"
-        raise InputError(f"ranks: {actual}; allowed: at most the {fabric.ranks} GPUs of {fabric.name}")
+    allowed = f"at most the {fabric.ranks} GPUs of {fabric.name}"
+    require(schedule.ranks <= fabric.ranks, "ranks", f"{schedule.ranks} in {schedule.name}", allowed)
     number = hasattr(element_bytes, "__float__") and not isinstance(element_bytes, bool)
-    if not number or not 0 < float(element_bytes) < 1e18:
-        raise InputError(f"element_bytes: {element_bytes!r} given; allowed: above 0 and below 1e18")
+    right = number and 0 < float(element_bytes) < 1e18
+    require(right, "element_bytes", f"{element_bytes!r} given", "above 0 and below 1e18")
 
 
 @dataclass(frozen=True)
@@ -102,10 +101,9 @@ def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool 
         raise InputError(f"model: {not_one_of(model, COST_MODELS, 'auto')}")
     light = isinstance(fabric, PhotonicFabric)
     fitting = [name for name, each in COST_MODELS.items() if each.photonic == light]
-    if model not in ("auto", *fitting):
-        kind = "photonic" if light else "electrical"
-        allowed = ", ".join(["auto", *fitting])
-        raise InputError(f"model: {model!r} given for {kind} {fabric.name}; allowed: {allowed}")
+    kind = "photonic" if light else "electrical"
+    allowed = ", ".join(["auto", *fitting])
+    require(model in ("auto", *fitting), "model", f"{model!r} given for {kind} {fabric.name}", allowed)
     if isinstance(fabric, PhotonicFabric):
         return fitting[0]
     if model == "kernel":

@@ -1,6 +1,7 @@
 """Transfers as flows: each starts when its data are there, and shares what it crosses fairly.
 
-The simulation itself, and max–min fair shares, are ``flow.cpp`` of `wavefabric.kernels`.
+The simulation itself, and max–min fair shares (Bertsekas & Gallager, *Data Networks*, 2nd ed., section
+6.5.2), are ``flow.cpp`` of `wavefabric.kernels`.
 """
 
 from typing import NamedTuple
@@ -113,25 +114,9 @@ def _simulate(
     seconds, success = np.zeros(1), np.zeros(1, np.bool_)
     results, inputs = (times, seconds, success), tuple(map(_typed, groups))
     call_kernel("simulate_double", inputs, waits, schedule.ranks, engines, *results)
-    _check(success)
-    return float(seconds[0]), times
-
-
-def fair_shares(flows: np.ndarray, links: SharedLinks, rate: np.ndarray) -> None:
-    """Write max–min fair rates of different `flows`, int64, to `rate`, which has those of all flows, B/s.
-
-    Progressive filling: the resource that leaves least to each of its flows fixes theirs; what they use
-    elsewhere is taken off, and so on (Bertsekas & Gallager, *Data Networks*, 2nd ed., section 6.5.2). Flow f
-    is pair f of `links`.
-    """
-    success = np.zeros(1, np.bool_)
-    call_kernel("fair_shares_double", flows, _typed(links), rate, success)
-    _check(success)
-
-
-def _check(success: np.ndarray) -> None:
     if not success[0]:
         raise MemoryError("a simulation of flows")
+    return float(seconds[0]), times
 
 
 def _typed(group):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wavefabric.collectives.plans.check import run_order
 from wavefabric.collectives.plans.moves import STAGING, Move, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan, protocols_for
@@ -121,17 +122,27 @@ class _Replay:
         self._resources = np.split(self._use.resource, ends)
         self._fractions = np.split(self._use.fraction, ends)
         self._loads = self._level_loads()
-        self._at, self._now = [0] * ranks, [0.0] * ranks
+        self._now = [0.0] * ranks
         self._sent: dict[tuple[int, int], list[float]] = defaultdict(list)
         self._here: dict[int, float] = {}  # staging buffer → when its packets are there
         self.events: list[PlanEvent] = []
 
     def seconds(self) -> float:
         """Until the last rank is done."""
-        codes = self._plan.instructions
-        while any(at < len(code) for at, code in zip(self._at, codes, strict=True)):
-            moved = [self._play(rank, code) for rank, code in enumerate(codes)]
-            assert any(moved), f"{self._plan.schedule.name}: ranks wait for ever"
+        done = [0] * len(self._now)  # instructions of each rank up to the last of its moves
+        for rank, _, number, does in run_order(self._plan, 1):
+            if isinstance(does, Move):
+                if number >= done[rank]:
+                    moves = self._together(self._plan.instructions[rank], number)
+                    self._move(rank, moves)
+                    done[rank] = number + len(moves)
+            elif isinstance(does, Signal):
+                for peer in does.to:
+                    there = self._now[rank] + self._times.signal + self._latency(rank, peer)
+                    self._sent[rank, peer].append(there)
+                    self.events.append(PlanEvent("signal", rank, self._now[rank], there, peer))
+            elif isinstance(does, Wait):
+                self._wait(rank, max(self._sent[peer, rank][count - 1] for peer, count in does.signals))
         least = 0.0  # what the busiest resource needs, whenever it is used
         if self._loads:
             least = self._times.packet if self._plan.packets else self._times.signal
@@ -196,32 +207,6 @@ class _Replay:
             return self._times.packet + 2 * float(latency)
         return self._times.move if move.level and not self._plan.packets else 0.0
 
-    def _play(self, rank: int, code) -> bool:
-        """As far as waits allow; whether anything was done."""
-        begun = self._at[rank]
-        while self._at[rank] < len(code):
-            each = code[self._at[rank]]
-            if isinstance(each, Move):
-                moves = self._together(code, self._at[rank])
-                arrived = [address.key for move in moves for address in move.sources if self._packed(address)]
-                if any(key not in self._here for key in arrived):
-                    break
-                self._move(rank, moves, arrived)
-                self._at[rank] += len(moves)
-                continue
-            if isinstance(each, Signal):
-                for peer in each.to:
-                    there = self._now[rank] + self._times.signal + self._latency(rank, peer)
-                    self._sent[rank, peer].append(there)
-                    self.events.append(PlanEvent("signal", rank, self._now[rank], there, peer))
-            elif isinstance(each, Wait):
-                sent = [(self._sent[peer, rank], number) for peer, number in each.signals]
-                if any(len(times) < number for times, number in sent):
-                    break
-                self._wait(rank, max([self._now[rank], *(times[number - 1] for times, number in sent)]))
-            self._at[rank] += 1
-        return self._at[rank] > begun
-
     def _together(self, code, at: int) -> list[Move]:
         """Moves in a row of one level and phase; those that read packets one by one, as these come."""
         moves = [code[at]]
@@ -232,10 +217,11 @@ class _Replay:
             moves.append(each)
         return moves
 
-    def _move(self, rank: int, moves: list[Move], arrived: list[int]) -> None:
+    def _move(self, rank: int, moves: list[Move]) -> None:
         """What reads packets ends no earlier than the last of them is there."""
         lasts = self._duration(moves) + max(map(self._before_first_byte, moves))
-        end = max([self._now[rank] + lasts, *(self._here[key] for key in arrived)])
+        arrived = (self._here[address.key] for address in moves[0].sources if self._packed(address))
+        end = max([self._now[rank] + lasts, *arrived])
         self._wait(rank, end - lasts)
         data = sum(move.size for move in moves) * self._bytes
         self.events.append(PlanEvent(kind_of(moves), rank, self._now[rank], end, nbytes=data))

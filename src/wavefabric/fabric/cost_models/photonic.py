@@ -8,7 +8,7 @@ import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import batches
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.fabric.bounds.bound import schedule_bound
 from wavefabric.fabric.cost_models.cost import Cost, RoundCost, check_sizes
 from wavefabric.fabric.electrical.static_routes import transfer_bytes
@@ -75,8 +75,7 @@ def photonic(
     else:
         for key in _GRID:
             here, there = getattr(plan.fabric, key), getattr(fabric, key)
-            if here != there:
-                raise InputError(f"plan: {here} {key}; allowed: the {there} of {fabric.name}")
+            require(here == there, "plan", f"{here} {key}", f"the {there} of {fabric.name}")
         check_plan(plan, schedule)
     clock = _Clock(schedule, fabric, incremental, budget)
     t, size = schedule.transfers, transfer_bytes(schedule, element_bytes)

@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.collectives.plans.plan import ExecutionPlan
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.fabric.cost_models.cost import AnyFabric, Cost
 from wavefabric.fabric.cost_models.flow import flow
 from wavefabric.fabric.cost_models.kernel import plan_events
@@ -53,9 +53,8 @@ def check_picture(path: str | Path, force: bool, fabric: AnyFabric | None = None
 
 def _check_sends(schedule: Schedule, wanted: str) -> None:
     """Refuse a schedule that has nothing of what is wanted."""
-    if not schedule.communication_rounds:
-        allowed = f"a schedule with {wanted} to draw"
-        raise InputError(f"schedule: {schedule.name} sends nothing; allowed: {allowed}")
+    allowed = f"a schedule with {wanted} to draw"
+    require(schedule.communication_rounds, "schedule", f"{schedule.name} sends nothing", allowed)
 
 
 @style.without_formulae()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.errors import InputError, not_one_of
+from wavefabric.errors import InputError, not_one_of, require
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link, TransportTimes
 from wavefabric.fabric.electrical.static_routes import wires
@@ -63,8 +63,7 @@ def from_toml(text: str) -> Fabric | PhotonicFabric:
 
 def _fabric(data: dict[str, Any]) -> Fabric | PhotonicFabric:
     kind = data.get("kind", "electrical")
-    if kind not in ("electrical", "photonic"):
-        raise InputError(f'kind: {show(kind)} given; allowed: "electrical" or "photonic"')
+    require(kind in ("electrical", "photonic"), "kind", f"{show(kind)} given", '"electrical" or "photonic"')
     light = kind == "photonic"
     return _photonic(checked(PhotonicTable, data)) if light else _electrical(checked(ElectricalTable, data))
 
@@ -123,9 +122,8 @@ def _electrical(table: Any) -> Fabric:
     values["transports"] = tuple(TransportTimes(**each) for each in values["transports"])
     values["multicast_switches"] = tuple(table.multicast_switches)
     for name in table.multicast_switches:
-        if name not in switches:
-            allowed = ", ".join(switches) or "none, there are no switches"
-            raise InputError(f"multicast_switches: {name} given; allowed: {allowed}")
+        allowed = ", ".join(switches) or "none, there are no switches"
+        require(name in switches, "multicast_switches", f"{name} given", allowed)
     fabric = Fabric(gpus=gpus, switches=switches, links=links, **values)
     if table.family is None:
         check_connected(fabric)
@@ -134,8 +132,7 @@ def _electrical(table: Any) -> Fabric:
 
 def _family(table: Any, family: FamilyTable) -> tuple[tuple, tuple, tuple]:
     for key in ("gpus", "links", "switches"):
-        if getattr(table, key):
-            raise InputError(f"{key}: given beside family; allowed: one of the two")
+        require(not getattr(table, key), key, "given beside family", "one of the two")
     wanted = families.FAMILIES[family.kind]
     for key in ("ranks", "grid", "dimensions", "network"):
         needed = key == wanted or (key == "network" and family.kind == "nodes")
@@ -155,10 +152,8 @@ def _family(table: Any, family: FamilyTable) -> tuple[tuple, tuple, tuple]:
 
 def _names(key: str, word: str, nodes: int | list[str]) -> tuple[str, ...]:
     names = [f"{word}{i}" for i in range(nodes)] if isinstance(nodes, int) else nodes
-    if key == "gpus" and not names:
-        raise InputError("gpus: none given; allowed: at least one")
-    if len(names) > families.MOST_RANKS:
-        raise InputError(f"{key}: {len(names)} given; allowed: up to {families.MOST_RANKS}")
+    require(names or key != "gpus", "gpus", "none given", "at least one")
+    require(len(names) <= families.MOST_RANKS, key, f"{len(names)} given", f"up to {families.MOST_RANKS}")
     return tuple(names)
 
 
@@ -170,8 +165,7 @@ def _links(
     if twice:
         raise InputError(f"gpus: {min(twice)} given twice; allowed: another name for each GPU and switch")
     total = sum(len(t.from_) * len(t.to) * t.count * (1 + t.both) for t in tables)
-    if total > MOST_LINKS:
-        raise InputError(f"links: {total} given; allowed: up to {MOST_LINKS}")
+    require(total <= MOST_LINKS, "links", f"{total} given", f"up to {MOST_LINKS}")
     links: list[Link] = []
     for i, table in enumerate(tables):
         for key, names in (("from", table.from_), ("to", table.to)):

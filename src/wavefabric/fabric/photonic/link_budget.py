@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 
 #: By modulation format: bits a symbol, factor before erfc, and what Q is divided by in it.
 FORMATS = {"NRZ": (1, 0.5, math.sqrt(2.0)), "PAM4": (2, 0.375, 3.0 * math.sqrt(2.0))}
@@ -70,12 +70,10 @@ def required_q(fmt: str, ber: float) -> float:
     from scipy.special import erfcinv
 
     _, factor, divisor = _format(fmt)
-    if not 0 < ber < factor:
-        raise InputError(f"bit error rate: {ber} given; allowed: above 0 and below {factor} ({fmt})")
+    require(0 < ber < factor, "bit error rate", f"{ber} given", f"above 0 and below {factor} ({fmt})")
     return divisor * float(erfcinv(ber / factor))
 
 
 def _format(fmt: str) -> tuple[int, float, float]:
-    if fmt not in FORMATS:
-        raise InputError(f"format: {fmt!r} given; allowed: {', '.join(FORMATS)}")
+    require(fmt in FORMATS, "format", f"{fmt!r} given", ", ".join(FORMATS))
     return FORMATS[fmt]

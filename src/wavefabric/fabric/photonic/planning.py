@@ -6,7 +6,7 @@ import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import batches, refuse_switches
-from wavefabric.errors import InputError
+from wavefabric.errors import require
 from wavefabric.fabric.photonic import wavelengths
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.edge_colouring import degrees, split_by_degree
@@ -72,11 +72,9 @@ def plan_circuits(
         ("sharing", sharing, wavelengths.SHARING),
         ("oversubscribed", oversubscribed, OVERSUBSCRIBED),
     ):
-        if value not in allowed:
-            raise InputError(f"{key}: {value!r} given; allowed: {', '.join(allowed)}")
-    if schedule.ranks > fabric.ranks:
-        allowed = f"1 to {fabric.ranks}, the tiles of {fabric.name}"
-        raise InputError(f"ranks: {schedule.ranks} given; allowed: {allowed}")
+        require(value in allowed, key, f"{value!r} given", ", ".join(allowed))
+    allowed = f"1 to {fabric.ranks}, the tiles of {fabric.name}"
+    require(schedule.ranks <= fabric.ranks, "ranks", f"{schedule.ranks} given", allowed)
     tile_grid(fabric)
     options = _Options(fabric, routing, sharing, oversubscribed, seed)
     known: dict[bytes, list[CircuitRound]] = {}

@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.collectives.synthesis.deadline import check
 from wavefabric.collectives.synthesis.problem import OpticalNetwork, Synthesis
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.fabric.photonic.check import check_plan
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
@@ -35,8 +35,7 @@ def optical_network(
     After `until`, of `wavefabric.collectives.synthesis.deadline.now`, `OutOfTime` is raised. `InputError`
     for an unknown method, k below 1, or more tiles than routes are written down for.
     """
-    if method not in METHODS:
-        raise InputError(f"method: {method!r} given; allowed: {', '.join(METHODS)}")
+    require(method in METHODS, "method", f"{method!r} given", ", ".join(METHODS))
     whole("k", k, 1)
     length = (fabric.rows + fabric.columns) // 3 + 1
     if fabric.ranks**2 * (2 if method == "xy" else k) * length > _MOST_TILES:
@@ -62,9 +61,8 @@ def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
     of_round: dict[int, dict[tuple[int, int, Route], int]] = defaultdict(dict)
     for c in synthesis.circuits:
         masks, key = of_round[c.round], (c.src, c.dst, tuple(c.route))
-        if masks.get(key, 0) >> c.wavelength & 1:
-            actual = f"circuit {c.src} -> {c.dst}, wavelength {c.wavelength} twice"
-            raise InputError(f"round {c.round}: {actual}; allowed: one")
+        actual = f"circuit {c.src} -> {c.dst}, wavelength {c.wavelength} twice"
+        require(not masks.get(key, 0) >> c.wavelength & 1, f"round {c.round}", actual, "one")
         masks[key] = masks.get(key, 0) | 1 << c.wavelength
     rounds = tuple(_round(fabric, number, of_round[number]) for number in sorted(of_round))
     plan = CircuitPlan(synthesis.schedule.name, fabric, rounds)

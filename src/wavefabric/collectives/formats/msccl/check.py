@@ -18,7 +18,7 @@ from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.formats.buffers import buffer_map
 from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.levels import hazards
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 
 #: Steps of a circle that an error names, and numbers held at once.
 _NAMED, _AT_ONCE = 6, 50_000_000
@@ -65,28 +65,20 @@ def _check_chunks(a: fmt.MscclAlgorithm) -> None:
 
 def _check_blocks(a: fmt.MscclAlgorithm) -> None:
     blocks = a.blocks
-
-    def refuse(row: int, key: str, actual: object, allowed: str):
-        raise InputError(
-            f"gpu {blocks['gpu'][row]} tb {blocks['id'][row]} {key}: {actual}; allowed: {allowed}"
-        )
-
-    if (row := _first(blocks["chan"] >= a.channels)) is not None:
-        refuse(row, "chan", blocks["chan"][row], f"below nchannels, {a.channels}")
+    names = [f"gpu {gpu} tb {number}" for gpu, number, *_ in blocks.tolist()]
+    for name, chan in zip(names, blocks["chan"].tolist(), strict=True):
+        require(chan < a.channels, f"{name} chan", chan, f"below nchannels, {a.channels}")
     for direction in ("send", "recv"):
         seen: dict[tuple[int, int, int], int] = {}
         number: Counter[tuple[int, int]] = Counter()
         for row in np.flatnonzero(blocks[direction] >= 0).tolist():
             gpu, peer, chan = key = blocks[row][["gpu", direction, "chan"]].tolist()
-            if key in seen:
-                refuse(
-                    row, direction, f"gpu {peer} on channel {chan}, as tb {seen[key]}", "one block for each"
-                )
+            there = f"gpu {peer} on channel {chan}, as tb {seen.get(key)}"
+            require(key not in seen, f"{names[row]} {direction}", there, "one block for each")
             seen[key] = blocks["id"][row]
             number[gpu, chan] += 1
-            if number[gpu, chan] > fmt.PER_CHANNEL:
-                actual = f"more than {fmt.PER_CHANNEL} blocks on channel {chan}"
-                raise InputError(f"gpu {gpu} {direction}: {actual}; allowed: {fmt.PER_CHANNEL}")
+            actual = f"more than {fmt.PER_CHANNEL} blocks on channel {chan}"
+            require(number[gpu, chan] <= fmt.PER_CHANNEL, f"gpu {gpu} {direction}", actual, fmt.PER_CHANNEL)
 
 
 def _check_steps(a: fmt.MscclAlgorithm) -> None:
@@ -190,8 +182,7 @@ def run_order(a: fmt.MscclAlgorithm) -> list[int]:
 def check_deadlock(a: fmt.MscclAlgorithm, slots: int) -> int | None:
     """Refuse an algorithm that hangs with an array of a size that it is for; returns `runs_up_to`."""
     proto, low, each = a.proto, a.min_bytes, fmt.SLOTS_PER_MESSAGE[a.proto]
-    if slots < each:
-        raise InputError(f"slots: {slots}; allowed: from {each}, what a message takes under {proto}")
+    require(slots >= each, "slots", slots, f"from {each}, what a message takes under {proto}")
     most = runs_up_to(a, slots)
     # Without a largest size it is not said that it should run with more than the smallest.
     top = a.max_bytes if a.declared else max(1, low)

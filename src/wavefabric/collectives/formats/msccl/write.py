@@ -12,7 +12,7 @@ from wavefabric.collectives.formats.msccl.blocks import build_blocks
 from wavefabric.collectives.formats.msccl.check import check_algorithm
 from wavefabric.collectives.schedule import PROTOCOLS, Schedule
 from wavefabric.collectives.structure import refuse_switches
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.files.output import write_text
 from wavefabric.quantities import whole
 
@@ -51,8 +51,7 @@ def to_msccl(
     >>> to_msccl(ring_all_gather([8, 8])).splitlines()[2]
     '    <tb id="0" send="1" recv="-1" chan="0">'
     """
-    if proto not in PROTOCOLS:
-        raise InputError(f"proto: {proto!r}; allowed: {', '.join(PROTOCOLS)}")
+    require(proto in PROTOCOLS, "proto", f"{proto!r}", ", ".join(PROTOCOLS))
     instances = whole("instances", instances, 1, fmt.CHANNELS)
     slots = whole("slots", slots, 1)
     title = re.sub(f"[^{_LETTERS}]", "-", schedule.name)[:63] if name is None else name

@@ -9,7 +9,7 @@ import numpy as np
 from wavefabric.collectives.formats.buffers import ChunkAt, CollectiveArrays
 from wavefabric.collectives.formats.mscclpp import format as fmt
 from wavefabric.collectives.plans.clocks import Access, Accesses, Clock
-from wavefabric.errors import InputError
+from wavefabric.errors import require
 
 
 class PlanLimitExceeded(Exception):
@@ -168,9 +168,8 @@ class PlanWriter:
         return not any(at in held for held, _ in self.sums.values() for at in chunks)
 
     def _switchable(self, right: bool) -> None:
-        if not right:
-            allowed = "multicasts to one place of GPUs and itself, sums over them with that of the sum next"
-            raise InputError(f"MSCCL++: what a switch does; allowed: {allowed}")
+        allowed = "multicasts to one place of GPUs and itself, sums over them with that of the sum next"
+        require(right, "MSCCL++", "what a switch does", allowed)
 
     def _remote(self, block: _Block, rank: int, buffer: dict[str, Any]) -> dict[str, Any]:
         number = _number(self.tables[block.rank]["buffers"], (rank, buffer["type"]))

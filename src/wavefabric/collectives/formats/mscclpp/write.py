@@ -10,7 +10,7 @@ from wavefabric.collectives.formats.mscclpp.blocks import PlanLimitExceeded, Pla
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp
 from wavefabric.collectives.plans.plan import MOST_RANKS
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.files.output import write_text
 from wavefabric.quantities import whole
 
@@ -41,8 +41,7 @@ def to_mscclpp(schedule: Schedule, *, proto: str = "Simple", instances: int = 1)
     >>> [op["name"] for op in plan["gpus"][0]["threadblocks"][0]["ops"]]
     ['rlxsignal', 'rlxwait', 'nop', 'put', 'nop', 'signal', 'wait']
     """
-    if proto not in PLAN_PROTOCOLS:
-        raise InputError(f"proto: {proto!r}; allowed: {', '.join(PLAN_PROTOCOLS)}")
+    require(proto in PLAN_PROTOCOLS, "proto", f"{proto!r}", ", ".join(PLAN_PROTOCOLS))
     whole("ranks", schedule.ranks, 1, MOST_RANKS)
     instances = whole("instances", instances, 1, fmt.BLOCKS)
     arrays, moves = written(schedule, instances, "MSCCL++")

@@ -6,7 +6,7 @@ less than nominal rates.
 
 from pathlib import Path
 
-from wavefabric.errors import InputError
+from wavefabric.errors import require
 from wavefabric.files.input import read_text
 
 #: Of a path within a device or a host bridge.
@@ -67,6 +67,5 @@ def positive(key: str, value: float | None, default: float) -> float:
     """A number above 0, or the default for None."""
     if value is None:
         return default
-    if not 0 < value < float("inf"):
-        raise InputError(f"{key}: {value}; allowed: above 0")
+    require(0 < value < float("inf"), key, value, "above 0")
     return float(value)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.files import check_connected
 from wavefabric.fabric.io.importers import bandwidths
-from wavefabric.files.xml import parse_xml, text_of
+from wavefabric.files.xml import one_of, parse_xml, text_of
 from wavefabric.units import show
 
 #: Most GPUs and most other elements of a file that is meant.
@@ -53,17 +53,13 @@ def read_nccl_xml(
     if isinstance(source, str) and source.strip() and "<" not in source:
         source = Path(source)
     root = parse_xml(bandwidths.source_text(source, "nccl topology"), "nccl topology")
-    if root.tag != "system":
-        raise InputError(f"nccl topology: root element {root.tag[:60]!r}; allowed: system")
-    if text_of(root, "system", "version") not in _VERSIONS:
-        raise InputError(f"system version: {show(root.get('version'))}; allowed: {', '.join(_VERSIONS)}")
-    if sum(1 for _ in root.iter()) > _NODES:
-        raise InputError(f"nccl topology: more than {_NODES} elements; allowed: fewer")
+    require(root.tag == "system", "nccl topology", f"root element {root.tag[:60]!r}", "system")
+    one_of(root, "system", "version", _VERSIONS)
+    require(sum(1 for _ in root.iter()) <= _NODES, "nccl topology", f"more than {_NODES} elements", "fewer")
     reader = _Reader(named=next(root.iter("gpu"), None) is not None)
     for cpu in root.iterfind("cpu"):
         reader.cpu(cpu)
-    if not reader.gpus:
-        raise InputError("nccl topology: no GPU given; allowed: elements gpu, or pci of class 0x03 or 0x12")
+    require(reader.gpus, "nccl topology", "no GPU given", "elements gpu, or pci of class 0x03 or 0x12")
     reader.join_directly()
     if nvlinks is not None:
         reader.assume(nvlinks, sm)
@@ -132,8 +128,7 @@ class _Reader:
 
     def pci(self, element: Element, parent: str, cpu: str, host: int) -> None:
         bus, name = _bus(element, "pci", "busid"), element.get("busid")
-        if (host, bus) in self.devices:
-            raise InputError(f"pci busid: {name} given twice; allowed: each once")
+        require((host, bus) not in self.devices, "pci busid", f"{name} given twice", "each once")
         kind = element.get("class", "")  # without one, what is below it tells
         rate = re.match(r"\s*([0-9]{1,3}(?:\.[0-9])?)\s*GT/s", element.get("link_speed", ""))
         lanes = _number(element, f"pci {name}", "link_width", 0, (0, 64))
@@ -162,8 +157,7 @@ class _Reader:
         shared = self.node(f"GPU {bus:012x}", host) if len(taking) > 1 else None
         for number, gpu in enumerate(taking):
             rank = _number(gpu, name, "rank") if "rank" in gpu.attrib else None
-            if len(self.gpus) >= _GPUS:
-                raise InputError(f"nccl topology: more than {_GPUS} GPUs; allowed: fewer")
+            require(len(self.gpus) < _GPUS, "nccl topology", f"more than {_GPUS} GPUs", "fewer")
             node = f"{name} part {number}"
             self.gpus.append(_Gpu(node, host, bus, rank, _number(gpu, name, "sm", 0)))
             if shared:
@@ -179,8 +173,7 @@ class _Reader:
                 self.elements.append((child, at, cpu, host, bandwidths.xgmi(taking[0].get("gcn", ""))))
             elif child.tag == "c2c":
                 count, speed = (_number(child, "c2c", key) for key in ("count", "bw"))
-                if count < 1 or speed < 1:
-                    raise InputError(f"c2c bw: {speed} of {count} links; allowed: from 1")
+                require(min(count, speed) >= 1, "c2c bw", f"{speed} of {count} links", "from 1")
                 self.both(at, cpu, count * speed / 1000 * 1e9, "c2c")
 
     def nic(self, element: Element, parent: str, name: str, host: int, bandwidth: float) -> None:
@@ -241,8 +234,7 @@ class _Reader:
         if self.direct or self.amd:
             kind = _DIRECT[self.direct[0]] if self.direct else "GPUs of AMD"
             raise InputError(f"nvlinks: {nvlinks} given; allowed: with a file that names no {kind}")
-        if not 1 <= nvlinks <= 1024:
-            raise InputError(f"nvlinks: {nvlinks} given; allowed: 1 to 1024")
+        require(1 <= nvlinks <= 1024, "nvlinks", f"{nvlinks} given", "1 to 1024")
         for (host, bus), speed in {(g.host, g.bus): g.sm for g in self.gpus}.items():
             each = bandwidths.nvlink(sm or speed or 80)
             self.switched(self.devices[host, bus], host, nvlinks * each, "nvlink")

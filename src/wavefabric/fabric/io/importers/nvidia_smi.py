@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, require
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.importers import bandwidths
 from wavefabric.system.gpu_topology import SLOW_FIRST, GpuTopology, parse
@@ -77,9 +77,8 @@ def _check(table: GpuTopology) -> None:
         if (link == "X") != (a == b) or link == "NV0":
             allowed = "X" if a == b else f"{', '.join(SLOW_FIRST)}, NV and a number from 1"
             raise InputError(f"nvidia-smi topo -m: {link} between GPU{a} and GPU{b}; allowed: {allowed}")
-        if link != back:
-            actual = f"{link} from GPU{a} to GPU{b}, {back} back"
-            raise InputError(f"nvidia-smi topo -m: {actual}; allowed: the same both ways")
+        actual = f"{link} from GPU{a} to GPU{b}, {back} back"
+        require(link == back, "nvidia-smi topo -m", actual, "the same both ways")
 
 
 def _most_nvlinks(sm: int) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from wavefabric.collectives.builders.messages import point_to_point
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import transfer_elements
-from wavefabric.errors import InputError
+from wavefabric.errors import require
 from wavefabric.fabric.photonic.circuit_plan import Bundle
 from wavefabric.fabric.photonic.edge_colouring import degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
@@ -62,8 +62,7 @@ def plan_reconfiguration(
         least = min(least, result[2])
         if result[0] < np.inf:
             choice, (problem, numbers, plane) = result, each
-    if choice[0] == np.inf:
-        raise InputError(f"reconfigure: never given; allowed: best, no one topology fits {fabric.name}")
+    require(choice[0] != np.inf, "reconfigure", "never given", f"best, no one topology fits {fabric.name}")
     rounds = []
     for number, step in enumerate(choice[1]):
         topology, (routes, *_) = problem.topologies[step.topology], problem.carried(number, step.topology)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import require
 from wavefabric.fabric.photonic.budget import rates
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
@@ -73,11 +73,9 @@ def route(
     >>> halves.overlap, halves.bound, halves.method
     (2, 2, 'xy')
     """
-    if method not in METHODS:
-        raise InputError(f"routing: {method!r} given; allowed: {', '.join(METHODS)}")
+    require(method in METHODS, "routing", f"{method!r} given", ", ".join(METHODS))
     whole("k", k, 1)
-    if not time_limit > 0:
-        raise InputError(f"time_limit: {time_limit} given; allowed: more than 0 s")
+    require(time_limit > 0, "time_limit", f"{time_limit} given", "more than 0 s")
     begin = time.perf_counter()
     checked = check_pairs(fabric, pairs)
     bound = overlap_bound(fabric, checked)
