@@ -1,17 +1,11 @@
 """Extremes of a medium: each array is read once, in parts that stay in the caches, on all threads."""
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.system.machine import usable_threads
-
-#: Points of a part: some arrays of them fit into the second-level cache.
-_PART = 1 << 14
-#: Points for which a thread is worth starting.
-_THREAD = 1 << 17
+from wavefabric.acoustics.parts import Part, over_parts
 
 Range = tuple[float, float]
 
@@ -30,34 +24,17 @@ class Extremes(NamedTuple):
     strongest: tuple[float, float] = (0.0, 0.0)
 
 
-def parts(shape: tuple[int, int, int], points: int) -> list[tuple[slice, slice]]:
-    """Return runs of planes, or of rows of one plane, of so many points at most, or one row."""
-    nz, ny, nx = shape
-    rows = max(1, points // max(nx, 1))
-    if rows < ny:
-        return [(slice(z, z + 1), slice(y, y + rows)) for z in range(nz) for y in range(0, ny, rows)]
-    planes = max(1, rows // max(ny, 1))
-    return [(slice(z, z + planes), slice(None)) for z in range(0, nz, planes)]
-
-
 def find_extremes(shape: tuple[int, int, int], medium: Mapping[str, Any], power: float) -> Extremes:
     """Find the extremes of parameters, numbers or arrays (Nz, Ny, Nx), by name; ``power`` is y."""
     arrays = {name: np.asarray(value) for name, value in medium.items() if value is not None}
     usable = {name: a for name, a in arrays.items() if a.dtype.kind in "fiu" and a.shape in ((), shape)}
     whole = all(not array.ndim for array in usable.values())
-    pieces = [(slice(None), slice(None))] if whole else parts(shape, _PART)
 
-    def part(piece: tuple[slice, slice]) -> Extremes:
-        return _of_part(
-            {name: array[piece] if array.ndim else array for name, array in usable.items()}, power
-        )
+    def part(piece: Part) -> Extremes:
+        return _of_part({name: a[piece] if a.ndim else a for name, a in usable.items()}, power)
 
-    threads = max(1, min(usable_threads(), shape[0] * shape[1] * shape[2] // _THREAD))
     with np.errstate(all="ignore"):  # values that make no sense are refused later
-        if whole or threads == 1:
-            return _merged(map(part, pieces))
-        with ThreadPoolExecutor(threads) as pool:
-            return _merged(pool.map(part, pieces))
+        return part((slice(0), slice(0))) if whole else _merged(over_parts(shape, part))
 
 
 def _of_part(arrays: Mapping[str, np.ndarray], power: float) -> Extremes:
@@ -83,9 +60,8 @@ def _range(array: np.ndarray) -> Range:
     return float(array.min()), float(array.max())
 
 
-def _merged(extremes: Iterable[Extremes]) -> Extremes:
+def _merged(every: list[Extremes]) -> Extremes:
     """Return the extremes of several parts; of several strongest points the first."""
-    every = list(extremes)
 
     def merged(ranges: Iterable[Range]) -> Range:
         lows, highs = zip(*ranges, strict=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import as_array, ensure, is_whole, per_axis, real, require, typed
 from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.parts import copy_in_order
 from wavefabric.acoustics.problem import Problem
 from wavefabric.errors import InputError
 from wavefabric.quantities import positive
@@ -197,7 +198,22 @@ class Grid:
         ensure(array.dtype.kind in "fiub", key, f"is of type {array.dtype}", "real numbers")
         if array.dtype.kind != "f":
             array = array.astype(np.float64)
-        return np.ascontiguousarray(self._padded(array, "edge" if outside == "edge" else "constant"))
+        array = array.reshape(*array.shape, *(1,) * (3 - array.ndim)).transpose()
+        if not any(self._after):
+            if not array.flags.c_contiguous:
+                copy_in_order(memory := np.empty(array.shape, array.dtype), array)
+                array = memory
+            return array
+        layers = [(m, m + n) for m, n in zip(self.margin[::-1], array.shape, strict=True)]
+        memory = np.empty(self.total_shape[::-1], array.dtype)
+        copy_in_order(memory[tuple(slice(*ends) for ends in layers)], array)
+        for axis in (2, 1, 0):
+            along, (first, end) = np.moveaxis(memory, axis, 0), layers[axis]
+            # Along axes that are filled already, all of it.
+            inside = tuple(slice(*ends) for ends in layers[:axis])
+            for layer, edge in ((slice(first), first), (slice(end, None), end - 1)):
+                along[layer][(slice(None), *inside)] = along[edge][inside] if outside == "edge" else 0
+        return memory
 
     def _padded(self, array: np.ndarray, mode: Literal["edge", "constant"]) -> np.ndarray:
         array = array.reshape(*array.shape, *(1,) * (3 - array.ndim)).transpose()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wavefabric.acoustics.arguments import as_array, ensure, listed, real, require
+from wavefabric.acoustics.parts import Part, over_parts
 from wavefabric.errors import InputError, choice
 from wavefabric.units import quantity, show
 
@@ -129,12 +130,22 @@ def stagger(field: float | np.ndarray, axis: int, wrap: bool = False) -> float |
     """
     if not isinstance(field, np.ndarray):
         return field
-    moved = field.copy()
-    along, source = np.moveaxis(moved, 2 - axis, 0), np.moveaxis(field, 2 - axis, 0)
-    along[:-1] += source[1:]
-    along[:-1] *= 0.5
-    if wrap:
-        along[-1] = 0.5 * (source[-1] + source[0])
+    moved, across, half = np.empty_like(field), 2 - axis, field.dtype.type(0.5)
+    points = field.shape[across]
+
+    def part(piece: Part) -> None:
+        at = [*piece, slice(0, field.shape[2])]
+        first, end = at[across].start, at[across].stop
+        at[across] = slice(first, min(end, points - 1))
+        behind = at.copy()
+        behind[across] = slice(first + 1, min(end, points - 1) + 1)
+        moved[tuple(at)] = (field[tuple(at)] + field[tuple(behind)]) * half
+        if end == points:  # the last point, beside the first one of a periodic axis
+            at[across], behind[across] = slice(points - 1, points), slice(0, 1)
+            last = field[tuple(at)]
+            moved[tuple(at)] = (last + field[tuple(behind)]) * half if wrap else last
+
+    over_parts(field.shape, part)
     return moved
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import ensure, real, real_array, require
 from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.parts import Part, largest, over_parts, threads_for
 from wavefabric.acoustics.problem import (
     PressureSource,
     ProductSignal,
@@ -291,7 +292,7 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     if field.dtype.kind != "f":
         field = field.astype(np.float64)
     shape = tuple(n for n in field.shape if n > 1)
-    spectrum: Any = np.fft.rfftn(field.reshape(shape))
+    spectrum: Any = _transform("rfftn", field.reshape(shape))
     halves = [n // 2 for n in shape]
     radius = max(halves)
     distance = np.arange(radius + 1)
@@ -304,12 +305,29 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     in_plane = np.zeros(())
     for square in squares[1:]:
         in_plane = in_plane[..., None] + square
-    # One plane at a time: the window of a whole 3-D grid would be as large as the field in float64.
-    for i, square in enumerate(squares[0]):
-        spectrum[i] *= np.interp(radius * np.sqrt(square + in_plane), distance, window)
-    smoothed = np.asarray(np.fft.irfftn(spectrum, shape, range(len(shape)))).reshape(field.shape)
+
+    def apply(part: Part) -> None:
+        # One plane at a time: the window of a whole 3-D grid would be as large as the field in float64.
+        for i in range(part[0].start, part[0].stop):
+            spectrum[i] *= np.interp(radius * np.sqrt(squares[0][i] + in_plane), distance, window)
+
+    over_parts((1, 1, field.size), apply, [(slice(i, i + 1), slice(0, 1)) for i in range(len(spectrum))])
+    smoothed = np.asarray(_transform("irfftn", spectrum, shape, tuple(range(len(shape))))).reshape(
+        field.shape
+    )
     if restore_max:
-        peak = np.abs(smoothed).max()
+        plane = -1, field.shape[-1], 1
+        peak = largest(smoothed.reshape(plane))
         if peak > 0:
-            smoothed *= np.abs(field).max() / peak
+            smoothed *= smoothed.dtype.type(largest(field.reshape(plane)) / peak)
     return smoothed.astype(field.dtype, copy=False)
+
+
+def _transform(name: str, array: np.ndarray, *how: Any) -> Any:
+    """A transform of NumPy, or on several threads the same one of SciPy, which takes time to load."""
+    if (threads := threads_for(array.size)) == 1:
+        return getattr(np.fft, name)(array, *how)
+    from scipy import fft
+
+    with fft.set_workers(threads):
+        return getattr(fft, name)(array, *how)

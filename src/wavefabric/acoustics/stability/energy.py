@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.extremes import parts
+from wavefabric.acoustics.parts import parts
 from wavefabric.acoustics.problem import Problem, Signal, TransducerSource
 from wavefabric.acoustics.solver.formulas import absorption_factors, disperses, wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages

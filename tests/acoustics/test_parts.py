@@ -1,0 +1,80 @@
+"""Work in parts: every point once, the same answers on any number of threads."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wavefabric.acoustics import Grid, parts, smooth
+from wavefabric.acoustics.check.warnings import _rms_wavenumber
+from wavefabric.acoustics.medium import stagger
+from wavefabric.acoustics.problem import Problem
+
+SHAPES = st.tuples(*[st.integers(1, 7)] * 3)
+
+
+@pytest.fixture(params=[1, 3])
+def in_small_parts(request, monkeypatch):
+    monkeypatch.setattr(parts, "parts", partial(parts.parts, points=20))
+    for module in ("parts", "source"):
+        monkeypatch.setattr(f"wavefabric.acoustics.{module}.threads_for", lambda points: request.param)
+
+
+@given(SHAPES, st.integers(1, 80))
+def test_parts_are_every_point_once(shape, points):
+    counts = np.zeros(shape, int)
+    for piece in parts.parts(shape, points):
+        counts[piece] += 1
+        assert counts[piece].size <= max(points, shape[2])
+    assert (counts == 1).all()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("shape", [(9,), (7, 9), (20, 11, 33)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_field_in_the_order_of_the_solver(in_small_parts, shape, order, inside):
+    grid = Grid(shape, 1e-4, pml_size=3, pml_inside=inside)
+    field = np.asarray(np.random.default_rng(1).random(shape), order=order)
+    layers = [] if inside else [(3, 3)] * len(shape)
+    for outside, mode in (("edge", "edge"), ("zero", "constant")):
+        wanted = np.pad(field, layers, mode) if layers else field
+        memory = grid.to_memory(field, "field", outside)
+        assert memory.flags.c_contiguous
+        assert (memory == wanted.reshape(*wanted.shape, *(1,) * (3 - len(shape))).transpose()).all()
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1, 9), (1, 8, 9), (5, 8, 9), (5, 1, 9)])
+def test_densities_between_points(in_small_parts, shape, wrap):
+    field = np.random.default_rng(1).random(shape).astype(np.float32)
+    for axis in range(3):
+        beside = np.roll(field, -1, 2 - axis)
+        if not wrap:
+            last = [slice(None)] * 3
+            last[2 - axis] = slice(-1, None)
+            beside[tuple(last)] = field[tuple(last)]
+        assert (stagger(field, axis, wrap) == (field + beside) * np.float32(0.5)).all()
+
+
+def test_the_mean_wavenumber_of_a_pressure(in_small_parts):
+    """Of a plane wave sin(k x) between two rigid ends it is that of its differences."""
+    p0 = np.random.default_rng(1).random((5, 8, 9))
+    spacing = 1e-4, 2e-4, 3e-4
+    nothing = {"pml_size": (0, 0, 0), "pml_alpha": (0.0, 0.0, 0.0), "density_staggered": (1.0, 1.0, 1.0)}
+    problem = Problem(
+        (9, 8, 5), spacing, 1e-8, 1, 1500.0, sound_speed=1500.0, density=1.0, initial_pressure=p0, **nothing
+    )
+    wanted = sum(np.sum(np.diff(p0, axis=2 - axis) ** 2) / step**2 for axis, step in enumerate(spacing))
+    assert _rms_wavenumber(problem) == pytest.approx(np.sqrt(wanted / np.sum(p0**2)), rel=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(30,), (20, 31), (8, 9, 10)])
+def test_smoothing_on_threads(in_small_parts, shape):
+    """The peak stays where it is told to, and threads change nothing but round-off."""
+    field = np.zeros(shape)
+    field[(3,) * len(shape)] = -5.0
+    smoothed = smooth(field)
+    assert abs(smoothed).max() == pytest.approx(5.0, rel=1e-12)
+    assert smooth(field, restore_max=False).sum() == pytest.approx(-5.0, rel=1e-12)
