@@ -6,6 +6,7 @@ import os
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,11 +66,21 @@ class KWaveProgram:
             "memory_bytes": memory,
         }
 
+    def job(self, inputs: Path, out: Path) -> float:
+        """Seconds of wall time of the program on a file, from its start to its end."""
+        begun = time.perf_counter()
+        self._run(inputs, out)
+        return time.perf_counter() - begun
+
     def _once(self, inputs: Path, steps: int) -> tuple[float, int]:
         """One run: ms a step, and bytes."""
         out = inputs.with_name("out.h5")
+        self._run(inputs, out, "--benchmark", str(steps))
+        return self._read(out, steps)
+
+    def _run(self, inputs: Path, out: Path, *more: str) -> None:
         out.unlink(missing_ok=True)
-        words = [str(self.path.resolve()), "-i", str(inputs), "-o", str(out), "-p", "--benchmark", str(steps)]
+        words = [str(self.path.resolve()), "-i", str(inputs), "-o", str(out), "-p", *more]
         if not os.access(self.path, os.X_OK):
             raise InputError(f"--peer: {self.path} cannot be run ({os.strerror(errno.EACCES)})")
         command = [*_LAUNCHER, *words, *self._options]
@@ -78,7 +89,6 @@ class KWaveProgram:
             said = (done.stderr.strip() or done.stdout.strip()).splitlines()
             code = f"failed with the exit code {done.returncode}"
             raise InputError(f"--peer: {self.path} {code}: {said[-1] if said else ''}")
-        return self._read(out, steps)
 
     def _read(self, out: Path, steps: int) -> tuple[float, int]:
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.bench import ultrasound_cases as cases
-from wavefabric.cli.common.options import Group, option, options, register
+from wavefabric.cli.common.options import Group, argument, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.rank_session import RankedOptions, show_measurement, start_ranks
 from wavefabric.cli.common.show import status_line
@@ -135,6 +135,15 @@ benchmark(
     factor=keyword(int, "From one size to the next of least:most.", 4),
     repeats=keyword(int, SAMPLES, 5),
     peaks=keyword(bool, "Give shares of bandwidths measured on H200.", False),
+)
+benchmark(
+    "job",
+    Local,
+    "A whole command, from Enter to the file: its phases, the first time and again, beside k-Wave's program.",
+    file=(Path, argument("k-Wave input file, or run file of a fibre.", "FILE")),
+    repeats=keyword(int, "Runs of each; medians count.", 3),
+    first=keyword(bool, "Run it with empty caches first.", True, name="--first/--no-first"),
+    peer=keyword(Path | None, "kspaceFirstOrder-OMP or -CUDA, which runs the file in turn."),
 )
 benchmark(
     "ultrasound-step",
