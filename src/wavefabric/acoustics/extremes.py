@@ -1,4 +1,4 @@
-"""Extremes of a medium: each array is read once, in parts that stay in the caches, on all threads."""
+"""Finds the extremes of a medium: threads read each array once, in blocks that fit into their caches."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -11,9 +11,10 @@ Range = tuple[float, float]
 
 
 class Extremes(NamedTuple):
-    """Holds the least and the largest value of each parameter of a medium, and of products at one point.
+    """Holds the least and the largest value of each parameter of a medium, and of products of parameters.
 
-    Both are NaN where a value is. What is no grid of real numbers is left out. α₀ is in dB/(MHz^y cm).
+    Products are taken point by point. Both extremes are NaN if an array contains a NaN. Parameters that are
+    neither real numbers nor real arrays of the grid's shape are left out. α₀ is in dB/(MHz^y cm).
     """
 
     ranges: dict[str, Range]
@@ -25,7 +26,10 @@ class Extremes(NamedTuple):
 
 
 def find_extremes(shape: tuple[int, int, int], medium: Mapping[str, Any], power: float) -> Extremes:
-    """Find the extremes of parameters, numbers or arrays (Nz, Ny, Nx), by name; ``power`` is y."""
+    """Return the extremes of a medium; ``power`` is the exponent y of absorption.
+
+    The medium has a number or an array (Nz, Ny, Nx) for each name of a parameter.
+    """
     arrays = {name: np.asarray(value) for name, value in medium.items() if value is not None}
     usable = {name: a for name, a in arrays.items() if a.dtype.kind in "fiu" and a.shape in ((), shape)}
     whole = all(not array.ndim for array in usable.values())
@@ -61,7 +65,7 @@ def _range(array: np.ndarray) -> Range:
 
 
 def _merged(every: list[Extremes]) -> Extremes:
-    """Return the extremes of several parts; of several strongest points the first."""
+    """Combine the extremes of several parts; of points that tie for the strongest absorption keep the first."""
 
     def merged(ranges: Iterable[Range]) -> Range:
         lows, highs = zip(*ranges, strict=True)

@@ -1,4 +1,4 @@
-"""Work on grid arrays in parts that stay in the caches, on all threads, before the first step of a run."""
+"""Processes grid arrays before the first time step, on all threads, in blocks that fit into the caches."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ Part = tuple[slice, slice]
 
 
 def parts(shape: Shape, points: int = PART) -> list[Part]:
-    """Return runs of planes, or of rows of one plane, of so many points at most, or one row."""
+    """Split a grid into blocks of whole planes or rows: at most ``points`` points, at least one row."""
     nz, ny, nx = shape
     rows = max(1, points // max(nx, 1))
     if rows < ny:
@@ -32,12 +32,15 @@ def parts(shape: Shape, points: int = PART) -> list[Part]:
 
 
 def threads_for(points: int) -> int:
-    """Return how many threads so many points are worth."""
+    """Return the number of threads that pay for ``points`` points."""
     return max(1, min(usable_threads(), points // _THREAD))
 
 
 def over_parts(shape: Shape, work: Callable[[Part], Any], pieces: Sequence[Part] | None = None) -> list[Any]:
-    """Return what some work gives for each part, in their order; threads take parts in turn."""
+    """Call ``work`` on each part, on several threads; return the results in the order of the parts.
+
+    Parts are `parts` of the shape by default, or ``pieces``.
+    """
     pieces = parts(shape) if pieces is None else pieces
     threads = threads_for(math.prod(shape))
     if threads == 1:
@@ -47,7 +50,7 @@ def over_parts(shape: Shape, work: Callable[[Part], Any], pieces: Sequence[Part]
 
 
 def copy_in_order(target: np.ndarray, source: np.ndarray) -> None:
-    """Copy an array whose points may lie in another order in memory, such as x slowest."""
+    """Copy ``source`` into ``target``; they may differ in memory order, such as Fortran and C order."""
     nz, ny, _ = source.shape
     pieces = [
         (slice(z, z + _PLANES), slice(y, y + _ROWS))

@@ -194,17 +194,17 @@ class Problem:
 
     @cached_property
     def facts(self) -> dict[Hashable, Any]:
-        """What is known of the medium; problems of one medium share it (`with_medium`)."""
+        """Facts that were derived from the medium, by key; problems made by `with_medium` share them."""
         return {}
 
     def fact(self, key: Hashable, find: Callable[[], Any]) -> Any:
-        """Return what is known of the medium under a key; it is found once."""
+        """Return the fact under ``key``; ``find`` is called once, if there is none yet."""
         if key not in self.facts:
             self.facts[key] = find()
         return self.facts[key]
 
     def with_medium(self, **changes: Any) -> "Problem":
-        """Return a problem of the same grid and medium with another time step, number of steps or sources."""
+        """Return a copy with the same grid and medium, but another time step, number of steps or sources."""
         assert changes.keys() <= {"dt", "steps", *SOURCES}
         other = replace(self, **dict.fromkeys(SOURCES) | changes)
         vars(other)["facts"] = self.facts
@@ -212,7 +212,7 @@ class Problem:
 
     @property
     def extremes(self) -> Extremes:
-        """Those of the medium; of staggered densities under ``density_staggered.x``, ``.y`` and ``.z``."""
+        """Extremes of the medium; of staggered densities under ``density_staggered.x``, ``.y`` and ``.z``."""
         return self.fact("extremes", self._find_extremes)
 
     def _find_extremes(self) -> Extremes:

@@ -263,7 +263,7 @@ class _Run:
                     return
 
     def _steps_alone(self) -> int:
-        """Return how many steps can be taken before anything is looked at, saved or asked, 1 at least."""
+        """Return how many steps can be taken before the next check, checkpoint or full block; at least 1."""
         if self._comm.size > 1 or self._observer is not None:
             return 1
         done, policy = self._done, None if self._checkpoint is None else self._checkpoint.policy

@@ -1,4 +1,4 @@
-"""What is checked of a run besides its input: whether its steps are stable, and what is off its law."""
+"""Checks a run beyond its input: whether its time step is stable, and what the grid cannot represent."""
 
 import warnings
 from collections.abc import Mapping
@@ -22,7 +22,9 @@ def check_run(
     stable: str = ", or check_stability=False",
     advice: str = _ADVICE,
 ) -> None:
-    """Refuse an unstable time step, and warn of sources that grid or absorption distort; collective.
+    """Raise an error for an unstable time step; warn of sources that grid or absorption model distort.
+
+    All ranks must call this.
 
     ``names`` are what lines call each number, if not as in `PYTHON_NAMES`; a refusal begins with ``where``.
     ``stable`` and ``advice`` say what else there is to do about the step, and about absorption off its law.
@@ -34,7 +36,7 @@ def check_run(
 
 
 def warn_of(problem: Problem, names: Mapping[str, str] | None = None, advice: str = _ADVICE) -> None:
-    """Warn of sources that grid or absorption distort; arguments as in `check_run`."""
+    """Warn of sources that the grid or the absorption model distorts; arguments as in `check_run`."""
     switch = "dispersion=False"
     advice = advice.replace(switch, (names or {}).get(switch, switch))
     for line in problem_warnings(problem, names, advice):

@@ -1,4 +1,4 @@
-"""What a run needs of its grid, medium and time step: how ranks share the grid, and the stages of a step."""
+"""Prepares what a run needs of its grid, medium and time step: fields, operators, shares of ranks."""
 
 from wavefabric.acoustics import choose_stages
 from wavefabric.acoustics.decomposition.decompose import Partition, decompose
@@ -10,9 +10,10 @@ from wavefabric.lifecycle.agreement import check_memory
 
 
 class Setup:
-    """Keeps the stages of a step between runs, one at a time, whose problems share medium and time step.
+    """Keeps the stages of a step (fields, operators, kernels) for runs with one medium and time step.
 
-    ``options`` are those of all these runs. Collective over their ranks. ``indexed`` as of `make_stages`.
+    One run at a time may use them. ``options`` are the settings of all these runs; all ranks must call each
+    method. ``indexed`` means what it means in `make_stages`.
     """
 
     def __init__(self, options: RunSettings, indexed: bool = True):
@@ -28,9 +29,9 @@ class Setup:
         return decompose(problem.shape, ranks, decomposition if ranks > 1 else None)
 
     def stages(self, problem: Problem, recording: Recording, more: int = 0) -> Stages:
-        """Return stages at rest, with the sources of a problem.
+        """Return stages whose fields are zero, with the sources of a problem.
 
-        `InputError`: they, the recording and so many ``more`` bytes do not fit into the devices' memory.
+        `InputError`: stages, recording and ``more`` bytes exceed the memory of a device.
         """
         comm, dtype, partition = self._options.ranks, self._options.dtype, self.partition(problem)
         last, stages = self._problem, self._stages
@@ -52,5 +53,5 @@ class Setup:
         return stages
 
     def close(self) -> None:
-        """Free the memory of the stages; a later run makes them again."""
+        """Free the memory of the stages; the next run makes new ones."""
         self._problem, self._stages, self.nbytes = None, None, 0

@@ -78,7 +78,7 @@ def to_problem(
 def _with_source(
     grid: Grid, silent: Problem, source: Any, sensor: Sensor | None, steps: int
 ) -> tuple[Problem, Recording]:
-    """Return a problem without sources with one, of so many steps, and what is recorded of it."""
+    """Add a source and a number of steps to a problem without sources; return it and its recording."""
     right = is_whole(steps) and 1 <= steps <= MOST_STEPS
     require(right, "steps", steps, f"a whole number from 1, up to {MOST_STEPS}")
     recording = (Sensor(record=WITHOUT_SENSOR) if sensor is None else sensor).on(grid)
@@ -188,10 +188,10 @@ def solve(
 
 
 class PreparedSimulation:
-    """Simulates one source after another on a grid and a medium, for which all is made once: see `prepare`.
+    """Simulates several sources on one grid and medium, which are set up once: see `prepare`.
 
-    ``grid`` and ``medium`` are those of all simulations, ``settings`` those of a simulation unless it is told
-    otherwise. Arrays of the medium must not be changed meanwhile.
+    ``settings`` are defaults that each simulation can override. Do not change arrays of the medium while the
+    object is in use.
     """
 
     def __init__(self, grid: Grid, medium: Medium, settings: SimulateSettings):
@@ -206,7 +206,7 @@ class PreparedSimulation:
 
     @property
     def dt(self) -> float:
-        """Time step of all simulations, s: that given, or by ``cfl``, and stable."""
+        """Time step of all simulations, s: ``dt`` if that was given, else a stable one found from ``cfl``."""
         return self._medium().dt
 
     def simulate(self, source: Source, sensor: Sensor | None = None, **options: Any) -> Results:
@@ -277,8 +277,8 @@ _OF_A_SOURCE = ("record", "steps", "t_end", "output", "force", "progress", "chec
 def prepare(grid: Grid, medium: Medium, **options: Any) -> PreparedSimulation:
     """Prepare simulations of many sources on one grid and medium: shots, scan lines, elements.
 
-    The time step is found and checked, the medium read, and fields and operators are made on the device once.
-    Each simulation then costs its time steps. Results are to the bit those of `simulate`.
+    The time step is found and checked, the medium is read, and fields and operators are made on the device,
+    once. Each simulation then takes only the time of its steps. Results are bit-identical to `simulate`'s.
 
     ``options`` are those of `simulate`.
 

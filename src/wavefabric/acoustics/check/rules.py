@@ -214,7 +214,7 @@ class _Rules:
     def finite(
         self, key: str, array: np.ndarray, ends: tuple[float, float] | None = None
     ) -> tuple[float, float]:
-        """Lowest and highest value, ``ends`` if they are known."""
+        """Return the lowest and the highest value of an array: ``ends``, if the caller knows them."""
         self.require(array.dtype.kind in "fiu", key, f"is of type {array.dtype}", "real numbers")
         # NaN goes through both; nothing of the array's size is made.
         low, high = ends or (float(array.min()), float(array.max()))

@@ -159,7 +159,7 @@ def _rms_wavenumber(problem: Problem) -> float:
     p0 = np.asarray(problem.initial_pressure)
 
     def sums(part: Part) -> list[float]:
-        """Σ of the squared slopes along x, y and z, and of p₀²."""
+        """Return sums over a part: of squared differences of p₀ along x, y and z, and of p₀²."""
         z, y = part
         field = p0[z, y]
         slopes = [np.diff(field), np.diff(p0[z, y.start : y.stop + 1], axis=1)]

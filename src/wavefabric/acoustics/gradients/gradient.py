@@ -184,7 +184,7 @@ def prepare_gradient(
 def _prepared(
     grid: Grid, medium: Medium, how: GradientSettings
 ) -> tuple[GradientSettings, PreparedSimulation]:
-    """Return settings with ranks, and the prepared simulations that they name, or new ones."""
+    """Return the settings with a communicator, and the prepared simulations in them, or new ones."""
     prepared = how.prepared
     if prepared is None:
         how = how.with_ranks(grid.total_shape)

@@ -147,9 +147,9 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
 
 
 class _LastRun:
-    """Keeps the stages of the last run for the next one, if that has the same grid, medium and time step.
+    """Keeps the fields and operators of the last run for a next run with the same grid, medium and time step.
 
-    Scripts of k-wave-python loop over sources. Stages are kept where the device has space for as much again.
+    Scripts of k-wave-python loop over sources. Nothing is kept that takes more than half of the memory left.
     """
 
     def __init__(self) -> None:

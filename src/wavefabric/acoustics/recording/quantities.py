@@ -138,17 +138,20 @@ def describe(array: str) -> tuple[str, str]:
 
 
 def record_names() -> dict[str, str]:
-    """Names of what is recorded, k-Wave's, to those of `QUANTITIES`."""
+    """Return a dictionary from names that users record by, k-Wave's, to names in `QUANTITIES`."""
     return {name.removesuffix("_raw"): name for name in QUANTITIES}
 
 
 def names_of(record: Any) -> tuple[Any, ...]:
-    """A name or names as a tuple."""
+    """Return one name, or several, as a tuple."""
     return (record,) if isinstance(record, str) or not isinstance(record, Iterable) else tuple(record)
 
 
 def recorded_quantities(record: Any, key: str) -> tuple[str, ...]:
-    """A name or names of what is recorded as those of `QUANTITIES`, in its order; refuses what is unknown."""
+    """Convert names that users record by to names in `QUANTITIES`, in the order of that table.
+
+    `InputError`, which begins with ``key``, if a name is unknown or there is none.
+    """
     names, known = names_of(record), record_names()
     if not names:
         raise InputError(f"{key}: []; allowed: {', '.join(known)}")

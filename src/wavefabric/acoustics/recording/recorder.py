@@ -55,7 +55,7 @@ def recorder_bytes(problem: Problem, recording: Recording, subdomain: Subdomain,
 
 
 class _Series:
-    """One time series: its rows on the device, in two blocks that are used in turn."""
+    """Stores one time series on the device in two blocks of rows, which are filled alternately."""
 
     def __init__(self, device, name: str, rows: int, samples: int, dtype):
         self.name, self._rows = name, rows
@@ -67,12 +67,12 @@ class _Series:
         self._done, self._written = 0, 0
 
     def begin(self, done: int) -> None:
-        """Go on after so many rows."""
+        """Continue after ``done`` rows, which an earlier leg of the run has recorded."""
         self._done = self._written = done
 
     @property
     def free(self) -> int:
-        """Rows until a block is full."""
+        """Number of rows that the current block still has space for."""
         return self._rows - self._done % self._rows
 
     def put(self, row: Any) -> None:
@@ -80,7 +80,7 @@ class _Series:
         self.ring[self._done % len(self.ring)] = row
 
     def add(self, delivery: Delivery, rows: int) -> None:
-        """So many more rows, `free` at most, are recorded; hand over what is full."""
+        """Count ``rows`` more rows as recorded, at most `free`; pass a block that is full to ``delivery``."""
         self._done += rows
         if rows and self._done % self._rows == 0:
             self.hand_over(delivery)
@@ -89,7 +89,7 @@ class _Series:
             self._writes[self._done // self._rows % 2].clear()
 
     def hand_over(self, delivery: Delivery) -> None:
-        """Give away the rows that are recorded since the last time."""
+        """Pass the rows that were recorded since the last hand-over to ``delivery``, which writes them."""
         if self._done > self._written:
             first, count = self._written % len(self.ring), self._done - self._written
             part = self._device.export(self.ring[first : first + count])
@@ -162,21 +162,21 @@ class Recorder:
             series.begin(products if series.name.startswith("I") else done)
 
     def kernels(self, step: int) -> Callable[[], None] | None:
-        """Return what records time step ``step``, once its result is in the fields; None for nothing.
+        """Return a function that records time step ``step`` from the fields; None if nothing is recorded.
 
-        It is the same for all steps from the first recorded one on, and launches kernels alone where
-        `kernels_alone` says so: they read the number of the step from the clock, which it leaves alone.
+        The function is the same for all steps from the first recorded one on. If `kernels_alone` is true, it
+        only launches kernels, which read the number of the step from the clock and do not change it.
         """
         return self._record_step if step >= self._recording.start else None
 
     @property
     def kernels_alone(self) -> bool:
-        """Whether a step is recorded by kernels of this rank alone."""
+        """Whether recording a step needs kernels of this rank only: no other rank, and no work of the host."""
         statistics = all(kept.kernels_alone for kept in self._kept.values())
         return statistics and not self._sampler.shared and self.intensity is None
 
     def free_steps(self, step: int) -> int:
-        """Return how many steps from ``step`` on leave the host nothing to do in between, 1 at least."""
+        """Return how many steps from ``step`` on can be taken without work of the host between; at least 1."""
         if self.intensity is not None:
             return 1
         if step < self._recording.start:
@@ -184,7 +184,7 @@ class Recorder:
         return min((series.free for series in self._series.values()), default=self._rows)
 
     def after(self, step: int, steps: int = 1) -> None:
-        """So many ``steps`` from ``step`` on are taken, and recorded by `kernels`: hand over what is full."""
+        """Pass full blocks on, after ``steps`` time steps from ``step`` on were recorded by `kernels`."""
         ahead = self._recording.start - step
         if self.intensity is not None and ahead <= self.intensity.reach:
             self.intensity.pressure(self._sample(self._stages.fields.p))
@@ -244,7 +244,7 @@ class Recorder:
         return self._shifted
 
     def _sample(self, field, series: _Series | None = None):
-        """Return the values of a field at the sensor; of a series they become this step's row as well."""
+        """Return the values of a field at the sensor; if ``series`` is given, store them as its next row too."""
         self._sampler.read(self._values, 0, field)
         if series is not None:
             start, ring, clock = self._recording.start, series.ring, self._stages.fields.clock
