@@ -30,9 +30,9 @@ import os, signal
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.cli import main
 take = Step.take
-def interrupted(step, number):
+def interrupted(step, number, most):
     os.kill(os.getpid(), signal.SIGINT)
-    take(step, number)
+    return take(step, number, most)
 Step.take = interrupted
 main()
 '''

@@ -65,7 +65,7 @@ def _range(array: np.ndarray) -> Range:
 
 
 def _merged(every: list[Extremes]) -> Extremes:
-    """Combine the extremes of several parts; of points that tie for the strongest absorption keep the first."""
+    """Combine the extremes of several parts; of points of the same strongest absorption the first."""
 
     def merged(ranges: Iterable[Range]) -> Range:
         lows, highs = zip(*ranges, strict=True)

@@ -6,7 +6,7 @@ import signal
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import CT, Medium, Sonication, plan_sonication, synthetic_head
+from wavefabric.acoustics import CT, Medium, PreparedSimulation, Sonication, plan_sonication, synthetic_head
 from wavefabric.acoustics.transcranial import plan as module
 from wavefabric.acoustics.transcranial.page import draw_page
 from wavefabric.acoustics.transcranial.sonication import WATER
@@ -116,7 +116,7 @@ def test_figures_and_files(planned, tmp_path):
 
 @pytest.mark.slow
 def test_a_plan_that_was_stopped_goes_on(head, planned, tmp_path, monkeypatch):
-    real, runs = module.simulate, []
+    real, runs = PreparedSimulation.simulate, []
 
     def simulate_until(*arguments, **options):
         runs.append(options)
@@ -124,7 +124,7 @@ def test_a_plan_that_was_stopped_goes_on(head, planned, tmp_path, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(module, "simulate", simulate_until)
+    monkeypatch.setattr(PreparedSimulation, "simulate", simulate_until)
     options = CPU | {"checkpoint": Checkpoints(tmp_path / "plan.checkpoint")}
     it = Sonication(**SETTING, elements=12)
     with pytest.raises(KeyboardInterrupt):

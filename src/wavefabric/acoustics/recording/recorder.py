@@ -171,12 +171,12 @@ class Recorder:
 
     @property
     def kernels_alone(self) -> bool:
-        """Whether recording a step needs kernels of this rank only: no other rank, and no work of the host."""
+        """Whether recording a step needs kernels of this rank only: no other rank, no work of the host."""
         statistics = all(kept.kernels_alone for kept in self._kept.values())
         return statistics and not self._sampler.shared and self.intensity is None
 
     def free_steps(self, step: int) -> int:
-        """Return how many steps from ``step`` on can be taken without work of the host between; at least 1."""
+        """Return how many steps from ``step`` on can be taken without work of the host; at least 1."""
         if self.intensity is not None:
             return 1
         if step < self._recording.start:
@@ -244,7 +244,7 @@ class Recorder:
         return self._shifted
 
     def _sample(self, field, series: _Series | None = None):
-        """Return the values of a field at the sensor; if ``series`` is given, store them as its next row too."""
+        """Return the values of a field at the sensor; store them as the next row of ``series``, if given."""
         self._sampler.read(self._values, 0, field)
         if series is not None:
             start, ring, clock = self._recording.start, series.ring, self._stages.fields.clock
