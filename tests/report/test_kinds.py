@@ -111,7 +111,7 @@ def test_ultrasound(copy):
         assert np.abs(difference).max() < 1 / 100
     assert len(said.arrays) == 3  # and the plane over time
     assert said.arrays["array2"]["shape"] == (12, 8, 9)
-    assert {"preprocessing", "simulation"} <= said.parts.keys()
+    assert {"set-up", "steps"} <= said.parts.keys()
     assert text.count("data-array=") == 3 * 3 + 1 - 2 + 3 - 1
     assert "slice across t" in text
 

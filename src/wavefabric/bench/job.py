@@ -12,6 +12,7 @@ from typing import Any
 
 from wavefabric.acoustics.kwave.format import Reader
 from wavefabric.acoustics.kwave.output_layout import PHASES
+from wavefabric.acoustics.recording.sinks import PHASE_WORDS
 from wavefabric.bench.common import silent
 from wavefabric.bench.kwave_program import KWaveProgram
 from wavefabric.device import get_device
@@ -22,16 +23,8 @@ from wavefabric.files.input import check_regular
 from wavefabric.quantities import whole
 from wavefabric.results.plots import GREY
 
-#: Phases of a run, as results call them, in words; what is left of the wall time is the start and the end.
-_WORDS = {
-    "start": "start and end",
-    "loading": "reading",
-    "preprocessing": "set-up",
-    "compilation": "compilation",
-    "simulation": "steps",
-    "receiver": "receiver",
-    "postprocessing": "writing",
-}
+#: Phases in words; what is left of the wall time is the start and the end.
+_WORDS = {"start": "start and end", "receiver": "receiver", **PHASE_WORDS}
 #: Of a fibre's result: its phases among its numbers of the solver.
 _SOLVER = {"compilation_seconds": "compilation", "seconds": "simulation", "receiver_seconds": "receiver"}
 _STEADY = "time_step_execution_time"

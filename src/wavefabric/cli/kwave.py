@@ -10,7 +10,7 @@ import click
 from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.kwave.output import working_names
 from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local, meaning
-from wavefabric.acoustics.recording.sinks import Report
+from wavefabric.acoustics.recording.sinks import PHASE_WORDS, Report
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.kwave_run import run_on_ranks
@@ -187,7 +187,7 @@ def _conclude(output: Path, report: Report, verbose: int) -> None:
         _print({"Recovered from": f"time step {report.resumed_at}"})
     _print({"Peak memory in use": f"{report.peak_bytes >> 20} MB"})
     if verbose > 1:
-        _print({phase.capitalize(): f"{taken:.2f} s" for phase, taken in report.seconds.items()})
+        _print({PHASE_WORDS[name].capitalize(): f"{taken:.2f} s" for name, taken in report.seconds.items()})
     _print({"Elapsed time": f"{seconds:.2f} s", "Wrote": output})
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.kwave.run_input import run_kwave_file
-from wavefabric.acoustics.recording.sinks import Report
+from wavefabric.acoustics.recording.sinks import PHASE_WORDS, Report
 from wavefabric.cli.common.decomposition import file_traffic
 from wavefabric.cli.common.progress import make_progress, running
 from wavefabric.cli.common.show import conclude
@@ -72,6 +72,7 @@ def summary(output: Path, report: Report) -> dict[str, Any]:
         "steps": report.total_steps,
         "ms_per_step": 1e3 * (report.step_seconds or report.seconds["simulation"] / report.total_steps),
         "compilation_seconds": report.seconds["compilation"],
+        "phase_seconds": {PHASE_WORDS[name]: taken for name, taken in report.seconds.items()},
         "seconds": sum(report.seconds.values()),
         "peak_pressure_pa": peak,
         "steady_ms_per_step": 1e3 * report.step_seconds or None,
@@ -93,4 +94,10 @@ def show(summary: dict[str, Any]) -> list[str]:
         f"{summary['ms_per_step']:.3g} ms per step, {summary['seconds']:.1f} s{compilation}; "
         f"peak pressure {summary['peak_pressure_pa']:.4g} Pa"
     )
-    return [line, *(f"note: {note}" for note in summary["notes"]), f"wrote {summary['output']}"]
+    phases = (f"{name} {taken:.2f} s" for name, taken in summary["phase_seconds"].items() if taken >= 0.005)
+    return [
+        line,
+        f"of it {', '.join(phases)}",
+        *(f"note: {note}" for note in summary["notes"]),
+        f"wrote {summary['output']}",
+    ]

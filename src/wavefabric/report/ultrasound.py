@@ -12,6 +12,7 @@ from wavefabric.acoustics.kwave.output_layout import PHASES
 from wavefabric.acoustics.pictures.plot_recorded import colours_of, scale_of
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
 from wavefabric.acoustics.recording.quantities import describe
+from wavefabric.acoustics.recording.sinks import PHASE_WORDS
 from wavefabric.errors import InputError
 from wavefabric.files import hdf5
 from wavefabric.report.content import BAD, GOOD, WARNED, Content, pairs, plan_of, run_tiles, where_words
@@ -28,11 +29,12 @@ def ultrasound_content(file: RecordedFile) -> Content:
     attrs, grid = file.attributes(), " × ".join(map(str, file.shape))
     content = Content("ultrasound", str(attrs.get("file_description") or file.path.stem))
     plan = plan_of(attrs)
-    content.parts, steps, steady, nbytes, where = _cost(file, attrs)
+    seconds, steps, steady, nbytes, where = _cost(file, attrs)
+    content.parts = {PHASE_WORDS[name]: taken for name, taken in seconds.items()}
     alike = {"step": plan.get("step", 0.0) if steady else 0.0, "bytes": 0.0}
     if "gpu" in where.lower() or "cuda" in where:
         alike["bytes"] = plan.get("bytes", 0.0)
-    step = steady or content.parts.get("simulation", 0.0) / max(steps, 1)
+    step = steady or seconds.get("simulation", 0.0) / max(steps, 1)
     content.tiles = run_tiles(alike, (step, sum(content.parts.values())), steps, nbytes, where)
     # Pressure first, fields before series, what was largest before what was last.
     kinds = "field", "box", "series", "points"

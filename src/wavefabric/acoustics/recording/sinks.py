@@ -29,6 +29,16 @@ class RecordingLayout:
     run: str = ""  # identifies the run in its checkpoint and in the files that go with it, if any
 
 
+#: The phases of a run, as reports call them, in their order, and what they are called in words.
+PHASE_WORDS = {
+    "loading": "reading",
+    "preprocessing": "set-up",
+    "compilation": "compilation",
+    "simulation": "steps",
+    "postprocessing": "writing",
+}
+
+
 @dataclass
 class Report:
     """What a run cost; the same on all ranks."""
