@@ -54,6 +54,7 @@ DRAWN = given(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_sided_ranks", ["emulated"], indirect=True)
 @some_examples(40)
 @DRAWN

@@ -79,6 +79,7 @@ def five_calls(comm, made, values):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["packets", "signals"])
 @pytest.mark.parametrize("size", [2, 3])
 def test_small_calls_by_kernels_and_large_ones_by_copies(transports, protocol, size):

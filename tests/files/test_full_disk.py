@@ -170,6 +170,7 @@ WRITERS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, inputs, name):
     write = WRITERS[name]

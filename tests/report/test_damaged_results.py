@@ -56,6 +56,7 @@ def damaged(whole, seed):
     return bytes(data[: numbers.randrange(len(data))] if seed % 5 == 0 else data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["link", "sweep", "wave"])
 def test_flipped_bits_are_one_line_or_nothing(files, tmp_path, kind):
     whole, path, said = (files / f"{kind}.h5").read_bytes(), tmp_path / f"{kind}.h5", []
@@ -107,6 +108,7 @@ def circle(file):
 BOMB = {"shape": (80_000_000,), "dtype": "f8", "chunks": (1_000_000,), "compression": "gzip", "data": None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "change", "words"),
     [

@@ -154,7 +154,7 @@ def test_a_link_below_the_limit_of_codes(copy):
 def test_a_file_of_kwave(copy):
     said, text = content(copy("kwave.h5") / "kwave.h5")
     assert "72 × 60 points, 200 steps" in said.verdict
-    assert said.parts["simulation"] > 0
+    assert said.parts["steps"] > 0
     assert "p_final" in text
 
 

@@ -89,6 +89,7 @@ def test_a_run_of_one_step_is_refused_before_it_begins(comm, monkeypatch):
         simulated(comm, steps=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["global", "local"])
 def test_steps_of_kernels_that_store_in_other_ranks_memory(one_sided_ranks, kind):
     shape = nx, ny, nz = 10, 6, 16

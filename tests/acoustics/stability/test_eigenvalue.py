@@ -152,6 +152,7 @@ def test_ranks_find_the_same(comm, options):
     assert several == pytest.approx(one, rel=1e-9 if options.kind == "global" else 0.06)
 
 
+@pytest.mark.slow
 def test_kernels_of_a_gpu_find_the_same(kernel_device):
     problem = random_problem(
         (24, 20, 18), mixed="cra", initial=0, pml=False, absorption="stokes", materials=5

@@ -421,6 +421,7 @@ def test_all_algorithms_are_compared(command):
     assert [row["algorithm"] for row in some["costs"]] == ["torus", "mesh"]
 
 
+@pytest.mark.slow
 def test_the_fastest_of_all_algorithms(command):
     """``auto``: of each size the fastest of what ``all`` compares; nothing else."""
     words = ["cost", "all-reduce", "--fabric", "hgx-h100", "--bytes", "8K,64M", "--algorithms"]

@@ -31,6 +31,7 @@ def wrong_on_noise(plan, dtype, calls=2, seed=0, **options):
     return ranks.wrong_after(calls, compare, lambda call: noise(schedule, dtype, rng), seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["signals", "packets"])
 @pytest.mark.parametrize("ranks", [2, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))])
 def test_every_algorithm(ranks, protocol):

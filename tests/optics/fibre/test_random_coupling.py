@@ -32,6 +32,7 @@ def group_delays(coupling, fibre, omegas, span=0):
     return np.linalg.eigvalsh(1j * slope @ whole.conj().swapaxes(1, 2))
 
 
+@pytest.mark.slow
 def test_differential_group_delay_is_maxwellian():
     """200 fibres at 20 frequencies far apart: mean, root mean square and distribution."""
     pmd, omegas = 0.5e-12 / math.sqrt(KM), 2 * np.pi * 4e12 * np.arange(20)

@@ -52,6 +52,7 @@ def split(transports, size, make=EmulatedGpu, **options):
 QUICK = {("rk4ip", "dense"), ("rk4ip", "factored"), ("erk43ip", "factored"), ("ssfm_rk4", "factored")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("integrator", "exchange"),
     [

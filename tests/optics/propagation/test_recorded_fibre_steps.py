@@ -75,6 +75,7 @@ def test_a_run_of_one_step_is_refused(comm, monkeypatch):
         recorded(comm, 100.0, step=100.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["dense", "factored"])
 def test_kernels_that_store_in_other_ranks_memory(one_sided_ranks, monkeypatch, form):
     monkeypatch.setattr(RankOperators, "_send", lambda *_: pytest.fail("copied"))

@@ -79,6 +79,7 @@ def test_what_a_sliding_window_leaves_of_the_walk(parts, per_symbol, window):
     assert errors[0] - errors[1] == pytest.approx(expected, rel=0.12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "per_symbol"), [("qpsk", 4.1e-4), ("16qam", 1.4e-4), ("64qam", 4e-5)])
 def test_the_blind_search_tolerates_the_published_linewidths(name, per_symbol):
     """1 dB of penalty at a bit error ratio of 1e-3: T. Pfau et al. (2009), doi 10.1109/JLT.2008.2010511."""
