@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from emulated_device import CapturingDevice
 
 from wavefabric.acoustics import (
     ContinuousWave,
@@ -157,3 +158,16 @@ def test_gradients_of_shots(device):
         simulate_and_gradient(grid, uneven(grid), *words[2:], prepared=prepared)
     with pytest.raises(InputError, match="prepared: "):
         linearize(*words[:4], "sound_speed", prepared=prepared)
+
+
+def test_kernels_of_a_gpu_find_the_sources_of_each_simulation():
+    """Captured steps hold addresses: those of the sources before are gone."""
+    grid, device = Grid((12, 10, 8), 1e-4, pml_size=2), CapturingDevice()
+    medium, how = uneven(grid, **LOSSY), {"device": device, "dt": 1e-8, "precision": "double"}
+    prepared = prepare(grid, medium, **how)
+    for source, sensor, _ in (shots(grid)[number] for number in (0, 1, 3, 0)):
+        if sensor is not None:
+            sensor = Sensor(sensor.mask, ("p", "p_max"))
+        result = prepared.simulate(source, sensor, steps=8)
+        assert same(result, simulate(grid, medium, source, sensor, steps=8, **how))
+    assert device.graphs == 8  # one for each simulation

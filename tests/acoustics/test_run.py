@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from emulated_device import CapturingDevice
 from random_problems import points, pressure_source, problem
 
 from wavefabric.acoustics import choose_stages
@@ -294,6 +295,22 @@ def test_steps_that_are_taken_together(device, monkeypatch, start, rows):
         counts.clear()
         results.append({name: array.tobytes() for name, array in sink.arrays.items()})
     assert results[0] == results[1]
+
+
+def test_steps_of_a_gpu_are_captured_with_what_they_record():
+    """A whole run on a device that captures: series, statistics and tones are those of a CPU."""
+    quantities = ("p_raw", "u_raw", "p_max", "p_rms", "u_max_all", "p_final")
+    recording = Recording(quantities, SENSOR, 13, ("p_amp", "p_amp_all"), (1e6, 0.3e6))
+    shape = (12, 10, 8)
+    inputs = problem(shape, steps=90, pressure_source=pressure_source(shape, "dirichlet", steps=40))
+    recording, gpu, results = replace(recording, where=points(shape, 5)), CapturingDevice(), []
+    for device in (get_device("cpu", threads=1), gpu):
+        sink = MemorySink()
+        run(inputs, recording, sink, RunSettings(device=device, precision="double"))
+        results.append(sink.arrays)
+    assert gpu.graphs == 3  # before anything is recorded, with the source, and without it
+    for name, wanted in results[0].items():
+        np.testing.assert_allclose(results[1][name], wanted, rtol=0, atol=1e-14 * abs(wanted).max())
 
 
 def test_compilation_is_a_phase_of_its_own(monkeypatch):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import emulated_cuda
 import numpy as np
@@ -73,6 +73,30 @@ class EmulatedDevice(CpuDevice):
 
     def launch(self, function, grid, block, arguments, shared: int = 0) -> None:
         function(grid, block, arguments, shared)
+
+
+class CapturingDevice(EmulatedDevice):
+    """Captures launches and assignments of arrays, as a CUDA graph does; all else is done once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._recorded: list | None = None
+        self.graphs = 0
+
+    def graph(self, work, kernels_alone: bool = False):
+        self._recorded = DeviceArray.capture.recorded = recorded = []
+        try:
+            work()
+        finally:
+            self._recorded = DeviceArray.capture.recorded = None
+        self.graphs += 1
+        return repeated(lambda: [launch() for launch in recorded])
+
+    def launch(self, function, grid, block, arguments, shared: int = 0) -> None:
+        if self._recorded is None:
+            super().launch(function, grid, block, arguments, shared)
+        else:
+            self._recorded.append(partial(self.launch, function, grid, block, arguments, shared))
 
 
 def emulated_world():
