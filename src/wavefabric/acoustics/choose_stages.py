@@ -10,6 +10,7 @@ from wavefabric.acoustics.fused.axis_kernels_cuda import longest_axes
 from wavefabric.acoustics.fused.fused_cpu import FusedCpuStages
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.fused.fused_layout import FusedLayout
+from wavefabric.acoustics.fused.plane_layout import PlaneLayout
 from wavefabric.acoustics.materials.find import Materials, find_materials
 from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout, FusedLocalLayout, OneSidedLayout
 from wavefabric.acoustics.parallel.layouts import GlobalLayout, LocalLayout
@@ -92,6 +93,8 @@ def stages_form(
     fused = CUDA[sharing]
     if device.name == "cpu":
         fused = Form(FusedCpuStages, FieldLayout) if sharing == "one" else PLAIN[sharing]
+    elif problem.dimensions < 3:
+        fused = Form(FusedCudaStages, PlaneLayout) if sharing == "one" else PLAIN[sharing]
     form = fused if not plain and fused.supports(decomposition, dtype) else PLAIN[sharing]
     return _ONE_SIDED if one_sided and form is CUDA["global"] else form
 

@@ -81,7 +81,8 @@ def plan_ultrasound(
     def job(cut: Partition) -> Job:
         """A way to share the grid, or that of one GPU."""
         stages, _ = stages_form(rates, problem, dtype, cut)
-        plain = issubclass(stages, PlainStages) or problem.dimensions < 3 or problem.axisymmetric
+        whole = rates.name == "cpu" and problem.dimensions < 3  # timed as whole-array transforms
+        plain = issubclass(stages, PlainStages) or whole or problem.axisymmetric
         how = options.precision, "plain" if plain else "fused", rates
         step = UltrasoundStep(cut, medium, *how, recorded=recorded)
         own: dict[str, Any] = {"decomposition": cut.options.kind, "grid": "x".join(map(str, cut.grid))}

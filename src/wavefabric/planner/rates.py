@@ -200,13 +200,20 @@ class SolverRates:
         return self.factor * 1e-12 * _between(times, rows)
 
 
-def kernel_runs(laplacians: int) -> Counter[str]:
-    """How often a step with so many fractional Laplacians runs each kernel."""
+def kernel_runs(laplacians: int, flat: bool = False) -> dict[str, float]:
+    """How often a step with so many fractional Laplacians runs each kernel.
+
+    In a plane (``flat``) the kernels along z run along y, and there are two velocities instead of three.
+    """
     lossy = {"y_transform": 2 * laplacians, "z_scale": laplacians, "x_pressure": int(laplacians > 0)}
-    return Counter(_LOSSLESS) + Counter(lossy)
+    runs: dict[str, float] = dict(Counter(_LOSSLESS) + Counter(lossy))
+    if flat:
+        runs = {name: count for name, count in runs.items() if name[0] != "y"}
+        runs |= {"z_divergence": 2, "x_velocity": 2 / 3}
+    return runs
 
 
-def _runs(medium: str) -> Counter[str]:
+def _runs(medium: str) -> dict[str, float]:
     """That of a medium of the device file."""
     return kernel_runs(0 if medium == "homogeneous" else 2)
 

@@ -111,9 +111,13 @@ class UltrasoundStep:
 
     @cached_property
     def _axes(self) -> tuple[int, int, int]:
-        """Lengths of the transforms: of slabs those of the whole grid, of as many points as a rank has."""
+        """Lengths of the transforms: of slabs those of the whole grid, of as many points as a rank has.
+
+        Columns of a plane are transformed as those along z.
+        """
         if self.partition.options.kind == "local" or self.partition.ranks == 1:
-            return self.size
+            x, y, z = self.size
+            return (x, y, z) if z > 1 else (x, 1, y)
         return self.partition.shape
 
     @cached_property
@@ -168,10 +172,10 @@ class UltrasoundStep:
     # --- One rank --------------------------------------------------------------------------------------
 
     def _whole_step(self) -> float:
-        if self.stages == "fused" and self.rates.name != "cpu":
-            counts = kernel_runs(self.medium.laplacians)
-            return sum(self.kernel(name, count) for name, count in counts.items())
         flat = self.size[2] == 1
+        if self.stages == "fused" and self.rates.name != "cpu":
+            counts = kernel_runs(self.medium.laplacians, flat)
+            return sum(self.kernel(name, count) for name, count in counts.items())
         shape = (round(self.points ** (1 / 3)),) * 3
         each = self.rates.step(self.precision, self.medium.form, self.stages, shape)
         least = 0.0 if self.rates.name == "cpu" else _LEAST_KERNEL * 4 * self._lossless_transforms

@@ -60,6 +60,7 @@ def test_usable_grids():
     assert usable(256, 256, 256, np.float64)
     assert usable(4, 27, 21, np.float32)
     assert usable(70, 35, 49, np.float32)
+    assert usable(24, 25, 1, np.float32)  # a plane
     for shape in (
         (35, 24, 24),  # an odd number of points along x
         (2, 24, 24),  # one complex number a row
@@ -67,7 +68,8 @@ def test_usable_grids():
         (24, 26, 24),
         (24, 24, 34),
         (1, 24, 24),
-        (24, 24, 1),
+        (24, 1, 1),
+        (24, 22, 1),
         (2**16, 8, 8),
         (8, 8, 2**15),
     ):

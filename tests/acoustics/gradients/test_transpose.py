@@ -23,6 +23,7 @@ MEDIA = LINEAR | {"nonlinear": ("crb", {}), "nonlinear Stokes": ("crab", STOKES)
 MEDIA["nonlinear power law"] = "crab", POWER
 SOURCES = "p0", "additive", "dirichlet", "additive_no_correction", "transducer"
 GRIDS = {"2-D": Grid((14, 11), (g.DX, 1.2 * g.DX), pml_size=(3, 2))}
+GRIDS["plane"] = Grid((14, 10), (g.DX, 1.2 * g.DX), pml_size=(3, 2))
 GRIDS["3-D"] = Grid((8, 5, 6), (g.DX, 1.1 * g.DX, 0.9 * g.DX), pml_size=2, pml_inside=False)
 #: Largest change of a parameter, of its largest value: what the objective hardly feels is changed more.
 CHANGES = dict(sound_speed=1e-2, density=1e-2, alpha_coeff=0.15, nonlinearity=30.0, p0=0.05, p=0.05, ux=0.05)
@@ -133,8 +134,9 @@ def test_single_precision(dimensions, source):
 
 @pytest.mark.parametrize("device", [pytest.param("emulated", marks=pytest.mark.slow), GPU])
 @pytest.mark.parametrize("medium", ["nonlinear power law", "nonlinear Stokes", "lossless"])
-def test_fused_gpu_stages(medium, device):
-    case = made("3-D", medium, "additive" if medium == "lossless" else "p0")
+@pytest.mark.parametrize("dimensions", ["plane", "3-D"])
+def test_fused_gpu_stages(dimensions, medium, device):
+    case = made(dimensions, medium, "additive" if medium == "lossless" else "p0")
     assert usable(*case.grid.total_shape, np.float64)
     device = EmulatedDevice() if device == "emulated" else get_device(device)
     fused = gradient_of(case, tuple(case.values), device=device, states=9)

@@ -27,6 +27,7 @@ TOLERANCE = {np.float64: 1e-12, np.float32: 2e-6}
 STEPS = 12
 
 EVEN, ODD, PRIME, FLAT, LINE = (24, 20, 18), (30, 27, 21), (13, 17, 11), (31, 45, 1), (90, 1, 1)
+PLANE = (30, 45, 1)
 RADIAL = (31, 24, 1)
 MODES = "dirichlet", "additive_no_correction", "additive"
 POWER = dict(absorption="power_law")
@@ -157,6 +158,14 @@ CASES = {
             ("additive", (1, 0, None)),
         ]
     },
+    # Planes that a GPU transforms in fused passes
+    "plane": (PLANE, dict(mixed="cr")),
+    "plane without layers": (PLANE, dict(pml=False, **NO_DISPERSION)),
+    "plane, everything": (PLANE, dict(mixed="crba", **BENT, **POWER, **_both(PLANE, "additive"))),
+    "plane, Stokes": (PLANE, dict(mixed="a", **BENT, **STOKES, **_both(PLANE, "dirichlet"))),
+    "plane, rank-one sources": (PLANE, dict(initial=0, **POWER, **_both(PLANE, "additive", True))),
+    "plane, transducer": (PLANE, dict(initial=0, mixed="r", transducer=transducer(PLANE))),
+    "plane without κ": (PLANE, dict(k_space=False, staggered=False, pml=(0, 6, 0))),
     "velocity 2-D, y only": (
         FLAT,
         dict(initial=0, velocity_source=velocity_source(FLAT, "additive", (0, None))),
@@ -261,6 +270,12 @@ EMULATED = [
 ]
 EMULATED += [pytest.param(name, np.float32, marks=pytest.mark.slow) for name in VARIANTS]
 EMULATED += [pytest.param("layers along x and y", np.float64, marks=pytest.mark.slow)]
+PLANES = [name for name in CASES if name.startswith("plane")]
+EMULATED += [
+    pytest.param(name, real, marks=[pytest.mark.slow] * (name not in PLANES[2:5] or real is np.float32))
+    for name in PLANES
+    for real in (np.float64, np.float32)
+]
 
 
 @pytest.mark.parametrize(("name", "real"), EMULATED)

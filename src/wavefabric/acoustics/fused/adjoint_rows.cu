@@ -138,7 +138,7 @@ KERNEL(X) x_adjoint_density(Complex *s0, Complex *s1, Complex *s2, const Adjoint
     LayoutX::sync();
     Complex v[AxisX::values];
 #pragma unroll 1
-    for (int axis = 0; axis < 3; ++axis) {
+    for (int axis = 0; axis < DIMENSIONS; ++axis) {
         const Space space(axis);
         AxisX::near(v, [&](Complex &value, int j) { value = space.mine[j]; });
         LayoutX::sync();

@@ -61,9 +61,13 @@ NO_LAYERS = np.zeros((0, 3), np.uint64)
 
 
 def usable(nx: int, ny: int, nz: int, dtype) -> bool:
-    """Whether a grid can be transformed by these kernels along all its axes: Nx must be even too."""
+    """Whether a grid can be transformed by these kernels along all its axes: Nx must be even too.
+
+    Nz = 1 is a plane.
+    """
     fits = all(n <= most for n, most in zip((nx, ny, nz), longest_axes(dtype), strict=True))
-    return fits and nx % 2 == 0 and all(map(inplace_fft.radices, (nx // 2, ny, nz)))
+    across = (ny, nz) if nz > 1 else (ny,)
+    return fits and nx % 2 == 0 and all(map(inplace_fft.radices, (nx // 2, *across)))
 
 
 def longest_axes(dtype) -> tuple[int, int, int]:
@@ -74,13 +78,14 @@ def longest_axes(dtype) -> tuple[int, int, int]:
     return 2 * rows, columns, columns
 
 
-def _tuned(name: str, n: int) -> tuple[int, int, int]:
+def _tuned(name: str, n: int, plane: bool) -> tuple[int, int, int]:
     """Values of a transform a thread holds, largest radix, threads that share a multiprocessor's registers.
 
     More values mean fewer exchanges between threads, but fewer threads, some of which load while others work.
-    Measured in single precision on an H200 (docs/performance.md).
+    Measured in single precision on an H200 (docs/performance.md), but for a ``plane``: its few columns are
+    shared by as many threads as can be.
     """
-    if name == "X":
+    if name == "X" or plane:
         return 8, 8, 640
     if name == "Y":
         return (16, 16, 1024) if n > 512 else (32, 8, 512)
@@ -92,21 +97,23 @@ def _tuned(name: str, n: int) -> tuple[int, int, int]:
 class _Axis:
     """Threads and tile of an axis: columns that fill a cache line or part of one; rows of a small block."""
 
-    def __init__(self, name: str, n: int, item: int):
+    def __init__(self, name: str, n: int, item: int, plane: bool):
         self.name, self._item = name, item
         self.points = n // 2 if name == "X" else n  # a real row is half as many complex values
-        held, radix, self._resident = _tuned(name, n)
+        held, radix, self._resident = _tuned(name, n, plane)
         self.radices = inplace_fft.radices(self.points, radix)
         self.threads = -(-self.points // held)
-        most = max(1, _THREADS[name] // self.threads)
-        self.tile = 128 // item
-        if name == "G" and n > 256:
+        # Rows of a plane are so few that a block has one warp of them.
+        threads = 32 if plane and name == "X" else _THREADS[name]
+        most = max(1, threads // self.threads)
+        self.tile = (32 if plane else 128) // item
+        if name == "G" and n > 256 and not plane:
             self.tile //= 2  # two blocks a multiprocessor
         if name == "X" and self.threads > 32:  # whole warps, which wait for no other row
             self.threads, self.tile = -(-self.threads // 32) * 32, 1
         elif name == "X":  # a divisor of a warp, which waits for nothing
             self.threads = 1 << (self.threads - 1).bit_length()
-            self.tile = most = _THREADS[name] // self.threads
+            self.tile = most = threads // self.threads
         while self.tile > 1 and (self.tile > most or self.shared("x_density") > _SHARED):
             self.tile //= 2
         self.block = (self.threads * self.tile, 1, 1)
@@ -128,10 +135,11 @@ def row_space(points: int, threads: int) -> int:
     return -(-(points + 1) // 16) * 16 + (threads if threads < 16 and threads % 2 == 0 else 0)
 
 
-def _axes(shape, real, kernels: str) -> dict[str, _Axis]:
+def _axes(shape, real, kernels: str, dimensions: int) -> dict[str, _Axis]:
     item = 2 * np.dtype(real).itemsize
     points = dict(zip("ZYXG", (*shape, shape[0]), strict=True))
-    return {name: _Axis(name, points[name], item) for name in (*kernels, *("G" * ("Z" in kernels)))}
+    names = *kernels, *("G" * ("Z" in kernels))
+    return {name: _Axis(name, points[name], item, dimensions == 2) for name in names}
 
 
 def pitch(nx: int, real) -> int:
@@ -184,11 +192,14 @@ def prelude(
     series: Sequence[float] = (),
     runs: np.ndarray = NO_LAYERS,
     firsts: Sequence[int] = (),
+    dimensions: int = 3,
 ) -> str:
     """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed.
 
     ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `split_density.runs_along`.
-    ``firsts``: where ranks' parts begin along the axis whose passes end in a transpose, but the first's.
+    ``firsts``: where ranks' parts begin along the axis whose passes end in a transpose, but the first's. Of
+    2 ``dimensions`` the shape is (1, Ny, Nx) for the passes along x, and (Ny, 1, Nx) for those along y, which
+    are those along z of a volume.
     """
     forms = medium.forms
     macros: dict[str, object] = {
@@ -199,6 +210,8 @@ def prelude(
         "DISPERSES": int(medium.disperses),
         "ABSORPTION": ("none", "stokes", "power_law").index(medium.absorption),
         "SPLIT": int(bool(firsts)),
+        "DIMENSIONS": dimensions,
+        "PLANE": int(dimensions == 2),
     }
     if firsts:
         macros |= {"RANKS": len(firsts) + 1, "FIRST_POINTS": ", ".join(map(str, firsts))}
@@ -209,7 +222,7 @@ def prelude(
         macros["SINC_SERIES"] = ", ".join(f"(REAL){value!r}" for value in series)
     for name, n in zip("ZYX", shape, strict=True):
         macros |= {f"N{name}": n, f"WITH_{name}": int(name in kernels)}
-    for name, axis in _axes(shape, real, kernels).items():
+    for name, axis in _axes(shape, real, kernels, dimensions).items():
         factors = [str(radix) for radix in axis.radices]
         macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile, f"B{name}": axis.blocks()}
         if name == "X":
@@ -248,12 +261,14 @@ class AxisKernels:
 
     ``kernels`` names the axes that are transformed, each a product of 2, 3, 5 and 7: ranks hold planes or
     columns. ``definitions`` are those of `prelude`. ``scatter`` is an array of ``Scatter`` (scatter.cu), one
-    a spectrum, for passes that end in a transpose: those along z, or `y_scatter`.
+    a spectrum, for passes that end in a transpose: those along z, or `y_scatter`. ``dimensions`` as there.
     """
 
-    def __init__(self, device, shape, dtype, kernels: str, definitions: str, scatter=None):
+    def __init__(
+        self, device, shape, dtype, kernels: str, definitions: str, scatter=None, dimensions: int = 3
+    ):
         self._device, self._scatter = device, scatter
-        self._axes = _axes(shape, dtype, kernels)
+        self._axes = _axes(shape, dtype, kernels, dimensions)
         nz, ny, nx = shape
         self._twiddles = {
             name: device.asarray((row_twiddles if name == "X" else twiddles)(axis.radices, dtype))

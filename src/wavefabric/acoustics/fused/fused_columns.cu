@@ -109,13 +109,28 @@ INLINE void multiply_along_z(const Complex *from, const C &c, const Complex *twi
     A::near(v, [&](Complex &value, int n) { out.put(n, swapped(value)); });
 }
 
-// s0 <- kappa F{p} and s1 <- d/dz of it, with tiles of its own: both spectra in registers, or, where they would be too
-// many, F{p} read and transformed again for the second.
 typedef Axis<Columns<NZ, PG, TG, true>, Radices<RADICES_G>, Radices<REVERSED_G>> AxisG;
 
-KERNEL(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE dz, SCATTER TABLE twiddle) {
+// What is in the two spectra of a gradient, times factors: F and dF/dz; of a plane, whose columns lie along its y, dF/dy
+// and dF/dx.
+#if PLANE
+#define ALONG_X TABLE dx,
+#define ALONG_X_OF(c) const Complex along_x = c.here ? dx[c.kx] : Complex{0, 0}
+#define FIRST(value, n) ((value) * dz[n])
+#define SECOND(value, n) ((value) * along_x)
+#else
+#define ALONG_X
+#define ALONG_X_OF(c)
+#define FIRST(value, n) (value)
+#define SECOND(value, n) ((value) * dz[n])
+#endif
+
+// s0 <- kappa F{p} and s1 <- d/dz of it, with tiles of its own: both spectra in registers, or, where they would be too
+// many, F{p} read and transformed again for the second.
+KERNEL(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, ALONG_X TABLE dz, SCATTER TABLE twiddle) {
     const Column<true> c(TG, false);
     const REAL across = across_z(c, x2, y2);
+    ALONG_X_OF(c);
     if constexpr (AxisG::values > 16) {
 #pragma unroll 1
         for (int whole = 0; whole < 2; ++whole)
@@ -123,7 +138,7 @@ KERNEL(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TAB
                 s0, c, twiddle,
                 [&](Complex value, int n) {
                     const Complex filtered = value * sinc_of_root(across + z2[n]);
-                    return whole ? filtered : filtered * dz[n];
+                    return whole ? FIRST(filtered, n) : SECOND(filtered, n);
                 },
                 [&] { return TO(c, whole ? s0 : s1, 1 - whole); });
     } else {
@@ -133,8 +148,8 @@ KERNEL(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TAB
         AxisG::forth(v, columns_memory(), twiddle);
         AxisG::far(v, [&](Complex &value, int n) {
             value = value * sinc_of_root(across + z2[n]);
-            w[&value - v] = swapped(value * dz[n]);
-            value = swapped(value);
+            w[&value - v] = swapped(SECOND(value, n));
+            value = swapped(FIRST(value, n));
         });
         AxisG::back(v, columns_memory(), twiddle);
         const auto whole = TO(c, s0, 0);
@@ -149,17 +164,18 @@ KERNEL(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TAB
 
 // The transpose of z_gradient, but for the derivative to the other side: s0 <- kappa F{s0 + d/dz s1}. F{d/dz s1} waits in
 // registers or, where it would be too many, in its own memory.
-KERNEL(G) z_gather(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE dz, SCATTER TABLE twiddle) {
+KERNEL(G) z_gather(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, ALONG_X TABLE dz, SCATTER TABLE twiddle) {
     const Column<true> c(TG, false);
     constexpr bool kept = AxisG::values <= 16;
     const REAL across = across_z(c, x2, y2);
+    ALONG_X_OF(c);
     Complex v[AxisG::values], w[kept ? AxisG::values : 1];
     Complex *along_z = c.of(s1);
     AxisG::near(v, [&](Complex &value, int n) { value = c.get(along_z, n); });
     AxisG::forth(v, columns_memory(), twiddle);
     AxisG::far(v, [&](Complex &value, int n) {
-        if constexpr (kept) w[&value - v] = value * dz[n];
-        else c.put(along_z, n, value * dz[n]);
+        if constexpr (kept) w[&value - v] = SECOND(value, n);
+        else c.put(along_z, n, SECOND(value, n));
     });
     const Complex *from = c.of(s0);
     AxisG::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
@@ -168,7 +184,7 @@ KERNEL(G) z_gather(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE
         Complex other;
         if constexpr (kept) other = w[&value - v];
         else other = c.get(along_z, n);
-        value = swapped((value + other) * sinc_of_root(across + z2[n]));
+        value = swapped((FIRST(value, n) + other) * sinc_of_root(across + z2[n]));
     });
     AxisG::back(v, columns_memory(), twiddle);
     const auto out = TO(c, s0, 0);

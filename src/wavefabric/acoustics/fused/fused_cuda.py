@@ -1,4 +1,4 @@
-"""The stages of a 3-D time step on a GPU, fused with their transforms axis by axis (`axis_kernels_cuda`).
+"""The stages of a time step in 2-D and 3-D on a GPU, fused with their transforms axis by axis (`axis_kernels_cuda`).
 
 Between steps the spectrum of p along x is kept. Sources act inside the kernels.
 """
@@ -41,8 +41,8 @@ class FusedCudaStages(Stages):
 
     @classmethod
     def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
-        """In three dimensions, with transforms of sizes made of 2, 3, 5 and 7, Nx even."""
-        return shape[2] > 1 and all(axis_kernels_cuda.usable(*basis, dtype) for basis in bases)
+        """In two and three dimensions, with transforms of sizes made of 2, 3, 5 and 7, Nx even."""
+        return shape[1] > 1 and all(axis_kernels_cuda.usable(*basis, dtype) for basis in bases)
 
     @classmethod
     def pitch(cls, subdomain: Subdomain, dtype: np.dtype) -> int:
@@ -60,26 +60,26 @@ class FusedCudaStages(Stages):
         self.sources.refresh(f.clock, active)  # now, while one spectrum is free
         self.layout.gradient()
         components, _ = self._structures_for(active)
-        self._planes.run("x_velocity", components, c.dt, f.clock, True, layers=3)
+        self._planes.run("x_velocity", components, c.dt, f.clock, True, layers=c.axes)
         self.layout.start_exchange(f.u, self._by_axis())
-        self.transforms += 6
+        self.transforms += 2 * c.axes
 
     def density(self, active: tuple[bool, ...]) -> None:
         c, f = self.coefficients, self.fields
-        self._divergence_spectra(self.layout.down)
+        self.layout.divergence(self.layout.down)
         _, source = self._structures_for(active)
-        self._planes.run("x_density", *self._spectra, self._state, source, c.dt, f.clock)
+        self._planes.run("x_density", *f.three(self._spectra), self._state, source, c.dt, f.clock)
         if c.lossy and not c.stokes:
             count = 1 + c.disperses
             exchanged = self.layout.exchanged or (None, None)
             self.layout.start_exchange(list(exchanged[:count]), self._spectra[:count])
         else:
             self.layout.start_exchange([f.p], self._spectra[:1])
-        self.transforms += 4 + c.disperses
+        self.transforms += c.axes + 1 + c.disperses
 
     def pressure(self) -> None:
         c = self.coefficients
-        s0, s1, _ = self._spectra
+        s0, s1 = self._spectra[:2]
         if not c.lossy or c.stokes:
             return  # `density` made it
         self._absorption_spectra()
@@ -89,8 +89,11 @@ class FusedCudaStages(Stages):
 
     def _update_velocity(self, pml, dt, active: tuple[bool, ...]) -> None:
         self.layout.gradient()
-        components = self._components(pml, self.sources.active_velocity(active), None)
-        self._planes.run("x_velocity", components, dt, self.fields.clock, False, layers=3)
+        components, axes = (
+            self._components(pml, self.sources.active_velocity(active), None),
+            len(self.fields.u),
+        )
+        self._planes.run("x_velocity", components, dt, self.fields.clock, False, layers=axes)
 
     def _speed_grid(self):
         speed = self.coefficients.speed
@@ -115,14 +118,15 @@ class FusedCudaStages(Stages):
         out = field if out is None else out
         with self.layout.overlaps([field], [out], adjoint):
             self._planes.x_forward([field], self._spectra[-1:])
-            self.layout.through_z([2], lambda s, numbers: self._columns.z_scale(s, [operator] * 3, numbers))
+            operators, last = [operator] * 3, len(self._spectra) - 1
+            self.layout.through_z([last], lambda s, numbers: self._columns.z_scale(s, operators, numbers))
             self._planes.run("x_backward", self._spectra[-1], out)
         self.transforms += 2
 
     def adjoint_divergence(self, fields) -> None:
         with self.layout.overlaps(fields, fields, True):
             self._planes.x_forward(fields, self._by_axis())
-            self._divergence_spectra(self.layout.up_columns)
+            self.layout.divergence(self.layout.up_columns)
             for spectrum, field in zip(self._by_axis(), fields, strict=True):
                 self._planes.run("x_backward", spectrum, field)
 
@@ -131,14 +135,14 @@ class FusedCudaStages(Stages):
             self._planes.x_forward(fields, self._by_axis())
             self.layout.gather()
             self._planes.run("x_backward", self._spectra[0], out)
-        self.transforms += 4
+        self.transforms += 1 + len(fields)
 
     def adjoint_pressure(self, change: AdjointChange) -> bool:
         c = self.coefficients
         if self.layout.halo is not None or not c.lossy or c.stokes:
             return False
         state, _ = self._adjoint_structures(change)
-        s0, s1, _ = self._spectra
+        s0, s1 = self._spectra[:2]
         self._planes.run("x_adjoint_losses", s0, s1, state, c.eta_factor, c.disperses)
         self._absorption_spectra()
         self._planes.run("x_adjoint_pressure", s0, s1, state, c.disperses)
@@ -149,13 +153,13 @@ class FusedCudaStages(Stages):
         if self.layout.halo is not None:
             return False  # what comes back to its owners does between the transforms
         state, components = self._adjoint_structures(change)
-        c = self.coefficients
-        self._planes.run("x_adjoint_density", *self._spectra, state, c.dt, int(change.differs))
-        self._divergence_spectra(self.layout.up_columns)
-        self._planes.run("x_adjoint_velocity", components, c.dt, layers=3)
+        c, spectra = self.coefficients, change.fields.three(self._spectra)
+        self._planes.run("x_adjoint_density", *spectra, state, c.dt, int(change.differs))
+        self.layout.divergence(self.layout.up_columns)
+        self._planes.run("x_adjoint_velocity", components, c.dt, layers=c.axes)
         self.layout.gather()
         self._planes.run("x_backward", self._spectra[0], change.fields.p)
-        self.transforms += 10
+        self.transforms += 4 + 2 * c.axes
         return True
 
     def _adjoint_structures(self, change: AdjointChange) -> tuple:
@@ -174,7 +178,7 @@ class FusedCudaStages(Stages):
         words = []
         parts = zip(
             self._by_axis(), adjoint.u, c.pml_staggered, c.staggered, before.u, after.u, change.staggered_bar,
-            strict=True,
+            strict=False,
         )  # fmt: skip
         for spectrum, u, pml, density, u_before, u_after, density_bar in parts:
             words += [spectrum, u, pml, *members(density)[:2], u_before, u_after]
@@ -191,14 +195,15 @@ class FusedCudaStages(Stages):
         scale = real(1 / (n[0] if axis == 0 else n[0] * n[axis]))
         if axis == 0:
             kernels.translate_spectrum(spectrum, factor, 0, scale)
-        elif axis == 1:
+        elif axis != self.layout.columns_axis:
             factor = factor if self.layout.unstagger_y is None else self.layout.unstagger_y
             self._planes.y_transform([spectrum], False)
             kernels.translate_spectrum(spectrum, factor, 1, scale)
             self._planes.y_transform([spectrum], True)
         else:
+            last = len(self._spectra) - 1
             self.layout.through_z(
-                [2], lambda s, _: self._columns.run("z_translate", s[2], factor, scale), False
+                [last], lambda s, _: self._columns.run("z_translate", s[last], factor, scale), False
             )
         self._planes.run("x_backward", spectrum, out)
         self.transforms += 2
@@ -209,21 +214,11 @@ class FusedCudaStages(Stages):
         nablas, numbers = (c.nabla1, c.nabla2), range(1 + c.disperses)
         self.layout.through_z(numbers, lambda s, some: self._columns.z_scale(s, nablas, some))
 
-    def _divergence_spectra(self, factors) -> None:
-        """Spectra along x of three components ← those of their derivatives by these factors."""
-
-        def along_z(s, numbers) -> None:
-            kernel = "z_divergence", *s, *self.layout.squares, *factors, numbers[0]
-            self._columns.run(*kernel, layers=len(numbers))
-
-        self.layout.through_z(range(3), along_z)
-
     # --- Structures that kernels read --------------------------------------------------------------------
 
     def _by_axis(self) -> list:
         """Spectra of the x, y and z components."""
-        s0, s1, s2 = self._spectra
-        return [s2, s0, s1]
+        return [self._spectra[-1], *self._spectra[:-1]]
 
     def _structures_for(self, active: tuple[bool, ...]) -> tuple:
         """Structures for a set of active sources: the velocity's components, and the density's source."""
@@ -239,9 +234,9 @@ class FusedCudaStages(Stages):
 
     def _components(self, pml, sources: list[SourceTerm | None], transducer: TransducerTerm | None):
         c, words = self.coefficients, []
-        delayed = [transducer, None, None]
-        parts = zip(self._by_axis(), self.fields.u, pml, c.staggered, sources, delayed, strict=True)
-        for spectrum, u, vector, density, source, late in parts:
+        parts = zip(self._by_axis(), self.fields.u, pml, c.staggered, sources, strict=False)
+        for axis, (spectrum, u, vector, density, source) in enumerate(parts):
+            late = transducer if axis == 0 else None
             words += [spectrum, u, vector, *members(density), *self._source(source), *self._source(late)]
         return structure(c.device, *words)
 

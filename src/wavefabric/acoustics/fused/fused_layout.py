@@ -30,6 +30,8 @@ class FusedLayout(FieldLayout):
     unstagger_y: Any = None
     #: Where absorption transforms fields that ranks exchange: ρ₀∇·u, ρ or None, and flags of the rows sent.
     exchanged: tuple | None = None
+    #: The axis along which columns lie.
+    columns_axis = 2
 
     def _prepare(self) -> None:
         c = self.coefficients
@@ -60,6 +62,15 @@ class FusedLayout(FieldLayout):
         if along_y:
             self.plane_kernels.y_transform(some, True)
 
+    def divergence(self, factors: list) -> None:
+        """Spectra along x of three components ← those of their derivatives by factors of each axis."""
+
+        def along_z(s: list, numbers: Sequence[int]) -> None:
+            kernel = "z_divergence", *s, *self.squares, *factors, numbers[0]
+            self.column_kernels.run(*kernel, layers=len(numbers))
+
+        self.through_z(range(3), along_z)
+
     def gradient(self) -> None:
         """The spectrum of p along x to those of its gradient."""
         s0, s1, s2 = self.spectra
@@ -89,8 +100,9 @@ def axis_kernels(
     series = sinc_series(largest, c.dtype)
     forms = medium_forms(at_points(c), c.staggered)
     medium = MediumKind(c.nonlinear, c.problem.absorption, forms, c.disperses)
-    definitions = prelude(shape, c.dtype, medium, axes, series, fields.split_layers.runs, firsts)
-    return AxisKernels(c.device, shape, c.dtype, axes, definitions, scatter)
+    runs, dimensions = fields.split_layers.runs, c.problem.dimensions
+    definitions = prelude(shape, c.dtype, medium, axes, series, runs, firsts, dimensions)
+    return AxisKernels(c.device, shape, c.dtype, axes, definitions, scatter, dimensions)
 
 
 def at_points(coefficients: Coefficients) -> dict[str, Any]:

@@ -215,9 +215,9 @@ INLINE void put_corners_and_pattern(Complex *total, const State &s, const Row &r
     for (int x = LayoutX::lane(); x < NX; x += PX) {
         REAL &value = ((REAL *)total)[x];
         const Inside in = inside(s.layers, x, row.y, row.z);
-        if (keeps_all(in, 3)) value = total_of(load_parts(s.layers, in, x, row.y, row.z));
+        if (keeps_all(in, DIMENSIONS)) value = total_of(load_parts(s.layers, in, x, row.y, row.z));
         if (pattern)
-            put_density(s.layers, value, x, row.y, row.z, pattern[row.number * NX + x] * amplitude, false, (REAL)3);
+            put_density(s.layers, value, x, row.y, row.z, pattern[row.number * NX + x] * amplitude, false, (REAL)DIMENSIONS);
     }
 }
 
@@ -242,13 +242,13 @@ KERNEL(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__
     Complex v[AxisX::values], flow[AxisX::values];  // the sum of du over the axes, swapped, with what damping takes
     const Space rate(2);                             // without, where the medium absorbs
 #pragma unroll 1
-    for (int axis = 0; axis < 3; ++axis) {
+    for (int axis = 0; axis < DIMENSIONS; ++axis) {
         const Space space(axis == 1);
         space.wait<1>();
         space.back(v, twiddle);
         LayoutX::sync();  // what comes next may overwrite what was exchanged
-        if (axis == 0) space.spectrum(s1, row);
-        else if (axis == 1) space.field(s.rho, row);
+        if (axis == 1) space.field(s.rho, row);
+        else if (axis + 2 < DIMENSIONS) space.spectrum(s1, row);
         else if constexpr (FORM_DENSITY >= INDEX8) s.index.copy(space, row);
         else if (FORM_DENSITY == FULL) space.field(s.density.at, row);
         space.commit();
@@ -280,12 +280,12 @@ KERNEL(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__
         total[j] = {was.x - mass_of(rho0.x, was.x, dt) * du.y, was.y - mass_of(rho0.y, was.y, dt) * du.x};
     });
     LayoutX::sync();
-    if (row.here && ((in.y >= 0 && in.z >= 0) || source.pattern))
+    if (row.here && ((in.y >= 0 && (DIMENSIONS < 3 || in.z >= 0)) || source.pattern))
         put_corners_and_pattern(total, s, row, source.pattern, source.amplitude(clock));
     LayoutX::sync();
     if (source.first) {
         source.at_points(row, *clock, [&](int x, REAL value) {
-            put_density(s.layers, ((REAL *)total)[x], x, row.y, row.z, value, source.replace, (REAL)3);
+            put_density(s.layers, ((REAL *)total)[x], x, row.y, row.z, value, source.replace, (REAL)DIMENSIONS);
         });
         LayoutX::sync();
     }

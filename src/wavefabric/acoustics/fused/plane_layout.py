@@ -1,0 +1,45 @@
+"""Spectra and kernels of a step in two dimensions that is fused axis by axis on a GPU."""
+
+from collections.abc import Callable, Sequence
+
+from wavefabric.acoustics.fused.axis_kernels_cuda import AxisKernels
+from wavefabric.acoustics.fused.fused_layout import FusedLayout, axis_kernels
+
+
+class PlaneLayout(FusedLayout):
+    """A plane on one GPU: its columns along y are those along z of a volume that is one point thick.
+
+    Two spectra hold F{u_y} and F{u_x}, or the derivatives along these axes. There are no other columns, so a
+    step is a pass along y, one along x, one along y and one along x, and two more with power-law absorption.
+    """
+
+    columns_axis = 1
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        x2, y2, none = self.squares
+        self.squares = [x2, none, y2]
+        for factors in (self.up, self.down, self.up_columns, self.down_planes):
+            factors.insert(1, factors[0])  # no kernel reads those of the missing axis
+
+    def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
+        c, f = self.coefficients, self.fields
+        _, ny, nx = c.shape
+        return axis_kernels(c, f, c.shape, "X"), axis_kernels(c, f, (ny, 1, nx), "Z")
+
+    def forward_y(self, spectra: list) -> None:
+        """Do nothing: columns are transformed where they are needed."""
+
+    def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
+        along_z(self.spectra, numbers)
+
+    def divergence(self, factors: list) -> None:
+        s0, s1 = self.spectra
+        # Of a volume these are the spectra 1 and 2, of u_z and u_x.
+        self.column_kernels.run("z_divergence", s0, s0, s1, *self.squares, *factors, 1, layers=2)
+
+    def gradient(self) -> None:
+        self.column_kernels.run("z_gradient", *self.spectra, *self.squares, self.up[0], self.up[2])
+
+    def gather(self) -> None:
+        self.column_kernels.run("z_gather", *self.spectra, *self.squares, self.down[0], self.down[2])
