@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from emulated_cuda import Module
 
-from wavefabric.acoustics.fused.axis_kernels_cuda import row_space, row_twiddles, twiddles
+from wavefabric.acoustics.fused.axis_kernels_cuda import axis_table, row_space
 
 SOURCE = "".join(
     files("wavefabric.spectral").joinpath(name).read_text(encoding="utf-8")
@@ -29,7 +29,7 @@ template <class A>
 __device__ void complex_both(const Complex *in, Complex *there, Complex *again, const Complex *twiddle) {
     typedef typename A::Layout L;
     Complex v[A::values];
-    const int first = L::transform() * L::points;
+    const int first = L::transform() * A::points;
     A::near(v, [&](Complex &value, int n) { value = in[first + n]; });
     A::forth(v, (Complex *)memory, twiddle);
     A::far(v, [&](Complex &value, int n) {
@@ -81,22 +81,24 @@ extern "C" __global__ void {name}_back(const Complex *spectra, Complex *rows, co
 class Configuration:
     """Radices, threads a transform, transforms a block, layout; complex, or rows of twice as many reals."""
 
-    def __init__(self, radices, threads, tile, layout="Rows", late=False, real=False):
+    def __init__(self, radices, threads, tile, layout="Rows", late=False, real=False, points=None):
         self.radices, self.threads, self.tile, self.layout = radices, threads, tile, layout
-        self.late, self.real, self.points = late, real, math.prod(radices)
-        digits = "_".join(map(str, radices))
+        #: Points of the transforms inside, and of those outside: fewer, of any number.
+        self.late, self.real, self.inner = late, real, math.prod(radices)
+        self.points = points or self.inner
+        digits = "_".join(map(str, radices)) + f"_for_{points}" * (points is not None)
         self.name = f"{'real_' * real}{layout}_{digits}_by_{threads}_times_{tile}{'_late' * late}"
 
     def kernel(self):
         """Text of the kernels."""
         forth, back = (", ".join(map(str, radices)) for radices in (self.radices, self.radices[::-1]))
-        layout = f"{self.layout}<{self.points}, {self.threads}, {self.tile}, {str(self.late).lower()}>"
-        axis = f"Axis<{layout}, Radices<{forth}>, Radices<{back}>>"
+        layout = f"{self.layout}<{self.inner}, {self.threads}, {self.tile}, {str(self.late).lower()}>"
+        axis = f"OfLength<Axis<{layout}, Radices<{forth}>, Radices<{back}>>, {self.points}>::Type"
         return (REAL if self.real else COMPLEX).format(name=self.name, axis=axis)
 
     def shared(self, dtype):
         """Bytes of shared memory, and not one more."""
-        words = row_space(self.points, self.threads) if self.layout == "Rows" else self.points
+        words = row_space(self.inner, self.threads) if self.layout == "Rows" else self.inner
         return words * self.tile * np.dtype(dtype).itemsize
 
 
@@ -114,12 +116,17 @@ CONFIGURATIONS = [
     Configuration((3, 7, 4), 11, 1),
     Configuration((16, 5), 7, 3),
     Configuration((8, 5, 4), 32, 2),
+    # Convolutions: as many points as there may be, and fewer
+    Configuration((7, 3), 4, 2, "Columns", points=11),
+    Configuration((8, 4), 4, 4, "Columns", late=True, points=13),
+    Configuration((5, 5), 5, 2, points=13),
+    Configuration((8, 8, 4), 32, 1, "Columns", points=103),
 ]
 #: Threads of a row that divide a warp, that do not, and whole warps; one row a block and several. Some rows
 #: share a warp with others, or begin in one and end in the next.
 ROWS = [
-    Configuration(radices, threads, tile, late=late, real=True)
-    for radices, threads, tile, late in [
+    Configuration(radices, threads, tile, late=late, real=True, points=points[0] if points else None)
+    for radices, threads, tile, late, *points in [
         ((2,), 1, 1, False),
         ((4,), 2, 3, False),
         ((8,), 1, 33, True),
@@ -134,6 +141,9 @@ ROWS = [
         ((8, 8, 2), 16, 2, True),
         ((7, 5, 5), 32, 2, True),
         ((8, 8, 5), 64, 1, True),
+        ((7, 3), 4, 4, True, 11),
+        ((5, 5), 8, 4, False, 13),
+        ((8, 7, 4), 32, 2, True, 101),
     ]
 ]
 #: On a GPU too, but not by default on the CPU.
@@ -193,7 +203,8 @@ def kernels(device, real):
 def launched(kernels, configuration, real, sent, shapes, suffix=""):
     """Arrays of the given shapes, written by a kernel of what is sent."""
     dtype = DTYPE[real]
-    turns = (row_twiddles if configuration.real else twiddles)(configuration.radices, PART[real])
+    of = configuration.points, configuration.radices, PART[real], configuration.real
+    turns = axis_table(*of)
     # NaN where nothing was written is in no tolerance.
     out = [kernels.asarray(np.full(shape, np.nan, dtype)) for shape in shapes]
     arguments = (kernels.asarray(sent), *out, kernels.asarray(turns))

@@ -102,7 +102,7 @@ def stages_form(
 def advice(device, problem: Problem, dtype, decomposition: Partition | None = None) -> list[str]:
     """What a user may want to know of how his problem is solved, a sentence each.
 
-    That the plain stages serve in three dimensions because of the grid; or that the medium is held by index.
+    That the plain stages serve because of the grid; or that the medium is held by index.
     """
     decomposition = decomposition or decompose(problem.shape, 1)
     form = stages_form(device, problem, np.dtype(dtype), decomposition)
@@ -110,15 +110,17 @@ def advice(device, problem: Problem, dtype, decomposition: Partition | None = No
         note = find_materials(problem, dtype).note()
         return [note] if note else []
     one = decomposition.ranks == 1
-    if problem.dimensions < 3 or form.stages is not PlainStages or device.name == "cpu":
+    d = problem.dimensions
+    if d < (2 if one else 3) or form.stages is not PlainStages or device.name == "cpu":
         return []
-    sizes = " and ".join(sorted({" x ".join(map(str, part.basis)) for part in decomposition.subdomains}))
+    sizes = " and ".join(sorted({" x ".join(map(str, part.basis[:d])) for part in decomposition.subdomains}))
     slabs = " in slabs along z" if decomposition.options.kind == "global" and not one else ""
-    longest = " x ".join(map(str, longest_axes(dtype)))
-    fused = f"grids{slabs} of prime factors up to 7, even along x, of at most {longest} points"
+    x, y, _ = longest_axes(dtype)
+    across = "y and z" if d > 2 else "y"
     return [
-        f"transforms of whole arrays of {sizes} points; kernels that fuse them with all other work, twice as "
-        f"fast, take {fused}"
+        f"transforms of whole arrays of {sizes} points; kernels that fuse them with all other work, faster, take "
+        f"grids{slabs} even along x, of at most {2 * x} points along x and {y} along {across} (half as many with "
+        "prime factors above 7)"
     ]
 
 

@@ -114,7 +114,7 @@ def grids(lengths: Sequence[int], dtype, points: int) -> list[Triple]:
     for x, y in zip(lengths, reversed([n for n in lengths if n <= most_y]), strict=False):
         z = min(left, key=lambda n, area=x * y: abs(math.log2(n * area / points))) if left else lengths[0]
         left = [n for n in left if n != z]
-        if x <= most_x:
+        if x <= 2 * most_x:
             shapes.append((x, y, z))
     return shapes
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.decompose import Partition, halo_messages
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
+from wavefabric.acoustics.fused.axis_kernels_cuda import transformed_points
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.exchange.halos_transposes import message_schedule
@@ -104,9 +105,14 @@ class UltrasoundStep:
     # --- Kernels and schedules -------------------------------------------------------------------------
 
     def kernel(self, name: str, count: float = 1) -> float:
-        """s of ``count`` runs of a kernel over this rank's points."""
+        """s of ``count`` runs of a kernel over this rank's points.
+
+        A convolution is assumed to take as much longer as it has more points: none were timed.
+        """
         plain = name == "x_density" and not self.medium.laplacians
         form = "homogeneous" if plain else self.medium.form
+        n = self._axes["xyz".index(name[0])] // (2 if name[0] == "x" else 1)
+        count *= transformed_points(n) / n
         return count * self.points * self.rates.kernel(name, self.precision, form, self._axes, self.points)
 
     @cached_property

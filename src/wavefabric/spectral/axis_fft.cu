@@ -140,7 +140,7 @@ struct Axis;
 template <class L, int FIRST, int... FORTH, int LAST, int... BACK>
 struct Axis<L, Radices<FIRST, FORTH...>, Radices<LAST, BACK...>> {
     typedef L Layout;
-    static constexpr int values = registers<L, FIRST, FORTH...>();
+    static constexpr int points = L::points, values = registers<L, FIRST, FORTH...>();
     static constexpr int table = all_factors<1, FIRST, FORTH...>() + all_factors<1, LAST, BACK...>();
     // Points held at the near end (before `forth`, after `back`), and at the far end.
     template <class F>
@@ -153,4 +153,42 @@ struct Axis<L, Radices<FIRST, FORTH...>, Radices<LAST, BACK...>> {
     static __device__ __forceinline__ void back(Complex *v, Complex *shared, const Complex *twiddle) {
         stages<L, 1, LAST, BACK...>(v, shared, twiddle + all_factors<1, FIRST, FORTH...>());
     }
+};
+
+// An axis of any length N as a convolution by an axis of M >= 2 N - 1 points (Bluestein 1970, doi:10.1109/TAU.1970.1162132):
+// values times a chirp exp(-i pi n^2 / N), convolved with its conjugate, times the chirp again. Both ends hold the same
+// points; of the M values the others are 0 when a transform begins. Behind the factors of M its table holds the
+// chirp, then the transform of what it is convolved with over M.
+template <class INNER, int N>
+struct Chirped {
+    typedef typename INNER::Layout Layout;
+    static constexpr int points = N, values = INNER::values, table = INNER::table + N + INNER::points;
+    template <class F>
+    static __device__ __forceinline__ void near(Complex *v, F f) {
+        INNER::near(v, [&](Complex &value, int n) { if (n < N) f(value, n); });
+    }
+    template <class F>
+    static __device__ __forceinline__ void far(Complex *v, F f) { near(v, f); }
+    static __device__ __forceinline__ void forth(Complex *v, Complex *shared, const Complex *twiddle) {
+        const Complex *chirp = fresh(twiddle + INNER::table), *kernel = chirp + N;
+        INNER::near(v, [&](Complex &value, int n) { value = n < N ? value * chirp[n] : Complex{0, 0}; });
+        INNER::forth(v, shared, twiddle);
+        INNER::far(v, [&](Complex &value, int k) { value = swapped(value * kernel[k]); });
+        INNER::back(v, shared, twiddle);
+        chirp = fresh(chirp);
+        near(v, [&](Complex &value, int n) { value = swapped(value) * chirp[n]; });
+    }
+    static __device__ __forceinline__ void back(Complex *v, Complex *shared, const Complex *twiddle) {
+        forth(v, shared, twiddle);
+    }
+};
+
+// The axis of N points by an Axis of as many, or of more.
+template <class INNER, int N, bool SAME = INNER::points == N>
+struct OfLength {
+    typedef INNER Type;
+};
+template <class INNER, int N>
+struct OfLength<INNER, N, false> {
+    typedef Chirped<INNER, N> Type;
 };

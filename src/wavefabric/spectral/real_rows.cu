@@ -1,13 +1,13 @@
 // Real rows of an even number of points N, transformed as complex ones of H = N/2: value j is x[2j] + i x[2j+1].
 // Half spectra have H + 1 entries; the transform back is not divided by N. Behind axis_fft.cu.
 
-// An Axis of H points whose layout is Rows. `twiddle` holds its factors, then the first H of the N roots of unity,
+// An axis of H points whose layout is Rows. `twiddle` holds its factors, then the first H of the N roots of unity,
 // which take its spectrum apart into those of even and odd points.
 template <class AXIS>
 struct RealRows {
     typedef AXIS A;
     typedef typename A::Layout L;
-    static constexpr int half = L::points, values = A::values;
+    static constexpr int half = A::points, values = A::values;
 
     // Half spectrum entry(k), k = 0 ... H, to the row: value j in v at the near end, its parts swapped.
     template <class F>

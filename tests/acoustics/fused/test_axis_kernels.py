@@ -17,12 +17,13 @@ from random_problems import problem
 
 from wavefabric.acoustics.fused.axis_kernels_cuda import (
     MediumKind,
+    axis_table,
     index_macro,
     pitch,
     prelude,
     row_space,
-    row_twiddles,
     sinc_series,
+    transformed_points,
     twiddles,
     usable,
 )
@@ -61,20 +62,28 @@ def test_usable_grids():
     assert usable(4, 27, 21, np.float32)
     assert usable(70, 35, 49, np.float32)
     assert usable(24, 25, 1, np.float32)  # a plane
+    assert usable(202, 198, 206, np.float32)  # convolutions
+    assert usable(26, 11, 1, np.float64)
     for shape in (
         (35, 24, 24),  # an odd number of points along x
         (2, 24, 24),  # one complex number a row
-        (22, 24, 24),
-        (24, 26, 24),
-        (24, 24, 34),
         (1, 24, 24),
         (24, 1, 1),
-        (24, 22, 1),
         (2**16, 8, 8),
         (8, 8, 2**15),
+        (24, 24, 2039),  # a prime, whose convolution does not fit
     ):
         assert not usable(*shape, np.float32)
         assert not usable(*shape, np.float64)
+
+
+@given(st.integers(2, 5000), st.sampled_from([8, 16]))
+def test_points_of_a_convolution(n, most):
+    """At least twice as many less one, or a circle of fewer points would add what lies beyond its ends."""
+    inner = transformed_points(n, most)
+    assert inner == n or inner >= 2 * n - 1
+    assert math.prod(radices(inner, most)) == inner
+    assert (inner == n) == bool(radices(n, most))
 
 
 #: Lengths of 2, 3, 5 and 7.
@@ -89,13 +98,14 @@ SMOOTH = sorted(
 def test_blocks_that_a_gpu_can_launch(real):
     """At most 1024 threads a block, 2048 a multiprocessor; memory for its columns, or thrice its rows."""
     item, result = 2 * np.dtype(real).itemsize, set()
-    for n in SMOOTH:
+    for n in [*SMOOTH, 2 * 509, 2 * 1021, 997, 1511]:
         for nx, ny, nz in ((n, 4, 4), (4, n, n)):
             if not usable(nx, ny, nz, real):
                 continue
             text = prelude((nz, ny, nx), real, MediumKind(True, "power_law"))
             numbers = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\n", text)}
-            for axis, points in zip("XYZG", (nx // 2, ny, nz, nz), strict=True):
+            for axis in "XYZG":
+                points = numbers[f"M{axis}"]
                 threads, tile = numbers[f"P{axis}"], numbers[f"T{axis}"]
                 assert threads * tile <= 1024
                 assert threads * tile * numbers[f"B{axis}"] <= 2048
@@ -128,8 +138,9 @@ def factors_of_stages(radices):
 @pytest.mark.parametrize("radices", [(7,), (2, 3), (16, 2, 2), (3, 5, 4), (8, 8, 8)])
 def test_twiddles(radices, real):
     """Those of the stages forth, then of those back, and for rows what takes their spectra apart."""
-    columns, rows = twiddles(radices, real), row_twiddles(radices, real)
-    wanted, half = np.concatenate(list(map(factors_of_stages, (radices, radices[::-1])))), math.prod(radices)
+    half = math.prod(radices)
+    columns, rows = twiddles(radices, real), axis_table(half, radices, real, True)
+    wanted = np.concatenate(list(map(factors_of_stages, (radices, radices[::-1]))))
     assert columns.dtype == rows.dtype == np.result_type(real, np.complex64)
     assert columns.shape == wanted.shape
     assert abs(columns - wanted).max(initial=0) < np.finfo(real).eps
@@ -141,8 +152,9 @@ def test_twiddles(radices, real):
 @pytest.mark.parametrize("radices", [(8, 8, 8), (16, 16, 2), (5, 5, 5, 3)])
 def test_twiddles_in_single_precision_have_no_mean_error(radices):
     """Of each leg of a stage the squared moduli sum up to their number, to one rounding of one of them."""
-    result = row_twiddles(radices, np.float32).astype(complex)
-    errors, at, half = abs(result) ** 2 - 1, 0, math.prod(radices)
+    half = math.prod(radices)
+    result = axis_table(half, radices, np.float32, True).astype(complex)
+    errors, at = abs(result) ** 2 - 1, 0
     for order in (radices, radices[::-1]):
         for stage in range(1, len(order)):
             before = math.prod(order[:stage])

@@ -28,6 +28,7 @@ STEPS = 12
 
 EVEN, ODD, PRIME, FLAT, LINE = (24, 20, 18), (30, 27, 21), (13, 17, 11), (31, 45, 1), (90, 1, 1)
 PLANE = (30, 45, 1)
+CHIRPED, CHIRPED_PLANE = (26, 11, 17), (22, 23, 1)
 RADIAL = (31, 24, 1)
 MODES = "dirichlet", "additive_no_correction", "additive"
 POWER = dict(absorption="power_law")
@@ -166,6 +167,10 @@ CASES = {
     "plane, rank-one sources": (PLANE, dict(initial=0, **POWER, **_both(PLANE, "additive", True))),
     "plane, transducer": (PLANE, dict(initial=0, mixed="r", transducer=transducer(PLANE))),
     "plane without κ": (PLANE, dict(k_space=False, staggered=False, pml=(0, 6, 0))),
+    # Convolutions along every axis
+    "chirps, everything": (CHIRPED, dict(mixed="crba", **BENT, **POWER, **_both(CHIRPED, "additive"))),
+    "chirps, transducer": (CHIRPED, dict(initial=0, mixed="r", transducer=transducer(CHIRPED))),
+    "chirps in a plane": (CHIRPED_PLANE, dict(mixed="c", **POWER, **_both(CHIRPED_PLANE, "dirichlet"))),
     "velocity 2-D, y only": (
         FLAT,
         dict(initial=0, velocity_source=velocity_source(FLAT, "additive", (0, None))),
@@ -270,9 +275,13 @@ EMULATED = [
 ]
 EMULATED += [pytest.param(name, np.float32, marks=pytest.mark.slow) for name in VARIANTS]
 EMULATED += [pytest.param("layers along x and y", np.float64, marks=pytest.mark.slow)]
-PLANES = [name for name in CASES if name.startswith("plane")]
+PLANES = [name for name in CASES if name.startswith(("plane", "chirps"))]
 EMULATED += [
-    pytest.param(name, real, marks=[pytest.mark.slow] * (name not in PLANES[2:5] or real is np.float32))
+    pytest.param(
+        name,
+        real,
+        marks=[pytest.mark.slow] * (name not in [*PLANES[2:5], "chirps, everything"] or real is np.float32),
+    )
     for name in PLANES
     for real in (np.float64, np.float32)
 ]

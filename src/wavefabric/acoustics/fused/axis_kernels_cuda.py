@@ -7,7 +7,7 @@ about 100 with whole-array transforms.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.exchange.transports import SIGNALS
 from wavefabric.kernels.roots import rounded, unit_roots
+from wavefabric.kernels.series_plan import chirp, convolution_kernel
 from wavefabric.spectral import inplace_fft
 
 #: Sources of the passes, in this order.
@@ -61,21 +62,37 @@ NO_LAYERS = np.zeros((0, 3), np.uint64)
 
 
 def usable(nx: int, ny: int, nz: int, dtype) -> bool:
-    """Whether a grid can be transformed by these kernels along all its axes: Nx must be even too.
+    """Whether a grid can be transformed by these kernels along all its axes: Nx must be even.
 
     Nz = 1 is a plane.
     """
-    fits = all(n <= most for n, most in zip((nx, ny, nz), longest_axes(dtype), strict=True))
-    across = (ny, nz) if nz > 1 else (ny,)
-    return fits and nx % 2 == 0 and all(map(inplace_fft.radices, (nx // 2, *across)))
+    lengths = list(zip((nx // 2, ny, nz), longest_axes(dtype), strict=True))[: 3 if nz > 1 else 2]
+    fits = all(1 < n <= most and transformed_points(n, r) <= most for n, most in lengths for r in (8, 16))
+    return fits and nx % 2 == 0
 
 
 def longest_axes(dtype) -> tuple[int, int, int]:
-    """Most points along x, y and z: three rows, or four columns, must fit in shared memory."""
+    """Most points of a transform along x, y and z: three rows, or four columns, must fit in shared memory.
+
+    Along x two points of the grid are one of the transform.
+    """
     item = 2 * np.dtype(dtype).itemsize
     columns = _SHARED // (4 * item)
     rows = (_SHARED_ROW // (3 * item) - 1) // 16 * 16 - 1
-    return 2 * rows, columns, columns
+    return rows, columns, columns
+
+
+@lru_cache(maxsize=1024)
+def transformed_points(n: int, most: int = 16) -> int:
+    """Points by which n points are transformed: n, or more for a convolution (Bluestein).
+
+    Of the lengths that a convolution may have the one with the least points times passes is taken.
+    ``most`` is the largest radix.
+    """
+    if inplace_fft.radices(n, most):
+        return n
+    lengths = ((m, inplace_fft.radices(m, most)) for m in range(2 * n - 1, 4 * n))
+    return min((m * len(radices), m) for m, radices in lengths if radices)[1]
 
 
 def _tuned(name: str, n: int, plane: bool) -> tuple[int, int, int]:
@@ -100,9 +117,11 @@ class _Axis:
     def __init__(self, name: str, n: int, item: int, plane: bool):
         self.name, self._item = name, item
         self.points = n // 2 if name == "X" else n  # a real row is half as many complex values
-        held, radix, self._resident = _tuned(name, n, plane)
-        self.radices = inplace_fft.radices(self.points, radix)
-        self.threads = -(-self.points // held)
+        held, radix, self._resident = _tuned(name, transformed_points(self.points), plane)
+        #: Points of the transform: `points`, or more for a convolution.
+        self.inner = transformed_points(self.points, radix)
+        self.radices = inplace_fft.radices(self.inner, radix)
+        self.threads = -(-self.inner // held)
         # Rows of a plane are so few that a block has one warp of them.
         threads = 32 if plane and name == "X" else _THREADS[name]
         most = max(1, threads // self.threads)
@@ -124,9 +143,9 @@ class _Axis:
 
     def shared(self, kernel: str) -> int:
         """Bytes of shared memory of a block."""
-        words = self.points
+        words = self.inner
         if self.name == "X":
-            words = _SPACES.get(kernel, 1) * row_space(self.points, self.threads)
+            words = _SPACES.get(kernel, 1) * row_space(self.inner, self.threads)
         return self.tile * words * self._item
 
 
@@ -225,6 +244,7 @@ def prelude(
     for name, axis in _axes(shape, real, kernels, dimensions).items():
         factors = [str(radix) for radix in axis.radices]
         macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile, f"B{name}": axis.blocks()}
+        macros[f"M{name}"] = axis.inner
         if name == "X":
             macros |= {"BV": axis.blocks(_RESIDENT_VELOCITY), "BP": axis.blocks(_RESIDENT_PRESSURE)}
         macros |= {f"RADICES_{name}": ",".join(factors), f"REVERSED_{name}": ",".join(factors[::-1])}
@@ -248,20 +268,27 @@ def twiddles(radices: Sequence[int], real) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def row_twiddles(radices: Sequence[int], real) -> np.ndarray:
-    """Those of a real row, N/2 values, and the first N/2 roots of N, which take its spectrum apart."""
-    half = math.prod(radices)
-    dtype = np.result_type(real, np.complex64)
-    roots = rounded(unit_roots(np.arange(half), 2 * half), dtype)
-    return np.concatenate([twiddles(radices, real), roots])
+def axis_table(points: int, radices: Sequence[int], real, rows: bool = False) -> np.ndarray:
+    """What the transforms of an axis of so many points read.
+
+    `twiddles`; of a convolution its chirp and what values are convolved with; of real ``rows``, of twice as
+    many points N, the first N/2 roots of N, which take their spectra apart.
+    """
+    dtype, inner = np.result_type(real, np.complex64), math.prod(radices)
+    parts = [twiddles(radices, real)]
+    if inner != points:
+        parts += [rounded(chirp(points), dtype), convolution_kernel(points, inner).astype(dtype)]
+    if rows:
+        parts.append(rounded(unit_roots(np.arange(points), 2 * points), dtype))
+    return np.concatenate(parts)
 
 
 class AxisKernels:
     """The passes for grids (Nz, Ny, Nx) of one shape, precision and kind of medium on one CUDA device.
 
-    ``kernels`` names the axes that are transformed, each a product of 2, 3, 5 and 7: ranks hold planes or
-    columns. ``definitions`` are those of `prelude`. ``scatter`` is an array of ``Scatter`` (scatter.cu), one
-    a spectrum, for passes that end in a transpose: those along z, or `y_scatter`. ``dimensions`` as there.
+    ``kernels`` names the axes that are transformed: ranks hold planes or columns. ``definitions`` are those
+    of `prelude`. ``scatter`` is an array of ``Scatter`` (scatter.cu), one a spectrum, for passes that end in
+    a transpose: those along z, or `y_scatter`. ``dimensions`` as there.
     """
 
     def __init__(
@@ -271,7 +298,7 @@ class AxisKernels:
         self._axes = _axes(shape, dtype, kernels, dimensions)
         nz, ny, nx = shape
         self._twiddles = {
-            name: device.asarray((row_twiddles if name == "X" else twiddles)(axis.radices, dtype))
+            name: device.asarray(axis_table(axis.points, axis.radices, dtype, rows=name == "X"))
             for name, axis in self._axes.items()
         }
         half, self._rows = nx // 2 + 1, ny * nz

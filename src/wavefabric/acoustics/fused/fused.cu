@@ -2,7 +2,7 @@
 // in shared memory; see axis_kernels_cuda.py.
 // Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF), their rows padded to PITCH, whole cache lines; the formulas
 // are those of kernels/cpu/planes.cpp. Spectra hold F{u_y} or d/dy in s0, x in s2, z in s1; the derivatives dx, dy, dz
-// carry the 1/N of the transforms. WITH_X, WITH_Y, WITH_Z: axes that are transformed here.
+// carry the 1/N of the transforms. An axis is transformed as one of MX, MY, MZ or MG points (`OfLength`). WITH_X, WITH_Y, WITH_Z: axes that are transformed here.
 
 #define HALF (NX / 2 + 1)
 #define ROWS ((Index)NY * NZ)
@@ -61,7 +61,8 @@ INLINE Complex *columns_memory() { return (Complex *)memory; }
 
 #if WITH_X
 template <bool LATE>
-using RowsOf = RealRows<Axis<Rows<NX / 2, PX, TX, LATE>, Radices<RADICES_X>, Radices<REVERSED_X>>>;
+using RowsOf = RealRows<
+    typename OfLength<Axis<Rows<MX, PX, TX, LATE>, Radices<RADICES_X>, Radices<REVERSED_X>>, NX / 2>::Type>;
 typedef RowsOf<true> RowsX;
 typedef RowsX::A AxisX;
 typedef AxisX::Layout LayoutX;

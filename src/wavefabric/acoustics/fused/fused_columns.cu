@@ -1,7 +1,7 @@
 // Kernels along y and z of the fused time step on a GPU: tiles of neighbouring columns.
 
 #if WITH_Y
-typedef Axis<Columns<NY, PY, TY>, Radices<RADICES_Y>, Radices<REVERSED_Y>> AxisY;
+typedef OfLength<Axis<Columns<MY, PY, TY>, Radices<RADICES_Y>, Radices<REVERSED_Y>>, NY>::Type AxisY;
 
 // Transforms of up to three spectra in place, one a block layer.
 KERNEL(Y) y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, TABLE twiddle) {
@@ -76,7 +76,7 @@ KERNEL(Y) y_gather(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TA
 #endif
 
 #if WITH_Z
-typedef Axis<Columns<NZ, PZ, TZ>, Radices<RADICES_Z>, Radices<REVERSED_Z>> AxisZ;
+typedef OfLength<Axis<Columns<MZ, PZ, TZ>, Radices<RADICES_Z>, Radices<REVERSED_Z>>, NZ>::Type AxisZ;
 
 // Of (c_ref dt/2)^2 k^2 what x and y give; with that of z it is the square whose root's sinc is kappa.
 template <class C>
@@ -109,7 +109,7 @@ INLINE void multiply_along_z(const Complex *from, const C &c, const Complex *twi
     A::near(v, [&](Complex &value, int n) { out.put(n, swapped(value)); });
 }
 
-typedef Axis<Columns<NZ, PG, TG, true>, Radices<RADICES_G>, Radices<REVERSED_G>> AxisG;
+typedef OfLength<Axis<Columns<MG, PG, TG, true>, Radices<RADICES_G>, Radices<REVERSED_G>>, NZ>::Type AxisG;
 
 // What is in the two spectra of a gradient, times factors: F and dF/dz; of a plane, whose columns lie along its y, dF/dy
 // and dF/dx.

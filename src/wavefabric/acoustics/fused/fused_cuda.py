@@ -1,4 +1,4 @@
-"""The stages of a time step in 2-D and 3-D on a GPU, fused with their transforms axis by axis (`axis_kernels_cuda`).
+"""The stages of a step in 2-D and 3-D on a GPU, fused with their transforms by axis (`axis_kernels_cuda`).
 
 Between steps the spectrum of p along x is kept. Sources act inside the kernels.
 """
@@ -41,7 +41,7 @@ class FusedCudaStages(Stages):
 
     @classmethod
     def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
-        """In two and three dimensions, with transforms of sizes made of 2, 3, 5 and 7, Nx even."""
+        """In two and three dimensions, Nx even, with transforms that fit into a block's memory."""
         return shape[1] > 1 and all(axis_kernels_cuda.usable(*basis, dtype) for basis in bases)
 
     @classmethod
