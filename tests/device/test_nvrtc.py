@@ -215,17 +215,17 @@ def test_fused_kernels_compile(arch, n, dtype):
 #: medium is held: both types, every kind of medium, odd and even Ny, Nz and Nx/2, one thread a transform and
 #: several, a series and none. Small grids: long unrolled loops would compile for seconds.
 KERNELS = [
-    ("sm_90", (6, 4, 8), np.float32, False, "none", "XYZ", 2.0, "uniform"),
-    on("sm_90", "sm_90", (3, 5, 18), np.float64, True, "power_law", "XYZ", 2.0, "full", quick=False),
-    on("sm_90", "sm_90", (3, 5, 18), np.float64, True, "power_law", "XYZ", 2.0, "index16", quick=False),
-    ("sm_90", (6, 4, 12), np.float32, True, "stokes", "XYZ", 2.0, "index8"),
-    on("sm_80", "sm_80", (2, 7, 6), np.float32, True, "stokes", "XYZ", 20.0, "full"),
-    on("sm_90", "sm_90", (35, 63, 70), np.float64, False, "stokes", "XYZ", 2.0, "uniform", quick=False),
+    ("sm_90", (6, 4, 8), np.float32, False, "none", "XYZG", 2.0, "uniform"),
+    on("sm_90", "sm_90", (3, 5, 18), np.float64, True, "power_law", "XYZG", 2.0, "full", quick=False),
+    on("sm_90", "sm_90", (3, 5, 18), np.float64, True, "power_law", "XYZG", 2.0, "index16", quick=False),
+    ("sm_90", (6, 4, 12), np.float32, True, "stokes", "XYZG", 2.0, "index8"),
+    on("sm_80", "sm_80", (2, 7, 6), np.float32, True, "stokes", "XYZG", 20.0, "full"),
+    on("sm_90", "sm_90", (35, 63, 70), np.float64, False, "stokes", "XYZG", 2.0, "uniform", quick=False),
     # A convolution along each axis
-    on("sm_90", "sm_90", (13, 11, 26), np.float32, True, "power_law", "XYZ", 2.0, "full", quick=False),
+    on("sm_90", "sm_90", (13, 11, 26), np.float32, True, "power_law", "XYZG", 2.0, "full", quick=False),
     # Slabs of several ranks: 11 planes, or 13 columns, are not transformed there.
     on("sm_90", "sm_90", (11, 4, 40), np.float32, True, "power_law", "XY", 2.0, "full", quick=False),
-    ("sm_90", (6, 13, 8), np.float32, True, "power_law", "Z", 20.0, "index8"),
+    ("sm_90", (6, 13, 8), np.float32, True, "power_law", "ZG", 20.0, "index8"),
 ]
 
 
@@ -270,8 +270,8 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, kernels, large
     ("shape", "real", "kernels", "firsts"),
     [
         ((11, 8, 40), np.float32, "XY", (3, 6)),
-        pytest.param((12, 13, 8), np.float64, "Z", (7,), marks=pytest.mark.slow),
-        pytest.param((512, 4, 8), np.float32, "Z", (256,), marks=pytest.mark.slow),
+        pytest.param((12, 13, 8), np.float64, "ZG", (7,), marks=pytest.mark.slow),
+        pytest.param((512, 4, 8), np.float32, "ZG", (256,), marks=pytest.mark.slow),
     ],
 )
 def test_passes_that_transpose_compile(shape, real, kernels, firsts):

@@ -118,9 +118,9 @@ def advice(device, problem: Problem, dtype, decomposition: Partition | None = No
     x, y, _ = longest_axes(dtype)
     across = "y and z" if d > 2 else "y"
     return [
-        f"transforms of whole arrays of {sizes} points; kernels that fuse them with all other work, faster, take "
-        f"grids{slabs} even along x, of at most {2 * x} points along x and {y} along {across} (half as many with "
-        "prime factors above 7)"
+        f"transforms of whole arrays of {sizes} points; kernels that fuse them with all other work, faster, "
+        f"take grids{slabs} even along x, of at most {2 * x} points along x and {y} along {across} (half as "
+        "many with prime factors above 7)"
     ]
 
 

@@ -3,7 +3,9 @@
 import importlib
 import math
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from wavefabric.kernels.cuda_launch import CudaKernels
 from wavefabric.kernels.cuda_text import cuda_text
 from wavefabric.kernels.table import KernelTable
 from wavefabric.system.compiling import CLOCK
+from wavefabric.system.machine import usable_threads
 from wavefabric.system.user_cache import redirect
 
 redirect("CUPY_CACHE_DIR", "cupy", "~/.cupy/kernel_cache")  # CuPy gives up where it can write none
@@ -48,6 +51,8 @@ _TYPES = {np.dtype(np.complex64): cufft.CUFFT_C2C, np.dtype(np.complex128): cuff
 _MOST_SHARED_OF_A_BLOCK = 97
 # Memory of a GPU, and managed memory, in DLPack's numbers.
 _DLPACK_CUDA = (2, 13)
+# Modules that are compiled side by side.
+_COMPILERS = 8
 # What every kernel is compiled with. No --use_fast_math: sin and cos must hold to round-off.
 COMPILE_OPTIONS = ("--std=c++17", "--fmad=true")
 
@@ -136,6 +141,20 @@ class CudaAxisFFT:
             self._plan.fft(part, part, direction)
 
 
+class CompilingModule:
+    """A module of kernels that a thread compiles; who asks for one of them waits until it is done."""
+
+    def __init__(self, compiled: Future[cupy.RawModule]) -> None:
+        self._compiled = compiled
+
+    def get_function(self, name: str) -> Any:
+        """Return a kernel."""
+        if not self._compiled.done():
+            with CLOCK.compiling(announce_after=1.0):  # what CuPy keeps on disk is there at once
+                self._compiled.result()
+        return self._compiled.result().get_function(name)
+
+
 class CudaDevice:
     """One CUDA device. Work goes to CuPy's current stream; graphs are captured on one of our own."""
 
@@ -152,6 +171,7 @@ class CudaDevice:
         cupy.cuda.Device(index).use()
         self._capture = cupy.cuda.Stream(non_blocking=True)
         self._copies = cupy.cuda.Stream(non_blocking=True)
+        self._compilers = ThreadPoolExecutor(min(usable_threads(), _COMPILERS), "compiler")
 
     empty, zeros = staticmethod(cupy.empty), staticmethod(cupy.zeros)
     asarray, to_host = staticmethod(cupy.asarray), staticmethod(cupy.asnumpy)
@@ -230,16 +250,21 @@ class CudaDevice:
         options: tuple[str, ...] = (),
         before: tuple[str, ...] = (),
         prelude: str = "",
-    ):
-        """Compile a ``.cu`` file of a package; CuPy keeps the cubin on disk for the next process.
+    ) -> CompilingModule:
+        """Begin to compile a ``.cu`` file of a package; CuPy keeps the cubin on disk for the next process.
 
         ``before`` names sources (``"package/file.cu"``) to put in front, ``prelude`` is text before all.
+        Modules are compiled side by side; those who ask for a kernel wait.
         """
         code = prelude + cuda_text(*before, f"{package}/{source}")
-        module = cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
-        with CLOCK.compiling(announce_after=1.0):  # what CuPy keeps on disk is there at once
+
+        def compiled() -> cupy.RawModule:
+            cupy.cuda.Device(self.index).use()  # a thread has a device of its own
+            module = cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
             module.compile()
-        return module
+            return module
+
+        return CompilingModule(self._compilers.submit(compiled))
 
     launch, prepared = staticmethod(launch), staticmethod(prepared)
 

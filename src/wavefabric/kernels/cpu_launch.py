@@ -92,7 +92,7 @@ class CpuKernels:
         for name, row in table.rows.items():
             setattr(self, name, CpuKernel(row, code, launcher))
 
-    def load(self, dtype: Any) -> None:
+    def load(self, dtype: Any, wait: bool = False) -> None:
         """Do nothing: kernels of a CPU are compiled already."""
 
 

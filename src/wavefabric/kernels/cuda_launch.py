@@ -15,13 +15,18 @@ class CudaKernels:
     """The kernels of a table on one CUDA device, each an attribute by its name; compiled on first use."""
 
     def __init__(self, table: KernelTable, device: Any) -> None:
-        self._modules = CudaModules(table, device)
+        self._modules, self._first = CudaModules(table, device), next(iter(table.rows))
         for name, row in table.rows.items():
             setattr(self, name, CudaKernel(row, self._modules, device))
 
-    def load(self, dtype: Any) -> None:
-        """Compile the kernels of a precision: later it would wait for kernels that wait for other ranks."""
-        self._modules.of(np.dtype(dtype) == np.float32)
+    def load(self, dtype: Any, wait: bool = False) -> None:
+        """Begin to compile the kernels of a precision; ``wait`` until that is done.
+
+        Later it would wait for kernels that wait for other ranks.
+        """
+        module = self._modules.of(np.dtype(dtype) == np.float32)
+        if wait:
+            module.get_function(self._first)
 
 
 class CudaModules:

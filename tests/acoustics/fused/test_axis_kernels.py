@@ -300,7 +300,7 @@ def test_what_is_compiled_in():
     for real in REALS:
         terms = sinc_series(3.0, real)
         runs = runs_along(positions(np.array(LAYERS[0])))
-        text = prelude((6, 4, 18), real, MediumKind(True, "stokes"), "XYZ", terms, runs)
+        text = prelude((6, 4, 18), real, MediumKind(True, "stokes"), "XYZG", terms, runs)
         series = re.search(r"#define SINC_SERIES (.*)", text)
         assert series
         assert [float(term) for term in re.findall(r"\(REAL\)([^,]+)", series[1])] == terms
@@ -329,7 +329,7 @@ def along_z(shape, fraction):
     )
     squares = scaled_squares(c)
     assert sum(float(k2.max()) for k2 in squares) == pytest.approx((fraction * math.pi) ** 2)
-    kernels = axis_kernels(c, Fields(c), c.shape, "Z")
+    kernels = axis_kernels(c, Fields(c), c.shape, "ZG")
     return c, kernels, [c.device.asarray(k2, np.float64) for k2 in squares]
 
 

@@ -157,8 +157,7 @@ def row_space(points: int, threads: int) -> int:
 def _axes(shape, real, kernels: str, dimensions: int) -> dict[str, _Axis]:
     item = 2 * np.dtype(real).itemsize
     points = dict(zip("ZYXG", (*shape, shape[0]), strict=True))
-    names = *kernels, *("G" * ("Z" in kernels))
-    return {name: _Axis(name, points[name], item, dimensions == 2) for name in names}
+    return {name: _Axis(name, points[name], item, dimensions == 2) for name in kernels}
 
 
 def pitch(nx: int, real) -> int:
@@ -207,14 +206,15 @@ def prelude(
     shape,
     real,
     medium: MediumKind,
-    kernels: str = "XYZ",
+    kernels: str = "XYZG",
     series: Sequence[float] = (),
     runs: np.ndarray = NO_LAYERS,
     firsts: Sequence[int] = (),
     dimensions: int = 3,
 ) -> str:
-    """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed.
+    """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and some of the kernels.
 
+    ``kernels`` are letters of those along x (X), along y (Y), along z (Z), and of the gradient along z (G).
     ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `split_density.runs_along`.
     ``firsts``: where ranks' parts begin along the axis whose passes end in a transpose, but the first's. Of
     2 ``dimensions`` the shape is (1, Ny, Nx) for the passes along x, and (Ny, 1, Nx) for those along y, which
@@ -240,7 +240,8 @@ def prelude(
     if series:
         macros["SINC_SERIES"] = ", ".join(f"(REAL){value!r}" for value in series)
     for name, n in zip("ZYX", shape, strict=True):
-        macros |= {f"N{name}": n, f"WITH_{name}": int(name in kernels)}
+        macros[f"N{name}"] = n
+    macros |= {f"WITH_{name}": int(name in kernels) for name in "XYZG"}
     for name, axis in _axes(shape, real, kernels, dimensions).items():
         factors = [str(radix) for radix in axis.radices]
         macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile, f"B{name}": axis.blocks()}
@@ -286,13 +287,21 @@ def axis_table(points: int, radices: Sequence[int], real, rows: bool = False) ->
 class AxisKernels:
     """The passes for grids (Nz, Ny, Nx) of one shape, precision and kind of medium on one CUDA device.
 
-    ``kernels`` names the axes that are transformed: ranks hold planes or columns. ``definitions`` are those
-    of `prelude`. ``scatter`` is an array of ``Scatter`` (scatter.cu), one a spectrum, for passes that end in
-    a transpose: those along z, or `y_scatter`. ``dimensions`` as there.
+    ``kernels`` are letters, as in `prelude`: ranks hold planes or columns. ``definitions`` gives the text of
+    `prelude` for a letter; the kernels of each are compiled side by side. ``scatter`` is an array of
+    ``Scatter`` (scatter.cu), one a spectrum, for passes that end in a transpose: those along z, or
+    `y_scatter`. ``dimensions`` as there.
     """
 
     def __init__(
-        self, device, shape, dtype, kernels: str, definitions: str, scatter=None, dimensions: int = 3
+        self,
+        device,
+        shape,
+        dtype,
+        kernels: str,
+        definitions: Callable[[str], str],
+        scatter=None,
+        dimensions: int = 3,
     ):
         self._device, self._scatter = device, scatter
         self._axes = _axes(shape, dtype, kernels, dimensions)
@@ -306,7 +315,10 @@ class AxisKernels:
         items = {"X": (self._rows,), "Y": (half, nz), "Z": (half, ny), "G": (half, ny)}
         self._grids = {k: (-(-items[k][0] // axis.tile), *items[k][1:]) for k, axis in self._axes.items()}
         before, last = sources(scatter is not None)
-        module = device.module(__package__, last.split("/")[1], before=before, prelude=definitions)
+        file = last.split("/")[1]
+        modules = {
+            key: device.module(__package__, file, before=before, prelude=definitions(key)) for key in kernels
+        }
         self._kernels = {name: key for key in self._axes for name in _KERNELS[key]}
         if scatter is not None and "Y" in self._axes:
             self._kernels["y_scatter"] = "Y"
@@ -315,12 +327,17 @@ class AxisKernels:
         self.launches: list[tuple[str, tuple[int, ...], Callable[[], None]]] | None = None
         self._functions: dict[str, Any] = {}
         self._shared: dict[str, int] = {}
-        self._await = module.get_function("await_ranks") if scatter is not None else None
-        self._load(module, tuple(self._kernels))
+        self._await = None
+        if scatter is not None:
+            self._await = modules[kernels[0]].get_function("await_ranks")
+        self._load(modules)
 
-    def _load(self, module: Any, names: Sequence[str]) -> None:
-        for name in names:
-            self._functions[name] = function = module.get_function(name)
+    def _load(self, modules: Mapping[str, Any]) -> None:
+        """Get the kernels whose letters have modules here; wait until they are compiled."""
+        for name, key in self._kernels.items():
+            if key not in modules or name in self._functions:
+                continue
+            self._functions[name] = function = modules[key].get_function(name)
             self._shared[name] = self._axes[self._kernels[name]].shared(name)
             function.max_dynamic_shared_size_bytes = self._shared[name]
 
@@ -328,9 +345,9 @@ class AxisKernels:
         """Make the adjoint step's passes along x ready."""
         *before, last = ADJOINT_SOURCES
         file = last.split("/")[1]
-        module = self._device.module(__package__, file, before=tuple(before), prelude=self._definitions)
+        module = self._device.module(__package__, file, before=tuple(before), prelude=self._definitions("X"))
         self._kernels |= dict.fromkeys(ADJOINT_KERNELS, "X")
-        self._load(module, ADJOINT_KERNELS)
+        self._load({"X": module})
 
     def _launch(self, name: str, grid: tuple[int, ...], *arguments) -> None:
         key = self._kernels[name]

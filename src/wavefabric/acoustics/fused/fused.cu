@@ -2,7 +2,7 @@
 // in shared memory; see axis_kernels_cuda.py.
 // Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF), their rows padded to PITCH, whole cache lines; the formulas
 // are those of kernels/cpu/planes.cpp. Spectra hold F{u_y} or d/dy in s0, x in s2, z in s1; the derivatives dx, dy, dz
-// carry the 1/N of the transforms. An axis is transformed as one of MX, MY, MZ or MG points (`OfLength`). WITH_X, WITH_Y, WITH_Z: axes that are transformed here.
+// carry the 1/N of the transforms. An axis is transformed as one of MX, MY, MZ or MG points (`OfLength`). WITH_X, WITH_Y, WITH_Z, WITH_G: what is compiled here.
 
 #define HALF (NX / 2 + 1)
 #define ROWS ((Index)NY * NZ)

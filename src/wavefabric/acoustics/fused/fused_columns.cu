@@ -75,9 +75,7 @@ KERNEL(Y) y_gather(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TA
 }
 #endif
 
-#if WITH_Z
-typedef OfLength<Axis<Columns<MZ, PZ, TZ>, Radices<RADICES_Z>, Radices<REVERSED_Z>>, NZ>::Type AxisZ;
-
+#if WITH_Z || WITH_G
 // Of (c_ref dt/2)^2 k^2 what x and y give; with that of z it is the square whose root's sinc is kappa.
 template <class C>
 INLINE REAL across_z(const C &c, REALS x2, REALS y2) { return (c.here ? x2[c.kx] : (REAL)0) + y2[blockIdx.y]; }
@@ -108,7 +106,9 @@ INLINE void multiply_along_z(const Complex *from, const C &c, const Complex *twi
     const auto out = to();
     A::near(v, [&](Complex &value, int n) { out.put(n, swapped(value)); });
 }
+#endif
 
+#if WITH_G
 typedef OfLength<Axis<Columns<MG, PG, TG, true>, Radices<RADICES_G>, Radices<REVERSED_G>>, NZ>::Type AxisG;
 
 // What is in the two spectra of a gradient, times factors: F and dF/dz; of a plane, whose columns lie along its y, dF/dy
@@ -191,6 +191,10 @@ KERNEL(G) z_gather(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, ALONG
     AxisG::near(v, [&](Complex &value, int n) { out.put(n, swapped(value)); });
     SENT(0);
 }
+#endif
+
+#if WITH_Z
+typedef OfLength<Axis<Columns<MZ, PZ, TZ>, Radices<RADICES_Z>, Radices<REVERSED_Z>>, NZ>::Type AxisZ;
 
 // Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2; each times kappa and its derivative, back along z.
 KERNEL(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2, REALS z2, TABLE dx, TABLE dy,

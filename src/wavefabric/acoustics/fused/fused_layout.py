@@ -43,7 +43,7 @@ class FusedLayout(FieldLayout):
 
     def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
         """Kernels of planes and of columns."""
-        kernels = axis_kernels(self.coefficients, self.fields, self.coefficients.shape, "XYZ")
+        kernels = axis_kernels(self.coefficients, self.fields, self.coefficients.shape, "XYZG")
         return kernels, kernels
 
     def start_exchange(self, fields: list, spectra: list) -> None:
@@ -90,19 +90,22 @@ def axis_kernels(
     coefficients: Coefficients,
     fields: Fields,
     shape: Sequence[int],
-    axes: str,
+    kernels: str,
     firsts: Sequence[int] = (),
     scatter: Any = None,
 ) -> AxisKernels:
-    """Kernels for arrays of a shape, along some axes; ``firsts`` and ``scatter`` as of `AxisKernels`."""
+    """Kernels for arrays of a shape: ``kernels``, ``firsts`` and ``scatter`` as of `AxisKernels`."""
     c = coefficients
     largest = sum(float(k2.max()) for k2 in scaled_squares(c))
     series = sinc_series(largest, c.dtype)
     forms = medium_forms(at_points(c), c.staggered)
     medium = MediumKind(c.nonlinear, c.problem.absorption, forms, c.disperses)
     runs, dimensions = fields.split_layers.runs, c.problem.dimensions
-    definitions = prelude(shape, c.dtype, medium, axes, series, runs, firsts, dimensions)
-    return AxisKernels(c.device, shape, c.dtype, axes, definitions, scatter, dimensions)
+
+    def definitions(letter: str) -> str:
+        return prelude(shape, c.dtype, medium, letter, series, runs, firsts, dimensions)
+
+    return AxisKernels(c.device, shape, c.dtype, kernels, definitions, scatter, dimensions)
 
 
 def at_points(coefficients: Coefficients) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class PlaneLayout(FusedLayout):
     def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
         c, f = self.coefficients, self.fields
         _, ny, nx = c.shape
-        return axis_kernels(c, f, c.shape, "X"), axis_kernels(c, f, (ny, 1, nx), "Z")
+        return axis_kernels(c, f, c.shape, "X"), axis_kernels(c, f, (ny, 1, nx), "ZG")
 
     def forward_y(self, spectra: list) -> None:
         """Do nothing: columns are transformed where they are needed."""

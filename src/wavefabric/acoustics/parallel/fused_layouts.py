@@ -67,7 +67,7 @@ class FusedGlobalLayout(FusedLayout):
 
     def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
         c, f = self.coefficients, self.fields
-        return axis_kernels(c, f, c.shape, "XY"), axis_kernels(c, f, self._columns_shape(), "Z")
+        return axis_kernels(c, f, c.shape, "XY"), axis_kernels(c, f, self._columns_shape(), "ZG")
 
     def _columns_shape(self) -> tuple[int, ...]:
         """Of a grid whose half spectra are the columns of this rank."""
@@ -189,7 +189,7 @@ class OneSidedLayout(FusedGlobalLayout):
     def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
         c, f = self.coefficients, self.fields
         flat = axis_kernels(c, f, c.shape, "XY", self._y_first[1:], self._scatter[0])
-        return flat, axis_kernels(c, f, self._columns_shape(), "Z", self._z_first[1:], self._scatter[1])
+        return flat, axis_kernels(c, f, self._columns_shape(), "ZG", self._z_first[1:], self._scatter[1])
 
     def _send_planes(self, number: int, along_y: bool) -> None:
         self.plane_kernels.y_scatter(self.spectra[number], number, along_y)

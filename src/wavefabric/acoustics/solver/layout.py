@@ -23,6 +23,7 @@ class FieldLayout:
 
     def __init__(self, coefficients: Coefficients, comm: Communicator | None, decomposition: Partition):
         self.coefficients, self.fields = coefficients, Fields(coefficients)
+        coefficients.kernels.load(coefficients.dtype, wait=comm is not None)
         #: Those who share the step; None on one device.
         self.comm: Any = comm
         #: How they share the grid.

@@ -53,7 +53,7 @@ class AdjointStep:
         c = stages.coefficients
         self._stages, self._c = stages, c
         self.kernels = c.device.kernels(kernels.TABLE)
-        self.kernels.load(c.dtype)
+        self.kernels.load(c.dtype, wait=stages.layout.comm is not None)
         self.sources = AdjointSources(stages, self.kernels, wrt, scaled)
         self.fields = Fields(c)
         self._after = Fields(c) if needs_differences(c.problem, wrt) else None
