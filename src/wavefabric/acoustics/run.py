@@ -132,14 +132,14 @@ class _Run:
         observed = 0 if observer is None else observer.nbytes(problem, dtype, decomposition.subdomains)
         self._stages = setup.stages(problem, recording, observed)
         self._recorder = Recorder(self._stages, recording, sink)
-        self._step = Step(self._stages, self._recorder)
-        self._energy, self._alternation = Energy(self._stages), Alternation(self._stages)
-        if comm.step_recorder is not None:
-            comm.step_recorder.watch(self._step, "advance")
         #: Steps from one look at the fields to the next.
         self._look = min(max(problem.steps // 100, min(problem.steps // 20, _LEAST_LOOK), 1), 100)
         self._watch = EnergyWatch(problem, max(self._look, _ENERGY_STEPS))
         self._alternation_watch = AlternationWatch()
+        self._energy, self._alternation = Energy(self._stages), Alternation(self._stages, self._watch)
+        self._step = Step(self._stages, self._recorder, self._alternation)
+        if comm.step_recorder is not None:
+            comm.step_recorder.watch(self._step, "advance")
         # `_done` steps are taken; `_whole` unless one is half taken, after a second Ctrl-C.
         self._done, self._whole = 0, True
         #: A step after the first ones, and when it was done.
@@ -159,6 +159,7 @@ class _Run:
         elif self._checkpoint is not None and not self._checkpoint.policy.resume:
             self._checkpoint.remove()  # the rows it goes with are about to be replaced
         self._first = report.resumed_at = self._done
+        self._alternation.begin(self._first)
         self._next_status, self._last_status = self._first + 1, (self._first, time.perf_counter())
         #: Seconds of a step of late.
         self._step_seconds = math.inf
@@ -236,7 +237,6 @@ class _Run:
                 self._comm.step_recorder.settle()
             self._recorder.after(number, taken)
             self._done, self._whole = number + taken, True
-            self._alternation.add(self._watch.steps_left(self._done))
             if self._done == self._first + _SETTLING and steps >= self._done + _SETTLING:
                 self._device.synchronize()
                 self._settled = self._done, working_time()
@@ -268,7 +268,8 @@ class _Run:
             return 1
         done, policy = self._done, None if self._checkpoint is None else self._checkpoint.policy
         limits = [self._look - done % self._look, self._recorder.free_steps(done)]
-        limits.append(self._watch.steps_left(done + 1) - ORDER + 1 if done else 1)
+        left = self._watch.steps_left(done + 1)  # until the nine steps that are watched, or to their end
+        limits.append(1 if not done else left - ORDER if left > ORDER else left + 1)
         if done < self._first + _SETTLING:
             limits.append(self._first + _SETTLING - done)
         if policy is not None and policy.every is not None:
@@ -280,11 +281,9 @@ class _Run:
         """Stop or give up, as all ranks do now; how they are, and whether the clock asks for a checkpoint."""
         watches = self._watch.due(self._done)
         save_due = self._checkpoint is not None and self._checkpoint.due()
-        peak = 0.0
-        if looks:  # reading it also waits for the device, so progress is honest
-            p = self._stages.fields.p[self._stages.coefficients.subdomain.owned]
-            peak = max(abs(float(p.max())), abs(float(p.min())))
-        energy = self._energy() if watches else 0.0
+        energy = peak = 0.0
+        if looks or watches:  # reading them also waits for the device, so progress is honest
+            energy, peak = self._energy.with_peak()
         self._comm.check()  # whose data did not come, before what came of it is looked at
         (done, then), now = self._last_status, time.perf_counter()
         self._step_seconds = max((now - then) / max(1, self._done - done), 1e-9)
@@ -313,7 +312,7 @@ class _Run:
             return ""
         if excess := self._watch.excess(self._done, status.energy):
             return f"the acoustic energy is {excess:.3g} times what the sources can have put in {after}"
-        sums = self._comm.control.all_gather(self._alternation.sums())
+        sums = self._comm.control.all_gather(self._alternation.sums(self._done))
         if any(each is None for each in sums):
             return ""
         alternating, square = np.sum(sums, axis=0)

@@ -207,11 +207,9 @@ def light_problem(medium: str, shape: Triple) -> Problem:
 class Stepper:
     """Stages that take one step after the other, as a run does but for recording."""
 
-    def __init__(
-        self, stages: Stages, first_steps: int = _FIRST_STEPS, recording: StepRecording | None = None
-    ):
+    def __init__(self, stages: Stages, first_steps: int = _FIRST_STEPS, *recordings: StepRecording):
         self.stages = stages
-        self._step, self._next = Step(stages, recording), 0
+        self._step, self._next = Step(stages, *recordings), 0
         self.begin_anew(first_steps)
 
     def begin_anew(self, steps: int = _FIRST_STEPS) -> None:

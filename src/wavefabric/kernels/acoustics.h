@@ -29,6 +29,23 @@ FN REAL pressure(REAL rho, REAL speed, REAL density, REAL ratio, REAL tau, REAL 
     return speed * speed * (rho + extra);
 }
 
+// Twice the energy over the volume of a cell, J/m^3: of a point, and of a velocity at its own point. Without absorption p is
+// c0^2 rho, and the first is p^2/(rho0 c0^2). With dispersion p rho is what the scheme conserves, p^2 is not.
+FN REAL potential_energy(REAL p, REAL rho, REAL density) { return fabs(rho * p) / density; }
+FN REAL kinetic_energy(REAL u, REAL density) { return u * u * density; }
+
+// Weight of a field in its difference of order 8 in time, divided by 2^8, so many steps before the last of the nine.
+FN REAL alternating_weight(Index steps_left) {
+    const int binomials[] = {1, -8, 28, -56, 70, -56, 28, -8, 1};
+    return (REAL)binomials[steps_left] / 256;
+}
+
+// Time steps from `done` to the next that is a multiple of `every`, or the last; 0 if it is now.
+FN Index steps_to_look(Index done, Index every, Index steps) {
+    const Index next = (every - done % every) % every, last = steps - done;
+    return next < last ? next : last;
+}
+
 // An operator of |k|, of which k2 is the square: sin(a |k|)/(a |k|), cos(a |k|), or |k|^a (0 at k = 0 unless a is 0).
 enum { SINC, COSINE, POWER };
 FN double wavenumber_operator(double k2, int kind, double a) {

@@ -139,6 +139,7 @@ _COMPONENT = f"qqqq{_SOURCE}q"
 #: Of a kind and what is told beside an address: the format of its words, and how they are made.
 _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
     ("medium", ""): ("qq", medium_words),
+    ("parameter", ""): ("qq", medium_words),
     ("layers", ""): ("q" * 13, _layers),
     ("parts", ""): ("qqq", lambda layers: map(address, layers.parts)),
     ("plan", ""): ("q", lambda plan: (address(plan.words),)),

@@ -83,6 +83,8 @@ class CudaKernel:
             for how, a in counted
             if how.extra in ("counted", "rows", "shape")
         )
+        if self._row.form == "blocks":
+            return (count, 1, 1), _BLOCK
         if self._row.form == "elements":
             return (max(count - 1, 0), 1, 1), _BLOCK
         if self._row.form == "packs":
@@ -106,6 +108,12 @@ def _values(kind: str, extra: str, argument: Any, real: type) -> list[Any]:
         return list(argument.parts)
     if kind == "medium":
         return [argument, np.int32(is_full(argument))]
+    if kind == "parameter":
+        if not hasattr(argument, "bits"):
+            return [argument, np.int64(0), np.uintp(0), np.int32(is_full(argument))]
+        values = argument.values  # perhaps a column of a table
+        stride = values.strides[0] // values.itemsize
+        return [np.uintp(values.data.ptr), np.int64(stride), argument.index, np.int32(argument.bits)]
     if extra == "optional":
         return [argument if argument.size else np.uintp(0)]
     counts = {

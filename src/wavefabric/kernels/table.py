@@ -8,7 +8,8 @@ A row is the form of the launch, the name, and the arguments in the order of the
   gets the number of its elements, with ``rows`` or ``columns`` of its rows or columns, with ``shape`` of
   both.
 - ``medium``: a parameter of the medium, a full grid or one row that serves everywhere; the kernel also gets
-  whether it is a full grid.
+  whether it is a full grid. ``parameter``: the same, or on a GPU an
+  `wavefabric.acoustics.materials.indexed.Indexed`.
 - ``layers``: a `wavefabric.acoustics.solver.split_density.SplitLayers`; ``parts``: its three arrays alone.
 - ``coupling``, ``groups``: a `KerrLayout` and a `KerrChunkLayout` of
   `wavefabric.optics.propagation.kernels.kerr`.
@@ -18,7 +19,8 @@ A row is the form of the launch, the name, and the arguments in the order of the
 
 Forms: ``points``, over the points of the first array, whose shape the kernel gets; ``items``, over the
 elements of the first counted argument; ``elements``, over one less than these, a block of threads each on a
-GPU; ``packs``, over packs of 16 bytes of it, a thread each on a GPU; ``once``.
+GPU; ``packs``, over packs of 16 bytes of it, a thread each on a GPU; ``blocks``, over the rows of the
+first argument, a block of threads each on a GPU; ``once``.
 """
 
 import re
@@ -26,8 +28,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-FORMS = ("points", "items", "elements", "packs", "once")
-KINDS = ("array", "doubles", "indices", "int32s", "bytes", "medium", "layers", "parts")
+FORMS = ("points", "items", "elements", "packs", "blocks", "once")
+KINDS = ("array", "doubles", "indices", "int32s", "bytes", "medium", "parameter", "layers", "parts")
 KINDS += ("int", "long", "real", "double", "plan", "component", "source", "state")
 KINDS += ("coupling", "groups")
 WITH = ("counted", "rows", "columns", "shape", "optional")

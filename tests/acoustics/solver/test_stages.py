@@ -159,7 +159,7 @@ CASES = {
             ("additive", (1, 0, None)),
         ]
     },
-    # Planes that a GPU transforms in fused passes
+    # Planes that fused kernels of a GPU take
     "plane": (PLANE, dict(mixed="cr")),
     "plane without layers": (PLANE, dict(pml=False, **NO_DISPERSION)),
     "plane, everything": (PLANE, dict(mixed="crba", **BENT, **POWER, **_both(PLANE, "additive"))),

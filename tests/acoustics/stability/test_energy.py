@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from emulated_device import opened
 from random_problems import pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.choose_stages import make_stages
@@ -54,13 +55,42 @@ def test_energy_is_its_formula_and_is_kept(shape, more):
     assert np.abs(result / result.mean() - 1).max() < 0.3
 
 
-def test_energy_in_chunks(monkeypatch):
-    from wavefabric.acoustics.stability import energy
+@pytest.mark.parametrize("device", ["cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    ("shape", "more"),
+    [
+        ((40, 1, 1), {}),
+        ((16, 10, 1), {"axisymmetric": True}),
+        ((12, 10, 6), {}),
+        ((12, 10, 6), {"materials": 3, "nonlinearity": True}),
+        ((12, 10, 6), {"materials": 20, "nonlinearity": True}),
+    ],
+)
+def test_energy_and_peak_on_every_device(device, shape, more):
+    """With a medium by index too, on a GPU."""
+    inputs = problem(shape, mixed="crb", steps=3, **more)
+    result = []
+    for each in (CPU.device, opened(device)):
+        stages = make_stages(each, inputs, np.float64)
+        step, energy = Step(stages), Energy(stages)
+        for number in range(3):
+            step.take(number)
+        result.append(energy.with_peak())
+        peak = np.abs(each.to_host(stages.fields.p)).max()
+        assert result[-1][1] == pytest.approx(peak, rel=1e-15)
+    np.testing.assert_allclose(*result, rtol=1e-12)
+    field = stages.fields.p
+    field[..., 5] = np.inf
+    assert not np.isfinite(energy())
 
-    inputs = problem((12, 10, 6), mixed="r", steps=3)
-    whole, _ = energies(inputs)
-    monkeypatch.setattr(energy, "_CHUNK_CPU", 31)
-    np.testing.assert_allclose(energies(inputs)[0], whole, rtol=1e-12)
+
+def test_the_energy_does_not_depend_on_threads():
+    inputs, result = problem((18, 11, 9), mixed="r", steps=3), []
+    for device in (CPU.device, opened("cpu 2")):
+        stages = make_stages(device, inputs, np.float32)
+        Step(stages).take(0)
+        result.append(Energy(stages)())
+    assert result[0] == result[1]
 
 
 SOURCES = {

@@ -224,4 +224,94 @@ extern "C" __global__ void add_squares(double *target, Index count, const REAL *
     target[i] += (double)values[i] * (double)values[i];
 }
 
+// --- Looks at the fields ---------------------------------------------------------------------------------
+
+// A block of the grid (`box_of` of stability/energy.py).
+struct Box {
+    Index first, planes, rows, length, plane, row, x;
+    // Calls f(place, x, y) for points of the part of this block: whole rows, a warp each.
+    template <class F>
+    __device__ __forceinline__ void part(F f) const {
+        const Index all = planes * rows, end = all * (blockIdx.x + 1) / gridDim.x;
+        for (Index r = all * blockIdx.x / gridDim.x + threadIdx.x / 32; r < end; r += blockDim.x / 32) {
+            const Index y = r % rows, at = first + r / rows * plane + y * row;
+            for (Index i = threadIdx.x % 32; i < length; i += 32) f(at + i, r * length + i, x + i, y);
+        }
+    }
+};
+
+// A parameter of the medium: one row, a full grid, or values of materials, `stride` apart, and an index of 8 or 16 bits.
+struct Parameter {
+    const REAL *values;
+    Index stride;
+    const void *index;
+    int form;
+    __device__ __forceinline__ REAL at(Index i, Index x) const {
+        if (form == 8) return values[((const unsigned char *)index)[i] * stride];
+        if (form == 16) return values[((const unsigned short *)index)[i] * stride];
+        return values[form ? i : x];
+    }
+};
+#define PARAMETER(name) const REAL *name, Index name##_stride, const void *name##_index, int name##_form
+#define PARAMETER_OF(name) Parameter{name, name##_stride, name##_index, name##_form}
+
+// One of the threads of a block gets what `join` makes of the values of all, in a fixed order.
+template <class T, class F>
+__device__ __forceinline__ T joined(T value, T *shared, F join) {
+    __syncthreads();
+    shared[threadIdx.x] = value;
+    for (int half = blockDim.x / 2; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) shared[threadIdx.x] = join(shared[threadIdx.x], shared[threadIdx.x + half]);
+    }
+    return shared[0];
+}
+
+extern "C" __global__ void field_sums(double *partials, Index, const REAL *p, const REAL *rho, const REAL *ux, const REAL *uy,
+                                      const REAL *uz, PARAMETER(density), PARAMETER(along_x), PARAMETER(along_y),
+                                      PARAMETER(along_z), const double *weights, const Index *box, int axes) {
+    __shared__ double shared[256];
+    const Parameter rho0 = PARAMETER_OF(density), of_x = PARAMETER_OF(along_x), of_y = PARAMETER_OF(along_y), of_z = PARAMETER_OF(along_z);
+    double energy = 0, high = p[box[0]], low = high;
+    ((const Box *)box)->part([&](Index i, Index, Index x, Index y) {
+        const double whole = weights ? weights[2 * y] : 1, half = weights ? weights[2 * y + 1] : 1;
+        energy += whole * potential_energy(p[i], rho[i], rho0.at(i, x));
+        energy += whole * kinetic_energy(ux[i], of_x.at(i, x));
+        if (axes > 1) energy += half * kinetic_energy(uy[i], of_y.at(i, x));
+        if (axes > 2) energy += kinetic_energy(uz[i], of_z.at(i, x));
+        high = p[i] > high ? p[i] : high;
+        low = p[i] < low ? p[i] : low;
+    });
+    energy = joined(energy, shared, [](double a, double b) { return a + b; });
+    high = joined(high, shared, [](double a, double b) { return a > b ? a : b; });
+    low = joined(low, shared, [](double a, double b) { return a < b ? a : b; });
+    if (threadIdx.x) return;
+    double *out = partials + 3 * blockIdx.x;
+    out[0] = energy, out[1] = high, out[2] = low;
+}
+
+extern "C" __global__ void add_alternating(REAL *sums, Index count, const REAL *p, const Index *clock, const Index *box,
+                                           Index every, Index steps) {
+    ITEM(count);
+    const Box &b = *(const Box *)box;
+    const Index left = steps_to_look(*clock + 1, every, steps), row = i / b.length;
+    if (left > 8) return;
+    const REAL value = alternating_weight(left) * p[b.first + row / b.rows * b.plane + row % b.rows * b.row + i % b.length];
+    sums[i] = left == 8 ? value : sums[i] + value;
+}
+
+extern "C" __global__ void square_sums(double *partials, Index, const REAL *sums, const REAL *p, const Index *box) {
+    __shared__ double shared[256];
+    double one = 0, other = 0;
+    ((const Box *)box)->part([&](Index i, Index item, Index, Index) {
+        one += sums[item] * sums[item];
+        other += p[i] * p[i];
+    });
+    one = joined(one, shared, [](double a, double b) { return a + b; });
+    other = joined(other, shared, [](double a, double b) { return a + b; });
+    if (threadIdx.x) return;
+    partials[2 * blockIdx.x] = one;
+    partials[2 * blockIdx.x + 1] = other;
+}
+
 extern "C" __global__ void tick(Index *clock) { *clock += 1; }

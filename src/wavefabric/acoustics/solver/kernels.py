@@ -29,6 +29,10 @@ transforms is in the operators.
   ``sample_elements``: Σ weights · field[points], from bounds[e] to bounds[e + 1]; ``store_row``: values into
   the row of this time step, of a ``count`` of rows that are used in turn; ``keep_maximum``, ``keep_minimum``,
   ``add_squares`` (in double), ``accumulate_tone``: running statistics. ``start`` is the first step recorded.
+- ``field_sums``: of each part of a box of the grid (`energy.box_of`) its energy, the largest and the least p;
+  ``weights`` are those of rings. ``add_alternating``: what alternates in p in the nine steps before a look,
+  which comes ``every`` so many steps and at the last of the ``steps``; ``square_sums``: Σ of its squares, and
+  of those of p.
 """
 
 from wavefabric.kernels.table import kernel_table
@@ -73,6 +77,11 @@ TABLE = kernel_table(
     items store_row(array rows, counted array values, indices clock, long start, long count)
     packs accumulate_tone(array cosines, array sines, counted array values, doubles weights, indices clock,
         long start)
+    blocks field_sums(rows doubles partials, array p, array rho, array ux, array uy, array uz, parameter
+        density, parameter along_x, parameter along_y, parameter along_z, optional doubles weights, indices
+        box, int axes)
+    items add_alternating(counted array sums, array p, indices clock, indices box, long every, long steps)
+    blocks square_sums(rows doubles partials, array sums, array p, indices box)
     once tick(indices clock)
     """,
     "wavefabric.acoustics.solver",

@@ -99,7 +99,7 @@ class Stages(ABC):
         # From rest and without PML an update by −Δt/2 is u = Δt/(2ρ₀) ∂p₀: u is 0 half a step later.
         for component in f.u:
             component[...] = 0
-        ones = [vector * 0 + 1 for vector in c.pml_staggered]
+        ones = [c.device.asarray(np.ones(vector.shape, c.dtype)) for vector in c.pml_staggered]
         self._update_velocity(ones, -c.half_dt, (False,) * (2 + len(f.u)))
         c.device.synchronize()  # `ones` must outlive the kernels
         self.transform_pressure()

@@ -24,7 +24,7 @@ class StepRecording(Protocol):
         ...
 
 
-_Kind = tuple[tuple[bool, ...], bool, bool]
+_Kind = tuple[tuple[bool, ...], bool, tuple[bool, ...]]
 
 
 class _Captured(NamedTuple):
@@ -39,26 +39,30 @@ class _Captured(NamedTuple):
 class Step:
     """Advances the fields of some stages by Δt, time step by time step, and records them."""
 
-    def __init__(self, stages: Stages, recording: StepRecording | None = None):
-        self.stages, self._recording = stages, recording
-        #: For each set of active sources, whether an exchange is under way before the step, and whether it is
-        #: recorded.
+    def __init__(self, stages: Stages, *recordings: StepRecording):
+        self.stages, self._recordings = stages, recordings
+        #: For each set of active sources, whether an exchange is under way before the step, and which
+        #: recordings record it.
         self._captured: dict[_Kind, _Captured] = {}
         self._taken: set[_Kind] = set()
 
     def take(self, number: int, most: int = 1) -> int:
         """Take time step ``number``, 0-based, and up to ``most`` in all that repeat it; return how many.
 
-        No Python runs between them where the device can repeat a step by itself.
+        No Python runs between them where the device can repeat a step by itself. The same recordings must
+        record all of them.
         """
         stages = self.stages
         active = stages.sources.active(number)
-        record = None if self._recording is None else self._recording.kernels(number)
-        apart = record is not None and self._recording is not None and not self._recording.kernels_alone
+        records = [recording.kernels(number) for recording in self._recordings]
+        recorded = tuple(record is not None for record in records)
+        pairs = zip(recorded, self._recordings, strict=True)
+        apart = any(used and not recording.kernels_alone for used, recording in pairs)
 
         def finish() -> None:
-            if record is not None:
-                record()
+            for record in records:
+                if record is not None:
+                    record()
             stages.tick()
 
         def work() -> None:
@@ -66,7 +70,7 @@ class Step:
             if not apart:
                 finish()
 
-        key = active, stages.layout.pending is not None, record is not None
+        key = active, stages.layout.pending is not None, recorded
         first = key not in self._captured
         if first and number:
             stages.prepare_sources(active)
@@ -93,7 +97,7 @@ class Step:
 
     def _unready(self, key: _Kind) -> bool:
         """Whether a step is taken as written, once: what exchanges and recording need is made ready then."""
-        once = self.stages.layout.comm is not None or key[-1]
+        once = self.stages.layout.comm is not None or any(key[-1])
         if not once or key in self._taken:
             return False
         self._taken.add(key)

@@ -1,16 +1,16 @@
 """Whether what alternates in sign from step to step grows: an unstable time step, while it is small."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.solver.stages import Stages
-from wavefabric.acoustics.stability.energy import chunks
+from wavefabric.acoustics.stability.energy import EnergyWatch, box_of, partial_sums
 
-#: A difference of this order of the pressure in time, over one more steps.
+#: A difference of this order of the pressure in time, over one more steps (`alternating_weight`, acoustics.h).
 ORDER = 8
-_WEIGHTS = [(-1) ** j * math.comb(ORDER, j) for j in range(ORDER + 1)]
 #: Of more points than this, every so manieth plane is looked at.
 _ALL, _STRIDE = 1 << 18, 16
 #: Growth is looked at that takes the share to so many times what it was, over so many looks at least; the
@@ -23,6 +23,8 @@ _FRACTION = 1e-8
 class Alternation:
     """Sums squares of what alternates in the pressure, of the block that this rank owns.
 
+    It records the nine steps before each look of a `EnergyWatch`.
+
     Notes
     -----
     Unstable time steps have an eigenvalue z < −1 (see `eigenvalue`). The difference of order 8 over time,
@@ -30,36 +32,46 @@ class Alternation:
     sin⁸(ωΔt/2): 4e-7 at 20 steps a period, 8e-5 at 10.
     """
 
-    def __init__(self, stages: Stages):
-        pressure = stages.fields.p[stages.coefficients.subdomain.owned]
-        stride = _STRIDE if pressure.size > _ALL else 1
-        self._xp = stages.coefficients.device.xp
-        self._pressure = pressure[::stride] if len(pressure) > 1 else pressure[:, ::stride]
-        self._chunks = chunks(self._pressure.shape, stages.coefficients.device)
-        self._sum: Any = None
-        self._taken = 0
+    #: What it records are kernels (`StepRecording`).
+    kernels_alone = True
 
-    def add(self, steps_left: int) -> None:
-        """After a time step, so many before the sums are asked for."""
-        if not 0 <= steps_left <= ORDER:
-            return
-        if steps_left == ORDER:
-            self._sum, self._taken = self._xp.zeros_like(self._pressure), 0
-        if self._sum is not None:
-            self._sum += self._pressure.dtype.type(_WEIGHTS[steps_left] / 2**ORDER) * self._pressure
-            self._taken += 1
+    def __init__(self, stages: Stages, looks: EnergyWatch):
+        c = stages.coefficients
+        self._device, self._kernels, self._looks = c.device, c.kernels, looks
+        self._pressure, self._clock = stages.fields.p, stages.fields.clock
+        planes, rows, _ = (part.stop - part.start for part in c.subdomain.owned)
+        points = planes * rows * c.shape[2]
+        every = _STRIDE if points > _ALL else 1
+        self._box, shape = box_of(stages, *((every, 1) if planes > 1 else (1, every)))
+        self._alternating = c.device.zeros(shape, c.dtype)
+        self._sums = partial_sums(stages, shape, 2)
+        #: Steps that were taken before the first one that counts for the next look.
+        self._since = 0
 
-    def sums(self) -> tuple[float, float] | None:
-        """Σ of squares of what alternates, and of the pressure; None if some of these steps were missed."""
-        result, self._sum = self._sum, None
-        if result is None or self._taken <= ORDER:
+    def begin(self, done: int) -> None:
+        """Begin after ``done`` steps, which an earlier leg of the run has taken."""
+        self._since = done
+
+    def kernels(self, step: int) -> Callable[[], None] | None:
+        """Return what records time step ``step``; None where a look is more than eight steps ahead."""
+        return self._add if self._looks.steps_left(step + 1) <= ORDER else None
+
+    def _add(self) -> None:
+        looks, now = self._looks, (self._pressure, self._clock)
+        self._kernels.add_alternating(self._alternating, *now, self._box, looks.every, looks.steps)
+
+    def sums(self, done: int) -> tuple[float, float] | None:
+        """Look after ``done`` steps: Σ of squares of what alternates, and of the pressure.
+
+        None if not all of the nine steps were recorded since the last look.
+        """
+        complete, self._since = done - self._since > ORDER, done
+        if not complete:
             return None
+        self._kernels.square_sums(self._sums, self._alternating, self._pressure, self._box)
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._squares(result), self._squares(self._pressure)
-
-    def _squares(self, field: Any) -> float:
-        parts = (field[part] for part in self._chunks)
-        return float(sum(self._xp.sum(part * part, dtype=np.float64) for part in parts))
+            alternating, square = self._device.to_host(self._sums).sum(axis=0)
+        return float(alternating), float(square)
 
 
 class AlternationWatch:

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.arguments import ensure
+from wavefabric.acoustics.parts import parts
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.acoustics.stability.energy import chunks, row_weights
+from wavefabric.acoustics.stability.energy import row_weights
 from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise
 
 #: Above this eigenvalue a field alternates in sign from step to step and grows.
@@ -22,6 +23,8 @@ _MOST, _LOOK = 240, 10
 _PROBABILITY = 1e-3
 #: Vectors that each new one is made orthogonal to: two, more where so many bytes hold them.
 _WINDOW, _BYTES = 2, 1 << 26
+#: Points that are multiplied at a time, on a CPU and on a GPU: temporary arrays stay small.
+_CHUNK_CPU, _CHUNK_GPU = 1 << 16, 1 << 22
 
 
 class LargestEigenvalue(FreeSteps):
@@ -108,7 +111,8 @@ class _Operator:
         c = stages.coefficients
         self._stages, self._step, self._number = stages, Step(stages), 1
         self._xp, self._owned = c.device.xp, c.subdomain.owned
-        self._chunks = chunks(stages.fields.p[self._owned].shape, c.device)
+        points = _CHUNK_CPU if c.device.name == "cpu" else _CHUNK_GPU
+        self._chunks = parts(stages.fields.p[self._owned].shape, points)
         self._weight = c.device.empty(stages.fields.p[self._owned].shape, c.dtype)
         steepness = 0.0
         if c.lossy:

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.parts import parts
 from wavefabric.acoustics.problem import Problem, Signal, TransducerSource
 from wavefabric.acoustics.solver.formulas import absorption_factors, disperses, wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
 
-#: Points that are summed at a time, on a CPU and on a GPU: temporary arrays stay small.
-_CHUNK_CPU, _CHUNK_GPU = 1 << 16, 1 << 22
+#: Parts of a field that are summed by themselves: enough for a GPU, and for the threads of a CPU.
+_PARTS = 1024
 #: Samples of a signal that are squared at a time.
 _SAMPLES = 1 << 20
 #: The energy may be so many times what the sources can have put in. `Energy` takes p and u half a step
@@ -21,9 +20,22 @@ TOLERANCE = 16.0
 _FLOOR = 1e-3
 
 
-def chunks(shape: tuple[int, int, int], device: Any) -> list[tuple[slice, slice]]:
-    """Runs of planes, or of rows of one plane, that are summed at a time."""
-    return parts(shape, _CHUNK_CPU if device.name == "cpu" else _CHUNK_GPU)
+def box_of(stages: Stages, planes: int = 1, rows: int = 1) -> tuple[Any, tuple[int, int, int]]:
+    """Return the block that this rank owns as kernels read it, and its shape (z, y, x).
+
+    ``planes`` and ``rows``: of every so many only the first is taken.
+    """
+    c = stages.coefficients
+    _, ny, nx = c.shape
+    (z, z_end), (y, y_end), (x, x_end) = ((part.start, part.stop) for part in c.subdomain.owned)
+    shape = -(-(z_end - z) // planes), -(-(y_end - y) // rows), x_end - x
+    words = (z * ny + y) * nx + x, *shape, planes * ny * nx, rows * nx, x
+    return c.device.asarray(np.array(words, np.int64)), shape
+
+
+def partial_sums(stages: Stages, shape: tuple[int, int, int], columns: int) -> Any:
+    """Return an array for sums of the parts of a block: (parts, columns), double precision."""
+    return stages.coefficients.device.zeros((min(shape[0] * shape[1], _PARTS), columns), np.float64)
 
 
 class Energy:
@@ -37,34 +49,24 @@ class Energy:
 
     def __init__(self, stages: Stages):
         c, fields = stages.coefficients, stages.fields
-        self._xp = c.device.xp
-        owned = c.subdomain.owned
-        self._p, self._u = fields.p[owned], [component[owned] for component in fields.u]
-        self._rho = fields.rho[owned]
-        self._density, *self._staggered = (c.part(density, owned) for density in (c.density, *c.staggered))
-        rows = c.subdomain.indices(1)[owned[1]]
-        self._weights = [c.device.asarray(w) for w in row_weights(c.problem, rows)]
-        self._chunks = chunks(self._p.shape, c.device)
+        self._device, self._sum = c.device, c.kernels.field_sums
+        box, shape = box_of(stages)
+        self._sums = partial_sums(stages, shape, 3)
+        weights = row_weights(c.problem, c.subdomain.indices(1)[c.subdomain.owned[1]])
+        rings = c.device.asarray(np.hstack(weights) if weights else np.zeros((0, 2)), np.float64)
+        medium = c.density, *fields.three(c.staggered)
+        self._arguments = fields.p, fields.rho, *fields.three(fields.u), *medium, rings, box, c.axes
 
     def __call__(self) -> float:
         """The energy now; it waits for the device. Not finite if the fields are not."""
-        xp = self._xp
-        total: Any = 0.0
-        # What overflows is lost, and the sum says so.
-        with np.errstate(over="ignore", invalid="ignore"):
-            for z, y in self._chunks:
-                potential = xp.abs(self._rho[z, y] * self._p[z, y]) / self._density[z, y]
-                total = total + self._sum(potential, 0, y)
-                for axis, (component, density) in enumerate(zip(self._u, self._staggered, strict=True)):
-                    kinetic = component[z, y] * component[z, y] * density[z, y]
-                    total = total + self._sum(kinetic, axis, y)
-        return float(total)
+        return self.with_peak()[0]
 
-    def _sum(self, values: Any, axis: int, y: slice) -> Any:
-        """Over rows, at the points of the pressure or of the velocity along an axis."""
-        if self._weights:
-            values = values * self._weights[axis][y]
-        return self._xp.sum(values, dtype=np.float64)
+    def with_peak(self) -> tuple[float, float]:
+        """Return the energy, and the largest magnitude of the pressure, Pa, now."""
+        self._sum(self._sums, *self._arguments)
+        energy, high, low = self._device.to_host(self._sums).T
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is lost, and the sum says so
+            return float(energy.sum()), max(float(high.max()), -float(low.min()))
 
 
 def row_weights(problem: Problem, rows: np.ndarray) -> list[np.ndarray]:
@@ -161,18 +163,18 @@ class EnergyWatch:
     """
 
     def __init__(self, problem: Problem, every: int):
-        self._every, self._steps = every, problem.steps
+        self.every, self.steps = every, problem.steps
         self._sum = np.concatenate([[0.0], np.cumsum(source_strength(problem))])
         self._allowed = self._largest = 0.0
         self._at = 0
 
     def due(self, done: int) -> bool:
         """Whether to look after ``done`` steps."""
-        return done == 1 or done % self._every == 0 or done == self._steps
+        return done == 1 or done % self.every == 0 or done == self.steps
 
     def steps_left(self, done: int) -> int:
         """Time steps from ``done`` to the next look, 0 if it is now; the first step's look is left out."""
-        return min(-done % self._every, self._steps - done)
+        return min(-done % self.every, self.steps - done)
 
     def excess(self, done: int, energy: float) -> float:
         """Energy over what there can be, after ``done`` steps; 0 while it is within `TOLERANCE`."""
