@@ -9,7 +9,7 @@ import numpy as np
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.stability.energy import EnergyWatch, box_of, partial_sums
 
-#: A difference of this order of the pressure in time, over one more steps (`alternating_weight`, acoustics.h).
+#: Order of the difference of the pressure in time, over nine steps (`alternating_weight` of acoustics.h).
 ORDER = 8
 #: Of more points than this, every so manieth plane is looked at.
 _ALL, _STRIDE = 1 << 18, 16
