@@ -2,6 +2,7 @@
 arrays.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,10 @@ class CudaKernel:
         self._row, self._modules, self._device = row, modules, device
         self._functions: dict[bool | None, Any] = {}
         self._typed = row.typed
+        self._values = {
+            single: [_values(kind, extra, single) for kind, extra, _ in row.arguments]
+            for single in (True, False)
+        }
 
     def __call__(self, *arguments: Any) -> None:
         """Launch on the current stream."""
@@ -56,12 +61,11 @@ class CudaKernel:
         grid, threads = self._grid(arguments, 4 if single else 8)
         if not grid[0]:
             return
-        real = np.float32 if single else np.float64
         values: list[Any] = []
         if self._row.form == "points":
             values += map(np.int32, arguments[0].shape[:0:-1])  # nx, ny
-        for (kind, extra, _), argument in zip(self._row.arguments, arguments, strict=True):
-            values += _values(kind, extra, argument, real)
+        for received, argument in zip(self._values[bool(single)], arguments, strict=True):
+            values += received(argument)
         self._device.launch(self._function(single), grid, (threads, 1, 1), values)
 
     def _grid(self, arguments: tuple[Any, ...], bytes_each: int) -> tuple[tuple[int, int, int], int]:
@@ -90,23 +94,30 @@ class CudaKernel:
         return self._functions[single]
 
 
-def _values(kind: str, extra: str, argument: Any, real: type) -> list[Any]:
-    """Return the values that a kernel receives for one argument."""
+def _values(kind: str, extra: str, single: bool) -> Callable[[Any], Sequence[Any]]:
+    """Return what makes the values that a kernel receives of one argument."""
     if kind in ("int", "long", "real", "double"):
-        return [{"int": np.int32, "long": np.int64, "real": real, "double": np.float64}[kind](argument)]
-    if kind == "layers":
-        *arrays, nx, ny, layers_x, layers_y = argument.words
-        return [*arrays, *map(np.int64, (nx, ny, layers_x, layers_y))]
-    if kind == "parts":
-        return list(argument.parts)
-    if kind == "medium":
-        return [argument, np.int32(is_full(argument))]
+        real = np.float32 if single else np.float64
+        number = {"int": np.int32, "long": np.int64, "real": real, "double": np.float64}[kind]
+        return lambda argument: (number(argument),)
     if extra == "optional":
-        return [argument if argument.size else np.uintp(0)]
-    counts = {
-        "counted": lambda: [argument.size],
-        "rows": lambda: [argument.shape[0]],
-        "columns": lambda: [argument.shape[1]],
-        "shape": lambda: list(argument.shape),
-    }
-    return [argument, *map(np.int64, counts.get(extra, list)())]
+        return lambda array: (array if array.size else np.uintp(0),)
+    return _OF_ARRAYS[kind if kind in _OF_ARRAYS else extra]
+
+
+def _of_layers(layers: Any) -> list[Any]:
+    *arrays, nx, ny, layers_x, layers_y = layers.words
+    return [*arrays, *map(np.int64, (nx, ny, layers_x, layers_y))]
+
+
+#: What a kernel receives of an array, or of several, by its kind or by what is told beside it.
+_OF_ARRAYS: dict[str, Callable[[Any], Sequence[Any]]] = {
+    "layers": _of_layers,
+    "parts": lambda layers: layers.parts,
+    "medium": lambda parameter: (parameter, np.int32(is_full(parameter))),
+    "": lambda array: (array,),
+    "counted": lambda array: (array, np.int64(array.size)),
+    "rows": lambda array: (array, np.int64(array.shape[0])),
+    "columns": lambda array: (array, np.int64(array.shape[1])),
+    "shape": lambda array: (array, *map(np.int64, array.shape)),
+}
