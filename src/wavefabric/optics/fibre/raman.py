@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.integrate import solve_ivp
-from scipy.interpolate import CubicSpline
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.csv_files import Array
@@ -65,6 +63,8 @@ class PowerEvolution:
 
         Square root of the power gain, by a cubic spline through `log_gain` at knots at most 50 GHz apart.
         """
+        from scipy.interpolate import CubicSpline  # late: it loads slowly
+
         wanted, ends = _optical(frequencies), np.array([start, self.length if stop is None else stop])
         low, high = wanted.min() - _KNOTS, wanted.max() + _KNOTS
         knots = np.linspace(low, high, math.ceil((high - low) / _KNOTS) + 2)
@@ -129,6 +129,8 @@ def power_evolution(
     def power(z, energy):
         raman = coupling @ energy.reshape(len(f), -1) @ matrix.T
         return (launch * np.exp(-loss * z) @ members * np.exp(raman)).reshape(-1)
+
+    from scipy.integrate import solve_ivp  # late: it loads slowly
 
     start = np.zeros(len(f) * len(matrix))
     floor = tolerance * length * (float(power(0.0, start).max()) or 1.0)
@@ -211,3 +213,16 @@ def raman_tilt(
     A run without it is off by so much.
     """
     return float(np.abs(raman_evolution(fibre, frequencies, launch_power, length, **options).gain_db()).max())
+
+
+def tilt_bound(fibre: Fibre, frequencies: ArrayLike, powers: Array, length: float, overlap: Array) -> float:
+    """What `raman_tilt` cannot exceed in silica, dB: as if all light were the strongest neighbour of a channel.
+
+    Scattering takes power, so that of all light falls along z at least as the least attenuation lets it.
+    """
+    gain, low, high = RamanGain.silica(), float(np.min(frequencies)), float(np.max(frequencies))
+    reach = np.searchsorted(gain.shift, high - low) + 1
+    most = gain.area * gain.efficiency[:reach].max() * high / (gain.pump_frequency or high) * high / low
+    z = np.linspace(0, length, 101)[:-1]  # a sum from the left is above the integral
+    travelled = np.exp(-fibre.alpha.min() * z).mean() * length
+    return 10 * math.log10(math.e) * float(most * overlap.max() * powers.sum() * travelled)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.interpolate import PchipInterpolator
 from scipy.special import wofz
 
 from wavefabric.errors import InputError
@@ -48,6 +47,8 @@ class LossSpectrum:
             raise InputError(f"alpha: {fault}; allowed: one value for each of at least two frequencies")
         if not (np.all(np.isfinite(f)) and f[0] > 0 and np.all(np.diff(f) > 0)):
             raise InputError(f"frequencies: {show(f.tolist())} Hz given; allowed: positive and increasing")
+        from scipy.interpolate import PchipInterpolator  # late: it loads slowly
+
         return cls(PchipInterpolator(f, _checked(alpha)), float(f[0]), float(f[-1]))
 
     @classmethod
@@ -172,6 +173,8 @@ class RamanGain:
 
     def at(self, shift: ArrayLike) -> Array:
         """C_R at signed frequency shifts (Hz), 1/(W m), for a pump at ``pump_frequency``; odd."""
+        from scipy.interpolate import PchipInterpolator  # late: it loads slowly
+
         curve = PchipInterpolator(self.shift, self.efficiency, extrapolate=False)
         return np.sign(shift) * np.nan_to_num(curve(np.abs(shift)))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.fibre.raman import raman_tilt
+from wavefabric.optics.fibre.raman import raman_tilt, tilt_bound
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter
 from wavefabric.optics.link.path import amplifier_gain, section_count
 from wavefabric.optics.link.spectral_gain import overlap_of
@@ -96,8 +96,10 @@ def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -
     except InputError:  # not known
         return ""
     powers = transmitter.powers(fibre.modes).T
-    tilt = raman_tilt(fibre, grid.frequencies, powers, settings.link.length, overlap=overlap)
-    if tilt <= RAMAN_DB:
+    link = fibre, grid.frequencies, powers, settings.link.length
+    if tilt_bound(*link, overlap) <= RAMAN_DB:  # it is at hand without the solver of equations
+        return ""
+    if (tilt := raman_tilt(*link, overlap=overlap)) <= RAMAN_DB:
         return ""
     effect = f"Raman scattering would change a channel by {tilt:.2g} dB in a span"
     return f"fibre.raman: left out; {effect}, and a table [fibre.raman] takes it along"

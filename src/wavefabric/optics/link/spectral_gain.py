@@ -3,7 +3,6 @@
 from functools import lru_cache
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import N2_SILICA, Array, Fibre
@@ -81,6 +80,8 @@ def filter_band(device, A, grid, log_gain, modes: range) -> None:
     ``log_gain(frequencies)``: natural log of the power gain at optical frequencies in Hz, (F, M). It is
     smooth: computed every 50 GHz, it goes through a cubic spline to 4096 frequencies, linear between.
     """
+    from scipy.interpolate import CubicSpline  # late: it loads slowly
+
     xp, half = device.xp, 0.5 * grid.sample_rate
     knots = np.linspace(-half, half, max(4, int(2 * half / 50e9) + 2))
     values = log_gain(grid.centre_frequency + knots)[:, modes.start : modes.stop]

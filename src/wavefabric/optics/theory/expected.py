@@ -14,7 +14,6 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtr
 
 from wavefabric.errors import InputError, quoted
@@ -139,6 +138,8 @@ def _across(offsets: Array, values: Array) -> Array:
     at = order[np.isfinite(values[0, order])]
     if len(at) in (1, len(order)):
         return values
+    from scipy.interpolate import PchipInterpolator  # late: it loads slowly
+
     return PchipInterpolator(offsets[at], values[:, at], axis=1, extrapolate=False)(offsets)
 
 
@@ -155,6 +156,8 @@ def interference_after(
     nli = {n: nonlinear_interference(fibre, sent, replace(spans, count=n), options) for n in nodes}
     if nodes == list(numbers):
         return nli
+    from scipy.interpolate import PchipInterpolator  # late: it loads slowly
+
     net = spans.net_gain(fibre)[:, None]
     curve = PchipInterpolator(np.log(nodes), [nli[n] / (n * net**n) for n in nodes], axis=0)
     return {n: curve(np.log(n)) * n * net**n for n in numbers}
