@@ -50,10 +50,7 @@ class CudaKernel:
         self._row, self._modules, self._device = row, modules, device
         self._functions: dict[bool | None, Any] = {}
         self._typed = row.typed
-        self._values = {
-            single: [_values(kind, extra, single) for kind, extra, _ in row.arguments]
-            for single in (True, False)
-        }
+        self._values = [[_values(*each[:2], single) for each in row.arguments] for single in (False, True)]
 
     def __call__(self, *arguments: Any) -> None:
         """Launch on the current stream."""
@@ -100,22 +97,16 @@ def _values(kind: str, extra: str, single: bool) -> Callable[[Any], Sequence[Any
         real = np.float32 if single else np.float64
         number = {"int": np.int32, "long": np.int64, "real": real, "double": np.float64}[kind]
         return lambda argument: (number(argument),)
-    if extra == "optional":
-        return lambda array: (array if array.size else np.uintp(0),)
     return _OF_ARRAYS[kind if kind in _OF_ARRAYS else extra]
-
-
-def _of_layers(layers: Any) -> list[Any]:
-    *arrays, nx, ny, layers_x, layers_y = layers.words
-    return [*arrays, *map(np.int64, (nx, ny, layers_x, layers_y))]
 
 
 #: What a kernel receives of an array, or of several, by its kind or by what is told beside it.
 _OF_ARRAYS: dict[str, Callable[[Any], Sequence[Any]]] = {
-    "layers": _of_layers,
+    "layers": lambda layers: (*layers[:9], *map(np.int64, layers.words[9:])),
     "parts": lambda layers: layers.parts,
     "medium": lambda parameter: (parameter, np.int32(is_full(parameter))),
     "": lambda array: (array,),
+    "optional": lambda array: (array if array.size else np.uintp(0),),
     "counted": lambda array: (array, np.int64(array.size)),
     "rows": lambda array: (array, np.int64(array.shape[0])),
     "columns": lambda array: (array, np.int64(array.shape[1])),

@@ -7,6 +7,7 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
+import scipy  # whose parts are loaded where they are used
 from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.errors import InputError
@@ -63,13 +64,11 @@ class PowerEvolution:
 
         Square root of the power gain, by a cubic spline through `log_gain` at knots at most 50 GHz apart.
         """
-        from scipy.interpolate import CubicSpline  # late: it loads slowly
-
         wanted, ends = _optical(frequencies), np.array([start, self.length if stop is None else stop])
         low, high = wanted.min() - _KNOTS, wanted.max() + _KNOTS
         knots = np.linspace(low, high, math.ceil((high - low) / _KNOTS) + 2)
         half = 0.5 * np.diff(self.log_gain(ends, knots))[..., 0]
-        return np.exp(CubicSpline(knots, half)(wanted)).T
+        return np.exp(scipy.interpolate.CubicSpline(knots, half)(wanted)).T
 
     def _positions(self, z: ArrayLike | None) -> Array:
         z = numbers(self.length if z is None else z, "m", "z")
@@ -130,12 +129,11 @@ def power_evolution(
         raman = coupling @ energy.reshape(len(f), -1) @ matrix.T
         return (launch * np.exp(-loss * z) @ members * np.exp(raman)).reshape(-1)
 
-    from scipy.integrate import solve_ivp  # late: it loads slowly
-
     start = np.zeros(len(f) * len(matrix))
     floor = tolerance * length * (float(power(0.0, start).max()) or 1.0)
     with np.errstate(over="ignore", invalid="ignore"):  # a trial step that is too long is taken again
-        result = solve_ivp(power, (0, length), start, "DOP853", dense_output=True, rtol=tolerance, atol=floor)
+        how = {"method": "DOP853", "dense_output": True, "rtol": tolerance, "atol": floor}
+        result = scipy.integrate.solve_ivp(power, (0, length), start, **how)
     if not result.success:
         raise InputError(f"launch_power: up to {launch.max():g} W given, not solvable; allowed: less")
     return PowerEvolution(f, launch, loss, length, group, matrix, gain, result.sol)
@@ -216,13 +214,9 @@ def raman_tilt(
 
 
 def tilt_bound(fibre: Fibre, frequencies: ArrayLike, powers: Array, length: float, overlap: Array) -> float:
-    """What `raman_tilt` cannot exceed in silica, dB: as if all light were the strongest neighbour of a channel.
-
-    Scattering takes power, so that of all light falls along z at least as the least attenuation lets it.
-    """
+    """What `raman_tilt` cannot exceed in silica, dB: all light, less the least loss, acts on one channel."""
     gain, low, high = RamanGain.silica(), float(np.min(frequencies)), float(np.max(frequencies))
-    reach = np.searchsorted(gain.shift, high - low) + 1
-    most = gain.area * gain.efficiency[:reach].max() * high / (gain.pump_frequency or high) * high / low
+    most = gain.efficiency[: np.searchsorted(gain.shift, high - low) + 1].max() * gain.area
+    most *= high / (gain.pump_frequency or high) * high / low * overlap.max() * powers.sum()
     z = np.linspace(0, length, 101)[:-1]  # a sum from the left is above the integral
-    travelled = np.exp(-fibre.alpha.min() * z).mean() * length
-    return 10 * math.log10(math.e) * float(most * overlap.max() * powers.sum() * travelled)
+    return 10 * math.log10(math.e) * float(most * np.exp(-fibre.alpha.min() * z).mean() * length)

@@ -95,11 +95,10 @@ def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -
         overlap = overlap_of(table, fibre)
     except InputError:  # not known
         return ""
-    powers = transmitter.powers(fibre.modes).T
-    link = fibre, grid.frequencies, powers, settings.link.length
-    if tilt_bound(*link, overlap) <= RAMAN_DB:  # it is at hand without the solver of equations
-        return ""
-    if (tilt := raman_tilt(*link, overlap=overlap)) <= RAMAN_DB:
+    link = fibre, grid.frequencies, transmitter.powers(fibre.modes).T, settings.link.length
+    if (tilt := tilt_bound(*link, overlap)) > RAMAN_DB:
+        tilt = raman_tilt(*link, overlap=overlap)
+    if tilt <= RAMAN_DB:
         return ""
     effect = f"Raman scattering would change a channel by {tilt:.2g} dB in a span"
     return f"fibre.raman: left out; {effect}, and a table [fibre.raman] takes it along"

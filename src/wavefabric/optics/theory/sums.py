@@ -12,8 +12,8 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # whose parts are loaded where they are used
 from numpy.polynomial import Polynomial
-from scipy.linalg import solve_banded
 
 from wavefabric.kernels.cpu_launch import call_kernel
 from wavefabric.optics.fibre.fibre import Array
@@ -177,11 +177,11 @@ def _spline(x: Array, y: Array, at: Array) -> Array:
     right = (dx[-1] ** 2 * chord[-2] + (2 * last + dx[-1]) * dx[-2] * chord[-1]) / last
     diagonal = [dx[1], *2 * (dx[:-1] + dx[1:]), dx[-2]]
     bands = np.array([[0.0, first, *dx[:-1]], diagonal, [*dx[1:], last, 0.0]])
-    slope = solve_banded((1, 1), bands, np.array([left, *inner, right]))
+    slope = scipy.linalg.solve_banded((1, 1), bands, np.array([left, *inner, right]))
     bend = (slope[:-1] + slope[1:] - 2 * chord) / dx
     k = np.searchsorted(x, at, "right") - 1
-    t = at - x[k]
-    return y[k] + slope[k] * t + ((chord - slope[:-1]) / dx - bend)[k] * (t * t) + (bend / dx)[k] * (t * t * t)
+    t, square = at - x[k], (chord - slope[:-1]) / dx - bend
+    return y[k] + slope[k] * t + square[k] * (t * t) + (bend / dx)[k] * (t * t * t)
 
 
 def walk_off(kinds: list[RowKind], comb: Comb) -> float:
