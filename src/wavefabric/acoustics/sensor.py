@@ -123,7 +123,7 @@ def _in_total(at: np.ndarray, grid: Grid) -> Any:
 
 def _elements(transducer: Any, grid: Grid) -> Elements:
     key = "sensor.elements"
-    require(hasattr(transducer, "receiving"), key, transducer, "a transducer, such as bowl(...)")
+    require(hasattr(type(transducer), "receiving"), key, transducer, "a transducer, such as bowl(...)")
     ensure(transducer.shape == grid.shape, key, f"on a grid of the shape {transducer.shape}", f"{grid.shape}")
     weights = transducer.receiving
     weights.sort_indices()

@@ -1,6 +1,7 @@
 """CPU: NumPy arrays, and kernels of the C++ library on a fixed number of threads."""
 
 import importlib
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -41,7 +42,7 @@ class CpuDevice:
 
     def _aligned(self, make, shape, dtype):
         dtype = np.dtype(dtype)
-        size = int(np.prod(shape)) * dtype.itemsize
+        size = math.prod(np.atleast_1d(shape).tolist()) * dtype.itemsize
         raw = make(size + 128, np.uint8)
         start = -raw.ctypes.data % 64
         return raw[start : start + size].view(dtype).reshape(shape)

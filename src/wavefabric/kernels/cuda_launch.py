@@ -2,6 +2,7 @@
 arrays.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,7 @@ class CudaKernel:
         self._row, self._modules, self._device = row, modules, device
         self._functions: dict[bool | None, Any] = {}
         self._typed = row.typed
+        self._values = [[_values(*each[:2], single) for each in row.arguments] for single in (False, True)]
 
     def __call__(self, *arguments: Any) -> None:
         """Launch on the current stream."""
@@ -61,12 +63,11 @@ class CudaKernel:
         grid, threads = self._grid(arguments, 4 if single else 8)
         if not grid[0]:
             return
-        real = np.float32 if single else np.float64
         values: list[Any] = []
         if self._row.form == "points":
             values += map(np.int32, arguments[0].shape[:0:-1])  # nx, ny
-        for (kind, extra, _), argument in zip(self._row.arguments, arguments, strict=True):
-            values += _values(kind, extra, argument, real)
+        for received, argument in zip(self._values[bool(single)], arguments, strict=True):
+            values += received(argument)
         self._device.launch(self._function(single), grid, (threads, 1, 1), values)
 
     def _grid(self, arguments: tuple[Any, ...], bytes_each: int) -> tuple[tuple[int, int, int], int]:
@@ -97,29 +98,34 @@ class CudaKernel:
         return self._functions[single]
 
 
-def _values(kind: str, extra: str, argument: Any, real: type) -> list[Any]:
-    """Return the values that a kernel receives for one argument."""
+def _values(kind: str, extra: str, single: bool) -> Callable[[Any], Sequence[Any]]:
+    """Return the function that turns one argument into the values that a kernel receives."""
     if kind in ("int", "long", "real", "double"):
-        return [{"int": np.int32, "long": np.int64, "real": real, "double": np.float64}[kind](argument)]
-    if kind == "layers":
-        *arrays, nx, ny, layers_x, layers_y = argument.words
-        return [*arrays, *map(np.int64, (nx, ny, layers_x, layers_y))]
-    if kind == "parts":
-        return list(argument.parts)
-    if kind == "medium":
-        return [argument, np.int32(is_full(argument))]
-    if kind == "parameter":
-        if not hasattr(argument, "bits"):
-            return [argument, np.int64(0), np.uintp(0), np.int32(is_full(argument))]
-        values = argument.values  # perhaps a column of a table
-        stride = values.strides[0] // values.itemsize
-        return [np.uintp(values.data.ptr), np.int64(stride), argument.index, np.int32(argument.bits)]
-    if extra == "optional":
-        return [argument if argument.size else np.uintp(0)]
-    counts = {
-        "counted": lambda: [argument.size],
-        "rows": lambda: [argument.shape[0]],
-        "columns": lambda: [argument.shape[1]],
-        "shape": lambda: list(argument.shape),
-    }
-    return [argument, *map(np.int64, counts.get(extra, list)())]
+        real = np.float32 if single else np.float64
+        number = {"int": np.int32, "long": np.int64, "real": real, "double": np.float64}[kind]
+        return lambda argument: (number(argument),)
+    return _OF_ARRAYS[kind if kind in _OF_ARRAYS else extra]
+
+
+def _parameter(argument: Any) -> Sequence[Any]:
+    """Return address, stride and index of a parameter of a medium, and how it is stored."""
+    if not hasattr(argument, "bits"):
+        return argument, np.int64(0), np.uintp(0), np.int32(is_full(argument))
+    values = argument.values  # perhaps a column of a table
+    stride = np.int64(values.strides[0] // values.itemsize)
+    return np.uintp(values.data.ptr), stride, argument.index, np.int32(argument.bits)
+
+
+#: What a kernel receives of an argument that is no number, by its kind or by what its row says beside it.
+_OF_ARRAYS: dict[str, Callable[[Any], Sequence[Any]]] = {
+    "layers": lambda layers: (*layers[:9], *map(np.int64, layers.words[9:])),
+    "parts": lambda layers: layers.parts,
+    "medium": lambda parameter: (parameter, np.int32(is_full(parameter))),
+    "parameter": _parameter,
+    "": lambda array: (array,),
+    "optional": lambda array: (array if array.size else np.uintp(0),),
+    "counted": lambda array: (array, np.int64(array.size)),
+    "rows": lambda array: (array, np.int64(array.shape[0])),
+    "columns": lambda array: (array, np.int64(array.shape[1])),
+    "shape": lambda array: (array, *map(np.int64, array.shape)),
+}

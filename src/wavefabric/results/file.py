@@ -128,6 +128,9 @@ class Result(Mapping[str, Any]):
         with _open(self.path) as file:
             return hdf5.read(file, key, host_memory()[0])
 
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and key.strip("/") in self._keys  # without reading it
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
 

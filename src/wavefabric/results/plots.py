@@ -33,6 +33,7 @@ STYLE: Any = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.titlepad": 26,
+    "axes.titley": 1.0,  # nothing is above the axes for a title to avoid: it is not looked for
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": GREY,

@@ -102,11 +102,13 @@ def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
 
 def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[np.ndarray, np.ndarray]:
     """Energy of all points, and the frequencies, Hz; nothing if such samples cannot pass the limit."""
-    samples, points = signal.shape
     if 1 / (2 * dt) <= limit:
         return np.zeros(1), np.zeros(1)
     import scipy.fft  # late: building a problem should not pay for it
 
+    if not (sounding := signal.any(axis=0)).all():  # of an array one element may fire alone
+        signal = signal[:, sounding]
+    samples, points = signal.shape
     samples = max(256, (2 if ends else 4) * samples)
     length: int = scipy.fft.next_fast_len(samples, real=True)  # type: ignore[assignment]  # typed as None
     if points * length > _MOST and points > 1:

@@ -17,8 +17,8 @@ from functools import lru_cache
 from itertools import count, groupby, pairwise
 
 import numpy as np
+import scipy  # whose parts are loaded where they are used
 from numpy.typing import NDArray
-from scipy.linalg import eigh_tridiagonal
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.profile import Array, Profile
@@ -207,7 +207,8 @@ def solve_mesh(
         conductance[-1] = order
         outflow = conductance + np.append(0.0, conductance[:-1])
         diagonal = excess - (order / centres) ** 2 - outflow / ring
-        _, vectors = eigh_tridiagonal(diagonal, off, select="v", select_range=(0.0, 1.001 * top))
+        bounds = {"select": "v", "select_range": (0.0, 1.001 * top)}
+        _, vectors = scipy.linalg.eigh_tridiagonal(diagonal, off, **bounds)
         if vectors.shape[1] == 0:
             break
         fields = (vectors[:, ::-1] / root[:, None]).T

@@ -7,9 +7,8 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
+import scipy  # whose parts are loaded where they are used
 from numpy.typing import ArrayLike, NDArray
-from scipy.integrate import solve_ivp
-from scipy.interpolate import CubicSpline
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.csv_files import Array
@@ -69,7 +68,7 @@ class PowerEvolution:
         low, high = wanted.min() - _KNOTS, wanted.max() + _KNOTS
         knots = np.linspace(low, high, math.ceil((high - low) / _KNOTS) + 2)
         half = 0.5 * np.diff(self.log_gain(ends, knots))[..., 0]
-        return np.exp(CubicSpline(knots, half)(wanted)).T
+        return np.exp(scipy.interpolate.CubicSpline(knots, half)(wanted)).T
 
     def _positions(self, z: ArrayLike | None) -> Array:
         z = numbers(self.length if z is None else z, "m", "z")
@@ -133,7 +132,8 @@ def power_evolution(
     start = np.zeros(len(f) * len(matrix))
     floor = tolerance * length * (float(power(0.0, start).max()) or 1.0)
     with np.errstate(over="ignore", invalid="ignore"):  # a trial step that is too long is taken again
-        result = solve_ivp(power, (0, length), start, "DOP853", dense_output=True, rtol=tolerance, atol=floor)
+        how = {"method": "DOP853", "dense_output": True, "rtol": tolerance, "atol": floor}
+        result = scipy.integrate.solve_ivp(power, (0, length), start, **how)
     if not result.success:
         raise InputError(f"launch_power: up to {launch.max():g} W given, not solvable; allowed: less")
     return PowerEvolution(f, launch, loss, length, group, matrix, gain, result.sol)
@@ -211,3 +211,12 @@ def raman_tilt(
     A run without it is off by so much.
     """
     return float(np.abs(raman_evolution(fibre, frequencies, launch_power, length, **options).gain_db()).max())
+
+
+def tilt_bound(fibre: Fibre, frequencies: ArrayLike, powers: Array, length: float, overlap: Array) -> float:
+    """What `raman_tilt` cannot exceed in silica, dB: all light, less the least loss, acts on one channel."""
+    gain, low, high = RamanGain.silica(), float(np.min(frequencies)), float(np.max(frequencies))
+    most = gain.efficiency[: np.searchsorted(gain.shift, high - low) + 1].max() * gain.area
+    most *= high / (gain.pump_frequency or high) * high / low * overlap.max() * powers.sum()
+    z = np.linspace(0, length, 101)[:-1]  # a sum from the left is above the integral
+    return 10 * math.log10(math.e) * float(most * np.exp(-fibre.alpha.min() * z).mean() * length)

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy  # whose parts are loaded where they are used
 from numpy.typing import ArrayLike
-from scipy.interpolate import PchipInterpolator
-from scipy.special import wofz
 
 from wavefabric.errors import InputError
 from wavefabric.files.input import naming
@@ -48,7 +47,7 @@ class LossSpectrum:
             raise InputError(f"alpha: {fault}; allowed: one value for each of at least two frequencies")
         if not (np.all(np.isfinite(f)) and f[0] > 0 and np.all(np.diff(f) > 0)):
             raise InputError(f"frequencies: {show(f.tolist())} Hz given; allowed: positive and increasing")
-        return cls(PchipInterpolator(f, _checked(alpha)), float(f[0]), float(f[-1]))
+        return cls(scipy.interpolate.PchipInterpolator(f, _checked(alpha)), float(f[0]), float(f[-1]))
 
     @classmethod
     def from_csv(cls, path: str | Path) -> "LossSpectrum":
@@ -104,6 +103,7 @@ def silica_spectrum(shift: ArrayLike) -> Array:
     omega = 2 * math.pi * np.asarray(shift, dtype=float)[..., None]
     radian = 100 * math.pi * SPEED_OF_LIGHT  # half the angular frequency of 1/cm
     centre, width, damping = 2 * radian * _WAVENUMBER, radian * _GAUSS, 1j * radian * _LORENTZ
+    wofz = scipy.special.wofz
     lines = wofz((omega - centre + damping) / width) - wofz((omega + centre + damping) / width)
     return (_AMPLITUDE * math.sqrt(math.pi) / (2 * width) * lines.real).sum(axis=-1)
 
@@ -172,7 +172,7 @@ class RamanGain:
 
     def at(self, shift: ArrayLike) -> Array:
         """C_R at signed frequency shifts (Hz), 1/(W m), for a pump at ``pump_frequency``; odd."""
-        curve = PchipInterpolator(self.shift, self.efficiency, extrapolate=False)
+        curve = scipy.interpolate.PchipInterpolator(self.shift, self.efficiency, extrapolate=False)
         return np.sign(shift) * np.nan_to_num(curve(np.abs(shift)))
 
     def coupling(self, frequencies: ArrayLike, sources: ArrayLike) -> Array:

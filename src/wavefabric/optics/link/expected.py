@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.fibre.raman import raman_tilt
+from wavefabric.optics.fibre.raman import raman_tilt, tilt_bound
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter
 from wavefabric.optics.link.path import amplifier_gain, section_count
 from wavefabric.optics.link.spectral_gain import overlap_of
@@ -95,8 +95,9 @@ def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -
         overlap = overlap_of(table, fibre)
     except InputError:  # not known
         return ""
-    powers = transmitter.powers(fibre.modes).T
-    tilt = raman_tilt(fibre, grid.frequencies, powers, settings.link.length, overlap=overlap)
+    link = fibre, grid.frequencies, transmitter.powers(fibre.modes).T, settings.link.length
+    if (tilt := tilt_bound(*link, overlap)) > RAMAN_DB:
+        tilt = raman_tilt(*link, overlap=overlap)
     if tilt <= RAMAN_DB:
         return ""
     effect = f"Raman scattering would change a channel by {tilt:.2g} dB in a span"

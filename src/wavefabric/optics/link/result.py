@@ -155,6 +155,7 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
     q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
     # Results of older versions have none.
     gmi = {name: np.broadcast_to(result.get(f"received/{name}/gmi", np.nan), q[name].shape) for name in names}
+    theory = {name: plots.expected_db(result, name, q[name].shape) for name in names}
     groups = plots.mode_groups(result, len(q[names[0]]))
     rows = []
     for number in np.unique(groups):
@@ -163,7 +164,7 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
         means = {name: float(plots.mean_db(q[name][inside].reshape(1, -1))[0]) for name in names}
         reference = means.get("back_to_back", math.inf)
         for name, mean in means.items():
-            rate, expected = float(gmi[name][inside].mean()), plots.expected_db(result, name, q[name].shape)
+            rate, expected = float(gmi[name][inside].mean()), theory[name]
             expected = None if expected is None else plots.mean_db(expected[inside].reshape(1, -1))[0]
             received_at[name] = {
                 "distance_m": plots.distance(result, name),

@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 import numpy as np
-from scipy.interpolate import CubicSpline
+import scipy  # whose parts are loaded where they are used
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import N2_SILICA, Array, Fibre
@@ -85,7 +85,7 @@ def filter_band(device, A, grid, log_gain, modes: range) -> None:
     knots = np.linspace(-half, half, max(4, int(2 * half / 50e9) + 2))
     values = log_gain(grid.centre_frequency + knots)[:, modes.start : modes.stop]
     fine = np.linspace(-half, half, _KNOTS)
-    amplitude = np.exp(0.5 * CubicSpline(knots, values)(fine))
+    amplitude = np.exp(0.5 * scipy.interpolate.CubicSpline(knots, values)(fine))
     # A channel at the optical offset +Δf sits at −Δf of NumPy's spectrum.
     offset, at = -xp.fft.fftfreq(grid.samples, 1 / grid.sample_rate), xp.asarray(fine)
 

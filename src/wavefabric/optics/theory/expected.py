@@ -14,8 +14,7 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
-from scipy.special import ndtr
+import scipy  # whose parts are loaded where they are used
 
 from wavefabric.errors import InputError, quoted
 from wavefabric.optics.fibre.fibre import Array, Fibre
@@ -139,7 +138,7 @@ def _across(offsets: Array, values: Array) -> Array:
     at = order[np.isfinite(values[0, order])]
     if len(at) in (1, len(order)):
         return values
-    return PchipInterpolator(offsets[at], values[:, at], axis=1, extrapolate=False)(offsets)
+    return scipy.interpolate.PchipInterpolator(offsets[at], values[:, at], axis=1, extrapolate=False)(offsets)
 
 
 def interference_after(
@@ -156,7 +155,7 @@ def interference_after(
     if nodes == list(numbers):
         return nli
     net = spans.net_gain(fibre)[:, None]
-    curve = PchipInterpolator(np.log(nodes), [nli[n] / (n * net**n) for n in nodes], axis=0)
+    curve = scipy.interpolate.PchipInterpolator(np.log(nodes), [nli[n] / (n * net**n) for n in nodes], axis=0)
     return {n: curve(np.log(n)) * n * net**n for n in numbers}
 
 
@@ -214,7 +213,7 @@ def _decisions(form: Constellation, error: float) -> tuple[float, float]:
     bounds = np.array([-np.inf, *(sent[1:] + sent[:-1]) / 2, np.inf])
     far = (bounds - sent[:, None]) / sigma
     density = np.exp(-(far**2) / 2) / math.sqrt(2 * math.pi)
-    chance = np.diff(ndtr(far), axis=1)
+    chance = np.diff(scipy.special.ndtr(far), axis=1)
     # Means of a d, e d and d² over levels a sent, noise e and decisions d for a + e.
     kept, noise = (sent * (chance @ sent)).mean(), -sigma * (np.diff(density, axis=1) @ sent).mean()
     square = 2 * (0.5 + sigma**2) * (chance @ sent**2).mean() - 2 * (kept + noise) ** 2
