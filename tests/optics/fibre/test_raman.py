@@ -11,7 +11,13 @@ from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import coupled_group, graded_index_62_5, single_mode
 from wavefabric.optics.fibre.profile import IndexProfile
-from wavefabric.optics.fibre.raman import intensity_overlap, power_evolution, raman_evolution, raman_tilt
+from wavefabric.optics.fibre.raman import (
+    intensity_overlap,
+    power_evolution,
+    raman_evolution,
+    raman_tilt,
+    tilt_bound,
+)
 from wavefabric.optics.fibre.sources import (
     fibre_from_profile,
     kappa_strong_groups,
@@ -216,6 +222,24 @@ def test_the_link_of_120_modes():
     triangular = RamanGain.triangular("0.028 1/W/km/THz")
     lp01 = np.ptp(raman_evolution(fibre, f, "-1 dBm", "80 km", triangular).gain_db()[:, 0])
     np.testing.assert_allclose(lp01, 2.2, atol=0.05)
+
+
+@pytest.mark.parametrize("width", [0.5e12, 5e12, 14e12, 40e12])
+@pytest.mark.parametrize("power", [1e-6, 1e-3, 0.05])
+def test_no_tilt_is_above_its_bound(width, power):
+    for alpha, length in ((0.0, 20e3), (ALPHA, 80e3)):
+        fibre, f = single_mode(alpha=alpha), 193e12 + np.linspace(-width / 2, width / 2, 9)
+        powers = power * np.random.default_rng(int(width / 1e11)).uniform(0, 1, (9, 1))
+        tilt = raman_tilt(fibre, f, powers, length)
+        bound = tilt_bound(fibre, f, powers, length, intensity_overlap(fibre))
+        # It cannot be of much use if it is much too large where all of the light acts on one channel.
+        assert tilt <= bound < 40 * tilt
+    two = raman_tilt(fibre, [190e12, 203.2e12], [[1e-9], [1e-3]], 80e3)
+    assert (
+        two
+        <= tilt_bound(fibre, [190e12, 203.2e12], np.array([[1e-9], [1e-3]]), 80e3, 1 / fibre.a_eff)
+        < 1.3 * two
+    )
 
 
 def test_loss_over_frequency():

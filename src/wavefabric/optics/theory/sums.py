@@ -166,24 +166,6 @@ def _sum(kernel: str, *arguments) -> None:
     call_kernel(kernel, *arguments, threads=usable_threads())
 
 
-def _spline(x: Array, y: Array, at: Array) -> Array:
-    """Values between x[0] and x[-1] of the cubic spline through points (x, y), without a knot at the second
-    and the last but one: to the bit SciPy's, whose package for it takes 0.3 s to load.
-    """
-    dx, first, last = np.diff(x), x[2] - x[0], x[-1] - x[-3]
-    chord = np.diff(y) / dx
-    inner = 3 * (dx[1:] * chord[:-1] + dx[:-1] * chord[1:])
-    left = ((dx[0] + 2 * first) * dx[1] * chord[0] + dx[0] ** 2 * chord[1]) / first
-    right = (dx[-1] ** 2 * chord[-2] + (2 * last + dx[-1]) * dx[-2] * chord[-1]) / last
-    diagonal = [dx[1], *2 * (dx[:-1] + dx[1:]), dx[-2]]
-    bands = np.array([[0.0, first, *dx[:-1]], diagonal, [*dx[1:], last, 0.0]])
-    slope = scipy.linalg.solve_banded((1, 1), bands, np.array([left, *inner, right]))
-    bend = (slope[:-1] + slope[1:] - 2 * chord) / dx
-    k = np.searchsorted(x, at, "right") - 1
-    t, square = at - x[k], (chord - slope[:-1]) / dx - bend
-    return y[k] + slope[k] * t + square[k] * (t * t) + (bend / dx)[k] * (t * t * t)
-
-
 def walk_off(kinds: list[RowKind], comb: Comb) -> float:
     """Largest difference of group delay between any two frequencies of any two rows, s/m."""
     wide = comb.rate * (1 + comb.rolloff)
@@ -251,7 +233,7 @@ class Sums:
         parts = np.zeros((len(self._amplitude), _WALKS))
         for part, table in zip(parts, self._amplitude, strict=True):
             _sum("correlation_double", scale * np.sinh(at), *rest, table, part)
-        mixed = _spline(at, parts.sum(axis=0), np.arcsinh(walks / scale))
+        mixed = scipy.interpolate.CubicSpline(at, parts.sum(axis=0))(np.arcsinh(walks / scale))
         return i.row.density[mine] / comb.rate * (mixed @ self.j.row.density**2)
 
     def self_correlated(self) -> tuple[Array, Array, Array]:
