@@ -269,22 +269,14 @@ VARIANTS = [
 
 
 #: These show much of what the others show.
-USUAL = ["additive sources, odd", "rank-one sources with all loss"]
-EMULATED = [
-    pytest.param(name, np.float64, marks=[pytest.mark.slow] * (name not in USUAL)) for name in VARIANTS
-]
-EMULATED += [pytest.param(name, np.float32, marks=pytest.mark.slow) for name in VARIANTS]
-EMULATED += [pytest.param("layers along x and y", np.float64, marks=pytest.mark.slow)]
+USUAL = ["additive sources, odd", "rank-one sources with all loss", "plane, everything", "chirps, everything"]
 PLANES = [name for name in CASES if name.startswith(("plane", "chirps"))]
-EMULATED += [
-    pytest.param(
-        name,
-        real,
-        marks=[pytest.mark.slow] * (name not in [*PLANES[2:5], "chirps, everything"] or real is np.float32),
-    )
-    for name in PLANES
+EMULATED = [
+    pytest.param(name, real, marks=[pytest.mark.slow] * (name not in USUAL or real is np.float32))
+    for name in [*VARIANTS, *PLANES]
     for real in (np.float64, np.float32)
 ]
+EMULATED += [pytest.param("layers along x and y", np.float64, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize(("name", "real"), EMULATED)
