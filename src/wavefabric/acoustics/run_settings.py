@@ -12,6 +12,7 @@ import numpy as np
 from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.device import get_device
+from wavefabric.device.select import cuda_count
 from wavefabric.errors import choice
 from wavefabric.exchange.communicator import Communicator, world
 from wavefabric.exchange.launch import environment
@@ -118,10 +119,7 @@ class RunSettings:
 @lru_cache
 def _world(device: Any, threads: int | None) -> Communicator:
     """Kept: MPI has few thousand communicators, and a script may simulate often."""
-    if threads is not None and device == "auto":
-        position = get_device("auto", threads)
-        device = position if position.name == "cpu" else device
-    elif device == "cpu":
+    if device == "cpu" or (device == "auto" and threads is not None and not cuda_count()):
         device = get_device("cpu", threads or environment.threads() or 1)
     return world(device=device)
 

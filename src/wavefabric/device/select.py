@@ -1,9 +1,11 @@
 """Choose a device by name, and describe what this machine has."""
 
+import sys
 from importlib.util import find_spec
 from typing import Any
 
 from wavefabric.device.base import Device
+from wavefabric.device.context import begin_context
 from wavefabric.errors import InputError, MissingExtra, quoted
 from wavefabric.system.machine import cpu_model, usable_threads
 
@@ -14,11 +16,16 @@ def cuda_count() -> int:
     return cuda.count() if cuda else 0
 
 
-def _cuda() -> tuple[Any, str]:
-    """`wavefabric.device.cuda` where there is a GPU, else None; and in words whether it can be used."""
+def _cuda(index: int | None = None) -> tuple[Any, str]:
+    """`wavefabric.device.cuda` where there is a GPU, else None; and in words whether it can be used.
+
+    ``index`` is that of a GPU that will be used: its context is made meanwhile.
+    """
     if find_spec("cupy") is None:
         return None, "not installed"
     try:
+        if index is not None and "cupy" not in sys.modules:
+            begin_context(index)
         from wavefabric.device import cuda
 
         return (cuda, "available") if cuda.count() else (None, "no CUDA device found")
@@ -38,7 +45,7 @@ def get_device(name: str | Device = "auto", threads: int | None = None) -> Devic
             raise InputError(f"device: {quoted(name)} given; allowed: auto, cpu, cuda, cuda:K, or a device")
         return name
     if name == "auto":
-        name = "cuda" if cuda_count() else "cpu"
+        name = "cuda" if _cuda(0)[0] else "cpu"
     if name == "cpu":
         from wavefabric.device.cpu import CpuDevice
 
@@ -48,12 +55,11 @@ def get_device(name: str | Device = "auto", threads: int | None = None) -> Devic
         raise InputError(f"device: {name!r} is unknown; allowed: auto, cpu, cuda, cuda:K")
     if find_spec("cupy") is None:
         raise MissingExtra(f"device {name!r}", "cuda")
-    gpus = cuda_count()
+    cuda, _ = _cuda(int(index or 0))
+    gpus = cuda.count() if cuda else 0
     if int(index or 0) >= gpus:
         raise InputError(f"device: {name!r} is not there; this machine has {gpus} usable CUDA device(s)")
-    from wavefabric.device.cuda import CudaDevice
-
-    return CudaDevice(int(index or 0))
+    return cuda.CudaDevice(int(index or 0))
 
 
 def describe() -> dict:
