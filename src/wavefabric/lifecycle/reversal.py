@@ -29,6 +29,9 @@ from wavefabric.lifecycle.agreement import device_identity, on_all_ranks
 from wavefabric.system.machine import host_memory
 from wavefabric.units import binary_bytes
 
+#: Bytes of the memory that small states share, at most; where arrays in it begin.
+_SLAB_BYTES, _ALIGNED = 16 << 20, 256
+
 
 class Tiers(NamedTuple):
     """Numbers of states on the device, in the memory of its host, and on disk in the folder ``scratch``."""
@@ -42,8 +45,9 @@ class Tiers(NamedTuple):
 class StateStore(AbstractContextManager):
     """A stack of states of ``nbytes`` bytes; the lowest, which are read least, on the slowest tier.
 
-    Memory is taken when a position is first written, and kept until `close`. Disk is reserved at once, in a
-    file without a name, which vanishes with the process however it ends; `InputError` if that fails.
+    Memory is taken when a position is first written, for several small states at once, and kept until
+    `close`. Disk is reserved at once, in a file without a name, which vanishes with the process however it
+    ends; `InputError` if that fails.
     """
 
     def __init__(self, device: Device, nbytes: int, tiers: Tiers):
@@ -51,6 +55,8 @@ class StateStore(AbstractContextManager):
         self._device, self._nbytes, self._tiers = device, nbytes, tiers
         self._slots: list[dict[str, Any]] = [{} for _ in range(self.states)]
         self._disk = _reserved(tiers.scratch, nbytes * tiers.disk) if tiers.disk else None
+        #: Memory of the device that no state has taken yet.
+        self._free: Any = device.empty(0, np.uint8)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -58,7 +64,7 @@ class StateStore(AbstractContextManager):
     def close(self) -> None:
         """Release memory and disk; the states are lost."""
         self._slots.clear()
-        self._disk = None
+        self._disk = self._free = None
 
     def write(self, position: int, arrays: dict[str, Any]) -> None:
         """Store a state; always of the same arrays."""
@@ -77,15 +83,25 @@ class StateStore(AbstractContextManager):
         return self._slots[position] if position >= self._tiers.disk + self._tiers.host else None
 
     def _allocated(self, position: int, arrays: dict[str, Any]) -> dict[str, Any]:
-        if self._disk is None or position >= self._tiers.disk:
-            on_device = position >= self._tiers.disk + self._tiers.host
-            empty = self._device.empty if on_device else self._device.host_empty
-            return {name: empty(array.shape, array.dtype) for name, array in arrays.items()}
-        rest, slot = self._disk[position * self._nbytes : (position + 1) * self._nbytes], {}
-        for name, array in arrays.items():
-            slot[name] = rest[: array.nbytes].view(array.dtype).reshape(array.shape)
-            rest = rest[array.nbytes :]
+        if self._disk is not None and position < self._tiers.disk:
+            return _parts(self._disk[position * self._nbytes : (position + 1) * self._nbytes], arrays, 1)
+        if position < self._tiers.disk + self._tiers.host:
+            return {name: self._device.host_empty(a.shape, a.dtype) for name, a in arrays.items()}
+        size = sum(-(-array.nbytes // _ALIGNED) * _ALIGNED for array in arrays.values())
+        if self._free.size < size:
+            most = max(1, min(self.states - position, _SLAB_BYTES // size))
+            self._free = self._device.empty(most * size, np.uint8)
+        slot, self._free = _parts(self._free[:size], arrays, _ALIGNED), self._free[size:]
         return slot
+
+
+def _parts(memory: Any, arrays: dict[str, Any], aligned: int) -> dict[str, Any]:
+    """Divide bytes among arrays like these, each from a multiple of ``aligned`` bytes on."""
+    parts = {}
+    for name, array in arrays.items():
+        parts[name] = memory[: array.nbytes].view(array.dtype).reshape(array.shape)
+        memory = memory[-(-array.nbytes // aligned) * aligned :]
+    return parts
 
 
 def _reserved(folder: Path | None, nbytes: int) -> np.ndarray:

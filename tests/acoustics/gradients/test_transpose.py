@@ -7,7 +7,7 @@ import gradient_cases as g
 import numpy as np
 import plain_step
 import pytest
-from emulated_device import EmulatedDevice
+from emulated_device import CapturingDevice
 from plain_solver import PlainSolver
 from test_gradient import gradient_of
 
@@ -133,12 +133,15 @@ def test_single_precision(dimensions, source):
 
 
 @pytest.mark.parametrize("device", [pytest.param("emulated", marks=pytest.mark.slow), GPU])
+@pytest.mark.parametrize("states", [9, None])
 @pytest.mark.parametrize("medium", ["nonlinear power law", "nonlinear Stokes", "lossless"])
 @pytest.mark.parametrize("dimensions", ["plane", "3-D"])
-def test_fused_gpu_stages(dimensions, medium, device):
+def test_fused_gpu_stages(dimensions, medium, states, device):
+    """With all states stored the adjoint steps are graphs."""
     case = made(dimensions, medium, "additive" if medium == "lossless" else "p0")
     assert usable(*case.grid.total_shape, np.float64)
-    device = EmulatedDevice() if device == "emulated" else get_device(device)
-    fused = gradient_of(case, tuple(case.values), device=device, states=9)
+    emulated = CapturingDevice() if device == "emulated" else None
+    fused = gradient_of(case, tuple(case.values), device=emulated or get_device(device), states=states)
+    assert emulated is None or emulated.graphs > 2
     for name, value in gradient_of(case, tuple(case.values)).items():
         assert np.abs(fused[name] - value).max() <= 1e-11 * np.abs(value).max(), name

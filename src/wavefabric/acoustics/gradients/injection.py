@@ -38,7 +38,9 @@ class Injection:
         self._points = tuple(map(c.device.asarray, (index, bounds, columns.astype(np.int64), by)))
         row = max(1, read.size * c.dtype.itemsize)
         self._block_rows = max(1, min(c.problem.steps, _BLOCK_BYTES // row))
-        self._first, self._step = c.problem.steps, c.device.zeros(1, np.int64)
+        self._first, self._clock = c.problem.steps, stages.fields.clock
+        #: Of each series the rows of some steps on the device; that of a step is row ``step % rows``.
+        self._blocks: dict[str, Any] = {}
         self._finals: dict[str, Any] = {}  # fields after the last step
         self._series: dict[str, np.ndarray] = {}  # (rows, columns)
         #: Of tones: weights of the steps, and the derivatives, at the sensor on the host or of fields.
@@ -63,33 +65,39 @@ class Injection:
             else:
                 self._tones.append((by_step, array))
 
-    def add(self, fields: Fields, step: int) -> None:
-        """Add what was recorded after a time step; steps come from the last to the first."""
+    def begin(self, fields: Fields, step: int) -> None:
+        """Add fields after the last step, and bring the rows of a step to the device; steps fall."""
         if step == self._c.problem.steps - 1:
             for name, array in self._finals.items():
                 target = _target(fields, name)
                 target += array
+        if self._start <= step < self._first and self._points[0].size:
+            self._load(step)
+
+    def add(self, fields: Fields, step: int) -> None:
+        """Add what was recorded after a time step, that of the clock; launches kernels alone."""
         if step < self._start:
             return
-        if self._points[0].size:
-            if step < self._first:
-                self._load(step)
-            for name, block in self._blocks.items():
-                self._kernels.add_readings(_target(fields, name), *self._points, block[step - self._first])
+        for name, block in self._blocks.items():
+            self._kernels.add_readings(_target(fields, name), *self._points, block, self._clock)
         for by_step, array in self._field_tones:
-            self._step[...] = step
-            self._c.kernels.add_pattern(fields.p, array, by_step, self._step)
+            self._c.kernels.add_pattern(fields.p, array, by_step, self._clock)
 
     def _load(self, last: int) -> None:
-        """A block of rows that ends with that of a step, on the device; those of tones are part of p's."""
-        self._first = first = max(self._start, last + 1 - self._block_rows)
+        """Bring rows to the device, the last of them that of a step; those of tones are part of p's."""
+        count = self._block_rows
+        self._first = first = max(self._start, last // count * count)
         span = slice(first - self._start, last + 1 - self._start)
         rows: dict[str, Any] = {name: array[span] for name, array in self._series.items()}
         if self._tones:
             more = sum(by_step[first : last + 1] * array for by_step, array in self._tones)
             rows["p"] = (more + rows.get("p", 0)).astype(self._c.dtype)
-        on_device = self._c.device.asarray
-        self._blocks = {name: on_device(np.ascontiguousarray(array)) for name, array in rows.items()}
+        device = self._c.device
+        for name, array in rows.items():
+            if name not in self._blocks:
+                self._blocks[name] = device.empty((count, array.shape[1]), array.dtype)
+            block = self._blocks[name][first % count : last % count + 1]
+            device.copy(block, np.ascontiguousarray(array))
 
 
 def _target(fields: Fields, name: str) -> Any:

@@ -31,6 +31,9 @@ from wavefabric.system.progress import Progress
 
 #: Steps, forward or back, from one exchange of the status of ranks to the next.
 _STATUS_STEPS = 16
+#: Points of a grid up to which an adjoint step is repeated as a whole, on a CPU and on a GPU: the copies of
+#: stored states that this needs take less time than the launches that it saves.
+_REPEATED_POINTS, _REPEATED_POINTS_GPU = 1 << 17, 1 << 21
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +115,8 @@ class AdjointRun:
         self.seconds = 0.0
         self._number, self._half, self._resumed = problem.steps - 1, False, False
         self._interrupt: DeferredInterrupt | None = None
+        #: Of each kind of adjoint step what repeats it; None if it was taken once, as it is written.
+        self._repeats: dict[tuple, Any] = {}
 
     @property
     def advanced(self) -> int:
@@ -122,6 +127,7 @@ class AdjointRun:
         """Free the stored states; and the fields, which would wait for the collector of cycles."""
         if self._store is not None:
             self._store.close()
+        self._repeats.clear()
         for each in self._cyclic:
             vars(each).clear()
 
@@ -211,21 +217,69 @@ class AdjointRun:
         self.seconds = working_time() - began
 
     def _step_back(self, number: int) -> None:
-        adjoint, after = self._adjoint, self._fields
+        adjoint, after, clock = self._adjoint, self._fields, self._stages.fields.clock
+        stored = None if self._reversal is None else self._reversal.peek(number)
+        repeated = number and self._repeatable and (self._reversal is None or stored is not None)
+        clock[...] = number
         if not self._half:
-            self._injection.add(adjoint.fields, number)
-            adjoint.after(number, after)
-            self._half = True
-        if self._reversal is not None:  # the forward fields go back to those before the step
-            stored = self._reversal.peek(number)
-            if stored is None:
-                after = adjoint.kept(after)
-                self._bring(number)
-            else:
-                self._fields = self._forward.fields_of(stored)
-        adjoint.before(number, self._fields, after)
+            self._injection.begin(adjoint.fields, number)
+        if repeated and not self._half:
+            self._repeat(number, stored)
+        else:
+            if not self._half:
+                self._injection.add(adjoint.fields, number)
+                adjoint.after(number, after)
+                self._half = True
+            if self._reversal is not None:  # the forward fields go back to those before the step
+                if stored is None or self._repeatable:
+                    after = adjoint.kept(after)
+                    self._bring(number)
+                    clock[...] = number
+                else:
+                    self._fields = self._forward.fields_of(stored)
+            adjoint.before(number, self._fields, after)
+        adjoint.count(number)
         self._number, self._half = number - 1, False
         self._poll()
+
+    @property
+    def _repeatable(self) -> bool:
+        """Whether adjoint steps are repeated as a whole, but for those that need steps forward."""
+        device, points = self._comm.device, math.prod(self._problem.shape)
+        most = _REPEATED_POINTS if device.name == "cpu" else _REPEATED_POINTS_GPU
+        return self._comm.size == 1 and points <= most and self._adjoint.repeatable
+
+    def _repeat(self, number: int, stored: dict[str, Any] | None) -> None:
+        """Take a step back as a whole: of each kind the first as it is written, the others by one call.
+
+        The forward fields after the step and before it take turns in two places.
+        """
+        adjoint, after = self._adjoint, self._fields
+        first, second = self._stages.fields, adjoint.after_step or self._stages.fields
+        before = second if after is first and stored is not None else first
+        if stored is not None and before is not after:
+            self._load(stored, before)
+
+        def work() -> None:
+            self._injection.add(adjoint.fields, number)
+            adjoint.after(number, after)
+            adjoint.before(number, before, after)
+
+        kind = self._stages.sources.active(number), number >= self._recording.start, after is first
+        if kind not in self._repeats:
+            self._repeats[kind] = None
+            work()
+        else:
+            if self._repeats[kind] is None:
+                self._repeats[kind] = self._comm.device.graph(work, self._stages.kernels_alone)
+            self._repeats[kind](1)
+        if stored is not None and before is after:
+            self._load(stored, before)
+        self._fields = before
+
+    def _load(self, stored: dict[str, Any], fields: Fields) -> None:
+        for name, array in fields.named().items():
+            self._comm.device.copy(array, stored[name])
 
     def _bring(self, number: int) -> None:
         """Make the forward fields those after so many steps."""

@@ -181,7 +181,8 @@ EXPORT(density_sum)
 
 // field[index] += the weighted sum of values, from bounds[i] to bounds[i + 1].
 static void add_readings(Thread t, REAL *field, Counted<const Index> index, const Index *bounds, const Index *columns,
-                         const double *weights, const REAL *values) {
+                         const double *weights, const REAL *rows, Index count, Index samples, const Index *clock) {
+    const REAL *values = rows + *clock % count * samples;
     for (Index i = t.first(index.count); i < t.last(index.count); ++i) {
         double sum = 0;
         for (Index j = bounds[i]; j < bounds[i + 1]; ++j) sum += weights[j] * (double)values[columns[j]];

@@ -175,7 +175,8 @@ def test_add_readings(case, kernels, points):
     (field, wanted), (values, rows), rng = case.real(), case.real((4, 6)), np.random.default_rng(1)
     index, bounds = rng.permutation(wanted.size)[:points], np.arange(points + 1) ** 2
     columns, weights = rng.integers(0, 6, points**2), rng.random(points**2)
-    kernels.add_readings(field, *map(case.put, (index, bounds, columns, weights)), values[2])
+    step = case.put(np.array([14]))  # the third of four rows
+    kernels.add_readings(field, *map(case.put, (index, bounds, columns, weights)), values, step)
     for at, low, high in zip(index, bounds, bounds[1:], strict=False):
         wanted.reshape(-1)[at] += weights[low:high] @ rows[2, columns[low:high]]
     case.close(field, wanted)

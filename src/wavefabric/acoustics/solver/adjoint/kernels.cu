@@ -109,8 +109,10 @@ extern "C" __global__ void density_sum(int nx, int ny, REAL *out, const REAL *to
 }
 
 extern "C" __global__ void add_readings(REAL *field, const Index *index, Index count, const Index *bounds,
-                                        const Index *columns, const double *weights, const REAL *values) {
+                                        const Index *columns, const double *weights, const REAL *rows, Index number,
+                                        Index samples, const Index *clock) {
     ITEM(count);
+    const REAL *values = rows + *clock % number * samples;
     double sum = 0;
     for (Index j = bounds[i]; j < bounds[i + 1]; ++j) sum += weights[j] * (double)values[columns[j]];
     field[index[i]] += (REAL)sum;

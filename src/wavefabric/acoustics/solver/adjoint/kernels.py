@@ -25,7 +25,8 @@ for.
 - ``forward_rate``: rate = ρ₀ ∇·u of the step between two densities; ``density_gradient`` += ``rate_bar``
   ∇·u/ρ₀.
 - ``density_sum``: out = Σ ρ̄_ξ over so many ``parts``.
-- ``add_readings``: field[index_i] += Σ weights · values[columns], from bounds[i] to bounds[i + 1].
+- ``add_readings``: field[index_i] += Σ weights · values[columns], from bounds[i] to bounds[i + 1]; the values
+  are the row of this time step, of ``rows`` that are used in turn.
 - ``accumulate_products``: sums_i += field[index_i] · w_i · signal[first_i, i or 0], nothing beyond the
   signal's end.
 """
@@ -54,7 +55,7 @@ TABLE = kernel_table(
     points alpha_gradient(array gradient, array p_bar, medium speed, medium unit_tau, array loss)
     points density_sum(array out, array total, layers layers, real parts)
     items add_readings(array field, counted indices index, indices bounds, indices columns, doubles weights,
-        array values)
+        shape array rows, indices clock)
     items accumulate_products(array sums, array field, counted indices index, shape array signal, counted
         indices first, counted array weights)
     """,

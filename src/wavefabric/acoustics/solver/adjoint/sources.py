@@ -17,13 +17,15 @@ _BLOCK_BYTES = 16 << 20
 class _Readings:
     """What is read at the points of a source in each step, on the host: (steps, points or 1)."""
 
-    def __init__(self, c: Coefficients, term: PointTerm, steps: int):
+    def __init__(self, c: Coefficients, term: PointTerm, steps: int, clock: Any):
         device, index, size = c.device, term.index, term.index.size
         columns = 1 if term.common else size
         self._size, self._to_host = size, device.to_host
         self.values = np.zeros((steps, columns), c.dtype)
         rows = max(1, _BLOCK_BYTES // max(1, columns * c.dtype.itemsize))
+        #: Row ``step % len(block)`` is that of a step.
         self._block = device.zeros((min(steps, rows), columns), c.dtype)
+        self._row, self._store, self._clock = device.zeros(columns, c.dtype), c.kernels.store_row, clock
         self._first: int | None = None
         # The sum is that of one element of all points, with weights of 1.
         self._sample = c.kernels.sample_elements if term.common else c.kernels.sample
@@ -32,22 +34,25 @@ class _Readings:
             bounds, ones = np.array([0, size], np.int64), np.ones(size)
             self._points = device.asarray(bounds), index, device.asarray(ones)
 
-    def read(self, field: Any, step: int) -> None:
-        """The values of ``field`` for one step; steps come from the last to the first."""
-        if self._first is not None and self._first - step == len(self._block):
-            self.flush()
+    def read(self, field: Any) -> None:
+        """Read the values of ``field`` for the time step of the clock; launches kernels alone."""
+        if self._size:
+            self._sample(self._row, field, *self._points)
+            self._store(self._block, self._row, self._clock, 0, len(self._block))
+
+    def count(self, step: int) -> None:
+        """Count a step as read; steps come from the last to the first."""
         if self._first is None:
             self._first = step
-        if self._size:
-            self._sample(self._block[self._first - step], field, *self._points)
         self._last = step
+        if step % len(self._block) == 0:
+            self.flush()
 
     def flush(self) -> None:
         """What was read so far is in ``values``."""
         if self._first is not None:
-            count = self._first - self._last + 1
-            host = np.asarray(self._to_host(self._block[:count]))
-            self.values[self._last : self._first + 1] = host[::-1]
+            steps, block = np.arange(self._last, self._first + 1), np.asarray(self._to_host(self._block))
+            self.values[steps] = block[steps % len(block)]
             self._first = None
 
 
@@ -72,7 +77,8 @@ class AdjointSources:
         self._weights: dict[str, list[tuple[Any, Any]]] = {}
         for name, term in terms.items():
             if name in wrt:
-                self.readings[name] = _Readings(c, term, min(term.steps, c.problem.steps))
+                steps = min(term.steps, c.problem.steps)
+                self.readings[name] = _Readings(c, term, steps, stages.fields.clock)
             if name in scaled:
                 self.products[name] = c.device.zeros(term.index.size, c.dtype)
                 # The source as signals (steps, points or 1), each times weights of its points.
@@ -83,7 +89,7 @@ class AdjointSources:
                 by = (c.device.asarray(np.ascontiguousarray(one, c.dtype)) for one in weights)
                 self._weights[name] = list(zip(signals, by, strict=True))
         self._zero = c.device.zeros((1, 1), c.dtype)
-        self._first_row, self._clock = (c.device.zeros(1, np.int64) for _ in range(2))
+        self._first_row, self._clock = c.device.zeros(1, np.int64), stages.fields.clock
         corrected = any(term.corrected for term in terms.values())
         self._read = (wrt | scaled) & terms.keys()
         self._field: Any = c.device.empty(c.shape, c.dtype) if "p" in terms or corrected else None
@@ -100,19 +106,18 @@ class AdjointSources:
 
     def remove(self, fields: Fields, step: int) -> None:
         """Take from the forward fields after a step what sources have added in it; not what they replaced."""
-        fields.clock[...] = step
         for name, source in self._active(step).items():
             if source.replace:
                 continue
             if name not in self._negative:
                 self._negative[name] = source.negative()
             term = self._negative[name]
-            term.refresh(fields.clock)
+            term.refresh(self._clock)
             if name == "p":
                 term.apply_to_density(fields)
             else:
                 axis = 0 if name == "transducer" else "xyz".index(name[1])
-                term.apply(fields.u[axis], fields.clock)
+                term.apply(fields.u[axis], self._clock)
 
     def pressure(self, fields: Fields, step: int) -> None:
         """Read ρ̄ at the pressure source, and set it to zero where the source replaces the density."""
@@ -122,7 +127,7 @@ class AdjointSources:
         parts = self._c.dimensions
         if "p" in self._read:
             self._kernels.density_sum(self._field, fields.rho, fields.split_layers, parts)
-            self._take("p", term, self._field, step, None)
+            self._take("p", term, self._field, None)
         if term.replace:
             points = term.index, self._zero, self._first_row, True, parts
             self._c.kernels.set_density_points(fields.rho, fields.split_layers, *points)
@@ -131,30 +136,33 @@ class AdjointSources:
         """The same of ū at the velocity sources and the transducer, which adds to u_x last."""
         active = self._active(step)
         if "transducer" in active and "transducer" in self.readings:
-            self.readings["transducer"].read(fields.u[0], step)
+            self.readings["transducer"].read(fields.u[0])
         for axis, component in enumerate(fields.u):
             name = SOURCES[1 + axis]
             term = active.get(name)
             if term is None:
                 continue
             if name in self._read:
-                self._take(name, term, component, step, axis)
+                self._take(name, term, component, axis)
             if term.replace:
                 self._c.kernels.set_points(component, term.index, self._zero, self._first_row, True)
 
-    def _take(self, name: str, term: SourceTerm, field: Any, step: int, axis: int | None) -> None:
+    def _take(self, name: str, term: SourceTerm, field: Any, axis: int | None) -> None:
         if term.corrected:
-            if field is not self._field:
-                self._field[...] = field
-                field = self._field
-            self._stages.apply_operator(field, self._kappa, axis, adjoint=True)
+            self._stages.apply_operator(field, self._kappa, axis, adjoint=True, out=self._field)
+            field = self._field
         if name in self.readings:
-            self.readings[name].read(field, step)
+            self.readings[name].read(field)
         if name in self.products:
-            self._clock[...] = step
             target = self.products[name], field, term.index
             for signal, weights in self._weights[name]:
                 self._kernels.accumulate_products(*target, signal, self._clock, weights)
+
+    def count(self, step: int) -> None:
+        """Count a step as read, from the last to the first."""
+        for name, reading in self.readings.items():
+            if step < self._terms[name].steps:
+                reading.count(step)
 
     def host_arrays(self) -> dict[str, np.ndarray]:
         """What was read so far, by ``signal/p``, …: (steps, points), or (steps, 1) in sum."""

@@ -56,7 +56,12 @@ class AdjointStep:
         self.kernels.load(c.dtype, wait=stages.layout.comm is not None)
         self.sources = AdjointSources(stages, self.kernels, wrt, scaled)
         self.fields = Fields(c)
-        self._after = Fields(c) if needs_differences(c.problem, wrt) else None
+        #: For the forward fields after a step, where those before it are needed too; their clock is the same.
+        self.after_step = Fields(c) if needs_differences(c.problem, wrt) else None
+        if self.after_step is not None:
+            self.after_step.clock = stages.fields.clock
+        self._minus_one = c.device.asarray(-np.ones((1, 1), c.dtype))
+        self._first_row = c.device.zeros(1, np.int64)
 
         def sums(name: str) -> Any:
             return c.device.zeros(c.shape if name in wrt else (0, 1, 1), c.dtype)
@@ -114,6 +119,11 @@ class AdjointStep:
         staggered = {f"density_{axis}": array for axis, array in zip("xyz", self._staggered, strict=False)}
         return {name: array for name, array in (self._medium | staggered).items() if array.size}
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether all steps but the first do nothing but run stages and launch kernels."""
+        return self._rate is None or not self._replaced
+
     # --- A step: `after`, then `before`; between the two the forward fields may go a step back -----------
 
     def _begins(self, number: int) -> bool:
@@ -155,9 +165,9 @@ class AdjointStep:
 
     def kept(self, forward: Fields) -> Fields:
         """A copy of what `before` needs of the forward fields after a step, which are then overwritten."""
-        if self._after is None:
+        if self.after_step is None:
             return forward
-        kept = self._after
+        kept = self.after_step
         pairs = [
             (kept.rho, forward.rho),
             *zip(kept.split_layers.parts, forward.split_layers.parts, strict=True),
@@ -189,13 +199,13 @@ class AdjointStep:
     def before(self, number: int, before: Fields, after: Fields) -> None:
         """The transpose of the other two stages, from the forward fields before and after the step.
 
-        What sources have added in the step is taken from those ``after``.
+        What sources have added in the step is taken from those ``after``. The clock is at the step.
         """
         stages, c, f = self._stages, self._c, self.fields
         if self._begins(number):
             self._motion_of_initial_pressure(before, after)
             return
-        if self._after is not None:
+        if self.after_step is not None:
             self.sources.remove(after, number)
         change = self._change(before, after)
         if self._rate is not None:
@@ -213,9 +223,14 @@ class AdjointStep:
         stages.adjoint_divergence(gradients)
         if aside:  # sources come between
             for component, gradient in zip(f.u, gradients, strict=True):
-                component -= gradient
+                c.kernels.add_pattern(component, gradient, self._minus_one, self._first_row)
             self.sources.velocity(f, number)
         self._velocity(change, c.pml_staggered, c.dt, not aside)
+
+    def count(self, number: int) -> None:
+        """Count a step as taken back: what was read in it may leave the device."""
+        if not self._begins(number):
+            self.sources.count(number)
 
     def _velocity(self, change: AdjointChange, pml: list, dt: Any, subtracts: bool) -> None:
         c, f, gradients = self._c, self.fields, self._scratch[: self._c.axes]
