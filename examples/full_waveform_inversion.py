@@ -2,7 +2,7 @@
 
 Every fourth element fires in turn. L-BFGS of SciPy minimises ½‖A(c) − y‖² over the sound speeds inside the
 ring, from water, in bands from low to high frequency (Bunks et al. 1995, doi:10.1190/1.1443880). The signals
-y are of a grid of half the spacing with half the time step, and have noise. It takes over a minute on one core.
+y are of a grid of half the spacing with half the time step, and have noise. It takes a minute on one core.
 
 Usage: python examples/full_waveform_inversion.py [folder] [iterations]
 """

@@ -1,7 +1,5 @@
 """Work in parts: every point once, the same answers on any number of threads."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,7 +15,6 @@ SHAPES = st.tuples(*[st.integers(1, 7)] * 3)
 
 @pytest.fixture(params=[1, 3])
 def in_small_parts(request, monkeypatch):
-    monkeypatch.setattr(parts, "parts", partial(parts.parts, points=20))
     for module in ("parts", "source"):
         monkeypatch.setattr(f"wavefabric.acoustics.{module}.threads_for", lambda points: request.param)
 

@@ -1,13 +1,15 @@
-"""Finds the extremes of a medium: threads read each array once, in blocks that fit into their caches."""
+"""Finds the extremes of a medium, of its parameters and of products of them, on all threads."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.acoustics.parts import Part, over_parts
+from wavefabric.acoustics.parts import partial_results, run_setup, value_range
 
 Range = tuple[float, float]
+#: Numbers that the kernel finds of a part of a medium.
+_COLUMNS = 11
 
 
 class Extremes(NamedTuple):
@@ -31,49 +33,35 @@ def find_extremes(shape: tuple[int, int, int], medium: Mapping[str, Any], power:
     The medium has a number or an array (Nz, Ny, Nx) for each name of a parameter.
     """
     arrays = {name: np.asarray(value) for name, value in medium.items() if value is not None}
-    usable = {name: a for name, a in arrays.items() if a.dtype.kind in "fiu" and a.shape in ((), shape)}
-    whole = all(not array.ndim for array in usable.values())
-
-    def part(piece: Part) -> Extremes:
-        return _of_part({name: a[piece] if a.ndim else a for name, a in usable.items()}, power)
-
-    with np.errstate(all="ignore"):  # values that make no sense are refused later
-        return part((slice(0), slice(0))) if whole else _merged(over_parts(shape, part))
-
-
-def _of_part(arrays: Mapping[str, np.ndarray], power: float) -> Extremes:
-    result = Extremes({name: _range(array) for name, array in arrays.items()})
-    c, rho, alpha = (arrays.get(name) for name in ("sound_speed", "density", "alpha_coeff"))
+    usable = {
+        name: _prepared(array)
+        for name, array in arrays.items()
+        if array.dtype.kind in "fiu" and array.shape in ((), shape)
+    }
+    result = Extremes({name: value_range(array) for name, array in usable.items()})
+    c, rho, alpha = (usable.get(name) for name in ("sound_speed", "density", "alpha_coeff"))
     if c is None:
         return result
-    low, high = result.ranges["sound_speed"]
-    c = np.float64(low) if low == high else c.astype(np.float64)  # a power of one number, or of each
+    nothing = np.zeros(1)
+    parameters = [nothing if each is None else each for each in (c, rho, alpha)]
+    points = max(each.size for each in parameters)
+    dtype = np.result_type(*{each.dtype for each in parameters if each.size > 1} or {np.dtype(np.float64)})
+    parameters = [each.astype(dtype, copy=False).reshape(-1) for each in parameters]
+    partials = partial_results(points, _COLUMNS)
+    run_setup("medium_extremes", dtype, points, *parameters, points, power, partials)
+    low, high = partials[:, 0:8:2].min(axis=0), partials[:, 1:8:2].max(axis=0)  # NaN goes through
+    stiffness, *losses = ((float(low), float(high)) for low, high in zip(low, high, strict=True))
     if rho is not None:
-        result = result._replace(stiffness=_range(rho * c * c))
-    if alpha is None or not np.any(alpha):
-        return result
-    product = np.asarray(c * alpha)
-    at = np.unravel_index(int(product.argmax()), product.shape)
-    strongest = float(np.broadcast_to(c, product.shape)[at]), float(np.broadcast_to(alpha, product.shape)[at])
-    losses = [alpha * c**power]
-    losses += [losses[0] * c, losses[0] * (c * c)]
-    return result._replace(losses=tuple(map(_range, losses)), strongest=strongest)
+        result = result._replace(stiffness=stiffness)
+    if alpha is not None and (result.ranges["alpha_coeff"] != (0.0, 0.0)):
+        _, *strongest = partials[partials[:, 8].argmax(), 8:]
+        result = result._replace(losses=tuple(losses), strongest=tuple(map(float, strongest)))
+    return result
 
 
-def _range(array: np.ndarray) -> Range:
-    return float(array.min()), float(array.max())
-
-
-def _merged(every: list[Extremes]) -> Extremes:
-    """Combine the extremes of several parts; of points of the same strongest absorption the first."""
-
-    def merged(ranges: Iterable[Range]) -> Range:
-        lows, highs = zip(*ranges, strict=True)
-        return float(np.min(lows)), float(np.max(highs))  # NaN goes through
-
-    return Extremes(
-        {name: merged(each.ranges[name] for each in every) for name in every[0].ranges},
-        merged(each.stiffness for each in every),
-        tuple(merged(ranges) for ranges in zip(*(each.losses for each in every), strict=True)),
-        max((each.strongest for each in every), key=lambda point: point[0] * point[1]),
-    )
+def _prepared(array: np.ndarray) -> np.ndarray:
+    """Return an array as kernels take it; of one that repeats one number in memory that number."""
+    if not any(array.strides):
+        array = array.reshape(-1)[:1] if array.size == 1 else array[(slice(0, 1),) * array.ndim]
+    dtype = array.dtype if array.dtype in (np.float32, np.float64) else np.float64
+    return np.ascontiguousarray(array, dtype)

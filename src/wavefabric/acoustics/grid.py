@@ -196,7 +196,7 @@ class Grid:
         """
         array = self._shaped(values, key)
         ensure(array.dtype.kind in "fiub", key, f"is of type {array.dtype}", "real numbers")
-        if array.dtype.kind != "f":
+        if array.dtype not in (np.float32, np.float64):
             array = array.astype(np.float64)
         array = array.reshape(*array.shape, *(1,) * (3 - array.ndim)).transpose()
         if not any(self._after):

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from wavefabric.acoustics.arguments import as_array, ensure, listed, real, require
-from wavefabric.acoustics.parts import Part, over_parts
+from wavefabric.acoustics.parts import run_setup
 from wavefabric.errors import InputError, choice
+from wavefabric.kernels.cpu_launch import address
 from wavefabric.units import quantity, show
 
 #: Ratio of neighbouring densities above which spectral derivatives ring so much that sound is lost.
@@ -130,22 +131,9 @@ def stagger(field: float | np.ndarray, axis: int, wrap: bool = False) -> float |
     """
     if not isinstance(field, np.ndarray):
         return field
-    moved, across, half = np.empty_like(field), 2 - axis, field.dtype.type(0.5)
-    points = field.shape[across]
-
-    def part(piece: Part) -> None:
-        at = [*piece, slice(0, field.shape[2])]
-        first, end = at[across].start, at[across].stop
-        at[across] = slice(first, min(end, points - 1))
-        behind = at.copy()
-        behind[across] = slice(first + 1, min(end, points - 1) + 1)
-        moved[tuple(at)] = (field[tuple(at)] + field[tuple(behind)]) * half
-        if end == points:  # the last point, beside the first one of a periodic axis
-            at[across], behind[across] = slice(points - 1, points), slice(0, 1)
-            last = field[tuple(at)]
-            moved[tuple(at)] = (last + field[tuple(behind)]) * half if wrap else last
-
-    over_parts(field.shape, part)
+    field = np.ascontiguousarray(field)
+    moved = np.empty_like(field)
+    run_setup("stagger", field.dtype, field.size, address(moved), address(field), *field.shape, axis, wrap)
     return moved
 
 

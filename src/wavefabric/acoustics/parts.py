@@ -1,27 +1,24 @@
-"""Processes grid arrays before the first time step, on all threads, in blocks that fit into the caches."""
+"""Processes grid arrays before the first time step, on all threads (``kernels/cpu/setup.cpp``)."""
 
 import math
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from wavefabric.kernels.cpu_launch import address, call_kernel
 from wavefabric.system.machine import usable_threads
 
-#: Points of a part: some arrays of them fit into the second-level cache.
-PART = 1 << 14
 #: Points for which a thread is worth starting.
 _THREAD = 1 << 17
-#: Planes and rows of a part that is copied in another order: a line of the cache holds so many points.
-_PLANES, _ROWS = 16, 4
+#: Parts of a field of which results are combined: as many, whatever the number of threads.
+_PARTS = 1024
 
 Shape = tuple[int, int, int]
 #: Of an array (Nz, Ny, Nx): planes and rows.
 Part = tuple[slice, slice]
 
 
-def parts(shape: Shape, points: int = PART) -> list[Part]:
+def parts(shape: Shape, points: int) -> list[Part]:
     """Split a grid into blocks of whole planes or rows: at most ``points`` points, at least one row."""
     nz, ny, nx = shape
     rows = max(1, points // max(nx, 1))
@@ -36,30 +33,44 @@ def threads_for(points: int) -> int:
     return max(1, min(usable_threads(), points // _THREAD))
 
 
-def over_parts(shape: Shape, work: Callable[[Part], Any], pieces: Sequence[Part] | None = None) -> list[Any]:
-    """Call ``work`` on each part, on several threads; return the results in the order of the parts.
+def run_setup(name: str, dtype: Any, points: int, *arguments: Any) -> None:
+    """Run a kernel of ``setup.cpp`` in the precision of ``dtype``, on the threads that so many points pay."""
+    precision = "float" if dtype == np.float32 else "double"
+    call_kernel(f"{name}_{precision}", *arguments, threads=threads_for(points))
 
-    Parts are `parts` of the shape by default, or ``pieces``.
-    """
-    pieces = parts(shape) if pieces is None else pieces
-    threads = threads_for(math.prod(shape))
-    if threads == 1:
-        return list(map(work, pieces))
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, pieces))
+
+def partial_results(size: int, columns: int) -> np.ndarray:
+    """Return an array for results of the parts of ``size`` points or rows: (parts, columns)."""
+    return np.empty((max(1, min(size, _PARTS)), columns))
 
 
 def copy_in_order(target: np.ndarray, source: np.ndarray) -> None:
-    """Copy ``source`` into ``target``; they may differ in memory order, such as Fortran and C order."""
-    nz, ny, _ = source.shape
-    pieces = [
-        (slice(z, z + _PLANES), slice(y, y + _ROWS))
-        for z in range(0, nz, _PLANES)
-        for y in range(0, ny, _ROWS)
-    ]
-    over_parts(source.shape, lambda part: np.copyto(target[part], source[part]), pieces)
+    """Copy ``source`` (Nz, Ny, Nx) into ``target``; both of float32 or float64, in any order of memory."""
+
+    def layout(array: np.ndarray) -> tuple[int, ...]:
+        facts = array.__array_interface__
+        return facts["data"][0], *(stride // array.itemsize for stride in array.strides)
+
+    run_setup("copy_field", source.dtype, source.size, *layout(target), *layout(source), *source.shape)
+
+
+def value_range(field: np.ndarray) -> tuple[float, float]:
+    """Return the least and the largest number of a float32 or float64 array; NaN if one of them is."""
+    run_setup("ranges", field.dtype, field.size, field, partials := partial_results(field.size, 2))
+    return float(partials[:, 0].min()), float(partials[:, 1].max())
 
 
 def largest(field: np.ndarray) -> float:
-    """Return the largest magnitude of a field (Nz, Ny, Nx)."""
-    return max(over_parts(field.shape, lambda part: float(max(field[part].max(), -field[part].min()))))
+    """Return the largest magnitude of a float32 or float64 array."""
+    low, high = value_range(field)
+    return max(high, -low)
+
+
+def squared_slopes(field: np.ndarray) -> np.ndarray:
+    """Return sums of squared differences of neighbours along x, y and z, and of the squares of a field.
+
+    The field (Nz, Ny, Nx) is float32 or float64.
+    """
+    sums = partial_results(math.prod(field.shape[:2]), 4)
+    run_setup("squared_slopes", field.dtype, field.size, address(field), *field.shape, sums)
+    return sums.sum(axis=0)

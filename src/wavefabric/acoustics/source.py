@@ -8,7 +8,7 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import ensure, real, real_array, require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.parts import Part, largest, over_parts, threads_for
+from wavefabric.acoustics.parts import largest, run_setup, threads_for
 from wavefabric.acoustics.problem import (
     PressureSource,
     ProductSignal,
@@ -19,6 +19,7 @@ from wavefabric.acoustics.problem import (
 )
 from wavefabric.acoustics.series import check_series
 from wavefabric.errors import InputError, choice
+from wavefabric.kernels.cpu_launch import address
 from wavefabric.quantities import instance, positive
 
 _MODES = get_args(SourceMode)[::-1]
@@ -289,7 +290,7 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     """
     field = real_array(field, "field")
     require(field.ndim and field.size, "field", field.shape, "an array with points")
-    if field.dtype.kind != "f":
+    if field.dtype not in (np.float32, np.float64):
         field = field.astype(np.float64)
     shape = tuple(n for n in field.shape if n > 1)
     spectrum: Any = _transform("rfftn", field.reshape(shape))
@@ -302,24 +303,18 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
 
     squares = [(np.fft.fftfreq(n, 1 / n) / h) ** 2 for n, h in zip(shape, halves, strict=True)]
     squares[-1] = squares[-1][: shape[-1] // 2 + 1]
-    in_plane = np.zeros(())
-    for square in squares[1:]:
-        in_plane = in_plane[..., None] + square
-
-    def apply(part: Part) -> None:
-        # One plane at a time: the window of a whole 3-D grid would be as large as the field in float64.
-        for i in range(part[0].start, part[0].stop):
-            spectrum[i] *= np.interp(radius * np.sqrt(squares[0][i] + in_plane), distance, window)
-
-    over_parts((1, 1, field.size), apply, [(slice(i, i + 1), slice(0, 1)) for i in range(len(spectrum))])
+    squares = [np.zeros(1)] * (3 - len(squares)) + squares
+    counts = [each.size for each in squares]
+    spectrum = np.ascontiguousarray(spectrum)
+    addresses = map(address, squares)
+    run_setup("apply_window", spectrum.real.dtype, field.size, address(spectrum), *counts, *addresses, window)
     smoothed = np.asarray(_transform("irfftn", spectrum, shape, tuple(range(len(shape))))).reshape(
         field.shape
     )
     if restore_max:
-        plane = -1, field.shape[-1], 1
-        peak = largest(smoothed.reshape(plane))
+        peak = largest(smoothed)
         if peak > 0:
-            smoothed *= smoothed.dtype.type(largest(field.reshape(plane)) / peak)
+            smoothed *= smoothed.dtype.type(largest(np.ascontiguousarray(field)) / peak)
     return smoothed.astype(field.dtype, copy=False)
 
 

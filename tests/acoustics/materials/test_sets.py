@@ -16,7 +16,7 @@ def bits(arrays, dtype):
 
 
 def numbered(result, arrays, kind=np.uint16):
-    return np.array([plane.copy() for plane in result.numbers(arrays, kind)])
+    return result.index(arrays, kind)
 
 
 @st.composite
@@ -42,12 +42,14 @@ def media(draw):
     dtype=st.sampled_from([np.float32, np.float64]),
     block=st.integers(1, 40),
     limit=st.integers(1, 400),
+    threads=st.integers(1, 3),
 )
-def test_points_of_equal_values_get_equal_numbers(arrays, dtype, block, limit):
+def test_points_of_equal_values_get_equal_numbers(arrays, dtype, block, limit, threads):
     rows = bits(arrays, dtype)
     wanted = len(np.unique(rows, axis=0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(find, "_BLOCK", block)
+        patch.setattr(find, "threads_for", lambda points: threads)
         result = Sets(arrays, dtype, limit)
         assert result.full == (wanted > limit)
         if result.full:
@@ -105,4 +107,4 @@ def test_other_values_than_before_are_refused():
     result = Sets([values], np.float32, 100)
     values[2, 3, 4] = 1
     with pytest.raises(RuntimeError, match="have changed"):
-        list(result.numbers([values], np.uint8))
+        result.index([values], np.uint8)

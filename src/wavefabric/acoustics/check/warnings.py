@@ -10,7 +10,7 @@ from wavefabric.acoustics.arguments import real, require, typed
 from wavefabric.acoustics.check.rules import PYTHON_NAMES
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium, density_jump
-from wavefabric.acoustics.parts import Part, over_parts
+from wavefabric.acoustics.parts import squared_slopes
 from wavefabric.acoustics.problem import Problem, ProductSignal, Signal
 from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.stability.power_law import PowerLaw
@@ -158,17 +158,7 @@ def _mean_frequency(signal: np.ndarray, dt: float) -> float:
 
 def _rms_wavenumber(problem: Problem) -> float:
     """Root mean square |k| of the initial pressure, from differences of neighbours."""
-    p0 = np.asarray(problem.initial_pressure)
-
-    def sums(part: Part) -> list[float]:
-        """Return sums over a part: of squared differences of p₀ along x, y and z, and of p₀²."""
-        z, y = part
-        field = p0[z, y]
-        slopes = [np.diff(field), np.diff(p0[z, y.start : y.stop + 1], axis=1)]
-        slopes += [np.diff(p0[z.start : z.stop + 1, y], axis=0), field]
-        return [float(np.vdot(each, each)) for each in slopes]
-
-    *squares, total = np.sum(over_parts(p0.shape, sums), axis=0)
+    *squares, total = squared_slopes(np.ascontiguousarray(problem.initial_pressure))
     axes = zip(squares, problem.spacing, range(problem.dimensions), strict=False)
     square = sum(each / spacing**2 for each, spacing, _ in axes)
     return math.sqrt(square / total) if total else 0.0

@@ -1,10 +1,15 @@
 """Which parameters of a medium take few enough values to be held as an index into a table of materials."""
 
+import copy
+import math
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wavefabric.acoustics.parts import threads_for
 from wavefabric.acoustics.problem import Problem
 from wavefabric.kernels.cpu_launch import call_kernel
 
@@ -33,7 +38,30 @@ class Sets:
         #: The sets by number, of which so many are there; a hash table of the number of a set, or −1.
         self._table, self._count = np.empty((limit, len(arrays)), self._dtype), np.zeros(1, np.int64)
         self._positions = np.full(1 << (4 * limit - 1).bit_length(), -1, np.int32)
-        for z in _spread(len(arrays[0])):
+        first, *planes = _spread(len(arrays[0]))
+        self._collect(arrays, [first])
+        threads = threads_for(math.prod(np.shape(arrays[0])))
+        if self.full:
+            return
+        if threads == 1:
+            self._collect(arrays, planes)
+            return
+        others = [copy.deepcopy(self) for _ in range(threads)]  # a thread each
+
+        def collect(number: int) -> None:
+            others[number]._collect(arrays, planes[number::threads])
+
+        with ThreadPoolExecutor(threads) as pool:
+            deque(pool.map(collect, range(threads)), 0)
+        for other in others:
+            if other.full:
+                self._count[0] = self._limit + 1
+            elif not self.full:
+                self._collect([column.reshape(1, 1, -1) for column in other.values.T], [0])
+
+    def _collect(self, arrays: Sequence[np.ndarray], planes: Sequence[int]) -> None:
+        """Number the sets of some planes, until there are too many."""
+        for z in planes:
             for _ in self._numbered([array[z] for array in arrays]):
                 if self.full:
                     return
@@ -50,21 +78,24 @@ class Sets:
     def values(self) -> np.ndarray:
         return self._table[: len(self)]
 
-    def numbers(self, arrays: Sequence[np.ndarray], dtype) -> Iterator[np.ndarray]:
-        """Planes (Ny, Nx) of the numbers of the points' sets, one after another; the same array each time.
+    def index(self, arrays: Sequence[np.ndarray], dtype) -> np.ndarray:
+        """Return the numbers of the points' sets, (Nz, Ny, Nx).
 
         `RuntimeError`: the arrays have changed since, to values that were not there.
         """
-        shape, before = arrays[0].shape[1:], len(self)
-        plane = np.empty(shape, dtype)
-        for z in range(len(arrays[0])):
-            first = 0
+        index, before = np.empty(np.shape(arrays[0]), dtype), len(self)
+
+        def fill(z: int) -> None:
+            first, plane = 0, index[z].reshape(-1)
             for numbers in self._numbered([array[z] for array in arrays]):
-                plane.reshape(-1)[first : first + numbers.size] = numbers
+                plane[first : first + numbers.size] = numbers
                 first += numbers.size
-            if len(self) != before:
-                raise RuntimeError("the medium's arrays have changed since its materials were found")
-            yield plane
+
+        with ThreadPoolExecutor(threads_for(index.size)) as pool:
+            deque(pool.map(fill, range(len(index))), 0)
+        if len(self) != before:
+            raise RuntimeError("the medium's arrays have changed since its materials were found")
+        return index
 
     def _numbered(self, planes: list[np.ndarray]) -> Iterator[np.ndarray]:
         """Numbers of the sets of one block of rows after another, (points,), int32.
@@ -109,10 +140,10 @@ class IndexedGroup:
         """Of each material, (materials,); None if the same everywhere."""
         return self.sets.values[:, self.columns.index(column)] if column in self.columns else None
 
-    def planes(self, problem: Problem) -> Iterator[np.ndarray]:
-        """Planes (Ny, Nx) of the index, one after another; the same array each time."""
+    def index(self, problem: Problem) -> np.ndarray:
+        """Return the material of each point, (Nz, Ny, Nx)."""
         arrays = _arrays(problem)
-        return self.sets.numbers([arrays[name] for name in self.columns], f"u{self.bits // 8}")
+        return self.sets.index([arrays[name] for name in self.columns], f"u{self.bits // 8}")
 
     def nbytes(self, points: int, itemsize: int) -> int:
         """Bytes of the index and its table, which has a column for each of `AT_POINTS` if it has any."""

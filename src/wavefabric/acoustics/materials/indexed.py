@@ -54,9 +54,7 @@ def indexed_parameters(
     """
     result = {}
     for group in materials.groups:
-        index = device.empty(problem.array_shape, np.dtype(f"u{group.bits // 8}"))
-        for plane, numbers in zip(index, group.planes(problem), strict=True):
-            plane[...] = device.asarray(numbers)
+        index = device.asarray(group.index(problem))
         size = len(group.sets)
         table = device.zeros((size, len(AT_POINTS)), dtype) if set(group.names) & set(AT_POINTS) else None
 

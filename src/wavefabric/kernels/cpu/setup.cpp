@@ -1,0 +1,193 @@
+// What is done to arrays of a grid before the first time step; each array is read once.
+#include <cmath>
+
+#include "driver.h"
+
+struct Strides {  // in numbers
+    Index z, y, x;
+};
+template <> struct Take<Strides> : Record<Strides, Index, Index, Index> {};
+
+// Numbers along two axes that are read and written together: of one side they are neighbours in a line of the cache, of the other in 16.
+// The third axis goes on after a few, which lie in the same pages of memory.
+constexpr Index TILE = 16, ROWS_TOGETHER = 8;
+
+// target = source, of the same shape in another order of memory.
+static void copy_field(Thread t, REAL *target, Strides to, const REAL *source, Strides from, Grid grid) {
+    if (from.x == 1 && to.x == 1) {
+        for (Index row = t.first(grid.rows()); row < t.last(grid.rows()); ++row) {
+            const Index z = row / grid.ny, y = row % grid.ny;
+            const REAL *in = source + z * from.z + y * from.y;
+            REAL *out = target + z * to.z + y * to.y;
+            EACH(x, 0, grid.nx) out[x] = in[x];
+        }
+        return;
+    }
+    // The axis along which the source's numbers are closest, but for x; and the other one.
+    const bool along_z = std::abs(from.z) <= std::abs(from.y);
+    const Index near = along_z ? grid.nz : grid.ny, other = along_z ? grid.ny : grid.nz;
+    const Index near_from = along_z ? from.z : from.y, near_to = along_z ? to.z : to.y;
+    const Index other_from = along_z ? from.y : from.z, other_to = along_z ? to.y : to.z;
+    const Index tiles = (near + TILE - 1) / TILE, groups = (other + ROWS_TOGETHER - 1) / ROWS_TOGETHER;
+    for (Index unit = t.first(tiles * groups); unit < t.last(tiles * groups); ++unit) {
+        const Index n0 = unit / groups * TILE, o0 = unit % groups * ROWS_TOGETHER;
+        const Index n1 = n0 + TILE < near ? n0 + TILE : near, o1 = o0 + ROWS_TOGETHER < other ? o0 + ROWS_TOGETHER : other;
+        for (Index x0 = 0; x0 < grid.nx; x0 += TILE)
+            for (Index o = o0; o < o1; ++o)
+                for (Index n = n0; n < n1; ++n) {
+                    const REAL *in = source + o * other_from + n * near_from;
+                    REAL *out = target + o * other_to + n * near_to;
+                    const Index end = x0 + TILE < grid.nx ? x0 + TILE : grid.nx;
+                    for (Index x = x0; x < end; ++x) out[x * to.x] = in[x * from.x];
+                }
+    }
+}
+EXPORT(copy_field)
+
+// out = the mean of a number and the next one along an axis (0 for x); after the last one comes the first, or itself.
+static void stagger(Thread t, REAL *out, const REAL *field, Grid grid, Index axis, bool wrap) {
+    const Index plane = grid.ny * grid.nx, whole = grid.size();
+    ROWS(t, grid) {
+        const REAL *row = field + first;
+        REAL *to = out + first;
+        if (axis == 0) {
+            EACH(x, 0, grid.nx - 1) to[x] = (row[x] + row[x + 1]) * (REAL)0.5;
+            to[grid.nx - 1] = wrap ? (row[grid.nx - 1] + row[0]) * (REAL)0.5 : row[grid.nx - 1];
+            continue;
+        }
+        const Index at = axis == 1 ? y : z, last = (axis == 1 ? grid.ny : grid.nz) - 1;
+        const Index apart = axis == 1 ? grid.nx : plane, around = axis == 1 ? plane : whole;
+        const REAL *next = row + (at < last ? apart : apart - around);
+        if (at == last && !wrap) EACH(x, 0, grid.nx) to[x] = row[x];
+        else EACH(x, 0, grid.nx) to[x] = (row[x] + next[x]) * (REAL)0.5;
+    }
+}
+EXPORT(stagger)
+
+// The least and the largest of some numbers, both NaN if one of them is; in lanes, so that they are found in vectors.
+constexpr Index LANES = 16;
+template <class T> struct Range {
+    T low[LANES], high[LANES], none[LANES];  // 1 where one of them is no number
+    Range() {
+        for (Index k = 0; k < LANES; ++k) {
+            low[k] = INFINITY;
+            high[k] = -INFINITY;
+            none[k] = 0;
+        }
+    }
+    template <class Value> INLINED void add(Value value) {
+        for (Index k = 0; k < LANES; ++k) {
+            const T x = value(k);
+            low[k] = x < low[k] ? x : low[k];
+            high[k] = x > high[k] ? x : high[k];
+            none[k] = x != x ? (T)1 : none[k];
+        }
+    }
+    void put(double *out) const {
+        T least = low[0], most = high[0], any = 0;
+        for (Index k = 0; k < LANES; ++k) {
+            least = low[k] < least ? low[k] : least;
+            most = high[k] > most ? high[k] : most;
+            any += none[k];
+        }
+        out[0] = any != 0 ? NAN : (double)least;
+        out[1] = any != 0 ? NAN : (double)most;
+    }
+};
+
+// For each of so many parts of a field the least and the largest number, (parts, 2).
+static void ranges(Thread t, Counted<const REAL> field, Counted<double> out) {
+    const Index parts = out.count / 2;
+    for (Index part = t.first(parts); part < t.last(parts); ++part) {
+        const Index end = field.count * (part + 1) / parts;
+        Range<REAL> range;
+        Index i = field.count * part / parts;
+        for (; i + LANES <= end; i += LANES) {
+            const REAL *at = &field[i];
+            range.add([=](Index k) { return at[k]; });
+        }
+        for (; i < end; ++i) range.add([=](Index) { return field[i]; });
+        range.put(&out[2 * part]);
+    }
+}
+EXPORT(ranges)
+
+// Of each of so many parts of a medium, (parts, 11): ranges of rho c^2, alpha c^y, alpha c^(y + 1) and alpha c^(y + 2); the largest alpha c,
+// and c and alpha at the first point that has it. A parameter is an array, or one number.
+constexpr Index EXTREMES = 11;
+static void medium_extremes(Thread t, Counted<const REAL> c, Counted<const REAL> density, Counted<const REAL> alpha, Index points,
+                            double power, Counted<double> out) {
+    const Index parts = out.count / EXTREMES;
+    double speed = NAN, factor = 0;  // c^y of the point before: often the same
+    for (Index part = t.first(parts); part < t.last(parts); ++part) {
+        const Index end = points * (part + 1) / parts;
+        Range<double> stiffness, losses[3];
+        double most[3] = {-INFINITY, 0, 0};
+        for (Index i = points * part / parts; i < end; i += LANES) {
+            double cs[LANES], alphas[LANES], factors[LANES];
+            auto value = [&](Counted<const REAL> field, Index k) { return (double)field[field.count > 1 ? i + (i + k < end ? k : 0) : 0]; };
+            for (Index k = 0; k < LANES; ++k) {
+                cs[k] = value(c, k);
+                alphas[k] = value(alpha, k);
+                if (cs[k] != speed) {
+                    speed = cs[k];
+                    factor = pow(speed, power);
+                }
+                factors[k] = factor;
+            }
+            stiffness.add([&](Index k) { return value(density, k) * cs[k] * cs[k]; });
+            losses[0].add([&](Index k) { return alphas[k] * factors[k]; });
+            losses[1].add([&](Index k) { return alphas[k] * factors[k] * cs[k]; });
+            losses[2].add([&](Index k) { return alphas[k] * factors[k] * (cs[k] * cs[k]); });
+            for (Index k = 0; k < LANES && i + k < end; ++k)
+                if (cs[k] * alphas[k] > most[0]) {
+                    most[0] = cs[k] * alphas[k];
+                    most[1] = cs[k];
+                    most[2] = alphas[k];
+                }
+        }
+        double *to = &out[part * EXTREMES];
+        stiffness.put(to);
+        for (int k = 0; k < 3; ++k) losses[k].put(to + 2 + 2 * k);
+        for (int k = 0; k < 3; ++k) to[8 + k] = most[k];
+    }
+}
+EXPORT(medium_extremes)
+
+// Of each of so many parts of the rows of a field, (parts, 4): sums of squares of the differences of neighbours along x, y and z, and of
+// the field's.
+static void squared_slopes(Thread t, const REAL *field, Grid grid, Counted<double> out) {
+    const Index parts = out.count / 4, plane = grid.ny * grid.nx;
+    for (Index part = t.first(parts); part < t.last(parts); ++part) {
+        double *sums = &out[4 * part];
+        for (int k = 0; k < 4; ++k) sums[k] = 0;
+        for (Index r = grid.rows() * part / parts; r < grid.rows() * (part + 1) / parts; ++r) {
+            const REAL *row = field + r * grid.nx, *beside[3] = {row + 1, row + grid.nx, row + plane};
+            const Index count[3] = {grid.nx - 1, r % grid.ny + 1 < grid.ny ? grid.nx : 0, r / grid.ny + 1 < grid.nz ? grid.nx : 0};
+            for (int axis = 0; axis < 3; ++axis)
+                for (Index x = 0; x < count[axis]; ++x) {
+                    const double difference = (double)beside[axis][x] - (double)row[x];
+                    sums[axis] += difference * difference;
+                }
+            for (Index x = 0; x < grid.nx; ++x) sums[3] += (double)row[x] * (double)row[x];
+        }
+    }
+}
+EXPORT(squared_slopes)
+
+// spectrum *= a window of the distance from the origin, (nz, ny, nx) complex: `table` has it at 0, 1, ... `radius`, beyond it is 0.
+static void apply_window(Thread t, REAL *spectrum, Grid grid, const double *z_squares, const double *y_squares, const double *x_squares,
+                         Counted<const double> table) {
+    const double radius = (double)(table.count - 1);
+    ROWS(t, grid) {
+        for (Index x = 0; x < grid.nx; ++x) {
+            const double at = radius * std::sqrt(z_squares[z] + y_squares[y] + x_squares[x]);
+            const Index low = at < radius ? (Index)at : table.count - 2;
+            const double part = at < radius ? at - (double)low : 1;
+            const REAL factor = (REAL)(table[low] + part * (table[low + 1] - table[low]));
+            spectrum[2 * (first + x)] *= factor;
+            spectrum[2 * (first + x) + 1] *= factor;
+        }
+    }
+}
+EXPORT(apply_window)
