@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from dlpack_arrays import DLPack
 
-from wavefabric.device import get_device
+from wavefabric.acoustics.arguments import as_array
+from wavefabric.device import get_device, host_array
 from wavefabric.device.bfloat16 import bfloat16, named
-from wavefabric.errors import MissingExtra
+from wavefabric.errors import InputError, MissingExtra
 
 
 class Interface:
@@ -137,6 +138,50 @@ def test_bfloat16(cpu, monkeypatch):
         assert borrowed.dtype == bfloat16()
         borrowed += borrowed
     assert array.tolist() == [0, 4, 8, 12, 16, 20]
+
+
+class OnGpu:
+    """An array of a GPU: NumPy cannot read it."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, *_):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+
+class Shared(OnGpu):
+    __cuda_array_interface__ = {}  # noqa: RUF012
+
+
+class Exported(OnGpu):
+    def __dlpack_device__(self):
+        return 2, 0
+
+
+@pytest.mark.parametrize("kind", [Shared, Exported])
+def test_an_array_of_a_gpu_is_copied(monkeypatch, kind):
+    """By CuPy, by the protocol that the array has."""
+    calls = {Shared: "asarray", Exported: "from_dlpack"}
+    module = SimpleNamespace(asnumpy=lambda array: array.copy(), **{calls[kind]: lambda each: each.array})
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    array = np.arange(6.0).reshape(2, 3)
+    copied = host_array(kind(array))
+    assert copied is not array
+    assert (copied == array).all()
+    assert (as_array(kind(array), "p0") == array).all()
+
+
+def test_what_is_in_host_memory_stays_as_it_is():
+    for array in (np.ones(3), [1, 2], 5.0, DLPack(np.ones(3))):
+        assert host_array(array) is array
+
+
+def test_what_numpy_cannot_read_is_refused():
+    with pytest.raises(
+        InputError, match=r"p0: Implicit conversion to a NumPy array is not allowed\.; allowed"
+    ):
+        as_array(OnGpu(np.ones(3)), "p0")
 
 
 def test_bfloat16_needs_its_package(monkeypatch):

@@ -7,7 +7,8 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.device import host_array
+from wavefabric.errors import InputError, one_line
 from wavefabric.quantities import instance
 from wavefabric.units import quantity, show
 
@@ -27,11 +28,16 @@ def ensure(right: Any, key: str, actual: Any, allowed: str) -> None:
 
 
 def as_array(values: Any, key: str) -> np.ndarray:
-    """``np.asarray``, with an error that names ``key`` where nested lists differ in length."""
+    """Return an array in host memory, with an error that names ``key`` where that cannot be.
+
+    Arrays on a GPU are copied.
+    """
     try:
-        return np.asarray(values)
+        return np.asarray(host_array(values))
     except ValueError:
         raise InputError(f"{key}: lists of different lengths given; allowed: an array") from None
+    except (TypeError, RuntimeError, BufferError, ImportError) as error:  # tensors that need gradients
+        raise InputError(f"{key}: {one_line(str(error))}; allowed: an array") from None
 
 
 def is_whole(value: Any) -> bool:

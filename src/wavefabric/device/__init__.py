@@ -5,5 +5,6 @@ May import ``files``, ``system`` and ``errors``.
 
 from wavefabric.device.base import Device
 from wavefabric.device.select import describe, get_device
+from wavefabric.device.views import host_array
 
-__all__ = ["Device", "describe", "get_device"]
+__all__ = ["Device", "describe", "get_device", "host_array"]

@@ -11,6 +11,7 @@ import numpy as np
 
 from wavefabric.device.base import repeated
 from wavefabric.device.bfloat16 import viewed
+from wavefabric.device.views import DLPACK_CUDA
 from wavefabric.kernels.cuda_launch import CudaKernels
 from wavefabric.kernels.cuda_text import cuda_text
 from wavefabric.kernels.table import KernelTable
@@ -49,8 +50,6 @@ def prepared(function, blocks: int, threads: int, arguments, shared: int = 0):
 _TYPES = {np.dtype(np.complex64): cufft.CUFFT_C2C, np.dtype(np.complex128): cufft.CUFFT_Z2Z}
 # cudaDevAttrMaxSharedMemoryPerBlockOptin of the CUDA runtime.
 _MOST_SHARED_OF_A_BLOCK = 97
-# Memory of a GPU, and managed memory, in DLPack's numbers.
-_DLPACK_CUDA = (2, 13)
 # Modules that are compiled side by side.
 _COMPILERS = 8
 # What every kernel is compiled with. No --use_fast_math: sin and cos must hold to round-off.
@@ -200,7 +199,7 @@ class CudaDevice:
             if write and array.__cuda_array_interface__["data"][1]:
                 raise ValueError("read-only")
             result = cupy.asarray(array)
-        elif hasattr(array, "__dlpack__") and array.__dlpack_device__()[0] in _DLPACK_CUDA:
+        elif hasattr(array, "__dlpack__") and array.__dlpack_device__()[0] in DLPACK_CUDA:
             result = cupy.from_dlpack(array)
         else:
             return None

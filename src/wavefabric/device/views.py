@@ -1,10 +1,13 @@
-"""Arrays of other libraries in host memory, seen as NumPy arrays without a copy."""
+"""Arrays of other libraries seen as NumPy arrays, without a copy where they are in host memory."""
 
 from typing import Any
 
 import numpy as np
 
 from wavefabric.device.bfloat16 import viewed
+
+#: Memory of a GPU, and managed memory, in DLPack's numbers.
+DLPACK_CUDA = (2, 13)
 
 
 class _Memory:
@@ -24,6 +27,18 @@ class _Memory:
 def address(array: np.ndarray, /) -> int:
     """Return where an array begins in memory, whatever its strides."""
     return array.__array_interface__["data"][0]
+
+
+def host_array(array: Any, /) -> Any:
+    """Return a copy of an array that is on a GPU (of CuPy, PyTorch, JAX); else what was given."""
+    shared = hasattr(array, "__cuda_array_interface__")
+    if not shared and not (
+        hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] in DLPACK_CUDA
+    ):
+        return array
+    import cupy
+
+    return cupy.asnumpy(cupy.asarray(array) if shared else cupy.from_dlpack(array))
 
 
 def view(array: Any, /, write: bool = False) -> np.ndarray | None:

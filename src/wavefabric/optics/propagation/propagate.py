@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wavefabric.device import Device, get_device
+from wavefabric.device import Device, get_device, host_array
 from wavefabric.errors import FieldLost, InputError, choice
 from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.exchange.step_recorder import StepRecorder
@@ -318,7 +318,7 @@ def memory_needed(
 def checked_launch(field, fibre: Fibre, length, sample_rate) -> tuple[np.ndarray, float, float]:
     """Field, length (m) and sample rate (Hz) as numbers; `InputError` as of `propagate`."""
     instance("fibre", fibre, Fibre)
-    field = np.asarray(field_array(field))
+    field = np.asarray(field_array(host_array(field)))
     if field.ndim != 2 or field.shape[0] != fibre.rows:
         raise InputError(f"field: shape {field.shape} given; allowed: ({fibre.rows}, N), two rows a mode")
     if not np.isfinite(field).all():
