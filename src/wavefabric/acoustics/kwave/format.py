@@ -16,6 +16,7 @@ import numpy as np
 import wavefabric
 from wavefabric.acoustics.problem import Absorption, Cuboids, SourceMode
 from wavefabric.errors import InputError
+from wavefabric.files.contiguous import read_whole
 from wavefabric.files.hdf5 import attributes, bytes_of, check_inside, check_stored, open_hdf5, read, reading
 
 #: Their places are the numbers in the file.
@@ -165,7 +166,7 @@ class Reader:
         if self.outline:
             return np.broadcast_to(np.zeros((), dtype), item.shape)
         with self.reading(name):
-            return np.asarray(item[()], dtype)
+            return read_whole(item, dtype)
 
 
 def _fits(size: int, allowed: int | str) -> bool:
