@@ -171,3 +171,23 @@ def test_kernels_of_a_gpu_find_the_sources_of_each_simulation():
         result = prepared.simulate(source, sensor, steps=8)
         assert same(result, simulate(grid, medium, source, sensor, steps=8, **how))
     assert device.graphs == 8  # one for each simulation
+
+
+def test_gradients_one_after_another_on_a_gpu():
+    """Each has adjoint fields of its own, at other places in memory than those before."""
+    grid, device, rng = Grid((16, 16), 1e-4, pml_size=3), CapturingDevice(), np.random.default_rng(1)
+    medium = Medium(1500 + 50 * rng.random((16, 16)), 1000 + 30 * rng.random((16, 16)), 0.5, 1.5)
+    mask = np.zeros((16, 16), bool)
+    mask[3] = True
+    how, wrt = {"precision": "double", "steps": 8, "dt": 1e-8}, ("sound_speed", "density")
+    prepared = prepare(grid, medium, device=device, **how)
+
+    def objective(results):
+        return 0.5 * float((results["p"] ** 2).sum()), {"p": results["p"]}
+
+    for _ in range(3):
+        words = grid, medium, Source(p0=rng.random((16, 16)), smooth=False), Sensor(mask), objective
+        gradient = simulate_and_gradient(*words, wrt=wrt, prepared=prepared)
+        wanted = simulate_and_gradient(*words, wrt=wrt, device="cpu", **how)
+        for name in wrt:
+            assert abs(gradient[name] - wanted[name]).max() < 1e-12 * abs(wanted[name]).max()

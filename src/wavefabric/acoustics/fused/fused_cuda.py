@@ -37,7 +37,6 @@ class FusedCudaStages(Stages):
         )
         #: Points of sources by rows, on the device, by the source.
         self._points: dict[SourceTerm | TransducerTerm, tuple] = {}
-        self._adjoint_passes: dict[tuple[int, int], tuple] = {}
 
     @classmethod
     def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
@@ -163,13 +162,13 @@ class FusedCudaStages(Stages):
         return True
 
     def _adjoint_structures(self, change: AdjointChange) -> tuple:
-        """Of the passes of the adjoint step: a few for each of the places where forward fields lie."""
-        key = id(change.before.rho), id(change.after.rho)
-        if key in self._adjoint_passes:
-            return self._adjoint_passes[key]
-        if not self._adjoint_passes:
-            self._planes.load_adjoint()
+        """Return the structures of a change that the passes of the adjoint step read, made once."""
         c, adjoint, before, after = self.coefficients, change.fields, change.before, change.after
+        key = c.device.address(before.rho), c.device.address(after.rho)
+        if key in change.structures:
+            return change.structures[key]
+        if not change.structures:
+            self._planes.load_adjoint()
         words = [*adjoint.split_layers.words, adjoint.rho, adjoint.p, before.rho, change.rate]
         words += [word for parameter in at_points(c).values() for word in members(parameter)[:2]]
         for each in (before, after):
@@ -183,8 +182,8 @@ class FusedCudaStages(Stages):
         for spectrum, u, pml, density, u_before, u_after, density_bar in parts:
             words += [spectrum, u, pml, *members(density)[:2], u_before, u_after]
             words += [density_bar if density_bar.size else None]
-        self._adjoint_passes[key] = state, structure(c.device, *words)
-        return self._adjoint_passes[key]
+        change.structures[key] = state, structure(c.device, *words)
+        return change.structures[key]
 
     def translate(self, component, axis: int, factor, out) -> None:
         """out ← F⁻¹{factor F{component}} along one axis."""

@@ -27,6 +27,8 @@ class AdjointChange(NamedTuple):
     density_bar: Any
     staggered_bar: list
     differs: bool
+    #: Structures that kernels read, by the addresses of the densities before and after: a few for all steps.
+    structures: dict[tuple[int, int], tuple]
 
 
 class Stages(ABC):

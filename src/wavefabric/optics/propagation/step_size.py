@@ -101,13 +101,12 @@ class FixedStep:
 
     def _one(self, A, h: float) -> None:
         operators, step = self.integrator.operators, partial(self.integrator.step, A, h)
-        counts, key = vars(operators.counts), (id(A), h, operators.propagation.replaced)
+        counts, key = vars(operators.counts), (h, operators.propagation.replaced)
         before = dict(counts, steps=operators.counts.steps + 1)
-        if self._graph is None or self._graph[0] != key:
+        if self._graph is None or self._graph[0] != key or self._graph[1] is not A:
             # The first step runs as written (kernels load, plans are made), then is captured.
             step()
             cost = {name: counts[name] - before[name] for name in ("ffts", "exchanges")}
-            # A in the tuple keeps its id from being used again.
             self._graph = key, A, operators.graph(step, self.integrator.kernels_alone), cost
         else:
             self._graph[2]()

@@ -70,6 +70,7 @@ class AdjointStep:
         self._medium = {name: sums(name) for name in MEDIUM}
         self._staggered = [sums("density") for _ in stages.fields.u]
         self._scratch = [c.device.empty(c.shape, c.dtype) for _ in range(max(c.axes, 1 + c.lossy))]
+        self._structures: dict[tuple[int, int], tuple] = {}
         self._power = c.dtype.type(c.problem.alpha_power)
         self._differs = c.nonlinear or "density" in wrt
         # Where the medium absorbs everywhere, absorption itself gives the derivatives with respect to α₀.
@@ -96,7 +97,7 @@ class AdjointStep:
 
     def _change(self, before: Fields, after: Fields) -> AdjointChange:
         density = self._medium["density"], self._staggered, self._differs
-        return AdjointChange(self.fields, before, after, self._scratch[0], *density)
+        return AdjointChange(self.fields, before, after, self._scratch[0], *density, self._structures)
 
     @staticmethod
     def nbytes(problem: Problem, wrt: frozenset[str], fields: int, field: int) -> int:
