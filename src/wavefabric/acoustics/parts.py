@@ -34,7 +34,7 @@ def threads_for(points: int) -> int:
 
 
 def run_setup(name: str, dtype: Any, points: int, *arguments: Any) -> None:
-    """Run a kernel of ``setup.cpp`` in the precision of ``dtype``, on the threads that so many points pay."""
+    """Run a ``setup.cpp`` kernel in the precision of ``dtype`` on as many threads as ``points`` justify."""
     precision = "float" if dtype == np.float32 else "double"
     call_kernel(f"{name}_{precision}", *arguments, threads=threads_for(points))
 

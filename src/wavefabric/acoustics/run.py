@@ -70,18 +70,18 @@ def run(
     observer: Observer | None = None,
     setup: Setup | None = None,
 ) -> Report:
-    """Simulate a problem of the whole grid. Collective where several ranks were started.
+    """Run the simulation of a whole-grid problem and return its report; collective over the ranks.
 
-    ``sink`` receives the recorded quantities, on rank 0 alone. ``check_stability`` of the options is ignored.
-    ``loading_seconds`` is the time that reading the input took; the report contains it. The report has
-    ``steps < total_steps`` if a checkpoint ended the run (`Checkpoints.stop`). ``setup`` may have the stages
-    of an earlier run with the same options.
+    ``sink`` receives the recorded quantities on rank 0 only. ``options.check_stability`` is ignored. The
+    report includes ``loading_seconds``, the time spent reading the input, and has ``steps < total_steps`` if
+    a checkpoint ended the run (`Checkpoints.stop`). ``setup`` allows an earlier run's stages to be reused, if
+    its options were the same.
 
-    All ranks raise the same error: `InputError` for too little memory, a checkpoint of another run or layout,
-    ranks that were given different problems, or a decomposition that does not fit; `FieldLost` if the
-    pressure is no longer finite, if the energy exceeds what the sources can have put in, or if a part of the
-    field that alternates in sign from step to step grows exponentially; KeyboardInterrupt after Ctrl-C or
-    SIGTERM, once a checkpoint is saved if the run has checkpoints.
+    All ranks raise the same error: `InputError` if memory is too small, the checkpoint belongs to another run
+    or layout, the ranks were given different problems, or the decomposition does not fit; `FieldLost` if the
+    pressure is not finite, the energy exceeds what the sources can supply, or a field component that
+    alternates in sign from step to step grows exponentially; KeyboardInterrupt after Ctrl-C or SIGTERM, once
+    a checkpoint is saved if the run has checkpoints.
     """
     begun = working_time()
     options = (options or RunSettings()).with_ranks(problem.shape)

@@ -5,10 +5,10 @@ from threading import Thread
 
 
 def begin_context(index: int) -> Thread | None:
-    """Start the driver on a thread and make the context of a GPU there; None where there is no driver.
+    """Create the CUDA context of GPU ``index`` on a thread; return the thread, or None without a CUDA driver.
 
-    CUDA's runtime, and with it CuPy, uses this context, the primary one of the GPU; to make it takes 0.4 s,
-    about as long as to import CuPy. Errors are left to CuPy, which meets them again and names them.
+    The context is the primary context of the GPU, which the CUDA runtime and CuPy use. Creation takes 0.4 s,
+    about as long as the import of CuPy. Errors are ignored here: CuPy meets the same errors and reports them.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1")

@@ -35,7 +35,7 @@ def launch(function, grid, block, arguments, shared: int = 0) -> None:
 
 
 def prepared(function, blocks: int, threads: int, arguments, shared: int = 0):
-    """What launches a kernel again and again, on a 1-D grid, with less work for the host than `launch`."""
+    """Return a function that repeats a kernel launch on a 1-D grid with less host time than `launch`."""
     values = [np.asarray(a.data.ptr if isinstance(a, cupy.ndarray) else a) for a in arguments]
     addresses = np.array([value.ctypes.data for value in values], np.uintp)
     which, where = function.kernel.ptr, addresses.ctypes.data

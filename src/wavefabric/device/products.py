@@ -4,7 +4,7 @@ import numpy as np
 
 
 def random_matrix(shape: tuple[int, int], arithmetic: str):
-    """Normally distributed values, the same each time: a GPU multiplies zeros with less power, so faster."""
+    """Return the same normal random values in each call, for timing: GPUs multiply zeros faster."""
     return np.random.default_rng(0).standard_normal(shape, np.float32)
 
 

@@ -65,7 +65,7 @@ def open_hdf5(path: str | Path, wanted: str) -> h5py.File:
 
 
 def _heaps_end(path: Path) -> bool:
-    """Whether each heap of texts leads from object to object to its end; HDF5 would walk in place for ever.
+    """Return False if an object in a global heap has an invalid size, on which HDF5 may loop endlessly.
 
     The first and last 16 MiB are searched. Format: HDF5 specification, III.E, global heap.
     """

@@ -96,10 +96,10 @@ def unwritable(path: Path, key: str, error: OSError) -> InputError:
 
 @contextlib.contextmanager
 def replacing(path: Path, key: str = "output") -> Iterator[Path]:
-    """Write a file whole or not at all: gives a new name in the same folder that becomes ``path`` at the end.
+    """Write a file atomically: yield a temporary path in the same folder, rename it to ``path`` at the end.
 
-    If the block fails, the file is removed and ``path`` stays as it was. An OSError, such as that of a full
-    disk, becomes an `InputError` that calls the file ``key``.
+    If the block fails, the temporary file is deleted and ``path`` stays unchanged. An OSError, such as a full
+    disk, is raised as an `InputError` that refers to the file by ``key``.
     """
     partial = path.with_name(f".{path.name[:_LONG_NAME]}.{os.urandom(8).hex()}{_PARTIAL}")
     try:

@@ -70,7 +70,7 @@ def convolution_kernel(n: int, points: int) -> np.ndarray:
 
 
 class SeriesPlan:
-    """Holds what transforms series of ``n`` numbers: radices, twiddle factors, chirp of a convolution."""
+    """Plans Fourier transforms of length ``n``: radices, twiddle factors, chirp of Bluestein's method."""
 
     def __init__(self, n: int, dtype):
         kind = np.result_type(dtype, np.complex64)

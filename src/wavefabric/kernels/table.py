@@ -47,7 +47,7 @@ def is_single(array: Any) -> bool:
 
 
 class KernelArgument(NamedTuple):
-    """An argument of a kernel: its kind, what is told of an array beside its address, and its name."""
+    """Describes a kernel argument: kind, modifier of an array (of `WITH`, or empty), and name."""
 
     kind: str
     extra: str
@@ -78,9 +78,10 @@ class KernelTable(NamedTuple):
 
 
 def kernel_table(text: str, package: str = "", source: str = "", before: tuple[str, ...] = ()) -> KernelTable:
-    """Read rows such as ``points update_velocity(array u, medium density, real dt)``.
+    """Parse rows such as ``points update_velocity(array u, medium density, real dt)``.
 
-    Without a source the kernels are for CPUs alone.
+    Without ``source``, a CUDA file of ``package``, kernels are for CPUs only; ``before``: files compiled
+    before it, in the same text.
     """
     rows = {}
     for form, name, inside in re.findall(r"(\w+) (\w+)\(([^)]*)\)", text):

@@ -84,7 +84,7 @@ class Status(NamedTuple):
 
 
 def combine(comm: Communicator, status: Status) -> Status:
-    """The status of all ranks, the same on each of them; collective."""
+    """Combine the status of all ranks as `Status` says; return the same result on each rank. Collective."""
     if comm.size == 1:
         return status
     ranks = [Status(*each) for each in comm.control.all_gather(tuple(status))]

@@ -288,5 +288,5 @@ class Reversal:
         self._stored.append(step)
 
     def _following(self, step: int, end: int) -> int:
-        """The state to store next after ``step``, stored or made anew, on the way to ``end``, or that."""
+        """Return the number of the next state to store between ``step`` and ``end``, or ``end`` if none."""
         return step + split(end - step, self._store.states - len(self._stored) + 1)

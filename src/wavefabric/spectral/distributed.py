@@ -30,9 +30,10 @@ def cuts(n: int, blocks: int) -> list[tuple[int, int]]:
 
 
 def boxes(shape: Triple, grid: Triple) -> tuple[list[Box], ...]:
-    """What every rank holds, rank by rank: in space; along k_x; after the first; after the second transpose.
+    """Return the box of every rank in real space, after the x transform, and after each of two transposes.
 
-    ``shape`` is (Nx, Ny, Nz), ``grid`` the blocks along x (1), y and z. Ranks count along z fastest, then y.
+    Each of the four lists is in rank order. ``shape`` is (Nx, Ny, Nz); ``grid`` is the number of blocks along
+    x (always 1), y and z. Rank numbers increase fastest along z, then along y.
     """
     nx, ny, nz = shape
     half, by, bz = nx // 2 + 1, grid[1], grid[2]
@@ -52,7 +53,7 @@ def box_shape(box: Box) -> Triple:
 
 
 def transpose_messages(before: list[Box], after: list[Box]) -> list[Message]:
-    """Messages that bring data from the boxes of one layout into those of another, rank by rank in each."""
+    """Return the messages that move a field from layout ``before`` to ``after``; boxes are in rank order."""
     messages = []
     for (src, source), (dst, target) in itertools.product(enumerate(before), enumerate(after)):
         common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(source, target, strict=True)]

@@ -119,7 +119,7 @@ class CudaSymmetricFFT:
     def _transform_half(
         self, out: Any, array: Any, symmetry: Symmetry, spectral: bool, factor: Any = None
     ) -> None:
-        """``spectral``: from coefficients to a field, else the other way."""
+        """Write the type-IV transform of ``factor`` × ``array`` to ``out``; inverse if ``spectral``."""
         sine = symmetry == "odd_half"
         factor = self._ones if factor is None else factor
         self._launch("pack_half", (self._halves, array, factor), sine, spectral)

@@ -112,7 +112,7 @@ def _tuned(name: str, n: int, plane: bool) -> tuple[int, int, int]:
 
 
 class _Axis:
-    """Threads and tile of an axis: columns that fill a cache line or part of one; rows of a small block."""
+    """Sets the threads per transform and transforms per block of one axis (``tile``: rows or columns)."""
 
     def __init__(self, name: str, n: int, item: int, plane: bool):
         self.name, self._item = name, item
@@ -394,13 +394,13 @@ class AxisKernels:
 
 
 def structure(device, *values):
-    """A structure on the device: addresses of arrays (keep these), 0 for None, whole numbers."""
+    """Pack array addresses (0 for None) and integers on the device; the caller must keep the arrays alive."""
     words = [m if isinstance(m, int) else 0 if m is None else m.data.ptr for m in values]
     return device.asarray(np.array(words, np.uint64))
 
 
 def form_of(parameter) -> str:
-    """How a medium parameter is held, of `FORMS`."""
+    """Return the storage form of a medium parameter, an element of `FORMS`."""
     if isinstance(parameter, Indexed):
         return f"index{parameter.bits}"
     return "full" if math.prod(parameter.shape[:2]) > 1 else "uniform"

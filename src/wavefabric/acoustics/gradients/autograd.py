@@ -32,31 +32,32 @@ _LOCK = Lock()
 def simulate_torch(
     grid: Grid, medium: Medium, source: Source, sensor: Sensor, parameters: Mapping[str, Any], **options: Any
 ) -> dict[str, Any]:
-    """Simulate with PyTorch's tensors; ``backward`` of what is recorded gives their gradients.
+    """Simulate with PyTorch tensors; ``backward`` on the recorded quantities computes gradients.
 
-    Errors are those of `simulate`, `InputError` of a parameter's name or shape, and without PyTorch
-    `MissingExtra`.
+    Raises the errors of `simulate`, `InputError` for a wrong parameter name or shape, and `MissingExtra` if
+    PyTorch is not installed.
 
     Parameters
     ----------
     grid, medium, source, sensor
-        As of `simulate_and_gradient`. They set the time step, the number of steps and c_ref, which stay.
+        As for `simulate_and_gradient`. They fix the time step, the number of steps and c_ref.
     parameters : mapping
-        Tensors in place of what ``medium`` and ``source`` hold, of the same shapes, by the names that
-        `simulate_and_gradient` differentiates by; ``"density_staggered"`` is one, (dimensions, *grid*).
+        Tensors that replace values of ``medium`` and ``source`` of the same shape. Keys are the ``wrt`` names
+        of `simulate_and_gradient`; ``"density_staggered"`` is a single tensor, (dimensions, *grid*).
     options
-        As of `linearize`.
+        As for `linearize`.
 
     Returns
     -------
     dict
-        Tensors by the names and of the shapes of `Results`, of boxes lists, in the run's precision; on the
-        GPU if a parameter is on one.
+        Tensors with the names and shapes of `Results`, or lists of tensors for boxes, in the precision of the
+        run; on a GPU if any parameter is on a GPU.
 
     Notes
     -----
-    What ``backward`` needs, up to most of the device's memory (``states``), is kept until then or until the
-    graph is freed; a second one simulates again. No forward mode, no double ``backward``, no ``torch.func``.
+    Memory for ``backward`` (up to most of the device, see ``states``) is kept until ``backward`` or until
+    the graph is freed; a second ``backward`` repeats the simulation. Forward mode, double ``backward`` and
+    ``torch.func`` are not supported.
     """
     try:
         import torch

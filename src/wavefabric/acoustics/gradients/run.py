@@ -185,9 +185,9 @@ class AdjointRun:
         self, derivatives: Mapping[str, np.ndarray], checkpoint: RunCheckpoint | None,
         arrays: Mapping[str, np.ndarray], state: dict[str, Any],
     ) -> None:  # fmt: skip
-        """Take the steps back, from the derivatives with respect to what was recorded; collective.
+        """Take the adjoint steps, given the objective's derivatives by the recorded data; collective.
 
-        A ``checkpoint`` holds ``arrays`` of the host and ``state`` besides; after `restore` they go on there.
+        ``checkpoint`` also saves ``arrays`` (host) and ``state``; after `restore`, steps resume from there.
         """
         began, stages, steps = working_time(), self._stages, self._problem.steps
         self._checkpoint, self._kept, self._state = checkpoint, arrays, state
@@ -282,7 +282,7 @@ class AdjointRun:
             self._comm.device.copy(array, stored[name])
 
     def _bring(self, number: int) -> None:
-        """Make the forward fields those after so many steps."""
+        """Restore the forward fields to their values after ``number`` time steps."""
         assert self._reversal is not None
         self._reversal.bring(number)
         self._stages.layout.finish_exchanges()
@@ -353,6 +353,6 @@ class AdjointRun:
         )
 
     def _gathered(self, parts: RankParts, own: np.ndarray) -> np.ndarray:
-        """The whole array on all ranks."""
+        """Gather the parts of all ranks and return the whole array on every rank; collective."""
         whole = parts.gather(own)
         return broadcast(self._comm, {} if whole is None else {"": whole})[""]

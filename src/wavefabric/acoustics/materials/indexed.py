@@ -39,7 +39,7 @@ class Indexed:
         return self.values[self.index[where]]
 
     def fill(self, out) -> None:
-        """The full grid, plane by plane."""
+        """Write the values of the full grid into ``out``, (Nz, Ny, Nx), plane by plane."""
         for z, plane in enumerate(out):
             plane[...] = self[z]
 

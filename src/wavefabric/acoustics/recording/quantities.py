@@ -21,11 +21,12 @@ FIELDS = {"p": ("Pa", "pressure"), "u": ("m/s", "particle velocity"), "I": ("W/m
 
 @dataclass(frozen=True)
 class Statistic:
-    """Over the recorded time steps, kept on the device.
+    """Defines a statistic over the recorded time steps, accumulated in the device array ``kept``.
 
-    ``update(kernels, kept, values)`` takes in the values of a step, in place; with array operations alone it
-    runs on every device; with ``kernels_alone`` it launches kernels of tables, which may be repeated without
-    Python. ``finish(kept, rows)`` makes of it, on the host, the result of so many steps.
+    ``update(kernels, kept, values)`` combines one step's values into ``kept`` in place. With array
+    operations only, it runs on every device; if ``kernels_alone``, it only launches kernels of tables, which
+    can be replayed without Python. ``finish(kept, rows)`` computes the result on the host after ``rows``
+    steps.
     """
 
     update: Callable[[Any, Any, Any], Any]
@@ -113,7 +114,7 @@ def vector_of(array: str) -> str:
 
 
 def quantity_of(array: str) -> RecordedQuantity | None:
-    """The quantity that an array is (a component) of, ``ux_max`` or ``p/1`` (a box); None for other names."""
+    """Return the quantity of a recorded array such as ``ux_max`` or ``p/1`` (a box); None if unknown."""
     stem = vector_of(array)
     if stem[:1] != "p" and stem == array.partition("/")[0]:  # a vector has components in files
         return None
@@ -143,7 +144,7 @@ def record_names() -> dict[str, str]:
 
 
 def names_of(record: Any) -> tuple[Any, ...]:
-    """Return one name, or several, as a tuple."""
+    """Return ``record``, which is a name or several names, as a tuple of names."""
     return (record,) if isinstance(record, str) or not isinstance(record, Iterable) else tuple(record)
 
 

@@ -227,7 +227,7 @@ class Recorder:
                 self._kept[name].update(self._kernels, self.statistics[name], now)
 
     def _record_tones(self) -> None:
-        """Running sums of the pressure by cosines and sines."""
+        """Add the pressure of this step, weighted by cosine and sine, to the running sums."""
         if not self._tones:
             return
         fields, values, start = self._stages.fields, None, self._recording.start
@@ -252,7 +252,7 @@ class Recorder:
         return self._values[0]
 
     def _store_intensity(self, rows: list) -> None:
-        """Rows of instantaneous intensity that have become complete: a list of (components, samples)."""
+        """Store completed rows of instantaneous intensity, each (components, samples), in their series."""
         for row in rows:
             for axis, letter in enumerate(self._axes):
                 if (series := self._series.get(f"I{letter}")) is not None:
@@ -260,7 +260,7 @@ class Recorder:
                     series.add(self.delivery, 1)
 
     def settle(self) -> None:
-        """Everything recorded so far is with the sink, for good: a checkpoint may follow."""
+        """Pass all rows recorded so far to the sink and flush it, as a checkpoint requires."""
         for series in self._series.values():
             series.hand_over(self.delivery)
         self.delivery.flush()

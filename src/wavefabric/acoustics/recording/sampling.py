@@ -126,7 +126,7 @@ class Intensity:
         self._recorded = 0
 
     def pressure(self, values) -> None:
-        """This step's pressure, (samples,)."""
+        """Store the pressure of this time step at the sensor, (samples,)."""
         self._p = [*self._p[1:], self._p[0]]
         self._p[-1][...] = values
         self._u = [*self._u[1:], self._u[0]]
@@ -136,7 +136,7 @@ class Intensity:
         self._u[-1][axis] = values
 
     def advance(self, recorded: int) -> list:
-        """Products that are complete after ``recorded`` rows (counted from the start of recording)."""
+        """Return in a list the intensity (axes, samples) that row ``recorded`` completes, if any; add to sums."""
         self._recorded = max(recorded, 0)
         return [self._product()] if recorded > self.lag else []
 

@@ -16,9 +16,9 @@ NEARLY_WHOLE = 0.02
 
 
 def sum_names(recording: Recording) -> list[tuple[str, RecordedQuantity, int]]:
-    """Each running sum: its name, what it belongs to, the number of its frequency.
+    """Return (name, recorded quantity, frequency index) of each running sum.
 
-    That by a sine follows that by a cosine.
+    For each frequency the cosine sum comes first, then the sine sum.
     """
     return [
         (f"{name.replace('amp', kind)}_{number}", TONES[name], number)

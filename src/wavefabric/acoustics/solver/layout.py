@@ -51,7 +51,7 @@ class FieldLayout:
 
     @property
     def captured(self) -> bool:
-        """Whether steps are captured as graphs: over ranks only if kernels themselves wait for others."""
+        """Return whether steps are captured as graphs: on one device, or with one-sided kernels."""
         return self.comm is None or self.comm.one_sided
 
     def _new_spectra(self, count: int) -> list:
@@ -70,7 +70,7 @@ class FieldLayout:
         return self.coefficients.device.real_fft(self.coefficients.shape, self.coefficients.dtype)
 
     def fill_overlaps(self, fields: list) -> None:
-        """Bring overlaps from the neighbours, where there are any, before fields are transformed."""
+        """Fill the overlaps of ``fields`` from neighbouring ranks; do nothing if the layout has none."""
 
     @contextmanager
     def overlaps(self, fields: list, results: list, adjoint: bool = False) -> Iterator[None]:
@@ -89,4 +89,4 @@ class FieldLayout:
         self.halo.give_back(results)
 
     def finish_exchanges(self) -> None:
-        """End exchanges under way, before the fields are freed or steps end for good; collective."""
+        """Complete pending exchanges before the fields are freed or the last step is over; collective."""

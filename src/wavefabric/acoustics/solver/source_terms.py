@@ -20,7 +20,7 @@ from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 
 
 def rank_one(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Weights (points,) and waveform (steps, 1) if the columns are that product to round-off, or None."""
+    """Factor ``signal`` into weights (points,) and waveform (steps, 1), to round-off; None if impossible."""
     if signal.shape[1] == 1:
         return np.ones(1), signal
     row, column = np.unravel_index(np.argmax(np.abs(signal)), signal.shape)
@@ -48,7 +48,7 @@ class SourceForm:
 
 
 def source_forms(source: PointSource) -> tuple[SourceForm | None, ...]:
-    """The form of each signal: of the pressure, or of each velocity component."""
+    """Return a `SourceForm` for each signal, of the pressure or of a velocity component; None without one."""
     forms = (s if s is None else _form(source.index, s, source.mode) for s in source.signals)
     return source.forms or tuple(forms)
 
@@ -182,8 +182,10 @@ class TransducerTerm(PointTerm):
 
 
 class SourceTerms:
-    """All time-varying sources; ``transform(field, operator, axis)`` applies an operator of |k| in
-    place, ``axis`` being that of a velocity component, or None.
+    """Applies all time-varying sources.
+
+    ``transform(field, operator, axis)`` multiplies the spectrum of a field by ``operator``, a real function
+    of |k|, in place; ``axis`` is the velocity component, else None.
     """
 
     def __init__(self, coefficients: Coefficients, transform):

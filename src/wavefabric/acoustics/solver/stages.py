@@ -135,7 +135,7 @@ class Stages(ABC):
 
     @abstractmethod
     def adjoint_divergence(self, fields: list) -> None:
-        """Each field ← −Dᵀ field = F⁻¹{i k e^{ikΔ/2} κ F{field}} along its axis, D the stages' ∂u_ξ."""
+        """Replace field ξ by −Dᵀ field = F⁻¹{i k_ξ e^{i k_ξ Δ/2} κ F{field}}, D the ∂_ξ of `density`."""
 
     def adjoint_gradient(self, fields: list, out: Any) -> None:
         """out ← Σ −Gᵀ field = F⁻¹{Σ i k e^{−ikΔ/2} κ F{field}}, G the stages' ∂p; fields are spoilt."""

@@ -112,6 +112,6 @@ class AlternationWatch:
         return [self._largest, *map(list, self._looks)]
 
     def restore(self, state: list[Any]) -> None:
-        """Go on from a checkpoint's."""
+        """Restore the record of growth from what `state` saved in a checkpoint."""
         self._largest, *looks = state
         self._looks = [(int(done), fraction) for done, fraction in looks]

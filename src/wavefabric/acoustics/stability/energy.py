@@ -39,12 +39,12 @@ def partial_sums(stages: Stages, shape: tuple[int, int, int], columns: int) -> A
 
 
 class Energy:
-    """Sums the energy of the fields as they are, of the block (z, y, x) that this rank owns.
+    """Computes the acoustic energy of the current fields in the block (z, y, x) that this rank owns.
 
     Notes
     -----
-    Twice the energy over the volume of a cell: Σ (|p ρ|/ρ₀ + ρ₀|u|²), J/m³. Without absorption p is
-    c₀² ρ, and the first term p²/(ρ₀c₀²). With dispersion p ρ is what the scheme conserves, p² is not.
+    The result is twice the energy divided by the cell volume: Σ (|p ρ|/ρ₀ + ρ₀|u|²), J/m³. Without absorption
+    p = c₀² ρ, so the first term is p²/(ρ₀c₀²). With dispersion the scheme conserves p ρ, not p².
     """
 
     def __init__(self, stages: Stages):

@@ -55,7 +55,7 @@ class FreeSteps:
 
     @contextmanager
     def stages(self, dt: float) -> Iterator[Stages]:
-        """Stages for a time step, s; afterwards nothing of theirs is under way."""
+        """Yield stages with time step ``dt`` in s; on exit, complete their exchanges and device work."""
         problem, ranks = replace(self.problem, dt=dt), (self.comm, self._decomposition)
         stages = make_stages(self.comm.device, problem, self.dtype, False, *ranks)
         try:
@@ -65,7 +65,7 @@ class FreeSteps:
             stages.coefficients.device.synchronize()
 
     def sum(self, value: float) -> float:
-        """Over all ranks, in their order."""
+        """Return the sum of ``value`` over all ranks, added in rank order; collective."""
         return value if self.comm.size == 1 else sum(self.comm.control.all_gather(value))
 
 

@@ -38,21 +38,22 @@ class Stability:
 
 
 def stability(problem: Problem, how: RunSettings | None = None, trials: bool = True) -> Stability:
-    """Whether a time step of the k-space scheme is stable, sources and nonlinearity left out; collective.
+    """Return the `Stability` of a problem's time step in the k-space scheme; collective.
 
-    Without ``trials``, or without the memory for them, a time step in an uneven medium that is not proved to
-    be stable is taken for stable. Trials go ``how`` a run does, with its ranks: by default on the first GPU,
-    or on the CPU if there is none.
+    Sources and nonlinearity are ignored. Without ``trials``, or without memory for trials, a time step in a
+    heterogeneous medium is assumed stable even if it is not proved stable. Trials use the settings and ranks
+    of ``how``, by default the first GPU, or the CPU if there is no GPU.
 
     Notes
     -----
-    Where absorption is left out, one step is a leapfrog, p ← 2p − p₋ − M p with M = Δt² ρ₀c₀² (κ∇)ᵀ ρ₀⁻¹ κ∇,
-    whose field stays bounded as long as no eigenvalue λ of M is above 4. The extremes of the medium bound λ
-    (`bounds.proved_limit`). A jump of density lifts c_eff above c₀, so that c_ref ≥ c₀ is not enough; the
-    bound asks for many times too short a step where densities are a thousand times apart. So beyond it the
-    largest λ itself is found, with absorption (`eigenvalue.LargestEigenvalue`), on the run's own devices. It
-    leaves out the PML, and of a power law in an uneven medium what grows at any time step: where there is one
-    or the other, noise must not grow in some steps besides (`growth`).
+    Without absorption a step is a leapfrog, p ← 2p − p₋ − M p with M = Δt² ρ₀c₀² (κ∇)ᵀ ρ₀⁻¹ κ∇, and the field
+    stays bounded if no eigenvalue λ of M exceeds 4. The extremes of the medium give an upper bound of λ
+    (`bounds.proved_limit`). A density jump raises c_eff above c₀, so c_ref ≥ c₀ is not sufficient; for
+    density ratios of a thousand the bound allows only time steps many times too short. For longer time steps
+    the largest λ is therefore computed, with absorption (`eigenvalue.LargestEigenvalue`), on the devices of
+    the run. This λ omits the PML, and growth that power-law absorption in a heterogeneous medium can cause at
+    any time step. With either, or on an axisymmetric grid, some trial steps must also not amplify noise
+    (`growth`).
     """
     medium, dt = MediumExtremes.of(problem), problem.dt
     cfl = medium.speed * dt / min(problem.spacing[: problem.dimensions])

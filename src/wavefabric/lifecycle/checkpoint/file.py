@@ -77,7 +77,7 @@ def load(
 
 
 def read_state(path: str | Path, fingerprint: str | None) -> dict[str, Any]:
-    """Only the state of a checkpoint; errors as for `load`. None takes any fingerprint."""
+    """Return only the state of a checkpoint; errors as for `load`. ``fingerprint`` None accepts any run."""
     with _opened(Path(path), fingerprint) as (_, header):
         return header["state"]
 

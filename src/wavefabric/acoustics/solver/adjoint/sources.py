@@ -15,7 +15,10 @@ _BLOCK_BYTES = 16 << 20
 
 
 class _Readings:
-    """What is read at the points of a source in each step, on the host: (steps, points or 1)."""
+    """Records adjoint-field values at the points of a source in each step, (steps, points), on the host.
+
+    Shape (steps, 1), the sum over the points, if all points share one signal.
+    """
 
     def __init__(self, c: Coefficients, term: PointTerm, steps: int, clock: Any):
         device, index, size = c.device, term.index, term.index.size

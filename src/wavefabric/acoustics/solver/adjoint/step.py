@@ -152,7 +152,7 @@ class AdjointStep:
             self._add_medium(forward)
 
     def _add_medium(self, forward: Fields) -> None:
-        """Derivatives with respect to the medium that the equation of state gives."""
+        """Add this step's contribution of the equation of state to the derivatives by medium parameters."""
         c, shift, medium = self._c, self._scratch[-1], self._medium
         lossy = medium["alpha_coeff"].size and not self._absorbs
         if c.disperses and (medium["sound_speed"].size or lossy):
