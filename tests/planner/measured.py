@@ -1,4 +1,4 @@
-"""Every step of a simulation that docs/performance.md times on H200s, beside its prediction.
+"""Every step of a simulation that docs/lab-book.md times on H200s, beside its prediction.
 
 ``python tests/planner/measured.py`` prints the table of docs/plan.md.
 """

@@ -84,8 +84,8 @@ def test_faster_links_never_cost_time(bandwidths, carrier, how, laplacians, name
 
 @pytest.mark.parametrize(("n", "column"), [(256, 2), (512, 4), (1024, 6)])
 def test_memory_that_was_measured(n, column):
-    """The row of docs/performance.md, of media as its columns name them."""
-    lines = (DOCS / "performance.md").read_text().splitlines()
+    """The row of docs/lab-book.md, of media as its columns name them."""
+    lines = (DOCS / "lab-book.md").read_text().splitlines()
     cells = next(line for line in lines if line.startswith("| floats a point |")).split("|")
     for medium, cell in zip(("homogeneous", "heterogeneous"), cells[column : column + 2], strict=True):
         if cell.strip():
