@@ -1,3 +1,3 @@
-"""Light in multimode fibre, ultrasound in tissue, collective communication and the fabrics between GPUs."""
+"""Simulate light in multimode fibre, ultrasound in tissue, and collective communication on GPU fabrics."""
 
 __version__ = "0.1.0"

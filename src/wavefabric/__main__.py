@@ -1,4 +1,4 @@
-"""``python -m wavefabric``: the command."""
+"""Run the command line as ``python -m wavefabric``."""
 
 from wavefabric.cli import main
 

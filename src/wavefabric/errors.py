@@ -1,13 +1,13 @@
-"""Errors that are the user's to mend: one clear line each, exit code 2."""
+"""Define errors that users can correct: one clear line each, exit code 2."""
 
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-#: Characters of a value that an error line shows, and of the whole line.
+#: Maximum characters of a value in an error line, and of the whole line.
 MOST_SHOWN, MOST_LINE = 200, 2000
-#: A list of more numbers than a line is for.
+#: Matches a list with too many numbers for one line.
 _NUMBER = r"[-+.\de]+"
 _NUMBERS = re.compile(rf"{_NUMBER}(?:,\s*{_NUMBER}){{20,}}")
 _LONG_WORD = re.compile(rf"\S{{{MOST_SHOWN + 1},}}")
@@ -15,10 +15,10 @@ _NUMPY_SCALAR = re.compile(r"\bnp\.\w+\(([^()]*)\)")
 
 
 class InputError(ValueError):
-    """Bad input. The message names the key or argument, what was given and what is allowed.
+    """Raised for invalid input. The message names the key or argument, the given value and what is allowed.
 
-    Numbers of NumPy read as plain ones (-1.0, not np.float64(-1.0)), arrays stand in the one line, and long
-    lists of numbers are shortened.
+    NumPy's numbers are written as plain ones (-1.0, not np.float64(-1.0)), arrays on one line, and long lists
+    of numbers are shortened.
     """
 
     def __init__(self, message: object = ""):
@@ -27,26 +27,26 @@ class InputError(ValueError):
 
 
 class FieldLost(InputError):
-    """The field is not finite or grows without bound: the step is too long, or the input too strong."""
+    """Raised if the field is not finite or grows without bound: too long a step, or too strong an input."""
 
 
 class UnusableCheckpoint(InputError):
-    """A checkpoint that is damaged or of another run: it must be removed for a run that starts anew."""
+    """Raised for a checkpoint that is damaged or from another run: remove it to start again."""
 
 
 class LateRank(RuntimeError):
-    """A rank did not come to an exchange in time. Its data are lost; the exchange cannot be used again."""
+    """Raised if a rank timed out in an exchange. Its data are lost; the exchange cannot be used again."""
 
 
 class MissingExtra(ImportError):
-    """An optional dependency is absent. The message names the extra that brings it."""
+    """Raised if an optional dependency is missing. The message names the extra that installs it."""
 
     def __init__(self, what: str, extra: str):
         super().__init__(f"{what} needs an optional package: pip install 'wavefabric[{extra}]'")
 
 
 def cut(text: str, most: int = MOST_SHOWN) -> str:
-    """Text of at most so many characters; what is longer loses its middle, since paths differ at the end."""
+    """Shorten text to at most ``most`` characters by removing its middle, since paths differ at the end."""
     if len(text) <= most:
         return text
     end = most // 3
@@ -54,24 +54,24 @@ def cut(text: str, most: int = MOST_SHOWN) -> str:
 
 
 def _ends(numbers: re.Match[str]) -> str:
-    """The first and the last of a list of numbers."""
+    """Return the first and the last of a list of numbers."""
     words = numbers[0].split(",")
     return f"{','.join(words[:4])}, ... ({len(words)} numbers),{words[-1]}"
 
 
 def visible(text: str) -> str:
-    """Text that a terminal shows and does not obey: control characters as escapes (``\\x1b``)."""
+    """Return text with control characters as escapes (``\\x1b``), so that a terminal does not act on them."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def meant(word: Any, names: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
-    """Return " (did you mean NAME?)" for the name that is most like ``word``, or "" where none is like it.
+    """Return " (did you mean NAME?)" for the name that is most similar to ``word``, or "" if none is similar.
 
-    ``shown`` has names as the user writes them, where they differ.
+    ``shown`` maps names to the way users write them, if that differs.
     """
-    import difflib  # late: only errors need it
+    import difflib  # imported late: only errors need it
 
     def parts(text: str) -> set[str]:
         return {part for part in re.split(r"[^a-z0-9.]+", text) if re.search(r"\d", part)}
@@ -85,25 +85,25 @@ def meant(word: Any, names: Iterable[str], shown: Mapping[str, str] | None = Non
 
 
 def not_one_of(value: Any, names: Iterable[str], first: str = "") -> str:
-    """Return "VALUE given (did you mean NAME?); allowed: …", ``first`` before all names."""
+    """Return "VALUE given (did you mean NAME?); allowed: …", with ``first`` before all names."""
     names = list(names)
     return f"{show(value)} given{meant(value, names)}; allowed: {', '.join([first] * bool(first) + names)}"
 
 
 def require(right: object, key: str, actual: object, allowed: object) -> None:
-    """Refuse what a key or argument was given, in one line, unless it is right."""
+    """Raise a one-line `InputError` about ``key`` with the ``actual`` value unless ``right`` is true."""
     if not right:
         raise InputError(f"{key}: {actual}; allowed: {allowed}")
 
 
 def choice(key: str, value: str, allowed: Collection[str]) -> None:
-    """Refuse a value that is not one of those allowed."""
+    """Raise `InputError` for a value that is not in ``allowed``."""
     if not isinstance(value, str) or value not in allowed:
         raise InputError(f"{key}: {not_one_of(value, allowed)}")
 
 
 def quoted(value: Any, most: int = 60) -> str:
-    """A Python value as one short line; a whole number of too many digits in words."""
+    """Return a Python value as one short line; a whole number with too many digits as words."""
     try:
         return cut(visible(" ".join(repr(value).splitlines())), most)
     except ValueError:  # Python writes no whole number of more than 4300 digits
@@ -111,7 +111,7 @@ def quoted(value: Any, most: int = 60) -> str:
 
 
 def show(value: Any) -> str:
-    """What the user gave, as one short line for an error."""
+    """Return a user's value as one short line for an error."""
     try:
         plain = lambda v: v.item() if hasattr(v, "item") and v.shape == () else str(v)  # noqa: E731
         text = json.dumps(value, ensure_ascii=False, default=plain)
@@ -121,12 +121,12 @@ def show(value: Any) -> str:
 
 
 def one_value(values: Any) -> str:
-    """Say that a list was given where one value is allowed."""
+    """Return text that says that a list was given where one value is allowed."""
     return f"one value is allowed, a list of {len(values)} was given"
 
 
 def one_line(message: str, values: Iterable[str] = ()) -> str:
-    """A message as one line that is safe to print, with control characters escaped.
+    """Return a message as one line that is safe to print, with control characters escaped.
 
     Its words, and the values of ``values`` in it (such as words of the command line), are cut at `MOST_SHOWN`
     characters, the whole at `MOST_LINE`.

@@ -1,9 +1,9 @@
-"""What a k-wave-python script imports for a simulation: one line of the script changes.
+"""Provide k-wave-python's functions: change one import in a script, and it runs on Wavefabric.
 
 >>> from wavefabric.kwave import kspaceFirstOrder
 
-in place of ``from kwave.kspaceFirstOrder import kspaceFirstOrder``, or of an older function. Grids, media,
-sources, sensors, transducers and options stay k-wave-python's.
+replaces ``from kwave.kspaceFirstOrder import kspaceFirstOrder``, or that of an older function. Grids, media,
+sources, sensors, transducers and options remain those of k-wave-python.
 """
 
 from wavefabric.acoustics.kwave.drop_in import kspaceFirstOrder

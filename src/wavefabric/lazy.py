@@ -1,4 +1,4 @@
-"""Names that a package exports and imports on first use: whoever reads a file does not wait for solvers."""
+"""Import a package's exported names on first use: a script that only reads a file does not load solvers."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 def lazy(
     package: str, exports: Mapping[str, tuple[str, ...]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package, from its modules to the public names that they define."""
+    """Return ``__getattr__`` and ``__dir__`` of a package; ``exports`` lists public names by module."""
     modules = {name: module for module, names in exports.items() for name in names}
     vars(sys.modules[package])["__all__"] = sorted(modules)  # from package import *
 
@@ -17,7 +17,7 @@ def lazy(
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(f"{package}.{modules[name]}"), name)
-        setattr(sys.modules[package], name, value)  # also where a module has the name of what it defines
+        setattr(sys.modules[package], name, value)  # also if a module has the name of what it defines
         return value
 
     return get, lambda: sorted({*vars(sys.modules[package]), *modules})

@@ -1,4 +1,4 @@
-"""Arguments of constructors, checked: numbers in SI units or text with a unit, alone or in lists; choices."""
+"""Check arguments of constructors: numbers in SI units or text with a unit, alone or in lists; choices."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ _MOST = 2**63 - 1
 
 
 def numbers(value: Any, unit: str, key: str) -> NDArray[np.float64]:
-    """A new array of floats in ``unit``, from numbers or text such as ``"-21 ps^2/km"``, nested at will."""
+    """Return a new array of floats in ``unit``, from numbers or text (``"-21 ps^2/km"``), nested at will."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
         return np.array(value, dtype=float)
     try:
@@ -27,7 +27,7 @@ def numbers(value: Any, unit: str, key: str) -> NDArray[np.float64]:
 
 
 def number(value: Any, unit: str, key: str) -> float:
-    """One float in ``unit``, from a number or text."""
+    """Return one float in ``unit``, from a number or text."""
     array = numbers(value, unit, key)
     if array.ndim:
         raise InputError(f"{key}: {show(value)} given; allowed: one number{_in(unit)}")
@@ -35,7 +35,7 @@ def number(value: Any, unit: str, key: str) -> float:
 
 
 def positive(value: Any, unit: str, key: str, zero: bool = False) -> float:
-    """One positive finite number in ``unit``, or with ``zero`` one of 0 or more, from a number or text."""
+    """Return one positive finite number in ``unit`` (0 is allowed with ``zero``), from a number or text."""
     value = number(value, unit, key)
     if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
         allowed = "0 or more" if zero else "a positive number"
@@ -44,7 +44,7 @@ def positive(value: Any, unit: str, key: str, zero: bool = False) -> float:
 
 
 def within(value: Any, unit: str, key: str, least: float, most: float) -> float:
-    """One number in ``unit`` from ``least`` to ``most``, from a number or text."""
+    """Return one number in ``unit`` from ``least`` to ``most``, from a number or text."""
     value = number(value, unit, key)
     if not least <= value <= most:
         space = " " * bool(unit)
@@ -53,14 +53,14 @@ def within(value: Any, unit: str, key: str, least: float, most: float) -> float:
 
 
 def instance(key: str, value: Any, *kinds: type) -> None:
-    """Refuse an object that is of none of these classes."""
+    """Raise `InputError` for an object that is an instance of none of ``kinds``."""
     if not isinstance(value, kinds):
         names = " or ".join(kind.__name__.replace("NoneType", "None") for kind in kinds)
         raise InputError(f"{key}: {quoted(value)} given; allowed: a {names}")
 
 
 def field_array(value: Any) -> Any:
-    """A field of numbers as an array of NumPy, or of the device that it is on; else InputError."""
+    """Return a field of numbers as an array of NumPy, or of the device that it is on; else `InputError`."""
     try:
         field = value if hasattr(value, "dtype") else np.asarray(value)
     except ValueError:  # rows of unlike lengths
@@ -71,7 +71,7 @@ def field_array(value: Any) -> Any:
 
 
 def whole(key: str, value: Any, least: int, most: int | None = None) -> int:
-    """A whole number from ``least`` to ``most``, by default the largest of 64 bits; else InputError."""
+    """Return a whole number from ``least`` to ``most``, by default the 64-bit maximum; else `InputError`."""
     number = value if isinstance(value, int | np.integer) and not isinstance(value, bool) else None
     if number is None or not least <= number <= (_MOST if most is None else most):
         upper = "" if most is None else f" to {most}"
@@ -80,7 +80,7 @@ def whole(key: str, value: Any, least: int, most: int | None = None) -> int:
 
 
 def dispersion_coefficients(value: Any) -> NDArray[np.float64]:
-    """β1, β2, β3, β4 of each mode, a row each, as far as given; each column has its own unit."""
+    """Return β1, β2, β3, β4 of each mode, a row each, as far as given; each column has its own unit."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
         return np.array(value, dtype=float)
     rows = list(value) if isinstance(value, (list, tuple, np.ndarray)) else []

@@ -1,4 +1,4 @@
-"""Quantities at the edges: text such as ``"80 km"`` or ``"-1 dBm"`` in, SI floats out."""
+"""Convert quantities: text such as ``"80 km"`` or ``"-1 dBm"`` to SI floats, and numbers to text."""
 
 import math
 import re
@@ -11,7 +11,7 @@ SPEED_OF_LIGHT = 299_792_458.0
 #: Planck's constant, J s (exact, SI).
 PLANCK = 6.626_070_15e-34
 
-#: What an error suggests for each SI unit that the run files ask for.
+#: Units that an error suggests for each SI unit used in run files.
 EXAMPLES = {
     "m": "m, mm, um, nm, km",
     "s": "s, min, ps",
@@ -37,14 +37,14 @@ EXAMPLES = {
     "": "none (a plain number)",
 }
 
-# The number is read here and only the unit by Pint, whose parser would evaluate any expression.
+# The number is read here and Pint only reads the unit, since its parser would evaluate any expression.
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf(?:inity)?))(.*)", re.I)
 
-# Of polarisation-mode dispersion: a time over the root of a length.
+# Unit of polarisation-mode dispersion: a time over the square root of a length.
 _OVER_ROOT = re.compile(r"(\w+)\s*/\s*(?:sqrt\(\s*(\w+)\s*\)|√(\w+)|(\w+)\^0\.5)")
 
-# A unit: names and whole numbers with small exponents between * and /. Pint evaluates its text: 10**10**10
-# would never end.
+# A unit: names and whole numbers with small exponents between * and /. Pint evaluates its text, and
+# 10**10**10 would never end.
 _POWER = r"(?:\^|\*\*)"
 _WORD = rf"(?:[^\W\d_]+|\d{{1,9}})(?:\s*{_POWER}\s*[+-]?\d)?"
 _UNIT = re.compile(rf"(?:{_WORD}(?:\s*[*/]\s*|\s+|$))*")
@@ -53,7 +53,7 @@ _LONGEST = 60
 _BINARY = re.compile(r"([0-9]{1,15})([kmgt]?)(?:i?b)?", re.I)
 _BYTES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BYTES |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-#: Factors of plain units to SI ones, as Pint has them: most files need no more, and load without Pint.
+#: Factors of common units to SI units, equal to Pint's: most files need no others, and load without Pint.
 PLAIN = {
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12},
     "m": {"m": 1.0, "km": 1e3, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "nm": 1e-9},
@@ -77,7 +77,7 @@ PLAIN = {
 
 @lru_cache(maxsize=1)
 def _registry():
-    # Pint takes 0.3 s to import: only whoever parses units pays.
+    # Pint takes 0.3 s to import, so it is imported only when needed.
     import pint
 
     registry = pint.UnitRegistry(autoconvert_offset_to_baseunit=True, cache_folder=None)
@@ -88,7 +88,7 @@ def _registry():
 
 @lru_cache(maxsize=256)
 def _factor(actual: str, unit: str) -> float:
-    """Factor from the unit given to ``unit``; raises what Pint raises."""
+    """Return the factor from the unit ``actual`` to ``unit``; raises Pint's errors."""
     actual = actual.replace("µ", "u")
     if unit == "s/sqrt(m)" and (over := _OVER_ROOT.fullmatch(actual)):
         return _factor(over[1], "s") / math.sqrt(_factor(over[2] or over[3] or over[4], "m"))
@@ -106,10 +106,11 @@ def _by_pint(actual: str, unit: str) -> float:
 
 
 def quantity(value: str | float | int, unit: str, key: str = "value") -> float:
-    """An SI float from text with a unit (``"50 GHz"``, ``"0.2 dB/km"``), or a number in ``unit`` already.
+    """Return an SI float from text with a unit (``"50 GHz"``, ``"0.2 dB/km"``), or a number already in
+    ``unit``.
 
     dB per length converts to ``"1/m"`` (of the power), dBm to ``"W"``. `InputError`, which begins with
-    ``key``, if it is no quantity, not finite, or has another dimension than ``unit``.
+    ``key``, if it is not a quantity, not finite, or has another dimension than ``unit``.
     """
     if isinstance(value, (list, tuple)):
         raise InputError(f"{key}: {one_value(value)}")
@@ -143,34 +144,34 @@ def _parse(text: str, unit: str, key: str) -> float:
     elif written.startswith("/"):
         source = "1" + written
     try:
-        if "dB" in (unit, source):  # A level: Pint would take it for a plain ratio.
+        if "dB" in (unit, source):  # a level, which Pint would convert like a plain ratio
             raise ValueError(f"{source} is no {unit}")
         return number * _factor(source, unit)
-    except Exception:  # Pint's tokenizer raises whatever it met.
+    except Exception:  # Pint's tokenizer may raise any error.
         actual = f"has the unit {show(written)}" if written else "has no unit"
         raise InputError(f"{key}: {show(text)} {actual}; {_allowed(unit)}") from None
 
 
 def watt_from_dbm(dbm: float) -> float:
-    """Power in W of a level in dBm."""
+    """Return the power in W of a level in dBm."""
     return 1e-3 * 10 ** (dbm / 10)
 
 
 def db(ratio: float) -> float:
-    """Ten times the decimal logarithm of a power ratio."""
+    """Return ten times the decimal logarithm of a power ratio."""
     return 10 * math.log10(ratio)
 
 
 def time_words(seconds: float) -> str:
-    """A time with a unit that suits."""
+    """Return a time as text with a suitable unit."""
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size * 0.9995:  # that is rounded to 1
+        if seconds >= size * 0.9995:  # rounds to 1
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
 
 
 def binary_bytes(value: float) -> str:
-    """Bytes with a binary prefix: 1.25 GiB."""
+    """Return bytes as text with a binary prefix: 1.25 GiB."""
     for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
         if value >= 1 << power:
             return f"{value / (1 << power):.4g} {unit}"
@@ -178,24 +179,24 @@ def binary_bytes(value: float) -> str:
 
 
 def binary_size(text: str) -> int | None:
-    """Bytes from text such as ``64M`` or ``4KiB`` (K, M, G, T: 2^10, …); None for any other."""
+    """Return bytes from text such as ``64M`` or ``4KiB`` (K, M, G, T: 2^10, …); None for any other."""
     match = _BINARY.fullmatch(text)
     return int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ") if match else None
 
 
 def counted(number: int, thing: str) -> str:
-    """A number of things: 1 round, 2 rounds."""
+    """Return a number of things as text: 1 round, 2 rounds."""
     return f"{number} {thing}{'s' if number != 1 else ''}"
 
 
 def amount(value: float) -> str:
-    """A count with a decimal prefix: 336 M."""
+    """Return a count with a decimal prefix as text: 336 M."""
     for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size * 0.9995:  # that is rounded to 1
+        if value >= size * 0.9995:  # rounds to 1
             return f"{three_digits(value / size)} {prefix}"
     return three_digits(value)
 
 
 def three_digits(value: float) -> str:
-    """Three digits that matter, or all of a larger number."""
+    """Return a value with three significant digits, or all digits of a larger number."""
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"

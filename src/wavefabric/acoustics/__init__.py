@@ -1,8 +1,8 @@
-"""Ultrasound in tissue: grid, medium, sources, sensors and the k-space pseudospectral solver.
+"""Simulates ultrasound in tissue: grid, medium, sources, sensors and the k-space pseudospectral solver.
 
-What a user meets is here; `solver` takes the time steps, `parallel` shares them over ranks, `recording` keeps
-what is measured, `kwave` reads and writes k-Wave's files, `check` and `stability` say what would go wrong
-before a run does, `reconstruction` makes images of what was measured.
+This package exports the public names. `solver` takes the time steps, `parallel` splits the grid among ranks,
+`recording` stores the recorded quantities, `kwave` reads and writes k-Wave files, `check` and `stability`
+find errors before a run, `reconstruction` computes images from recorded data.
 
 >>> from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 """

@@ -1,4 +1,4 @@
-"""Choose the stages for a device and its ranks, and say what memory a run takes."""
+"""Choose the stages, which compute a time step, for a device and its ranks; estimate a run's memory."""
 
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from wavefabric.exchange.communicator import Communicator
 
 
 class Form(NamedTuple):
-    """Stages, and the layout of their fields over ranks."""
+    """Pairs a class of stages with the class that distributes their fields over the ranks."""
 
     stages: type[Any]
     layout: type[FieldLayout]
@@ -37,7 +37,7 @@ class Form(NamedTuple):
         return served and self.layout.supports(decomposition, dtype)
 
 
-#: By how ranks share the grid: stages of whole-array transforms, and those fused for GPUs.
+#: Forms by kind of decomposition: stages with whole-array transforms, and fused ones for GPUs.
 PLAIN = {
     "one": Form(PlainStages, FieldLayout),
     "global": Form(PlainStages, GlobalLayout),
@@ -48,7 +48,7 @@ CUDA = {
     "global": Form(FusedCudaStages, FusedGlobalLayout),
     "local": Form(FusedCudaStages, FusedLocalLayout),
 }
-#: Axisymmetric grids.
+#: Forms for axisymmetric grids.
 RADIAL = {"one": Form(AxisymmetricStages, FieldLayout), "global": Form(AxisymmetricStages, GlobalLayout)}
 _ONE_SIDED = Form(FusedCudaStages, OneSidedLayout)
 
@@ -62,10 +62,10 @@ def make_stages(
     decomposition: Partition | None = None,
     indexed: bool = True,
 ) -> Stages:
-    """The fastest stages that this device has for a problem of the whole grid, or the ``plain`` ones.
+    """Return the fastest stages that ``device`` supports for a whole-grid problem, or the ``plain`` ones.
 
-    Collective with several ranks, which share the grid by a ``decomposition``, a global one by default.
-    ``indexed``: a medium of few materials may be held as an index.
+    Collective with several ranks, among which ``decomposition`` (by default global) splits the grid.
+    ``indexed`` allows a medium of few materials to be stored as indices into a table of values.
     """
     if comm is None or comm.size == 1:
         comm, rank, decomposition = None, 0, decompose(problem.shape, 1)
@@ -85,7 +85,7 @@ def make_stages(
 def stages_form(
     device, problem: Problem, dtype, decomposition: Partition, plain: bool = False, one_sided: bool = False
 ) -> Form:
-    """The same on all ranks; ``one_sided``: whether kernels store in other ranks' memory."""
+    """Return the `Form` of a run, same on all ranks; ``one_sided``: kernels store in other ranks' memory."""
     sharing = "one" if decomposition.ranks == 1 else decomposition.options.kind
     if problem.axisymmetric:
         ensure(sharing in RADIAL, "decomposition", f"{sharing} with an axisymmetric grid", "global")
@@ -100,9 +100,9 @@ def stages_form(
 
 
 def advice(device, problem: Problem, dtype, decomposition: Partition | None = None) -> list[str]:
-    """What a user may want to know of how his problem is solved, a sentence each.
+    """Return notes to the user on how the problem is solved, one sentence each.
 
-    That the plain stages serve because of the grid; or that the medium is held by index.
+    Notes say that the grid requires the plain stages, or that the medium is stored by index.
     """
     decomposition = decomposition or decompose(problem.shape, 1)
     form = stages_form(device, problem, np.dtype(dtype), decomposition)
@@ -134,10 +134,10 @@ def needed_bytes(
     indexed: bool = True,
     materials: Materials | None = None,
 ) -> int:
-    """Bytes that a run allocates on its device, within a few per cent; on the rank with most.
+    """Return the bytes that a run allocates on its device, within a few per cent: the largest of all ranks.
 
-    ``one_sided``: whether the ranks' communicator does, see `Communicator`; ``indexed`` as of `make_stages`;
-    ``materials``: what `find_materials` says, where it has been asked.
+    ``one_sided`` is as in `Communicator`, ``indexed`` as in `make_stages`; ``materials`` is the result of
+    `find_materials` if it is known already.
     """
     dtype = np.dtype(dtype)
     decomposition = decomposition or decompose(problem.shape, 1)

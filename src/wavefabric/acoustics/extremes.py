@@ -1,4 +1,4 @@
-"""Finds the extremes of a medium, of its parameters and of products of them, on all threads."""
+"""Finds the smallest and largest values of a medium's parameters and of their products, on all threads."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,12 +8,12 @@ import numpy as np
 from wavefabric.acoustics.parts import partial_results, run_setup, value_range
 
 Range = tuple[float, float]
-#: Numbers that the kernel finds of a part of a medium.
+#: Numbers that the kernel computes per part of a medium.
 _COLUMNS = 11
 
 
 class Extremes(NamedTuple):
-    """Holds the least and the largest value of each parameter of a medium, and of products of parameters.
+    """Holds the smallest and the largest value of each parameter of a medium, and of products of parameters.
 
     Products are taken point by point. Both extremes are NaN if an array contains a NaN. Parameters that are
     neither real numbers nor real arrays of the grid's shape are left out. α₀ is in dB/(MHz^y cm).
@@ -30,7 +30,7 @@ class Extremes(NamedTuple):
 def find_extremes(shape: tuple[int, int, int], medium: Mapping[str, Any], power: float) -> Extremes:
     """Return the extremes of a medium; ``power`` is the exponent y of absorption.
 
-    The medium has a number or an array (Nz, Ny, Nx) for each name of a parameter.
+    ``medium`` maps the names of parameters to a number or an array (Nz, Ny, Nx).
     """
     arrays = {name: np.asarray(value) for name, value in medium.items() if value is not None}
     usable = {
@@ -49,7 +49,7 @@ def find_extremes(shape: tuple[int, int, int], medium: Mapping[str, Any], power:
     parameters = [each.astype(dtype, copy=False).reshape(-1) for each in parameters]
     partials = partial_results(points, _COLUMNS)
     run_setup("medium_extremes", dtype, points, *parameters, points, power, partials)
-    low, high = partials[:, 0:8:2].min(axis=0), partials[:, 1:8:2].max(axis=0)  # NaN goes through
+    low, high = partials[:, 0:8:2].min(axis=0), partials[:, 1:8:2].max(axis=0)  # NaN propagates
     stiffness, *losses = ((float(low), float(high)) for low, high in zip(low, high, strict=True))
     if rho is not None:
         result = result._replace(stiffness=stiffness)
@@ -60,7 +60,7 @@ def find_extremes(shape: tuple[int, int, int], medium: Mapping[str, Any], power:
 
 
 def _prepared(array: np.ndarray) -> np.ndarray:
-    """Return an array as kernels take it; of one that repeats one number in memory that number."""
+    """Return a contiguous float32 or float64 array, or only one value if ``array`` repeats it everywhere."""
     if not any(array.strides):
         array = array.reshape(-1)[:1] if array.size == 1 else array[(slice(0, 1),) * array.ndim]
     dtype = array.dtype if array.dtype in (np.float32, np.float64) else np.float64

@@ -1,6 +1,6 @@
-"""The closed form of a focused bowl's field on its axis, to place one before a run.
+"""Computes the field of a focused bowl on its axis in closed form, to position a bowl before a run.
 
-Steady waves follow exp(+iωt): a wave that travels along +z is exp(−ikz). All in float64.
+Steady waves follow exp(+iωt): a wave that travels along +z is exp(−ikz). Computed in float64.
 """
 
 import math
@@ -12,15 +12,15 @@ from wavefabric.acoustics.arguments import ensure, require
 
 
 def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound_speed: float) -> np.ndarray:
-    """Steady pressure on the axis of a focused bowl, p/p₀ by its surface pressure p₀ = ρcu; complex128.
+    """Return the steady pressure p/p₀ on the axis of a focused bowl; complex128.
 
-    The Rayleigh integral over the bowl is p/p₀ = R/(R − z) (e^{−ikz} − e^{−ikB}), with
-    B = √((z − h)² + a²) the distance to the rim. It is written here without the division by zero at the
-    focus, by B − z = 2h(R − z)/(B + z); the magnitude there, z = R, is k h. O'Neill, J. Acoust. Soc. Am. 21,
-    516 (1949), doi:10.1121/1.1906542, equation 3.1.
+    The surface pressure is p₀ = ρcu. The Rayleigh integral over the bowl is
+    p/p₀ = R/(R − z) (e^{−ikz} − e^{−ikB}), with B = √((z − h)² + a²) the distance to the rim. The code avoids
+    the division by zero at the focus by B − z = 2h(R − z)/(B + z); the magnitude at the focus, z = R, is k h.
+    O'Neill, J. Acoust. Soc. Am. 21, 516 (1949), doi:10.1121/1.1906542, equation 3.1.
 
     ``z``: distances from the apex of the bowl, at least 0; radius of curvature R and aperture (``diameter``)
-    2a, all m; frequency in Hz, sound speed in m/s. `InputError`: a number out of its range.
+    2a, all m; frequency in Hz, sound speed in m/s. `InputError`: a number is out of range.
     """
     _check_positive(frequency=frequency, sound_speed=sound_speed)
     h = bowl_depth(radius, diameter)
@@ -33,7 +33,7 @@ def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound
 
 
 def bowl_depth(radius: float, diameter: float) -> float:
-    """Depth of a spherical bowl from its rim to its apex, m, of its radius of curvature and aperture, m."""
+    """Return the depth of a spherical bowl from rim to apex, m; radius of curvature and aperture in m."""
     _check_positive(radius=radius, diameter=diameter)
     ensure(
         diameter <= 2 * radius,

@@ -1,4 +1,4 @@
-"""The grid as users think of it, [x, y, z], and the way to the solver's memory order, x fastest."""
+"""Defines the grid, [x, y, z], and converts fields to the solver's memory order, x fastest."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.errors import InputError
 from wavefabric.quantities import positive
 
-#: Thicknesses of the absorbing layer that ``pml_size="auto"`` chooses from.
+#: PML sizes from which ``pml_size="auto"`` selects.
 AUTO_PML = range(10, 21)
 _DEFAULT_PML = {1: 20, 2: 20, 3: 10}
 
@@ -22,7 +22,7 @@ _DEFAULT_PML = {1: 20, 2: 20, 3: 10}
 class Grid:
     """A uniform Cartesian grid with a perfectly matched layer (PML) at its edges.
 
-    Attributes are normalised: ``shape``, ``spacing``, ``pml_size``, ``pml_alpha`` are tuples, one an axis.
+    The attributes ``shape``, ``spacing``, ``pml_size``, ``pml_alpha`` are tuples with one entry per axis.
     `InputError`: a value is out of range, or the PML leaves nothing of the grid.
 
     Parameters
@@ -30,21 +30,21 @@ class Grid:
     shape : sequence of 1 to 3 int
         Points along x(, y(, z)).
     spacing : float, str or sequence of them
-        Distance of neighbouring points, m (or text: ``"0.1 mm"``): one for all axes, or one an axis.
+        Distance of neighbouring points, m (or text: ``"0.1 mm"``): one for all axes, or one per axis.
     pml_size : int, sequence of int, "auto" or None
         Points of the PML on each side; with 0 the axis is periodic. Default: 20 in 1-D and 2-D, 10 in 3-D, as
         in k-Wave.
-        ``"auto"`` (only with ``pml_inside=False``) takes for each axis the size from 10 to 20 whose total
+        ``"auto"`` (only with ``pml_inside=False``) selects for each axis the size from 10 to 20 whose total
         grid has the smallest largest prime factor, so that its transforms are fast.
     pml_alpha : float or sequence of float
         Absorption in the PML, Np per grid point.
     pml_inside : bool
-        True: the PML occupies the outermost points of the grid. False: it is put around the grid. The
-        medium's values at the edges go on outwards, sources and sensors stay at their points, and
-        whole-domain results come without the PML.
+        True: the PML occupies the outermost points of the grid. False: the PML is added around the grid.
+        The medium's edge values extend into it, sources and sensors stay at their points, and whole-domain
+        results exclude the PML.
     axisymmetric : bool
-        Of a grid of 2 dimensions: x lies along the axis of symmetry, y is the radius, from 0 on. The PML of
-        the radius is at its outer end alone.
+        For grids of 2 dimensions: x lies along the axis of symmetry, y is the radius, from 0. The radius has
+        a PML at its outer end only.
     """
 
     shape: Any
@@ -95,59 +95,61 @@ class Grid:
 
     @property
     def dimensions(self) -> int:
-        """1, 2 or 3."""
+        """Return the number of dimensions: 1, 2 or 3."""
         return len(self.shape)
 
     @property
     def size(self) -> tuple[float, ...]:
-        """Length along each axis, m: points times spacing."""
+        """Return the length along each axis, m: points times spacing."""
         return tuple(n * d for n, d in zip(self.shape, self.spacing, strict=True))
 
     @property
     def coordinates(self) -> tuple[np.ndarray, ...]:
-        """x(, y(, z)) of the points, m, one vector an axis. Point ``N // 2`` is the origin, as in k-Wave;
-        of a radius the first."""
+        """Return x(, y(, z)) of the points, m, one vector per axis.
+
+        Point ``N // 2`` is the origin, as in k-Wave; along a radius the first point.
+        """
         origins = zip(self.shape, self.spacing, self.origin, strict=True)
         return tuple((np.arange(n) - first) * d for n, d, first in origins)
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The point at the origin of the coordinates, along each axis."""
+        """Return the index of the coordinate origin along each axis."""
         return tuple(0 if self.axisymmetric and i == 1 else n // 2 for i, n in enumerate(self.shape))
 
     @property
     def periodic(self) -> tuple[bool, ...]:
-        """Whether waves that leave the grid along an axis enter on its other side: no PML, and no radius."""
+        """Return whether each axis is periodic: it has no PML and is not a radius."""
         return tuple(not size and not (self.axisymmetric and i == 1) for i, size in enumerate(self.pml_size))
 
     @property
     def _sides(self) -> tuple[int, int, int]:
-        """Ends of each axis that have a PML."""
+        """Return the number of ends of each axis that have a PML."""
         return (2, 1, 2) if self.axisymmetric else (2, 2, 2)
 
     @property
     def margin(self) -> tuple[int, int, int]:
-        """Points added before the first along x, y, z: the PML if it is outside."""
+        """Return the number of points added before the first along x, y, z: the PML if it is outside."""
         x, y, z = self._after
         return (x, 0 if self.axisymmetric else y, z)
 
     @property
     def _after(self) -> tuple[int, int, int]:
-        """Points added after the last."""
+        """Return the number of points added after the last along x, y, z."""
         return (0, 0, 0) if self.pml_inside else (*self.pml_size, 0, 0)[:3]  # type: ignore[return-value]
 
     @property
     def total_shape(self) -> tuple[int, int, int]:
-        """(Nx, Ny, Nz) of the grid that is solved on, with a PML that is outside; 1 along missing axes."""
+        """Return (Nx, Ny, Nz) of the grid that is solved on, with a PML outside; 1 along missing axes."""
         shape, before, after = (*self.shape, 1, 1), self.margin, self._after
         return tuple(n + m + k for n, m, k in zip(shape, before, after, strict=False))  # type: ignore[return-value]
 
     def time_step(self, medium: Medium, cfl: float = 0.3) -> float:
-        """Time step, s: cfl · (smallest spacing) / (largest sound speed), or less if that is not stable.
+        """Return a time step, s: cfl · (smallest spacing) / (largest sound speed), or less if unstable.
 
-        ``cfl`` is c_max Δt / min Δx, as in k-Wave's ``makeTime``. Where density jumps so that this is not
-        proved to be stable, the largest eigenvalue of a step is found, on a GPU if there is one, which takes
-        as long as some 60 to 500 steps of a run; a time step that grows is made shorter, and you are warned
+        ``cfl`` is c_max Δt / min Δx, as in k-Wave's ``makeTime``. If density jumps so that stability is not
+        proved, the largest eigenvalue of a time step is computed, on a GPU if there is one; this takes as
+        long as some 60 to 500 steps of a run. An unstable time step is shortened, with a warning
         (`wavefabric.acoustics.stability.stable_time_step.stability`).
         """
         from wavefabric.acoustics.stability.stable_time_step import stable_step
@@ -156,13 +158,13 @@ class Grid:
 
     @typed
     def cfl_step(self, medium: Medium, cfl: float) -> float:
-        """Time step, s, of a CFL number, whether that is stable or not."""
+        """Return the time step, s, of a CFL number, whether stable or not."""
         require(0 < real(cfl, "cfl") < math.inf, "cfl", cfl, "a number above 0")
         return cfl * min(self.spacing) / medium.speeds[1]
 
     @typed
     def silent_problem(self, medium: Medium, dt: float, steps: int = 1) -> Problem:
-        """This grid and a medium as the numbers that the solver takes, without sources."""
+        """Return a `Problem` with this grid and ``medium``, without sources."""
         return Problem(
             shape=self.total_shape,
             spacing=(*self.spacing, *self.spacing[:1] * 2)[:3],  # type: ignore[arg-type]
@@ -176,23 +178,23 @@ class Grid:
 
     @typed
     def steps(self, medium: Medium, dt: float | str, t_end: float | str | None = None) -> int:
-        """Steps of ``dt`` from t = 0 to ``t_end``, s, both included.
+        """Return the number of time steps ``dt`` from t = 0 to ``t_end``, both included; times in s.
 
-        Default of the end: the time to cross the grid's diagonal at the smallest sound speed.
+        ``t_end`` defaults to the time to cross the grid's diagonal at the smallest sound speed.
         """
         dt = positive(dt, "s", "dt")
         if t_end is None:
             t_end = math.hypot(*self.size) / medium.speeds[0]
         ratio = positive(t_end, "s", "t_end") / dt
-        # A whole number of steps may come out a hair short of it.
+        # Rounding may leave the ratio just below a whole number.
         whole = round(ratio) if math.isclose(ratio, round(ratio), rel_tol=1e-12) else math.floor(ratio)
         return whole + 1
 
     def to_memory(self, values: Any, key: str, outside: Literal["edge", "zero"] = "edge") -> np.ndarray:
-        """A real field [x, y(, z)] of the grid's shape in the solver's order, (Nz, Ny, Nx) of the total grid.
+        """Return a real field [x, y(, z)] in the solver's order, (Nz, Ny, Nx) of the total grid.
 
-        ``outside`` says what a PML around the grid is filled with, ``key`` names the field in errors. Nothing
-        is copied if no PML is added and x is fastest in memory (Fortran order) already.
+        ``outside`` selects the values in a PML around the grid, ``key`` names the field in errors. A float
+        field is not copied if no PML is added and x is fastest in memory (Fortran order) already.
         """
         array = self._shaped(values, key)
         ensure(array.dtype.kind in "fiub", key, f"is of type {array.dtype}", "real numbers")
@@ -209,7 +211,7 @@ class Grid:
         copy_in_order(memory[tuple(slice(*ends) for ends in layers)], array)
         for axis in (2, 1, 0):
             along, (first, end) = np.moveaxis(memory, axis, 0), layers[axis]
-            # Along axes that are filled already, all of it.
+            # Axes after ``axis`` are filled already and are copied whole.
             inside = tuple(slice(*ends) for ends in layers[:axis])
             for layer, edge in ((slice(first), first), (slice(end, None), end - 1)):
                 along[layer][(slice(None), *inside)] = along[edge][inside] if outside == "edge" else 0
@@ -222,7 +224,7 @@ class Grid:
         return np.pad(array, list(zip(self.margin, self._after, strict=True))[::-1], mode)
 
     def from_edges(self, field: np.ndarray) -> np.ndarray:
-        """The transpose of `to_memory`: what a PML outside repeats is added to the edges."""
+        """Apply the transpose of `to_memory`: add values in a PML outside to the edges that they repeat."""
         whole = field.astype(np.float64)
         for axis, (before, after) in enumerate(zip(self.margin[::-1], self._after[::-1], strict=True)):
             along = np.moveaxis(whole, axis, 0)
@@ -233,23 +235,23 @@ class Grid:
         return np.array(self.from_memory(whole))
 
     def from_memory(self, field: np.ndarray) -> np.ndarray:
-        """Field (Nz, Ny, Nx) of the total grid as a view [x, y(, z)] without a PML that is outside."""
+        """Return a field (Nz, Ny, Nx) of the total grid as a view [x, y(, z)] without a PML outside."""
         shape = (*self.shape, 1, 1)
         inner = tuple(slice(m, m + n) for m, n in zip(self.margin, shape, strict=False))
         view = field[inner[::-1]].transpose()
         return view[(..., *(0,) * (3 - self.dimensions))]
 
     def points(self, mask: Any, key: str) -> np.ndarray:
-        """Flat indices (int64, ascending, x fastest) in the total grid of the points of a mask.
+        """Return the flat indices in the total grid (int64, ascending, x fastest) of the points of a mask.
 
-        The mask is bool, or 0 and 1, and of the grid's shape; ``key`` names it in errors.
+        ``mask`` is bool, or 0 and 1, and has the grid's shape; ``key`` names it in errors.
         """
         flat = np.flatnonzero(self._padded(self.mask(mask, key), "constant"))
         ensure(flat.size, key, "marks no point", "one point or more")
         return flat
 
     def mask(self, values: Any, key: str) -> np.ndarray:
-        """A mask of the grid's shape as bool; refuses other values than 0 and 1."""
+        """Return a mask of the grid's shape as bool; `InputError` for values other than 0 and 1."""
         mask = self._shaped(values, key)
         if mask.dtype != np.bool_ and (mask.dtype.kind not in "fiu" or not np.isin(mask, (0, 1)).all()):
             raise InputError(f"{key}: has other values than 0 and 1; allowed: True or False for each point")
@@ -264,9 +266,9 @@ class Grid:
 
 
 def auto_pml_size(n: int, sizes: range, sides: int = 2) -> int:
-    """The thickness whose total grid along an axis of ``n`` points has the smallest largest prime factor.
+    """Return the PML size whose total axis has the smallest largest prime factor; ``n`` points without PML.
 
-    Of a radius, which has a PML on one side, the total is even: a GPU transforms no other.
+    With a PML on one side only, as along a radius, the total is even: a GPU transforms no odd length.
     """
     # min() keeps the first, hence the thinnest, of equally good ones.
     fits = [size for size in sizes if sides == 2 or (n + size) % 2 == 0]
@@ -274,7 +276,7 @@ def auto_pml_size(n: int, sizes: range, sides: int = 2) -> int:
 
 
 def largest_prime_factor(n: int) -> int:
-    """Largest prime factor of a whole number; 1 for 1."""
+    """Return the largest prime factor of a whole number; 1 for 1."""
     largest, factor = 1, 2
     while factor * factor <= n:
         while n % factor == 0:

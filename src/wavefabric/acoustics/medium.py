@@ -1,4 +1,4 @@
-"""The medium: sound speed, density, absorption and nonlinearity of every grid point."""
+"""Defines the medium: sound speed, density, absorption and nonlinearity at every grid point."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from wavefabric.errors import InputError, choice
 from wavefabric.kernels.cpu_launch import address
 from wavefabric.units import quantity, show
 
-#: Ratio of neighbouring densities above which spectral derivatives ring so much that sound is lost.
+#: Ratio of neighbouring densities above which spectral derivatives ring and reflections are too weak.
 LARGEST_JUMP = 20
 _POWERS = "from 0 to below 3, 1 only with dispersion=False"
 
@@ -42,19 +42,19 @@ class Medium:
         ``"power_law"`` (fractional Laplacians; Treeby & Cox 2010, doi:10.1121/1.3377056), or ``"stokes"``
         (thermoviscous: y = 2, no dispersion, no extra transforms).
     dispersion : bool
-        False leaves out the dispersion that goes with power-law absorption.
+        False leaves out the dispersion that accompanies power-law absorption.
     reference_speed : float, str or None
         c_ref of the k-space correction, m/s. Default: the largest sound speed, with which every time step is
-        stable where density is uniform and nothing is absorbed.
+        stable in a lossless medium of uniform density.
     density_staggered : sequence of float or array_like, or None
-        ρ₀ half a spacing further along each axis, where the velocities are. Default: means of two neighbours,
-        as in k-Wave; the first point is the last one's neighbour along a periodic axis (`Grid.periodic`).
-        `shaped_medium` and its like find values that boundaries between grid points need.
+        ρ₀ half a spacing further along each axis, at the velocity points. Default: means of two neighbours,
+        as in k-Wave; along a periodic axis (`Grid.periodic`) the first point is the last one's neighbour.
+        `shaped_medium` and similar functions compute the values for boundaries between grid points.
 
     Notes
     -----
-    The dispersion of a power law goes with tan(πy/2), so y = 1 has none in this form, and near it speed and
-    attenuation are far from what is given. `simulate` warns where they are at a source's frequency.
+    The dispersion of a power law is proportional to tan(πy/2), which is infinite for y = 1. For y near 1 the
+    speed and the attenuation differ far from the given ones; `simulate` warns if so at a source's frequency.
     """
 
     sound_speed: Any
@@ -93,14 +93,14 @@ class Medium:
 
     @cached_property
     def speeds(self) -> tuple[float, float]:
-        """Smallest and largest sound speed, m/s."""
+        """Return the smallest and largest sound speed, m/s; `InputError` unless positive and finite."""
         low, high = float(np.min(self.sound_speed)), float(np.max(self.sound_speed))
         actual = "has values that are not above 0 and finite"
         ensure(low > 0 and high < math.inf, "medium.sound_speed", actual, "m/s, above 0")
         return low, high
 
     def on(self, grid: Any) -> dict[str, Any]:
-        """The medium's part of a `Problem` on a `Grid`, by the names of its parameters."""
+        """Return the medium's parameters of a `Problem` on a `Grid`, by their names."""
 
         def to_memory(value: Any, key: str) -> float | np.ndarray:
             return value if isinstance(value, float) else grid.to_memory(value, key)
@@ -124,9 +124,9 @@ class Medium:
 
 
 def stagger(field: float | np.ndarray, axis: int, wrap: bool = False) -> float | np.ndarray:
-    """A field (Nz, Ny, Nx) half a spacing further along x (0), y (1) or z (2): the mean of two neighbours.
+    """Return a field (Nz, Ny, Nx) half a spacing further along x (0), y (1) or z (2): means of neighbours.
 
-    The neighbour of the last point is the first one with ``wrap``, for a periodic axis. Otherwise the last
+    With ``wrap``, for a periodic axis, the neighbour of the last point is the first one. Otherwise the last
     point keeps its value, as in k-Wave.
     """
     if not isinstance(field, np.ndarray):

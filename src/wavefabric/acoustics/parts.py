@@ -8,13 +8,13 @@ import numpy as np
 from wavefabric.kernels.cpu_launch import address, call_kernel
 from wavefabric.system.machine import usable_threads
 
-#: Points for which a thread is worth starting.
+#: Fewest points per thread for which threads pay.
 _THREAD = 1 << 17
-#: Parts of a field of which results are combined: as many, whatever the number of threads.
+#: Number of parts of a field whose results are combined, independent of the number of threads.
 _PARTS = 1024
 
 Shape = tuple[int, int, int]
-#: Of an array (Nz, Ny, Nx): planes and rows.
+#: Slices of the planes and rows of an array (Nz, Ny, Nx).
 Part = tuple[slice, slice]
 
 
@@ -29,7 +29,7 @@ def parts(shape: Shape, points: int) -> list[Part]:
 
 
 def threads_for(points: int) -> int:
-    """Return the number of threads that pay for ``points`` points."""
+    """Return the number of threads worth using for ``points`` points."""
     return max(1, min(usable_threads(), points // _THREAD))
 
 
@@ -40,12 +40,12 @@ def run_setup(name: str, dtype: Any, points: int, *arguments: Any) -> None:
 
 
 def partial_results(size: int, columns: int) -> np.ndarray:
-    """Return an array for results of the parts of ``size`` points or rows: (parts, columns)."""
+    """Return an empty array (parts, columns) for results of the parts of ``size`` points or rows."""
     return np.empty((max(1, min(size, _PARTS)), columns))
 
 
 def copy_in_order(target: np.ndarray, source: np.ndarray) -> None:
-    """Copy ``source`` (Nz, Ny, Nx) into ``target``; both of float32 or float64, in any order of memory."""
+    """Copy ``source`` (Nz, Ny, Nx) into ``target``; both of float32 or float64, in any memory order."""
 
     def layout(array: np.ndarray) -> tuple[int, ...]:
         facts = array.__array_interface__
@@ -55,7 +55,7 @@ def copy_in_order(target: np.ndarray, source: np.ndarray) -> None:
 
 
 def value_range(field: np.ndarray) -> tuple[float, float]:
-    """Return the least and the largest number of a float32 or float64 array; NaN if one of them is."""
+    """Return the smallest and the largest value of a float32 or float64 array; NaN if it contains a NaN."""
     run_setup("ranges", field.dtype, field.size, field, partials := partial_results(field.size, 2))
     return float(partials[:, 0].min()), float(partials[:, 1].max())
 
@@ -67,9 +67,9 @@ def largest(field: np.ndarray) -> float:
 
 
 def squared_slopes(field: np.ndarray) -> np.ndarray:
-    """Return sums of squared differences of neighbours along x, y and z, and of the squares of a field.
+    """Return the sums of squared differences of neighbours along x, y and z, and of squared values.
 
-    The field (Nz, Ny, Nx) is float32 or float64.
+    ``field`` (Nz, Ny, Nx) is float32 or float64.
     """
     sums = partial_results(math.prod(field.shape[:2]), 4)
     run_setup("squared_slopes", field.dtype, field.size, address(field), *field.shape, sums)

@@ -1,9 +1,9 @@
-"""One ultrasound simulation as numbers: what files and the Python API make, and what the solver takes.
+"""Describes an ultrasound simulation by numbers, which files and the Python API provide to the solver.
 
 The terms are k-Wave's (Treeby & Cox 2010, doi:10.1117/1.3360308; Treeby et al. 2012,
 doi:10.1121/1.4712021). Grids are in memory order, x fastest: C-order ``(Nz, Ny, Nx)``, with Nz = 1 in
-2-D and Ny = Nz = 1 in 1-D. Point indices are flat, int64 and 0-based in that order, so a k-Wave (1-based,
-column-major) index is ours plus one.
+2-D and Ny = Nz = 1 in 1-D. Point indices are flat, int64 and 0-based in that order; a k-Wave index (1-based,
+column-major) is larger by one.
 """
 
 import math
@@ -18,25 +18,25 @@ from wavefabric.acoustics.extremes import Extremes, find_extremes
 
 Absorption = Literal["none", "power_law", "stokes"]
 SourceMode = Literal["dirichlet", "additive_no_correction", "additive"]
-#: Of a `Problem`.
+#: Names of the sources of a `Problem`.
 SOURCES = ("initial_pressure", "pressure_source", "velocity_source", "transducer")
 
 
 @dataclass(frozen=True)
 class ProductSignal:
-    """Signals (steps, points) that are waveforms times weights, summed; slices of it are arrays."""
+    """Stores signals (steps, points) as a sum of waveforms times weights; slicing returns an array."""
 
     waveforms: np.ndarray  # (steps, terms)
     weights: np.ndarray  # (points, terms)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the signals."""
+        """Return the shape of the signals, (steps, points)."""
         return len(self.waveforms), len(self.weights)
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the signals."""
+        """Return the type of the signals."""
         return np.result_type(self.waveforms, self.weights)
 
     ndim = 2
@@ -52,22 +52,22 @@ class ProductSignal:
         return np.asarray(self[:], dtype)
 
 
-#: (steps, points), or (steps, 1) for all points.
+#: Signals (steps, points), or (steps, 1) if all points share one.
 Signal = np.ndarray | ProductSignal
 
 
 @dataclass(frozen=True)
 class PressureSource:
-    """A mass source, scaled to density already: its signal goes into each of the split densities."""
+    """A mass source, scaled to density already: its signal enters each of the split densities."""
 
     index: np.ndarray  # grid points, each once
-    signal: Signal  # kg/m³ a time step
-    mode: SourceMode = "additive"  # which is k-space corrected
-    forms: tuple[Any, ...] = ()  # of a rank's points: `source_terms.source_forms` of all of them
+    signal: Signal  # kg/m³ per time step
+    mode: SourceMode = "additive"  # additive: with k-space correction
+    forms: tuple[Any, ...] = ()  # on a rank: `source_terms.source_forms` of the points of all ranks
 
     @property
     def signals(self) -> tuple[Signal]:
-        """The one signal, as a velocity source has them."""
+        """Return the signal as a tuple of one, like those of a velocity source."""
         return (self.signal,)
 
 
@@ -76,55 +76,55 @@ class VelocitySource:
     """A force source, scaled to velocity already."""
 
     index: np.ndarray  # grid points, each once
-    signals: tuple[Signal | None, ...]  # one a dimension, m/s a time step
+    signals: tuple[Signal | None, ...]  # one per dimension, m/s per time step
     mode: SourceMode = "additive"
-    forms: tuple[Any, ...] = ()  # as of a pressure source
+    forms: tuple[Any, ...] = ()  # as in a pressure source
 
 
-#: A source whose points have signals of their own.
+#: A source that can have a different signal at each point.
 PointSource = PressureSource | VelocitySource
 
 
 @dataclass(frozen=True)
 class TransducerSource:
-    """One signal, delayed at each point, added to the x velocity without correction."""
+    """A transducer: one signal, delayed at each point, added to the x velocity without correction."""
 
     index: np.ndarray  # grid points, each once
     delay: np.ndarray  # time steps: point i gets signal[delay[i] + step], nothing beyond the signal's end
-    signal: np.ndarray  # m/s a time step, (samples,)
-    steps: int  # for which the source is on
+    signal: np.ndarray  # m/s per time step, (samples,)
+    steps: int  # time steps for which the source is on
 
 
 @dataclass(frozen=True)
 class Interpolation:
-    """Points between the grid's: value = Σ weight · field[corner]; each row of weights adds up to one."""
+    """Sensor points between grid points: value = Σ weight · field[corner]; each row of weights sums to 1."""
 
-    corners: np.ndarray  # of the cell around each point, (points, 2^dimensions), flat indices
+    corners: np.ndarray  # flat indices of the cell around each point, (points, 2^dimensions)
     weights: np.ndarray  # linear, bi- or trilinear, same shape, float64
 
 
 @dataclass(frozen=True)
 class Elements:
-    """Elements that listen: value e = Σ weights · field[points], from bounds[e] to bounds[e + 1]."""
+    """Receiving elements: value e = Σ weights · field[points], from bounds[e] to bounds[e + 1]."""
 
     bounds: np.ndarray  # (elements + 1,)
     points: np.ndarray  # flat indices, each element's ascending
-    weights: np.ndarray  # float64, as many
+    weights: np.ndarray  # float64, one per entry of ``points``
 
 
 @dataclass(frozen=True)
 class Cuboids:
-    """Boxes of grid points: x, y, z of the lowest and highest corners, (boxes, 3), 0-based, both inside."""
+    """Boxes of grid points: x, y, z of the lowest and highest corners, (boxes, 3), 0-based, both included."""
 
     first: np.ndarray
     last: np.ndarray
 
     def shapes(self) -> list[tuple[int, int, int]]:
-        """(Cz, Cy, Cx) of each box."""
+        """Return (Cz, Cy, Cx) of each box."""
         return [tuple(int(n) for n in (b - a + 1)[::-1]) for a, b in zip(self.first, self.last, strict=True)]  # type: ignore[misc]
 
     def indices(self, shape: tuple[int, int, int]) -> np.ndarray:
-        """Flat grid indices of all points, box after box, x fastest; ``shape`` is the grid's (Nx, Ny, Nz)."""
+        """Return flat grid indices of all points, box after box, x fastest; ``shape`` is (Nx, Ny, Nz)."""
         nx, ny, _ = shape
         parts = []
         for (x0, y0, z0), (x1, y1, z1) in zip(self.first, self.last, strict=True):
@@ -134,7 +134,7 @@ class Cuboids:
 
 
 def split(values: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-    """The values of arrays of these shapes, which follow one another along the last axis."""
+    """Split values that are concatenated along the last axis into arrays of the given ``shapes``."""
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
     parts = np.split(values, ends, axis=-1)
     return [part.reshape(*values.shape[:-1], *shape) for part, shape in zip(parts, shapes, strict=True)]
@@ -142,7 +142,7 @@ def split(values: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndar
 
 @dataclass(frozen=True)
 class Recording:
-    """What is recorded, where (flat grid indices, boxes or points), and from which time step, 0-based.
+    """Says which quantities are recorded, where (flat grid indices, boxes, points), from which 0-based step.
 
     ``where`` is None if only fields of the whole domain are recorded.
     """
@@ -155,7 +155,7 @@ class Recording:
 
     @property
     def samples(self) -> int:
-        """Sensor points, hence values in one row of a time series."""
+        """Return the number of sensor points, which is the number of values per row of a time series."""
         if self.where is None:
             return 0
         if isinstance(self.where, Cuboids):
@@ -167,10 +167,10 @@ class Recording:
 
 @dataclass(frozen=True)
 class Problem:
-    """Grid, medium and sources of one simulation. Arrays may have any real dtype."""
+    """Describes one simulation: grid, medium and sources. Arrays may have any real dtype."""
 
     shape: tuple[int, int, int]  # Nx, Ny, Nz; Nz = 1 in 2-D, Ny = Nz = 1 in 1-D
-    spacing: tuple[float, float, float]  # m; of missing axes not used
+    spacing: tuple[float, float, float]  # m; not used along missing axes
     dt: float  # s
     steps: int
     reference_speed: float  # c_ref of the k-space correction, m/s
@@ -185,7 +185,7 @@ class Problem:
     alpha_power: float = 0.0  # y; not 1 with dispersion
     dispersion: bool = True  # without it the power law absorbs but does not change the speed
     k_space: bool = True  # κ corrects the time step; without it κ is 1
-    staggered: bool = True  # velocities half a spacing from the pressure; else at its points
+    staggered: bool = True  # velocities half a spacing from the pressure; else at the pressure points
     axisymmetric: bool = False  # x along the axis, y the radius from 0 on; 2-D
     initial_pressure: np.ndarray | None = None  # p₀, Pa
     pressure_source: PressureSource | None = None
@@ -194,17 +194,17 @@ class Problem:
 
     @cached_property
     def facts(self) -> dict[Hashable, Any]:
-        """Facts that were derived from the medium, by key; problems made by `with_medium` share them."""
+        """Return the cache of facts derived from the medium; problems made by `with_medium` share it."""
         return {}
 
     def fact(self, key: Hashable, find: Callable[[], Any]) -> Any:
-        """Return the fact under ``key``; ``find`` is called once, if there is none yet."""
+        """Return the cached fact ``key``; call ``find`` to compute it the first time."""
         if key not in self.facts:
             self.facts[key] = find()
         return self.facts[key]
 
     def with_medium(self, **changes: Any) -> "Problem":
-        """Return a copy with the same grid and medium, but another time step, number of steps or sources."""
+        """Return a copy with the same grid and medium, ``changes`` of dt and steps, and only new sources."""
         assert changes.keys() <= {"dt", "steps", *SOURCES}
         other = replace(self, **dict.fromkeys(SOURCES) | changes)
         vars(other)["facts"] = self.facts
@@ -212,7 +212,7 @@ class Problem:
 
     @property
     def extremes(self) -> Extremes:
-        """Extremes of the medium; of staggered densities under ``density_staggered.x``, ``.y`` and ``.z``."""
+        """Return extremes of the medium; staggered densities: ``density_staggered.x``, ``.y`` and ``.z``."""
         return self.fact("extremes", self._find_extremes)
 
     def _find_extremes(self) -> Extremes:
@@ -226,15 +226,15 @@ class Problem:
 
     @property
     def dimensions(self) -> int:
-        """1, 2 or 3."""
+        """Return the number of dimensions: 1, 2 or 3."""
         return 3 if self.shape[2] > 1 else 2 if self.shape[1] > 1 else 1
 
     @property
     def points(self) -> int:
-        """Number of grid points."""
+        """Return the number of grid points."""
         return math.prod(self.shape)
 
     @property
     def array_shape(self) -> tuple[int, int, int]:
-        """(Nz, Ny, Nx), the C-order shape of every grid array."""
+        """Return (Nz, Ny, Nx), the C-order shape of every grid array."""
         return self.shape[::-1]  # type: ignore[return-value]

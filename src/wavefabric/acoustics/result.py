@@ -1,4 +1,4 @@
-"""What a simulation recorded, as users think of it: [x, y, z], one row a point."""
+"""Holds the recorded quantities of a simulation in the user's order: [x, y, z], one row per point."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,29 +15,29 @@ from wavefabric.results.provenance import provenance
 
 
 class Results(dict[str, Any]):
-    """Recorded arrays by name: ``results["p"]``, ``results["ux_max"]``, ``results["p_final"]``.
+    """Holds recorded arrays by name: ``results["p"]``, ``results["ux_max"]``, ``results["p_final"]``.
 
     Attributes
     ----------
     time : ndarray, shape (rows,)
         Time of each sample of a series, s. The first time step is t = 0.
     report : Report
-        What the run cost.
+        Cost of the run.
     grid : Grid
-        Where it was.
+        Grid of the simulation.
     frequencies : ndarray, shape (frequencies,)
-        Of amplitudes and phases, Hz.
+        Frequencies of amplitudes and phases, Hz.
     writes : bool
         Whether this rank writes files.
 
     Notes
     -----
-    A time series has the shape (points, rows), a statistic (points,); the points of a mask are in the
-    order of Fortran, x fastest, as in MATLAB. With boxes, each is a list with one array a box: (Cx[, Cy[,
-    Cz]], rows) or (Cx[, Cy[, Cz]]). A whole-domain quantity (``*_all``, ``*_final``) has the grid's
-    shape, without a PML that is outside. An amplitude or phase has one such array a frequency,
-    (frequencies, …); with boxes it is a list, a frequency, of lists. All are views of what the solver
-    wrote. Under ``mpiexec`` every rank has them all, and `save` writes on rank 0 alone.
+    A time series has the shape (points, rows), a statistic (points,); the points of a mask are in Fortran
+    order, x fastest, as in MATLAB. With boxes, each is a list with one array per box: (Cx[, Cy[, Cz]], rows)
+    or (Cx[, Cy[, Cz]]). A whole-domain quantity (``*_all``, ``*_final``) has the grid's shape, without a PML
+    outside. An amplitude or phase has one such array per frequency, (frequencies, …); with boxes it has one
+    list of boxes per frequency. The other arrays are views of the solver's output. Under ``mpiexec`` every
+    rank has all arrays, and only rank 0 writes in `save`.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class Results(dict[str, Any]):
     def save(self, path: str | Path, force: bool = False) -> Path:
         """Write an HDF5 result file with units and provenance; read it with `wavefabric.results`.
 
-        `InputError`: the file exists (without `force`) or cannot be written.
+        `InputError`: the file exists (without ``force``) or cannot be written.
         """
         return self.write(ResultWriter(path, force)) if self.writes else Path(path)
 
     def write(self, writer: ResultWriter) -> Path:
-        """Write with a writer that was made, and checked its file, before the run."""
+        """Write the results with a writer that was created, and checked its file, before the run."""
         grid = {
             "shape": Data(np.array(self.grid.shape), "", "points along x, y(, z)"),
             "spacing": Data(np.array(self.grid.spacing), "m", "distance of points along x, y(, z)"),
@@ -99,7 +99,7 @@ class Results(dict[str, Any]):
         for name, value in self.items():
             unit, text = describe(name)
             if is_tone(name):
-                # A group: one array a frequency, or a group of boxes.
+                # A group with one array, or one group of boxes, per frequency.
                 recorded[name] = {
                     str(i): {str(j): Data(box, unit, text) for j, box in enumerate(one)}
                     if isinstance(one, list)
@@ -124,7 +124,7 @@ class Results(dict[str, Any]):
 
 
 def _positions(where: Any, total: tuple[int, int, int], grid: Grid) -> dict[str, Data]:
-    """Where boxes and points of a mask are, in the grid without a PML that is outside."""
+    """Return the positions of boxes or mask points in the grid without a PML outside; else no data."""
     if isinstance(where, Cuboids):
         boxes = (np.stack([where.first, where.last], 1) - grid.margin)[..., : grid.dimensions]
         return {"boxes": Data(boxes, "", "first and last point of each along x, y(, z), from 0")}

@@ -31,23 +31,23 @@ from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import peak_memory
 from wavefabric.system.progress import Progress
 
-#: What single precision cannot hold is lost in double precision too.
+#: Pressures from this limit of single precision count as lost in double precision too.
 _LOST = float(np.finfo(np.float32).max)
-#: Fewest time steps from one look at the fields to the next (of a short run a twentieth), and from one
-#: computation of the energy.
+#: Fewest time steps between two checks of the fields (in a short run a twentieth of its steps), and between
+#: two computations of the energy.
 _LEAST_LOOK, _ENERGY_STEPS = 16, 32
-#: Seconds from one exchange of the status of ranks to the next, about.
+#: Approximate seconds between two exchanges of the status of the ranks.
 _STATUS_SECONDS = 0.5
-#: Seconds that steps without a look in between may take together, about.
+#: Approximate largest duration, in seconds, of steps without a check between them.
 _CALL_SECONDS = 0.1
 #: Steps after which nothing is compiled or captured any more.
 _SETTLING = 20
 
 
 class Observer(Protocol):
-    """Looks at the fields of a run between its steps, and uses its stages when it is over.
+    """Reads the fields of a run between its steps, and uses its stages after the run.
 
-    Its stages hold the medium as arrays.
+    An observed run stores the medium as arrays, not as an index.
     """
 
     def nbytes(self, problem: Problem, dtype: np.dtype, subdomains: list[Subdomain]) -> int:
@@ -55,10 +55,10 @@ class Observer(Protocol):
         ...
 
     def begin(self, stages: Stages, taken: int) -> None:
-        """So many steps are ``taken``, none or those before a checkpoint."""
+        """Start after ``taken`` steps: 0, or those before a checkpoint."""
 
     def after(self, taken: int) -> None:
-        """So many steps are taken; what exchanges there are may be under way."""
+        """Read the fields after ``taken`` steps; exchanges between ranks may still be pending."""
 
 
 def run(
@@ -95,7 +95,7 @@ def run(
 
 
 class _Run:
-    """One run, from its checks to its report; what it writes is locked."""
+    """One run, from its checks to its report; the files that it writes are locked."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class _Run:
         observed = 0 if observer is None else observer.nbytes(problem, dtype, decomposition.subdomains)
         self._stages = setup.stages(problem, recording, observed)
         self._recorder = Recorder(self._stages, recording, sink)
-        #: Steps from one look at the fields to the next.
+        #: Time steps between two checks of the fields.
         self._look = min(max(problem.steps // 100, min(problem.steps // 20, _LEAST_LOOK), 1), 100)
         self._watch = EnergyWatch(problem, max(self._look, _ENERGY_STEPS))
         self._alternation_watch = AlternationWatch()
@@ -140,11 +140,11 @@ class _Run:
         self._step = Step(self._stages, self._recorder, self._alternation)
         if comm.step_recorder is not None:
             comm.step_recorder.watch(self._step, "advance")
-        # `_done` steps are taken; `_whole` unless one is half taken, after a second Ctrl-C.
+        # `_done` steps are taken; `_whole` is False while a step is incomplete, as after a second Ctrl-C.
         self._done, self._whole = 0, True
-        #: A step after the first ones, and when it was done.
+        #: Number of a step after the first ones, and the time at its end.
         self._settled: tuple[int, float] | None = None
-        #: Seconds by phase, and those of the legs before a checkpoint.
+        #: Seconds by phase, in this process and in earlier ones, up to the checkpoint.
         self._seconds: dict[str, float] = {}
         self._earlier: dict[str, float] = {}
         self._began_steps = 0.0
@@ -157,17 +157,17 @@ class _Run:
             self._stages.fields.clock[...] = self._done
             self._stages.transform_pressure()
         elif self._checkpoint is not None and not self._checkpoint.policy.resume:
-            self._checkpoint.remove()  # the rows it goes with are about to be replaced
+            self._checkpoint.remove()  # the recorded rows that belong to it are about to be replaced
         self._first = report.resumed_at = self._done
         self._alternation.begin(self._first)
         self._next_status, self._last_status = self._first + 1, (self._first, time.perf_counter())
-        #: Seconds of a step of late.
+        #: Seconds per step, as last measured.
         self._step_seconds = math.inf
         # Whether all ranks have agreed to stop.
         self._agreed = comm.size == 1
 
     def run(self, begun: float, loading: float) -> Report:
-        """Take the steps and finish the output; what is unfinished is kept for a checkpoint alone."""
+        """Take the steps and complete the output; delete incomplete output unless a checkpoint needs it."""
         if self._observer is not None:
             self._observer.begin(self._stages, self._first)
         try:
@@ -191,7 +191,7 @@ class _Run:
                     return report
                 self._device.synchronize()
                 self._comm.check()
-                self._whole = False  # finishing changes what was recorded
+                self._whole = False  # finishing changes the recorded arrays
                 ended = working_time()
                 self._seconds["simulation"] = ended - self._began_steps
                 if self._settled is not None:
@@ -203,7 +203,7 @@ class _Run:
                 recorder.delivery.finish(arrays, report)
                 complete = True
         except BaseException as error:
-            # An earlier checkpoint, if any, still goes with the rows that are there.
+            # An earlier checkpoint, if any, still needs the recorded rows.
             keep = checkpoint is not None and checkpoint.path.exists()
             interrupted = isinstance(error, KeyboardInterrupt) and self._agreed
             if interrupted and checkpoint is not None and self._whole and self._done > self._first:
@@ -252,7 +252,7 @@ class _Run:
                 save = save or status.save_due
                 if looks:
                     peak = f"peak {status.peak:.3g} Pa"
-            if looks or self._device.name == "cpu":  # a GPU is behind unless the fields were looked at
+            if looks or self._device.name == "cpu":  # a GPU lags behind except after a check of the fields
                 progress.update(self._done, peak)
             if policy is None or last:
                 continue
@@ -268,23 +268,23 @@ class _Run:
             return 1
         done, policy = self._done, None if self._checkpoint is None else self._checkpoint.policy
         limits = [self._look - done % self._look, self._recorder.free_steps(done)]
-        left = self._watch.steps_left(done + 1)  # until the nine steps that are watched, or to their end
+        left = self._watch.steps_left(done + 1)  # until the nine watched steps begin, or until they end
         limits.append(1 if not done else left - ORDER if left > ORDER else left + 1)
         if done < self._first + _SETTLING:
             limits.append(self._first + _SETTLING - done)
         if policy is not None and policy.every is not None:
             limits.append(policy.every - (done - (self._first if policy.stop else 0)) % policy.every)
-        limits.append(int(_CALL_SECONDS / self._step_seconds))  # Ctrl-C is heeded between calls
+        limits.append(int(_CALL_SECONDS / self._step_seconds))  # Ctrl-C takes effect between calls
         return max(1, min(limits))
 
     def _exchange_status(self, interrupt: DeferredInterrupt, looks: bool) -> Status:
-        """Stop or give up, as all ranks do now; how they are, and whether the clock asks for a checkpoint."""
+        """Return the combined status of all ranks; after an interrupt or a lost field raise on all ranks."""
         watches = self._watch.due(self._done)
         save_due = self._checkpoint is not None and self._checkpoint.due()
         energy = peak = 0.0
-        if looks or watches:  # reading them also waits for the device, so progress is honest
+        if looks or watches:  # this also waits for the device, so the displayed progress is correct
             energy, peak = self._energy.with_peak()
-        self._comm.check()  # whose data did not come, before what came of it is looked at
+        self._comm.check()  # report missing data before its effects on the fields
         (done, then), now = self._last_status, time.perf_counter()
         self._step_seconds = max((now - then) / max(1, self._done - done), 1e-9)
         mine = Status(interrupt.requested, save_due, peak, energy, self._step_seconds)
@@ -304,7 +304,7 @@ class _Run:
         return status
 
     def _lost(self, status: Status, watches: bool) -> str:
-        """What is wrong with the field, if anything."""
+        """Return a description of the fault of the field, or an empty text."""
         after = f"after time step {self._done} of {self._problem.steps}"
         if not status.peak < _LOST or not math.isfinite(status.energy):
             return f"the pressure is not finite {after}"
@@ -334,7 +334,7 @@ class _Run:
         self._checkpoint.save(self._arrays(), state, last)
 
     def _all_seconds(self) -> dict[str, float]:
-        """Seconds by phase, with those of the legs before a checkpoint."""
+        """Return the seconds of each phase, including those before a checkpoint."""
         taking = {"simulation": working_time() - self._began_steps, "postprocessing": 0.0}
         taking["compilation"] = CLOCK.seconds() - self._compiled_before
         so_far = taking | self._seconds
@@ -352,7 +352,7 @@ class _Run:
 
 
 def identity(*parts: Any) -> str:
-    """SHA-256 of dataclasses with arrays, such as a `Problem` and a `Recording`."""
+    """Return the SHA-256 of dataclasses with arrays, such as a `Problem` and a `Recording`."""
     import hashlib
 
     digest = hashlib.sha256()
@@ -361,7 +361,7 @@ def identity(*parts: Any) -> str:
 
 
 def _update_digest(digest, value) -> None:
-    """Arrays count by their CRC, which is enough against mistakes."""
+    """Add ``value`` to a digest; arrays enter by their CRC-32, which is enough against mistakes."""
     if is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             digest.update(field.name.encode())

@@ -1,4 +1,4 @@
-"""Checks a run beyond its input: whether its time step is stable, and what the grid cannot represent."""
+"""Checks a run beyond its input: stability of its time step, and sources that the grid cannot represent."""
 
 import warnings
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.stability.stable_time_step import refuse_unstable
 
-#: What there is to do about absorption that is off its law.
+#: Advice if absorption deviates from its power law.
 _ADVICE = (
     "; Material.at_frequency finds numbers that have both there, dispersion=False leaves the speed alone"
 )
@@ -26,8 +26,8 @@ def check_run(
 
     All ranks must call this.
 
-    ``names`` are what lines call each number, if not as in `PYTHON_NAMES`; a refusal begins with ``where``.
-    ``stable`` and ``advice`` say what else there is to do about the step, and about absorption off its law.
+    ``names`` are the names of numbers in messages, by default `PYTHON_NAMES`; errors begin with ``where``.
+    ``stable`` and ``advice`` name further remedies for the time step, and for absorption off its power law.
     """
     if settings.check_stability:
         refuse_unstable(problem, settings, where, stable)

@@ -1,4 +1,4 @@
-"""How a problem is run: the keywords of `simulate` and its like, checked before anything is made of them."""
+"""Defines and checks the settings of a run: the keywords of `simulate` and similar functions."""
 
 import math
 import os
@@ -21,37 +21,37 @@ from wavefabric.system.machine import usable_threads
 from wavefabric.system.progress import Progress
 
 PRECISIONS = {"single": np.float32, "double": np.float64}
-#: Grid points for each thread. Where nothing else runs more threads gain on smaller grids too (eight on 256²:
-#: 2.6 times). On a busy machine a thread that waits for another costs far more than it can gain there.
+#: Grid points per thread. On an idle machine more threads pay on smaller grids too (eight on 256²: 2.6 times
+#: faster). On a busy machine a thread that waits for another costs far more than it can gain.
 POINTS_EACH = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Says how a problem is run; `InputError`: a value is of another type, or no word that is allowed.
+    """Settings of a run; `InputError` if a value has a wrong type or is not an allowed word.
 
     Parameters
     ----------
     device : str or Device
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or one that is open. Each rank has a GPU of its own
-        with ``"auto"`` and ``"cuda"``. Not used with `comm`, which has one.
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or an open device. With ``"auto"`` and ``"cuda"``
+        each rank uses a different GPU. Ignored with ``comm``, which has a device.
     threads : int, optional
-        CPU threads. By default one for each 2¹⁶ points, at least one and at most all; under ``mpiexec`` one
-        for each rank.
+        CPU threads. Default: one per 2¹⁶ points, at least one and at most all; under ``mpiexec`` one per
+        rank.
     precision : str
         ``"single"`` or ``"double"``.
     progress : Progress, optional
-        Is shown where the run is, on rank 0.
+        Display of the progress, used on rank 0.
     checkpoint : path or Checkpoints, optional
-        File that is saved every ten minutes, or as `Checkpoints` says. The same call goes on from it; it is
-        removed at the end.
+        File in which the run is saved every ten minutes, or as `Checkpoints` says. Repeat the call to resume
+        from it; it is removed at the end.
     check_stability : bool
         False runs a time step that is not stable (`acoustics.stability`) until the field has grown.
     comm : Communicator, optional
-        Ranks that share the grid; by default all that were started together. Give `exchange.solo()` to let
-        each rank run a simulation of its own.
+        Ranks that share the grid; by default all that were started together. Use `exchange.solo()` to let
+        each rank run a separate simulation.
     decomposition : Decomposition, optional
-        How they share it; a global decomposition by default.
+        How the ranks share the grid; by default a global decomposition.
     """
 
     device: Any = "auto"
@@ -88,13 +88,13 @@ class RunSettings:
 
     @property
     def checkpoints(self) -> Checkpoints | None:
-        """Where and how often the run is saved."""
+        """Return where and how often the run is saved; None without checkpoints."""
         if self.checkpoint is None or isinstance(self.checkpoint, Checkpoints):
             return self.checkpoint
         return Checkpoints(Path(self.checkpoint))
 
     def with_ranks(self, shape: tuple[int, int, int] | None = None) -> Self:
-        """These with a communicator: all ranks that were started together, on devices for such a grid."""
+        """Return these settings with a communicator: all ranks, on devices suited to a grid of ``shape``."""
         if self.comm is not None:
             return self
         if environment.ranks() > 1:
@@ -106,24 +106,24 @@ class RunSettings:
 
     @property
     def ranks(self) -> Communicator:
-        """The communicator of `with_ranks`."""
+        """Return the communicator that `with_ranks` has set."""
         assert self.comm is not None
         return self.comm
 
     @property
     def dtype(self) -> np.dtype:
-        """The type of real numbers that ``precision`` stands for."""
+        """Return the type of real numbers for ``precision``."""
         return np.dtype(PRECISIONS[self.precision])
 
 
 @lru_cache
 def _world(device: Any, threads: int | None) -> Communicator:
-    """Kept: MPI has few thousand communicators, and a script may simulate often."""
+    """Return the communicator of all ranks; cached, because MPI allows only a few thousand of them."""
     if device == "cpu" or (device == "auto" and threads is not None and not cuda_count()):
         device = get_device("cpu", threads or environment.threads() or 1)
     return world(device=device)
 
 
 def default_threads(shape: tuple[int, int, int]) -> int:
-    """Return one CPU thread for each `POINTS_EACH` points of (Nx, Ny, Nz), at most all usable ones."""
+    """Return the default CPU threads for (Nx, Ny, Nz): one per `POINTS_EACH` points, at most all usable."""
     return max(1, min(usable_threads(), math.prod(shape) // POINTS_EACH))

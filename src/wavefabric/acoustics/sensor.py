@@ -1,4 +1,4 @@
-"""Sensors: at which points and what is recorded."""
+"""Defines sensors: which quantities are recorded, and at which points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,34 +16,34 @@ from wavefabric.errors import InputError
 from wavefabric.quantities import positive
 from wavefabric.units import show
 
-#: A point this far outside the grid, in spacings, is taken to be on its edge.
+#: A point up to this far outside the grid, in spacings, counts as on its edge.
 _SLACK = 1e-6
 
 
 @dataclass(frozen=True)
 class Sensor:
-    """What is recorded, and where.
+    """Says which quantities are recorded, and where.
 
-    `InputError`: a name in ``record`` is unknown or there is none, or ``start`` is no whole number from 0.
+    `InputError`: ``record`` is empty or has an unknown name, or ``start`` is not a whole number from 0.
 
     Parameters
     ----------
     mask : array_like of bool, grid's shape, or None
-        Points; None if only whole-domain quantities are recorded. For boxes, for points between those of
-        the grid and for transducers that listen use `Sensor.boxes`, `Sensor.points` and `Sensor.elements`.
+        Points; None if only whole-domain quantities are recorded. For boxes, points between grid points and
+        receiving transducers use `Sensor.boxes`, `Sensor.points` and `Sensor.elements`.
     record : str or sequence of str
         k-Wave's names. At the mask, for each time step: ``p``, ``u``, ``u_non_staggered``, ``I``; over
         time: ``p_max``, ``p_min``, ``p_rms``, ``u_max``, ``u_min``, ``u_rms``, ``I_avg``. In the whole
         domain: ``p_max_all``, ``p_min_all``, ``p_final``, ``u_max_all``, ``u_min_all``, ``u_final``. ``u``
-        lies half a spacing and half a time step off the pressure, as the solver has it;
-        ``u_non_staggered`` is brought to the pressure's points.
+        lies half a spacing and half a time step off the pressure, as in the solver; ``u_non_staggered`` is
+        shifted to the pressure points.
     start : int
         First time step recorded, from 0.
     frequencies : float, str or sequence of them
-        Frequencies, Hz (or text: ``"500 kHz"``), of ``p_amp`` and ``p_amp_all`` in ``record``: the amplitude
+        Frequencies, Hz (or text: ``"500 kHz"``), for ``p_amp`` and ``p_amp_all`` in ``record``: the amplitude
         of the pressure at the mask or in the whole domain, and with it the phase, ``p_phase`` or
-        ``p_phase_all``, of cos(2πft + phase). They are found from running sums over the recorded steps, which
-        should be a whole number of periods; harmonics are multiples of a frequency.
+        ``p_phase_all``, of cos(2πft + phase). Both are computed from running sums over the recorded steps,
+        which should be a whole number of periods; harmonics are multiples of a frequency.
     """
 
     mask: Any = None
@@ -58,25 +58,25 @@ class Sensor:
 
     @classmethod
     def boxes(cls, *corners: Any, record: str | Sequence[str] = ("p",), **more: Any) -> "Sensor":
-        """Sensor of boxes, each ``((x1, y1[, z1]), (x2, y2[, z2]))``: grid indices from 0, both included."""
+        """Return a sensor of boxes ``((x1, y1[, z1]), (x2, y2[, z2]))``: indices from 0, both included."""
         return cls(partial(_cuboids, corners), record, **more)
 
     @classmethod
     def points(cls, positions: Any, record: str | Sequence[str] = ("p",), **more: Any) -> "Sensor":
-        """Sensor of any points, m, shape (dimensions, n), by linear interpolation; origin as in `Grid`."""
+        """Return a sensor at any points, m, (dimensions, n), by linear interpolation; origin as in `Grid`."""
         return cls(partial(_interpolation, positions), record, **more)
 
     @classmethod
     def elements(cls, mask: Any, record: str | Sequence[str] = ("p",), **more: Any) -> "Sensor":
-        """Sensor of the elements of a transducer (`TransducerMask`), each with the mean over its surface.
+        """Return a sensor that records the mean over each element's surface of a `TransducerMask`.
 
-        One row an element, in their order; found on the device by the adjoint of the weights that they send
-        by, so that two transducers hear each other alike. Not for intensities.
+        Results have one row per element, in the mask's order. The mean uses the adjoint of the transmit
+        weights, so that transmission between two transducers is reciprocal. Not for intensities.
         """
         return cls(partial(_elements, mask), record, **more)
 
     def _recorded(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]:
-        """Quantities, tones and their frequencies, Hz."""
+        """Return the quantities, the tones and the frequencies of the tones, Hz."""
         key, names = "sensor.frequencies", names_of(self.record)
         tones = tuple(name for name in TONES if any(isinstance(n, str) and n == name for n in names))
         others = tuple(name for name in names if not isinstance(name, str) or name not in TONES)
@@ -87,7 +87,7 @@ class Sensor:
         return quantities, tones, frequencies
 
     def on(self, grid: Grid) -> Recording:
-        """The recording on a grid; refuses a point outside it, and a missing mask."""
+        """Return the recording on a grid; `InputError` for a point outside the grid or a missing mask."""
         quantities, tones, frequencies = self._recorded()
         local = [name for name in quantities if is_local(name)]
         local += [name for name in tones if TONES[name].kind == "points"]
@@ -116,7 +116,7 @@ def _cuboids(corners: tuple[Any, ...], grid: Grid) -> Cuboids:
 
 
 def _in_total(at: np.ndarray, grid: Grid) -> Any:
-    """Flat indices in the total grid of points of the grid, (dimensions, …)."""
+    """Return the flat indices in the total grid of points ``at`` of the grid, (dimensions, …)."""
     margin = np.array(grid.margin[: grid.dimensions]).reshape(-1, *[1] * (at.ndim - 1))
     return np.ravel_multi_index(tuple(at + margin), grid.total_shape[: grid.dimensions], order="F")
 

@@ -1,4 +1,4 @@
-"""Recorded series: their shape, whether their samples are dense enough, and denser samples of them."""
+"""Checks the shape and the sampling of recorded series, and interpolates them in time."""
 
 import warnings
 from typing import Any
@@ -8,15 +8,15 @@ import numpy as np
 from wavefabric.acoustics.arguments import real_array
 from wavefabric.errors import InputError
 
-#: Energy in the highest tenth of the band that samples carry, as a share of all, that is said: such a
-#: spectrum goes on above the band, and what is aliased is some 5 % of the signals (L2) or more.
+#: Warn above this fraction of the energy in the highest tenth of the band up to the Nyquist frequency: such a
+#: spectrum continues above the band, and aliasing is some 5 % of the signals (L2) or more.
 _FRACTION, _HIGHEST = 0.005, 0.9
 
 
 def check_series(values: Any, rows: int, key: str, *, shared: bool = False) -> np.ndarray:
-    """Return series as real numbers, (rows, steps); (1, steps) of one that all rows may have ``shared``.
+    """Return series as real numbers, (rows, steps); with ``shared`` also one for all rows, (1, steps).
 
-    `InputError` names ``key`` and the shapes that are allowed, and says where axes are in another order.
+    `InputError` names ``key`` and the allowed shapes, and says if axes are in another order.
     """
     series = real_array(values, key)
     if shared and series.ndim == 1:
@@ -35,32 +35,32 @@ def check_series(values: Any, rows: int, key: str, *, shared: bool = False) -> n
 def densified(series: np.ndarray, factor: int) -> np.ndarray:
     """Return series (rows, steps) at ``factor`` times their rate, from the first sample to the last; float64.
 
-    Band-limited interpolation. Each record goes on beyond its ends as its mirror image, so that no end is a
-    jump; that of an initial pressure at rest is so at t = 0, p(−t) = p(t).
+    Band-limited interpolation. Each series is extended beyond its ends by its mirror image, so that no end
+    is a jump; for an initial pressure at rest this is exact at t = 0, p(−t) = p(t).
     """
     steps = series.shape[1]
     if factor == 1 or steps == 1:
         return series.astype(np.float64)
     result = np.empty((len(series), (steps - 1) * factor + 1))
     for row, spectrum in zip(result, map(_spectrum, series), strict=True):
-        spectrum[-1] /= 2  # half of the Nyquist frequency's stands for the negative frequency
+        spectrum[-1] /= 2  # half of the Nyquist component belongs to the negative frequency
         samples: Any = np.fft.irfft(spectrum, 2 * (steps - 1) * factor)
         row[:] = factor * samples[: row.size]
     return result
 
 
 def energy_above(series: np.ndarray, part: float) -> float:
-    """Return the share of the energy of series (rows, steps) above a part of their Nyquist frequency."""
+    """Return the fraction of the energy of series (rows, steps) above ``part`` of the Nyquist frequency."""
     energy = np.zeros(series.shape[1])
     for row in series:
         energy += np.abs(_spectrum(row)) ** 2
-    energy[1:-1] *= 2  # a real signal's frequency stands for two
+    energy[1:-1] *= 2  # negative frequencies of a real signal have the same energy
     high = energy[np.linspace(0, 1, energy.size) > part].sum()
     return float(high / energy.sum()) if high else 0.0
 
 
 def warn_if_coarse(series: np.ndarray, dt: float, key: str) -> None:
-    """Warn of series sampled every ``dt``, s, whose spectrum is not over at their Nyquist frequency."""
+    """Warn if series sampled every ``dt``, s, have energy near their Nyquist frequency."""
     fraction, nyquist = energy_above(series, _HIGHEST), 0.5e-6 / dt
     if fraction > _FRACTION:
         warnings.warn(
@@ -72,5 +72,5 @@ def warn_if_coarse(series: np.ndarray, dt: float, key: str) -> None:
 
 
 def _spectrum(row: np.ndarray) -> Any:
-    """The spectrum of a series and its mirror image, as many frequencies as samples."""
+    """Return the spectrum of a series extended by its mirror image; as many frequencies as samples."""
     return np.fft.rfft(np.concatenate([row, row[-2:0:-1]]).astype(np.float64))

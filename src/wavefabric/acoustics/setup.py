@@ -1,4 +1,4 @@
-"""Prepares what a run needs of its grid, medium and time step: fields, operators, shares of ranks."""
+"""Prepares fields, operators and the partition among ranks for a grid, medium and time step."""
 
 from wavefabric.acoustics import choose_stages
 from wavefabric.acoustics.decomposition.decompose import Partition, decompose
@@ -12,24 +12,24 @@ from wavefabric.lifecycle.agreement import check_memory
 class Setup:
     """Keeps the stages of a step (fields, operators, kernels) for runs with one medium and time step.
 
-    One run at a time may use them. ``options`` are the settings of all these runs; all ranks must call each
-    method. ``indexed`` means what it means in `make_stages`.
+    Only one run at a time may use them. ``options`` are the settings of all these runs; all ranks must call
+    each method. ``indexed`` is as in `make_stages`.
     """
 
     def __init__(self, options: RunSettings, indexed: bool = True):
         self._options, self.indexed = options, indexed
         self._stages: Stages | None = None
         self._problem: Problem | None = None
-        #: Bytes of the stages without sources; 0 when there are none.
+        #: Bytes of the stages without sources; 0 if there are no stages.
         self.nbytes = 0
 
     def partition(self, problem: Problem) -> Partition:
-        """Return how the ranks share the grid."""
+        """Return the partition of the grid among the ranks."""
         ranks, decomposition = self._options.ranks.size, self._options.decomposition
         return decompose(problem.shape, ranks, decomposition if ranks > 1 else None)
 
     def stages(self, problem: Problem, recording: Recording, more: int = 0) -> Stages:
-        """Return stages whose fields are zero, with the sources of a problem.
+        """Return stages with zero fields and the sources of ``problem``.
 
         `InputError`: stages, recording and ``more`` bytes exceed the memory of a device.
         """
@@ -53,5 +53,5 @@ class Setup:
         return stages
 
     def close(self) -> None:
-        """Free the memory of the stages; the next run makes new ones."""
+        """Free the memory of the stages; the next run creates new ones."""
         self._problem, self._stages, self.nbytes = None, None, 0

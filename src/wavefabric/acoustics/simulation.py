@@ -1,4 +1,4 @@
-"""`simulate`: from a grid, a medium, a source and a sensor to numbers; the steps are taken by `run`."""
+"""Provides `simulate` and `prepare`: checks a problem, runs it by `run`, and returns its results."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -29,13 +29,13 @@ from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.quantities import instance, positive
 from wavefabric.results.file import ResultWriter
 
-#: What is recorded where no sensor is given.
+#: Quantities recorded if there is no sensor.
 WITHOUT_SENSOR = ("p_max_all", "p_final")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultSettings(RunSettings):
-    """How a problem is run whose results are returned, and written to ``output`` if that is given."""
+    """Settings of a run whose results are returned, and also written to the file ``output`` if given."""
 
     output: str | Path | None = None
     force: bool = False
@@ -51,7 +51,7 @@ class ResultSettings(RunSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class SimulateSettings(ResultSettings):
-    """The keywords of `simulate`."""
+    """Holds the keywords of `simulate`."""
 
     record: str | Sequence[str] | None = None
     dt: float | str | None = None
@@ -66,7 +66,7 @@ SettingsType = TypeVar("SettingsType", bound=SimulateSettings)
 def to_problem(
     grid: Grid, medium: Medium, source: Source, sensor: Sensor | None, dt: float | str, steps: int
 ) -> tuple[Problem, Recording]:
-    """The numbers the solver takes, of so many time steps of ``dt``, s.
+    """Return the problem and the recording that the solver needs, for ``steps`` time steps of ``dt``, s.
 
     Without a sensor ``p_max_all`` and ``p_final`` are recorded. `InputError` if shapes, names or values are
     wrong.
@@ -89,7 +89,7 @@ def _with_source(
 
 
 def check_inputs(grid: Any, medium: Any, source: Any, sensor: Any) -> None:
-    """Refuse objects of another class; a source may be of any class that has `Source.on`."""
+    """Raise `InputError` for an object of a wrong class; a source may be of any class with `Source.on`."""
     instance("grid", grid, Grid)
     instance("medium", medium, Medium)
     instance("sensor", sensor, Sensor, type(None))
@@ -107,9 +107,9 @@ def simulate(
     Parameters
     ----------
     grid, medium, source
-        What is simulated.
+        Grid, medium and source of the simulation.
     sensor : Sensor, optional
-        What is recorded, and where; by default ``p_max_all`` and ``p_final``, of the whole domain.
+        Quantities to record, and where; by default ``p_max_all`` and ``p_final``, in the whole domain.
 
     Other Parameters
     ----------------
@@ -122,21 +122,21 @@ def simulate(
         Number of time steps, or the time of the last one, s. Default: the time to cross the grid's diagonal
         at the smallest sound speed.
     output : path, optional
-        Result file to write; looked at before the run. ``force=True`` replaces one that is there.
+        Result file to write, checked before the run. ``force=True`` replaces an existing file.
     device, threads, precision, progress, checkpoint, check_stability, comm, decomposition : optional
-        As in `RunSettings`. Time series are kept in files beside the checkpoint until the run is complete.
+        As in `RunSettings`. Until the run is complete, time series are stored in files beside the checkpoint.
 
     Returns
     -------
     Results
-        The same on all ranks, each of which needs memory for all that was recorded. Only rank 0 writes files.
+        Identical on all ranks, each of which needs memory for all recorded data. Only rank 0 writes files.
 
     Raises
     ------
     InputError
         If an argument is wrong, or the time step is not stable; on all ranks alike.
     FieldLost
-        If the field has grown beyond what its sources can have put in, or is no longer finite.
+        If the field exceeds what its sources can supply, or is no longer finite.
 
     Warns
     -----
@@ -159,11 +159,11 @@ def solve(
     setup: Setup | None = None,
     **naming: Any,
 ) -> Results:
-    """Check, run, and return and write results: the last part of `simulate`.
+    """Check and run a problem, write its results and return them: the last part of `simulate`.
 
-    ``adapt`` may rename and rework what was recorded before it is returned and written; ``observer`` and
-    ``setup`` as of `run`. ``naming`` are ``names`` and ``first_index`` of `check`, where lines go by other
-    words.
+    ``adapt`` may rename and rework the recorded arrays before they are returned and written; ``observer``
+    and ``setup`` are as in `run`. ``naming`` are ``names`` and ``first_index`` of `check`, if messages use
+    other names for numbers.
     """
     options = options.with_ranks(problem.shape)
     comm, output, checkpoints = options.ranks, options.output, options.checkpoints
@@ -176,7 +176,7 @@ def solve(
     for line in broken_periods(problem, recording) if comm.rank == 0 else ():
         warnings.warn(line, stacklevel=3)
     with locked_by_first_rank(comm, output, "output"):
-        # Its arrays are those of rank 0 alone.
+        # The sink has arrays on rank 0 only.
         sink = MemorySink() if checkpoints is None else SeriesFiles(checkpoints.path)
         report = run(problem, recording, sink, options, observer=observer, setup=setup)
         arrays = with_tones(broadcast(comm, sink.arrays), recording)
@@ -196,17 +196,17 @@ class PreparedSimulation:
 
     def __init__(self, grid: Grid, medium: Medium, settings: SimulateSettings):
         self.grid, self.medium = grid, medium
-        # First: what goes wrong on one rank alone then ends the others too.
+        # First, so that a later error on one rank ends the others too.
         self.settings = settings.with_ranks(grid.total_shape)
         self._setup = Setup(self.settings)
-        #: The grid and the medium without sources, once they are needed.
+        #: Problem with the grid and the medium, without sources; None until it is needed.
         self._silent: Problem | None = None
-        #: Whether the time step is known to be stable, or need not be.
+        #: Whether the time step is known to be stable, or is not to be checked.
         self.stable = not settings.check_stability
 
     @property
     def dt(self) -> float:
-        """Time step of all simulations, s: ``dt`` if that was given, else a stable one found from ``cfl``."""
+        """Return the time step of all simulations, s: ``dt`` if given, else a stable one from ``cfl``."""
         return self._medium().dt
 
     def simulate(self, source: Source, sensor: Sensor | None = None, **options: Any) -> Results:
@@ -225,7 +225,7 @@ class PreparedSimulation:
     def problem(
         self, source: Any, sensor: Sensor | None, how: SettingsType
     ) -> tuple[Problem, Recording, SettingsType]:
-        """Return what the solver takes, with settings whose time step, if it was chosen here, is stable.
+        """Return problem, recording and settings; these omit the stability check if the time step is stable.
 
         Without a sensor ``p_max_all`` and ``p_final`` are recorded.
         """
@@ -240,7 +240,7 @@ class PreparedSimulation:
         return problem, recording, replace(how, check_stability=not self.stable)
 
     def _medium(self) -> Problem:
-        """Return the problem without sources, of one step; a time step that is chosen is stable."""
+        """Return the problem without sources, for one step; a time step derived from ``cfl`` is stable."""
         if self._silent is None:
             dt, how = self.settings.dt, self.settings
             step = self.grid.cfl_step(self.medium, how.cfl) if dt is None else positive(dt, "s", "dt")
@@ -253,32 +253,33 @@ class PreparedSimulation:
         return self._silent
 
     def setup(self, indexed: bool = True) -> Setup:
-        """Return what has the stages of a step, ``indexed`` as of `make_stages`; there is one at a time."""
+        """Return the only `Setup`, ``indexed`` as in `make_stages`; another ``indexed`` replaces it."""
         if self._setup.indexed != indexed:
             self.close()
             self._setup = Setup(self.settings, indexed)
         return self._setup
 
     def close(self) -> None:
-        """Free the memory of fields and operators; another simulation makes them again."""
+        """Free the memory of fields and operators; the next simulation allocates them again."""
         self._setup.close()
 
     def close_if_large(self) -> None:
-        """Do so where a device has no space for as much again; collective."""
+        """Call `close` if a device has no space for as many fields and operators again; collective."""
         comm, nbytes = self.settings.ranks, self._setup.nbytes
         if comm.control.max(float(nbytes > comm.device.memory()[0])):
             self.close()
 
 
-#: Settings that a simulation of a prepared one may have of its own.
+#: Settings that `PreparedSimulation.simulate` can override.
 _OF_A_SOURCE = ("record", "steps", "t_end", "output", "force", "progress", "checkpoint")
 
 
 def prepare(grid: Grid, medium: Medium, **options: Any) -> PreparedSimulation:
     """Prepare simulations of many sources on one grid and medium: shots, scan lines, elements.
 
-    The time step is found and checked, the medium is read, and fields and operators are made on the device,
-    once. Each simulation then takes only the time of its steps. Results are bit-identical to `simulate`'s.
+    The time step is determined and checked, the medium is read, and fields and operators are created on the
+    device, once. Each simulation then takes only the time of its steps. Results are bit-identical to
+    `simulate`'s.
 
     ``options`` are those of `simulate`.
 

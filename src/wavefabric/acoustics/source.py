@@ -1,4 +1,4 @@
-"""Sources of sound as users give them, in Pa and m/s; `Source.on` scales them to the solver's units."""
+"""Defines sources of sound in Pa and m/s; `Source.on` scales them to the solver's units."""
 
 import math
 from dataclasses import dataclass, replace
@@ -27,18 +27,18 @@ _MODES = get_args(SourceMode)[::-1]
 
 @dataclass(frozen=True)
 class Transducer:
-    """One signal, delayed at each point, that pushes along x.
+    """A transducer that pushes along x: one signal, delayed at each point.
 
     Parameters
     ----------
     mask : array_like of bool, grid's shape
-        Its points.
+        Points of the transducer.
     signal : array_like, shape (samples,)
         Velocity, m/s.
     delay : array_like of int, shape (points,) or the grid's shape; or None
-        Time steps, not negative; points in the order of Fortran (x fastest). Point i gets sample
-        ``delay[i] + n`` in step n, so a *larger* delay is an *earlier* push, as in k-Wave. The source is
-        on for ``samples - max(delay)`` steps.
+        Time steps, not negative; points in Fortran order (x fastest). Point i gets sample ``delay[i] + n`` in
+        step n, so a *larger* delay is an *earlier* push, as in k-Wave. The source is on for
+        ``samples - max(delay)`` steps.
     """
 
     mask: Any
@@ -48,17 +48,17 @@ class Transducer:
 
 @dataclass(frozen=True)
 class ContinuousWave:
-    """A source's signal A(x) cos(2πft + φ(x)) that rises from 0: no array of points and steps is made.
+    """A source signal A(x) cos(2πft + φ(x)) that rises from 0; no array of points and steps is created.
 
     Parameters
     ----------
     frequency : float or str
         f, Hz (or text: ``"500 kHz"``).
     amplitude, phase : float or array_like, shape (points,)
-        A, Pa or m/s, and φ, rad: for all points, or one a point in the order of Fortran. Of a transducer,
-        one an element.
+        A, Pa or m/s, and φ, rad: one number for all points, or one per point in Fortran order. For a
+        transducer, one per element.
     ramp : float
-        Periods over which the wave rises, by a raised cosine.
+        Number of periods over which the wave rises, by a raised cosine.
     """
 
     frequency: Any
@@ -78,9 +78,9 @@ class ContinuousWave:
         require(0 <= ramp < math.inf, f"{key}.ramp", self.ramp, "periods, from 0")
 
     def on(self, dt: float, steps: int, spread: Any = None) -> ProductSignal:
-        """Waveforms (steps, 1 or 2) and weights (points, 1 or 2).
+        """Return waveforms (steps, 1 or 2) and weights (points, 1 or 2).
 
-        ``spread`` (points, elements) makes weights of points of those of a transducer's elements.
+        ``spread`` (points, elements) converts weights of a transducer's elements to weights of points.
         """
         turns = self.frequency * dt * np.arange(steps)
         angle = 2 * np.pi * (turns - np.rint(turns))
@@ -101,7 +101,7 @@ class ContinuousWave:
 
 @dataclass(frozen=True)
 class Source:
-    """Initial pressure, mass source, force source or transducer; any of them together.
+    """A source: initial pressure, mass source, force source, transducer, or several of them together.
 
     Parameters
     ----------
@@ -112,21 +112,21 @@ class Source:
     p_mask : array_like of bool, grid's shape, or None
         Points of the mass source.
     p : array_like, shape (Nt,) or (points, Nt), ContinuousWave or None
-        Its pressure, Pa: one signal for all points or one for each, points in the order of Fortran (x
-        fastest, as in MATLAB). Zero after its end.
+        Pressure of the mass source, Pa: one signal for all points or one per point, points in Fortran order
+        (x fastest, as in MATLAB). Zero after the end of the signal.
     p_mode : str
         ``"additive"`` (with k-space correction), ``"additive_no_correction"`` or ``"dirichlet"`` (the
         pressure is set, not added).
     u_mask, ux, uy, uz, u_mode
-        The same for a force source, velocities in m/s.
+        The corresponding arguments of a force source, velocities in m/s.
     transducer : Transducer or None
-        Pushes along x; 3-D or 2-D.
+        Transducer that pushes along x; 3-D or 2-D.
 
     Notes
     -----
     In N dimensions a time step adds 2 Δt p/(N c₀ Δx) to each split density and 2 c₀ Δt u_i/Δi to u_i, so
     that a plane source radiates its signal (Cox, Martin & Treeby 2018, doi:10.1109/ULTSYM.2018.8579896).
-    Δx is that along x for p, also if the spacings differ, as in k-Wave. Dirichlet sets p/(N c₀²) and u_i.
+    For p, Δx is the spacing along x even if the spacings differ, as in k-Wave. Dirichlet sets p/(N c₀²), u_i.
     """
 
     p0: Any = None
@@ -142,13 +142,13 @@ class Source:
     transducer: Transducer | None = None
 
     def lasting(self, dt: float, steps: int) -> "Source":
-        """The same with continuous waves as waveforms and weights for so many time steps of ``dt``, s."""
+        """Return a copy whose continuous waves are `ProductSignal`s of ``steps`` time steps ``dt``, s."""
         values = {name: getattr(self, name) for name in ("p", "ux", "uy", "uz")}
         waves = {name: v.on(dt, steps) for name, v in values.items() if isinstance(v, ContinuousWave)}
         return replace(self, **waves)
 
     def on(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> dict[str, Any]:
-        """The sources' part of a `Problem` on a grid, by the names of its parameters.
+        """Return the sources' parameters of a `Problem` on a grid, by their names.
 
         ``sound_speed`` (a number, or (Nz, Ny, Nx) of the total grid) sets the scale at each point.
         """
@@ -172,10 +172,10 @@ class Source:
         return parameters
 
     def scale(self, name: str, grid: Grid, c: np.ndarray, dt: float) -> np.ndarray:
-        """What multiplies the signals "p", "ux", … at points of sound speed ``c``, (points,) or (1,).
+        """Return the factor of the signals "p", "ux", … at points of sound speed ``c``, (points,) or (1,).
 
-        It goes with the power `scale_power` of c. One signal of a "transducer" serves all points, at the mean
-        sound speed, as in k-Wave.
+        The factor is proportional to c to the power `scale_power`. A "transducer" has one factor for all its
+        points, from the mean sound speed, as in k-Wave.
         """
         if name == "transducer":
             return np.array([2 * float(np.mean(c)) * dt / grid.spacing[0]])
@@ -185,14 +185,14 @@ class Source:
         return np.ones(1) if self.u_mode == "dirichlet" else 2 * c * dt / grid.spacing["xyz".index(name[1])]
 
     def scale_power(self, name: str) -> int:
-        """The power of the sound speed in `scale`."""
+        """Return the power of the sound speed in `scale`."""
         if name == "p":
             return -2 if self.p_mode == "dirichlet" else -1
         return 0 if self.u_mode == "dirichlet" else 1
 
     @staticmethod
     def _smoothed(p0: np.ndarray, grid: Grid) -> np.ndarray:
-        """As `smooth` does; of an axisymmetric grid mirrored to four times its radius, as in k-Wave."""
+        """Return ``p0`` as `smooth` does; an axisymmetric one is mirrored to four radii, as in k-Wave."""
         if not grid.axisymmetric:
             return smooth(p0)
         half = np.concatenate([p0, 0 * p0[:, :1], -p0[:, :0:-1]], axis=1)
@@ -200,7 +200,7 @@ class Source:
         return np.ascontiguousarray(whole[:, : p0.shape[1]])
 
     def p0_gradient(self, derivative: np.ndarray, grid: Grid) -> np.ndarray:
-        """Of the derivative with respect to the initial pressure (Nz, Ny, Nx) that with respect to ``p0``."""
+        """Convert derivatives with respect to initial pressure (Nz, Ny, Nx) to those for ``p0``."""
         derivative = np.asarray(derivative, np.float64)
         if self.smooth:
             p0 = grid.to_memory(self.p0, "source.p0", outside="zero").astype(np.float64)
@@ -255,12 +255,12 @@ class Source:
 
 
 def at_points(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Values at flat indices as float64; one value if the field has one."""
+    """Return the values at flat indices as float64; one value if ``field`` is a number."""
     return np.asarray(field.reshape(-1)[index] if isinstance(field, np.ndarray) else [field], np.float64)
 
 
 def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> Signal:
-    """Signals as (steps, points) or (steps, 1), times one scale or one for each point."""
+    """Return signals (steps, points) or (steps, 1), multiplied by one scale or by one per point."""
     if isinstance(values, ProductSignal):
         count, allowed = len(values.weights), f"a number, or one for each of {points} points"
         require(count in (1, points), f"{key}.amplitude", count, allowed)
@@ -272,15 +272,15 @@ def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> Signal:
     signal = signal.astype(np.result_type(signal.dtype, np.float32), copy=False)
     if scale.size > 1 and np.ptp(scale) == 0:
         scale = scale[:1]
-    # In the signal's own precision: many long signals may be the largest array of all.
+    # In the precision of the signal, as many long signals may be the largest array of all.
     return np.multiply(signal.T, scale.astype(signal.dtype), order="C")
 
 
 def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
-    """Multiply the spectrum by a rotated Blackman window, as k-Wave does by default.
+    """Smooth a field: multiply its spectrum by a rotated Blackman window, as k-Wave does by default.
 
-    With ``restore_max`` the result is scaled so that the largest magnitude stays what it was. Shape and dtype
-    stay; float64 if the field was not of a float type.
+    With ``restore_max`` the result is scaled to the original largest magnitude. Shape and dtype do not
+    change; a field that is not of a float type becomes float64.
 
     Notes
     -----
@@ -319,7 +319,7 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
 
 
 def _transform(name: str, array: np.ndarray, *how: Any) -> Any:
-    """A transform of NumPy, or on several threads the same one of SciPy, which takes time to load."""
+    """Call an FFT of NumPy, or on several threads the FFT of SciPy, whose import takes time."""
     if (threads := threads_for(array.size)) == 1:
         return getattr(np.fft, name)(array, *how)
     from scipy import fft

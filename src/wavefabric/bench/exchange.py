@@ -1,4 +1,4 @@
-"""Benchmark ``exchange``: bandwidth and latency of every transport, in the manner of nccl-tests."""
+"""Benchmark ``exchange``: bandwidth and latency of every transport, as in nccl-tests."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from wavefabric.results.plots import GREY
 
 PATTERNS = ("ping", "ring", "halo", "all-gather", "all-to-all")
 _DTYPE = np.dtype(np.int32)
-#: Bus bandwidths in GB/s where nothing else runs: of a pattern between GPUs, one of them through one
+#: Bus bandwidths in GB/s on an idle machine: of a pattern between GPUs, of one pattern through one
 #: transport, and of any pattern through MPI by number of ranks, which share the memory of their host.
 _PEAKS = {"ping": 373.0, "ring": 353.0, "halo": 353.0, "all-gather": 329.0, "all-to-all": 347.0}
 _PING_MPI_CUDA = 340.0
@@ -32,22 +32,22 @@ def run(
     peaks: bool = False,
     progress: Callable[[str], object] = silent,
 ) -> dict[str, Any]:
-    """Time exchanges between all ranks, and check what arrives; collective.
+    """Time exchanges between all ranks, and check the received data; collective.
 
-    Bandwidths are those of nccl-tests (its PERFORMANCE.md); with S the bytes from rank to rank, K ranks and a
-    time t they are S/t of ping and ring, 2S/t of halo, and of all-gather and all-to-all KS/t (algbw) and
+    Bandwidths are those of nccl-tests (its PERFORMANCE.md); with S bytes from rank to rank, K ranks and a
+    time t they are S/t for ping and ring, 2S/t for halo, and for all-gather and all-to-all KS/t (algbw) and
     (K − 1)S/t (busbw: what each rank sends, or receives). Sizes are S, multiples of 4; by default 64 KiB to
-    4 MiB on CPUs, to 1 GiB on GPUs. ``peaks`` gives the share of figures measured on H200 too.
+    4 MiB on CPUs, to 1 GiB on GPUs. With ``peaks`` the fraction of values measured on H200 is added.
 
-    Gives ``cases``, one for each transport and pattern, with ``rows`` (bytes, times in µs, algbw and busbw in
-    GB/s of 10⁹ bytes, ``wrong``: elements that did not arrive as they were sent) and ``latency_us`` (the
-    time of the smallest size); ``unavailable``, transports with the reason; ``machine``.
+    Returns ``cases``, one per transport and pattern, with ``rows`` (bytes, times in µs, algbw and busbw in
+    GB/s of 10⁹ bytes, ``wrong``: elements that were received wrong) and ``latency_us`` (the time of the
+    smallest size); ``unavailable``, transports with the reason; ``machine``.
     """
     check_words("patterns", patterns, PATTERNS)
     check_options(repeats, sizes, _DTYPE.itemsize)
     chosen = list(sizes) or sizes_between(*SIZES["cuda" if ranks.on_gpu else "cpu"])
     parts = ranks.size if {"all-gather", "all-to-all"} & set(patterns) else 2
-    # Both buffers, and what is expected of one message.
+    # Both buffers, and the expected data of one message.
     ranks.check_memory((2 * parts + 3) * max(chosen), f"sizes: {max(chosen)} bytes")
     cases = []
     for comm in ranks.each():
@@ -70,7 +70,7 @@ def run(
 
 
 def schedule_of(pattern: str, ranks: int, elements: int) -> Schedule:
-    """The messages of a pattern, ``elements`` each."""
+    """Return the schedule of a pattern, with ``elements`` per message."""
     if pattern == "all-gather":
         return direct_all_gather([elements] * ranks)
     if pattern == "all-to-all":
@@ -81,14 +81,14 @@ def schedule_of(pattern: str, ranks: int, elements: int) -> Schedule:
 
 
 def bandwidths(pattern: str, ranks: int, size: int, seconds: float) -> tuple[float, float]:
-    """algbw and busbw in GB/s; see `run`."""
+    """Return algbw and busbw in GB/s; see `run`."""
     moved = {"halo": (2, 2), "all-gather": (ranks, ranks - 1), "all-to-all": (ranks, ranks - 1)}
     whole, others = moved.get(pattern, (1, 1))
     return whole * size / seconds * 1e-9, others * size / seconds * 1e-9
 
 
 def peak(pattern: str, transport: str, ranks: int) -> float | None:
-    """Bus bandwidth in GB/s where nothing else runs; None if it is not known."""
+    """Return the bus bandwidth in GB/s on an idle machine; None if unknown."""
     if transport == "mpi":
         return _MPI_PEAKS.get(ranks)
     return _PING_MPI_CUDA if (pattern, transport) == ("ping", "mpi-cuda") else _PEAKS[pattern]
@@ -108,13 +108,13 @@ def _measure(ranks: Ranks, comm, pattern: str, size: int, buffers: list, repeats
 
 
 def table(result: dict[str, Any]) -> list:
-    """A table for each transport and pattern."""
+    """Return a table for each transport and pattern."""
     tables = []
     cells = {"size": "{size}", "bytes": "{bytes}", "time us": "{us:.1f}"}
     cells |= {"algbw GB/s": "{algbw:.3g}", "busbw GB/s": "{busbw:.3g}", "#wrong": "{wrong}"}
     if result["peaks"]:
         cells["share"] = "{percent}"
-    # Older results do not say it.
+    # Missing in older results.
     if any(line.get("protocol", "auto") != "auto" for case in result["cases"] for line in case["rows"]):
         cells["by"] = "{protocol}"
     for case in result["cases"]:
@@ -132,7 +132,7 @@ def table(result: dict[str, Any]) -> list:
 
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
-    """Draw bus bandwidth over size, a panel a pattern and a line a transport."""
+    """Draw bus bandwidth over size, a panel per pattern and a line per transport."""
     patterns = report.distinct(result["cases"], "pattern")
     transports = report.distinct(result["cases"], "transport")
     columns = min(3, max(1, len(patterns)))

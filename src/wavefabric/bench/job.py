@@ -1,4 +1,4 @@
-"""Benchmark ``job``: a whole command, from Enter to the file, the first time and again, beside k-Wave's."""
+"""Benchmark ``job``: time a whole command from start to file, first and repeated, compared with k-Wave's."""
 
 import os
 import statistics
@@ -23,9 +23,9 @@ from wavefabric.files.input import check_regular
 from wavefabric.quantities import whole
 from wavefabric.results.plots import GREY
 
-#: Phases in words; what is left of the wall time is the start and the end.
+#: Text of each phase; the rest of the wall time is start and end.
 _WORDS = {"start": "start and end", "receiver": "receiver", **PHASE_WORDS}
-#: Of a fibre's result: its phases among its numbers of the solver.
+#: Phases of a fibre run, by attribute of the solver in its result.
 _SOLVER = {"compilation_seconds": "compilation", "seconds": "simulation", "receiver_seconds": "receiver"}
 _STEADY = "time_step_execution_time"
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -41,11 +41,11 @@ def run(
     peer: str | Path | None = None,
     progress: Callable[[str], object] = silent,
 ) -> dict[str, Any]:
-    """Time a k-Wave input file or a run file of a fibre, as commands in processes of their own.
+    """Time a k-Wave input file or a run file of a fibre, as commands in separate processes.
 
-    ``first``: once with empty caches too, as on a new grid. ``peer``: kspaceFirstOrder-OMP or -CUDA, which
-    runs a k-Wave file in turn with ours. Medians of ``repeats`` runs. `InputError`: the file is none, or a
-    program fails.
+    ``first``: run once with empty caches too, as on a new grid. ``peer``: kspaceFirstOrder-OMP or -CUDA,
+    which runs a k-Wave file in turn with ours. Times are medians of ``repeats`` runs. `InputError` if the
+    file is neither, or a program fails.
     """
     file, repeats, chip = Path(file), whole("--repeats", repeats, 1), get_device(device, threads)
     try:
@@ -91,7 +91,7 @@ def run(
 
 
 def _job(words: list[str], out: Path, kwave: bool, environment: dict[str, str]) -> dict[str, Any]:
-    """Wall time, s, of a command, seconds by phase, and ms of a steady step, 0 if it is not known."""
+    """Return the wall time of a command in s, seconds by phase, and ms per steady step, 0 if unknown."""
     begun = time.perf_counter()
     done = subprocess.run(
         words, capture_output=True, text=True, errors="replace", env=os.environ | environment
@@ -115,7 +115,7 @@ def _job(words: list[str], out: Path, kwave: bool, environment: dict[str, str]) 
 
 
 def table(result: dict[str, Any]) -> list:
-    """A table of a job: a row a phase."""
+    """Return a table of a job with a row per phase."""
     (case,) = result["cases"]
     runs = [case[kind] for kind in ("first", "again") if kind in case]
     lines = [
@@ -130,7 +130,7 @@ def table(result: dict[str, Any]) -> list:
 
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
-    """Draw a bar a run, of its phases one after another; k-Wave's program has one of one colour."""
+    """Draw a bar per run, of its phases in sequence; k-Wave's program has a bar of one colour."""
     (case,) = result["cases"]
     bars = {"again": case["again"], "the first time": case.get("first")}
     names = [name for name, each in bars.items() if each is not None]

@@ -1,4 +1,4 @@
-"""k-Wave's own program on the same problems."""
+"""Run k-Wave's program on the same problems."""
 
 import errno
 import math
@@ -19,15 +19,15 @@ from wavefabric.execution import timing
 
 _SIMULATION, _MEMORY = "simulation_phase_execution_time", "total_memory_in_use"
 _RUNS = 3
-#: k-Wave reports its ``ru_maxrss``, into which Linux takes over the peak of whoever called exec: of this
-#: whole process, were it started from here. A shell of 2 MB starts it in a child of its own. The `exit` keeps
-#: this shell from replacing itself by the program.
+#: k-Wave reports its ``ru_maxrss``, which on Linux includes the peak of the process that called exec: of this
+#: whole process, if it called exec. So a small shell (2 MB) starts the program in a child process. The
+#: `exit` keeps this shell from replacing itself with the program.
 _LAUNCHER = ("/bin/sh", "-c", '"$@"; exit $?', "sh") if os.name == "posix" else ()
-_SECONDS = 2.0  # k-Wave gives its time to 10 ms
+_SECONDS = 2.0  # k-Wave reports time to 10 ms
 
 
 class KWaveProgram:
-    """kspaceFirstOrder-OMP or -CUDA, run by its command line in single precision, the only one it has."""
+    """Runs kspaceFirstOrder-OMP or -CUDA by its command line in single precision, the only one it has."""
 
     def __init__(self, path: str | Path, device: Device, precision: str):
         self.path = Path(path)
@@ -43,9 +43,10 @@ class KWaveProgram:
     def against(
         self, medium: str, shape: tuple[int, int, int], step: Callable[[], None]
     ) -> dict[str, float | str]:
-        """Our ``step`` and k-Wave's in turn.
+        """Time our ``step`` and k-Wave's in turn.
 
-        ``ms`` a step of k-Wave, ``ratio`` of its time to ours (median of pairs), ``memory_bytes`` as it says.
+        Returns ``ms`` per step of k-Wave, ``ratio`` of its time to ours (median of pairs), and
+        ``memory_bytes`` as it reports.
         """
         ours = timing.milliseconds(self._device, step, 1)[0]
         steps = min(2000, max(20, math.ceil(_SECONDS * 1e3 / ours)))
@@ -67,13 +68,13 @@ class KWaveProgram:
         }
 
     def job(self, inputs: Path, out: Path) -> float:
-        """Seconds of wall time of the program on a file, from its start to its end."""
+        """Return the wall time in s of the program on a file, from start to end."""
         begun = time.perf_counter()
         self._run(inputs, out)
         return time.perf_counter() - begun
 
     def _once(self, inputs: Path, steps: int) -> tuple[float, int]:
-        """One run: ms a step, and bytes."""
+        """Run the program once; return ms per step, and bytes."""
         out = inputs.with_name("out.h5")
         self._run(inputs, out, "--benchmark", str(steps))
         return self._read(out, steps)

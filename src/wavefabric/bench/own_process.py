@@ -1,4 +1,4 @@
-"""Measures what steps are compared with, bare transforms of the grid, and memory of a run in a process."""
+"""Measure bare transforms of a grid, to compare steps with, and the memory of a run in a separate process."""
 
 import contextlib
 import math
@@ -17,14 +17,14 @@ from wavefabric.execution.report import shape_words
 from wavefabric.system.machine import peak_memory
 
 _SAMPLE_MS = 40.0
-#: Between the smallest and the largest value; unscaled transforms grow by N a pair.
+#: Decades between the smallest and the largest value; unscaled transforms grow by N per pair.
 _DECADES = 40
-#: Of the runs whose memory is measured.
+#: Steps of runs whose memory is measured, and the tiny grid of the run before.
 _STEPS, _TINY = 4, (16, 16, 16)
 
 
 class Bare:
-    """Transforms of a whole real grid there and back: kernels of the library on all threads, or cuFFT."""
+    """Transforms a whole real grid forward and back: kernels of the library on all threads, or cuFFT."""
 
     def __init__(self, device: Device, shape: Triple, dtype):
         nx, ny, nz = shape
@@ -38,11 +38,11 @@ class Bare:
         self._each = min(largest, calls(device, self._pair, _SAMPLE_MS))
 
     def milliseconds(self) -> float:
-        """Of one transform: the mean of as many forward and backward."""
+        """Return ms per transform: the mean of equally many forward and backward ones."""
         return timing.milliseconds(self._device, self._pair, 1, self._each, self._begin)[0] / 2
 
     def _begin(self) -> None:
-        """Small numbers again, before the unscaled transforms have made them large."""
+        """Reset the field to small numbers, before the unscaled transforms overflow."""
         x, y, z = self._waves
         self.real[...] = x * x.dtype.type(1e-20)
         self.real *= y[:, None]
@@ -54,9 +54,9 @@ class Bare:
 
 
 def memory(medium: str, shape: Triple, precision: str, device: Device) -> dict[str, float]:
-    """Bytes that a run adds at its peak, in a process that has done such a run on a tiny grid before.
+    """Return the bytes that a run adds at its peak, in a process that did the same run on a tiny grid before.
 
-    On a CPU the resident size; on a GPU what CuPy's pool holds, work areas of transforms in it.
+    On a CPU the resident size; on a GPU the size of CuPy's pool, which includes work areas of transforms.
     """
     size = shape_words(shape)
     words = medium, size, precision, device.name, device.threads
@@ -70,7 +70,7 @@ def memory(medium: str, shape: Triple, precision: str, device: Device) -> dict[s
 
 
 def _print_memory(medium: str, size: str, precision: str, device: str, threads: str) -> None:
-    """Run in this process, and print bytes before and at the peak."""
+    """Run in this process, and print the bytes before and at the peak."""
     from wavefabric.acoustics.problem import Recording
     from wavefabric.acoustics.recording.sinks import MemorySink
     from wavefabric.acoustics.run import run
@@ -84,7 +84,7 @@ def _print_memory(medium: str, size: str, precision: str, device: str, threads: 
         run(inputs, recording, MemorySink(), RunSettings(device=chip, precision=precision))
 
     whole_run(_TINY)
-    with contextlib.suppress(OSError):  # else a peak of the tiny run may hide a smaller one
+    with contextlib.suppress(OSError):  # else the peak of the tiny run may hide a smaller one
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     base = _held(chip)
     whole_run(tuple(map(int, size.split("x"))))
@@ -92,9 +92,9 @@ def _print_memory(medium: str, size: str, precision: str, device: str, threads: 
 
 
 def _held(device: Device) -> int:
-    """Bytes of this process: resident on a CPU (0 if unknown), in CuPy's pool on a GPU."""
+    """Return the bytes of this process: resident on a CPU (0 if unknown), in CuPy's pool on a GPU."""
     if device.name != "cpu":
-        return device.xp.get_default_memory_pool().total_bytes()  # also what the pool keeps for later
+        return device.xp.get_default_memory_pool().total_bytes()  # includes unused memory of the pool
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

@@ -1,8 +1,8 @@
 """Benchmark ``solver-rates``: how fast this device runs each part of a step, for `wavefabric plan`.
 
-Times are per point of the grid, or per complex number of the field, by what they depend on: a kernel of the
-fused ultrasound step by the length of its axis, linear propagation by the length of a row, a Kerr operator
-by the number of rows.
+Times are per point of the grid, or per complex number of the field, as a function of: the length of the axis
+for a kernel of the fused ultrasound step, the length of a row for linear propagation, the number of rows for
+a Kerr operator.
 """
 
 import gc
@@ -32,22 +32,22 @@ from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, rank_
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.quantities import whole
 
-#: Types of the fibre's fields.
+#: Data types of the fibre's fields.
 _FIELDS = {"double": np.dtype(np.complex128), "single": np.dtype(np.complex64)}
-#: Points along an axis: products of 2, 3, 5 and 7, close to one another where grids are.
+#: Points along an axis: products of 2, 3, 5 and 7, denser at common grid sizes.
 LENGTHS = (
     64, 96, 128, 160, 192, 216, 240, 256, 288, 320, 360, 384, 420, 448, 480, 486, 490, 500, 512, 540, 576,
     600, 640, 672, 720, 768, 800, 864, 900, 960, 972, 1000, 1024, 1080, 1152, 1200, 1280, 1344, 1440, 1536,
     1728, 1920, 2048,
 )  # fmt: skip
-#: Of each kind of medium every so many of these: kernels along y and z do not depend on it.
+#: By kind of medium, take every n-th of these: kernels along y and z do not depend on it.
 _EVERY = {"homogeneous": 1, "heterogeneous": 3, "tissues": 3}
-#: Cubes that whole steps are timed of: fused (small ones show what launches cost), and plain.
+#: Cubes for timing whole steps: fused (small ones show the cost of launches), and plain.
 _CUBES = {"cpu": ((48, 96, 128), (96,)), "cuda": ((64, 96, 128, 192, 256, 512), (128, 256, 512))}
 _MOST_MODES = 120
-#: Rows that Kerr operators are timed with.
+#: Numbers of rows for timing Kerr operators.
 _ROWS = {"cpu": (2, 12, 30), "cuda": (2, 6, 12, 30, 60, 120, 240)}
-#: log2 of: points of a grid whose kernels are timed, numbers of a field, samples of the longest row.
+#: log2 of: points of a grid for timing kernels, numbers of a field, samples of the longest row.
 _POINTS, _NUMBERS, _LONGEST = 27, {"cpu": 18, "cuda": 26}, {"cpu": 16, "cuda": 23}
 #: Points along x and y of planes that are packed.
 _PLANE = {"cpu": 128, "cuda": 512}
@@ -56,7 +56,7 @@ _SAMPLE_MS = 20.0
 
 
 def first_modes(modes: int) -> Fibre:
-    """The first modes of the 62.5 µm fibre, a group cut if need be."""
+    """Return the first modes of the 62.5 µm fibre; the last group may be incomplete."""
     groups = next(g for g in range(1, 16) if g * (g + 1) // 2 >= modes)
     whole = graded_index_62_5(groups)
     by_mode = {name: getattr(whole, name)[:modes] for name in ("labels", "groups", "alpha", "beta", "a_eff")}
@@ -73,14 +73,14 @@ def run(
 ) -> dict[str, Any]:
     """Time the parts of steps of both simulators.
 
-    Gives, with times in ps, lengths in points:
+    Returns, with times in ps, lengths in points:
 
-    - ``kernels``: of precision, medium and kernel of the fused ultrasound step (GPU) pairs of length and
-      time a point; of ``y_transform``, ``z_divergence``, ``z_scale`` and ``x_forward`` for one field;
+    - ``kernels``: by precision, medium and kernel of the fused ultrasound step (GPU), pairs of length and
+      time per point; for ``y_transform``, ``z_divergence``, ``z_scale`` and ``x_forward`` for one field;
     - ``steps``: whole ultrasound steps, with precision, medium, stages, shape and ``ms``;
-    - ``linear``: of each precision pairs of samples a row and time a complex number;
-    - ``kerr``: of precision, operator, form (dense or factored), ``one`` or ``split`` pairs of rows and time
-      a complex number;
+    - ``linear``: by precision, pairs of samples per row and time per complex number;
+    - ``kerr``: by precision, operator, form (dense or factored), ``one`` or ``split``, pairs of rows and time
+      per complex number;
     - ``copy_bytes_per_second``; ``pack_bytes_per_second``: of planes, of 16 points of every row, of spectra;
       ``memory_bytes``; ``launch_seconds`` of a kernel that has nothing to do.
     """
@@ -107,7 +107,7 @@ def run(
 
 
 def grids(lengths: Sequence[int], dtype, points: int) -> list[Triple]:
-    """Grids of about so many points, in which each length is once along each axis."""
+    """Return grids of about ``points`` points in which each length occurs once along each axis."""
     most_x, most_y, most_z = longest_axes(dtype)
     left = [n for n in lengths if n <= most_z]
     shapes = []
@@ -120,21 +120,21 @@ def grids(lengths: Sequence[int], dtype, points: int) -> list[Triple]:
 
 
 class _Bench:
-    """Times on one device, of which the least of so many samples counts."""
+    """Measures times on one device, as the minimum of ``repeats`` samples."""
 
     def __init__(self, device: Device, repeats: int, progress: Callable[[str], object]):
         self.device, self.repeats, self.progress = device, repeats, progress
         self.kind = "cpu" if device.name == "cpu" else "cuda"
-        #: s of a kernel in a graph that has almost nothing to do.
+        #: s per kernel in a graph, of a kernel that has almost nothing to do.
         self.launch = 0.0 if self.kind == "cpu" else self._launch()
 
     def ms(self, work: Callable[[], Any], each: int = 0) -> float:
-        """Of a call, in samples of so many, or of as many as the clock needs."""
+        """Return ms per call, in samples of ``each`` calls, or by default of as many as the clock needs."""
         each = each or calls(self.device, work, _SAMPLE_MS)
         return min(timing.milliseconds(self.device, work, self.repeats, each))
 
     def field(self, rows: int, n: int, dtype) -> Any:
-        """A weak field."""
+        """Return a weak field."""
         A = self.device.empty((rows, n), dtype)
         A[...] = _AMPLITUDE
         return A
@@ -149,7 +149,7 @@ class _Bench:
         return _short(self.ms(self.device.graph(work), 20) * 1e-5, 3)
 
     def kernels(self, medium: str, precision: str) -> dict[str, list[list[float]]]:
-        """Of each kernel of the fused step pairs of length and ps a point."""
+        """Return pairs of length and ps per point for each kernel of the fused step."""
         dtype, times = np.dtype(PRECISIONS[precision]), {}
         lengths = LENGTHS[:: _EVERY[medium] * (1 if precision == "single" else 3)]
         for shape in grids(lengths, dtype, 1 << _POINTS):
@@ -162,7 +162,7 @@ class _Bench:
             layout.plane_kernels.launches = None
             each: dict[str, list[float]] = {}
             for name, grid, launch in seen:
-                # Kernels of several spectra count for one.
+                # Kernels on several spectra are counted per spectrum.
                 layers = grid[2] if name in ("y_transform", "z_divergence", "z_scale") else 1
                 each.setdefault(name, []).append(self.ms(launch, 5) / layers * 1e9 / math.prod(shape))
             for name, all_times in each.items():
@@ -173,7 +173,7 @@ class _Bench:
         return {name: sorted(pairs) for name, pairs in times.items()}
 
     def packing(self) -> dict[str, float]:
-        """Bytes packed, or unpacked, a second: planes, 16 points of every row, half of a spectrum."""
+        """Return bytes packed or unpacked per second: planes, 16 points of every row, half of a spectrum."""
         kernels, n = self.device.kernels("wavefabric.exchange.pack"), _PLANE[self.kind]
         z, y, x = (slice(0, n // 4), slice(0, n), slice(0, n))
         boxes = {
@@ -195,7 +195,7 @@ class _Bench:
         return rates
 
     def steps(self, precision: str, medium: str) -> Iterator[dict[str, Any]]:
-        """Whole ultrasound steps."""
+        """Time whole ultrasound steps."""
         fused, plain = _CUBES[self.kind]
         for stages, n in [("fused", n) for n in fused] + [("plain", n) for n in plain]:
             self.progress(f"{medium}, {precision}: {stages} step of {n}³")
@@ -206,7 +206,7 @@ class _Bench:
             gc.collect()
 
     def linear(self, precision: str) -> list[list[float]]:
-        """Pairs of samples a row and ps a complex number, without launches."""
+        """Return pairs of samples per row and ps per complex number, without launches."""
         pairs = []
         for n in (1 << log2_n for log2_n in range(10, _LONGEST[self.kind] + 1)):
             self.progress(f"{precision}: linear propagation of {n} samples")
@@ -221,7 +221,7 @@ class _Bench:
         return pairs
 
     def kerr(self, precision: str) -> dict[str, Any]:
-        """Of each Kerr operator, form and cut pairs of rows and ps a complex number."""
+        """Return pairs of rows and ps per complex number for each Kerr operator, form and cut."""
         dtype, table = _FIELDS[precision], dict[str, Any]()
         cases: Any = itertools.product(_ROWS[self.kind], ("dense", "factored"), ("one", "split"))
         for count, form, cut in cases:
@@ -255,13 +255,13 @@ def _short(value: float, digits: int = 4) -> float:
 
 
 def table(result: dict[str, Any]) -> list:
-    """A table of whole steps; the rest is for `wavefabric plan`."""
+    """Return a table of whole steps; the other times are for `wavefabric plan`."""
     lines = rows(result["steps"], "{medium}, {precision}, {stages}", "{shape[0]}³", "{ms:.3g}")
     return [report.table("ultrasound steps", ("<", "grid", "ms"), lines, "kernels and operators: JSON")]
 
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
-    """Draw time a point over the length of the axis, of each kernel, or of steps where there are none."""
+    """Draw the time per point over axis length, of each kernel, or of steps if there are no kernels."""
     with report.figure(path, (8.4, 4.4), "both") as figure:
         axes = figure.subplots()
         kernels = next(iter(next(iter(result["kernels"].values()), {}).values()), {})

@@ -1,6 +1,6 @@
-"""Problems of benchmarks of ultrasound, and their time steps, one after the other.
+"""Define problems of ultrasound benchmarks, and take their time steps one by one.
 
-The problems are the least and the most that a time step has to do, and a head.
+The problems are the cheapest and the most expensive time step, and a head.
 """
 
 import math
@@ -24,29 +24,29 @@ from wavefabric.errors import InputError
 from wavefabric.execution.report import shape_words
 from wavefabric.quantities import whole
 
-#: What is timed if nothing is said, and all that can be.
+#: Media that are timed by default, and all that can be timed.
 MEDIA = ("homogeneous", "heterogeneous")
 ALL_MEDIA = (*MEDIA, "tissues")
-#: Points that record the pressure, as in any run.
+#: Number of points that record the pressure, as in any run.
 SENSOR_POINTS = 100
 _SPACING = 0.1e-3
-#: Of the homogeneous medium, and how much of it is added in the middle of the heterogeneous one: m/s, kg/m³,
+#: Value in the homogeneous medium, and relative increase in the middle of the heterogeneous one: m/s, kg/m³,
 #: B/A, dB/(MHz^y cm).
 _SMOOTH = {"speed": (1500.0, 0.1), "density": (1000.0, 0.2), "ratio": (6.0, 0.3), "alpha": (0.5, 0.5)}
-#: Water, scalp, skull, cerebrospinal fluid, brain, about; each is a spherical layer from the radius before
-#: to its own.
+#: Water, scalp, skull, cerebrospinal fluid, brain, approximately; each is a spherical layer between two
+#: of the `_RADII`.
 _TISSUES = {
     "speed": (1500.0, 1620.0, 2800.0, 1505.0, 1550.0),
     "density": (1000.0, 1110.0, 1850.0, 1007.0, 1045.0),
     "ratio": (5.0, 7.0, 8.0, 5.0, 6.6),
     "alpha": (0.002, 0.6, 4.0, 0.01, 0.5),
 }
-#: Outer radii of all but the water, of half the grid.
+#: Outer radii of all layers but the water, relative to half the grid.
 _RADII = (0.8, 0.76, 0.66, 0.62)
 NO_SENSOR = Recording(())
-#: Steps in which the source is on, and steps before the first that is timed.
+#: Steps in which the source is on, and steps before timing starts.
 _SOURCE_STEPS, _FIRST_STEPS = 2, 5
-# Of signals at points: steps; kg/m³ and m/s a step, too weak to change the medium.
+# Signals at points: period in steps; kg/m³ and m/s per step, too weak to change the medium.
 _PERIOD, _MASS, _VELOCITY = 64, 1e-9, 1e-12
 
 
@@ -57,12 +57,12 @@ def problem(
     precision: str = "single",
     device: Device | None = None,
 ) -> Problem:
-    """A pressure ball in the middle of the grid, (Nx, Ny, Nz); a disc in a plane, where Nz is 1.
+    """Return a problem with a pressure ball in the middle of the grid, (Nx, Ny, Nz); a disc if Nz is 1.
 
-    The homogeneous medium is uniform and lossless. In the heterogeneous one sound speed, density (also at
-    the staggered points), B/A and absorption differ from point to point, power law y = 1.5. Of tissues they
-    differ from layer to layer: five materials. Arrays are NumPy's, made plane by plane on a device, so that
-    they are all that memory holds.
+    The homogeneous medium is uniform and lossless. In the heterogeneous medium sound speed, density (also at
+    the staggered points), B/A and absorption vary from point to point, power law y = 1.5. In tissues they
+    vary from layer to layer: five materials. Arrays are NumPy's, computed plane by plane on a device, so that
+    no other memory is needed.
     """
     dtype, device = np.float32 if precision == "single" else np.float64, device or get_device("cpu", 1)
     mixed, speed = medium != "homogeneous", _SMOOTH["speed"][0]
@@ -71,7 +71,7 @@ def problem(
     smooth = partial(_planes, device, shape, dtype, _bump, operator.mul)
 
     def grid(name: str, along: int | None = None) -> Any:
-        """A parameter, half a point further along an axis if one is given."""
+        """Return a parameter on the grid, at points half a step further along the axis ``along`` if given."""
         background, change = _SMOOTH[name]
         if medium == "tissues":
             inward = xp.asarray(np.array(_TISSUES[name][::-1], dtype))
@@ -100,9 +100,9 @@ def problem(
 
 
 def outline(medium: str, shape: Triple) -> Problem:
-    """The same with arrays that take no memory, to ask what a run would need: tissues of one material.
+    """Return the problem with arrays that take no memory, to query what a run needs: tissues of one material.
 
-    Arrays of the heterogeneous medium hold more sets of values than an index has space for.
+    Arrays of the heterogeneous medium contain more distinct values than an index can address.
     """
     small = problem(medium, (8, 8, min(8, shape[2])), 1)
 
@@ -119,7 +119,7 @@ def outline(medium: str, shape: Triple) -> Problem:
 
 
 def _ramps(shape: Triple, least: np.floating) -> np.ndarray:
-    """Up to 10 % more than the least: each plane begins further up one ramp, all that is in memory."""
+    """Return an array rising by 10 % from ``least``: each plane is a window of one ramp in memory."""
     nx, ny, nz = shape
     further = min(nx * ny, -(-(1 << 17) // nz))
     ramp = np.linspace(least, 1.1 * least, nx * ny + (nz - 1) * further, dtype=least.dtype)
@@ -128,13 +128,13 @@ def _ramps(shape: Triple, least: np.floating) -> np.ndarray:
 
 
 def points(shape: Triple, count: int = SENSOR_POINTS) -> np.ndarray:
-    """Flat indices of at most so many points spread over the grid, ascending."""
+    """Return flat indices of at most ``count`` points spread over the grid, ascending."""
     size = math.prod(shape)
     return np.unique(np.linspace(0, size - 1, min(size, count)).astype(np.int64))
 
 
 def with_sources(inputs: Problem, count: int) -> Problem:
-    """The problem with values added to pressure and velocity at so many points, in all steps."""
+    """Return the problem with values added to pressure and velocity at ``count`` points, in all steps."""
     index = points(inputs.shape, count)
     signal = np.sin(2 * np.pi / _PERIOD * (np.arange(inputs.steps) % _PERIOD))[:, None]
     return replace(
@@ -147,7 +147,7 @@ def with_sources(inputs: Problem, count: int) -> Problem:
 
 
 def _planes(device, shape, dtype, vector: Callable, join: Callable, along, value: Callable) -> np.ndarray:
-    """value(join(z, join(y, x))) plane by plane, of ``vector(points, n)`` along each axis."""
+    """Return value(join(z, join(y, x))) plane by plane, from ``vector(points, n)`` along each axis."""
     x, y, z = (vector(np.arange(n) + (0.5 if axis == along else 0.0), n) for axis, n in enumerate(shape))
     out, plane = np.empty(shape[::-1], dtype), join(device.asarray(y)[:, None], device.asarray(x))
     for position, here in enumerate(z):
@@ -156,7 +156,7 @@ def _planes(device, shape, dtype, vector: Callable, join: Callable, along, value
 
 
 def _bump(at: Any, n: int) -> Any:
-    """A smooth shape, 0 at the edges and 1 in the middle."""
+    """Return a smooth shape, 0 at the edges and 1 in the middle."""
     return np.sin(np.pi * (at / n if n > 1 else 0.5 + 0 * at)) ** 2
 
 
@@ -173,9 +173,10 @@ def check(
     most: int,
     planes: bool = False,
 ) -> None:
-    """Refuse grids of more than `most` points along an axis, unknown media and precisions, and no repeats.
+    """Raise `InputError` for more than ``most`` points along an axis, unknown media or precisions, no
+    repeats.
 
-    With ``planes`` a grid may be one point along z.
+    With ``planes`` a grid may have one point along z.
     """
     for shape in shapes:
         axes = shape[:2] if planes and shape[2:] == (1,) else shape
@@ -188,9 +189,9 @@ def check(
 
 
 def light_problem(medium: str, shape: Triple) -> Problem:
-    """A problem whose arrays take no memory on the host, with a source of one point in the middle.
+    """Return a problem whose arrays take no host memory, with a source of one point in the middle.
 
-    Arrays of the heterogeneous medium are full on the devices; tissues are one material there.
+    Arrays of the heterogeneous medium are full on the devices; tissues are a single material.
     """
     nx, ny, nz = shape
     middle = ((nz // 2) * ny + ny // 2) * nx + nx // 2
@@ -205,7 +206,7 @@ def light_problem(medium: str, shape: Triple) -> Problem:
 
 
 class Stepper:
-    """Stages that take one step after the other, as a run does but for recording."""
+    """Takes time steps one by one, as a run does without recording."""
 
     def __init__(self, stages: Stages, first_steps: int = _FIRST_STEPS, *recordings: StepRecording):
         self.stages = stages
@@ -213,7 +214,7 @@ class Stepper:
         self.begin_anew(first_steps)
 
     def begin_anew(self, steps: int = _FIRST_STEPS) -> None:
-        """Take some steps, as written before any is captured; again where what they call has changed."""
+        """Drop captured graphs and take ``steps`` steps; call it again if the functions in a step change."""
         self._step.forget()
         for _ in range(steps):
             self()
@@ -223,17 +224,17 @@ class Stepper:
         self._next += 1
 
     def finite(self) -> bool:
-        """Whether the field still is one, after all steps; collective."""
+        """Return whether the field is still finite, after all steps; collective."""
         self.stages.layout.finish_exchanges()
         return math.isfinite(float(abs(self.stages.fields.p).max()))
 
 
 class Nowhere(Sink):
-    """Takes what is recorded, and forgets it."""
+    """Discards recorded data."""
 
 
 class RecordingStepper(Stepper):
-    """Steps that are recorded at so many points, a series and a statistic, as a run records them.
+    """Takes steps recorded at ``count`` points, a series and a statistic, as a run records them.
 
     Rows leave the device in blocks.
     """
@@ -250,5 +251,5 @@ class RecordingStepper(Stepper):
         self._recorder.after(number)
 
     def close(self) -> None:
-        """End the thread that takes what is recorded."""
+        """End the thread that receives recorded data."""
         self._recorder.delivery.close()

@@ -1,4 +1,4 @@
-"""Benchmark ``ultrasound-step``: what a time step costs, against bare transforms, k-Wave, plain stages."""
+"""Benchmark ``ultrasound-step``: time per step, compared with bare transforms, k-Wave and plain stages."""
 
 import gc
 import itertools
@@ -32,16 +32,16 @@ from wavefabric.execution import report, timing
 from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.quantities import whole
 
-#: Grids by kind of device.
+#: Default grids by kind of device.
 SIZES = {"cpu": ((128, 128, 128),), "cuda": ((256, 256, 256), (512, 512, 512))}
 _SAMPLE_MS = 40.0
-#: Steps that are timed besides those of fused stages: where a result has them, and in words.
+#: Steps that are timed besides those of fused stages: key in a result, and its text.
 _KINDS = {"plain": "plain stages", "with_points": "sources and sensor"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class UltrasoundStepOptions:
-    """What is timed besides: keywords of `run`."""
+    """Holds the other options of `run`."""
 
     precision: str = "single"
     repeats: int = 15
@@ -62,14 +62,14 @@ def run(
     """Time steps of media (of `ALL_MEDIA`) in turn with bare transforms of the same grid.
 
     Each round times the bare transforms, every medium (fused stages, then plain ones) and the bare transforms
-    again; ratios are taken within a round, so that a machine whose speed drifts falsifies them little.
-    Sizes are (Nx, Ny, Nz), of a plane (Nx, Ny, 1), by default `SIZES`; ``plain`` also times the stages made
-    of whole-array transforms; ``peer`` is k-Wave's program, to be run on the same problems, and may fail as
-    options do; ``points`` times each medium once more with sources of pressure and velocity and a sensor at
-    so many.
+    again; ratios are computed within a round, so that drifting machine speed affects them little. Sizes are
+    (Nx, Ny, Nz), for a plane (Nx, Ny, 1), by default `SIZES`; ``plain`` also times the stages built from
+    whole-array transforms; ``peer`` is k-Wave's program, to be run on the same problems, and may raise the
+    same errors as options; ``points`` times each medium once more with sources of pressure and velocity and a
+    sensor at this number of points.
 
-    Gives ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in ms,
-    ``transforms``, ``ratio``, ``kernels``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
+    Returns ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in ms,
+    ``transforms``, ``ratio``, ``passes``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
     """
     request = UltrasoundStepOptions(**options)
     precision, peer = request.precision, request.peer
@@ -82,7 +82,7 @@ def run(
     for shape, name in plans:
         _check_memory(device, name, shape, precision)
     machine = timing.machine(device)
-    # Before this process takes memory of the device.
+    # Measured before this process allocates device memory.
     memory = {}
     for shape, name in plans:
         progress(f"{report.shape_words(shape)}: {name}, memory")
@@ -111,7 +111,7 @@ def run(
 
 
 def _check_memory(device: Device, name: str, shape, precision: str) -> None:
-    """Before any array is made: a system that promises more memory than it has would only kill us."""
+    """Check memory before any array is created: a system that overcommits memory would kill this process."""
     inputs, dtype = outline(name, shape), np.dtype(PRECISIONS[precision])
     needed = needed_bytes(inputs, NO_SENSOR, dtype, device)
     if device.name == "cpu":
@@ -123,7 +123,7 @@ def _check_memory(device: Device, name: str, shape, precision: str) -> None:
 
 
 class _Case:
-    """One grid."""
+    """Measures one grid."""
 
     def __init__(self, device: Device, shape: Triple, options: UltrasoundStepOptions, bandwidth: float, say):
         self.device, self.shape, self.options = device, shape, options
@@ -139,7 +139,7 @@ class _Case:
         self.say(f"{self.name}: bare transforms")
         how = NO_SENSOR, self.dtype, self.device
         needed = sum(needed_bytes(outline(name, self.shape), *how) for name in media)
-        # In turn, or one at a time where memory is short.
+        # All in turn, or one at a time if memory is short.
         together = len(self.kinds) * needed < 0.8 * self.device.memory()[0]
         bare_time = own_process.Bare(self.device, self.shape, self.dtype).milliseconds
         for group in [list(media)] if together else [[name] for name in media]:
@@ -157,7 +157,7 @@ class _Case:
         }
 
     def kernels(self, ms: float) -> float:
-        """Reads or writes of one real field that the memory could do in the same time."""
+        """Return how many reads or writes of one real field take ``ms`` at the memory's bandwidth."""
         return ms * 1e-3 * self.bandwidth / self.bytes
 
     def stepper(self, name: str, kind: str = "") -> Stepper:
@@ -170,7 +170,7 @@ class _Case:
     def _rounds(
         self, media: list[str], bare_time: Callable[[], float]
     ) -> tuple[list[float], list[dict[str, Any]]]:
-        """Times of bare transforms before and after each round, in ms, and of each medium what it took."""
+        """Return ms of bare transforms before and after each round, and a result line per medium."""
         steppers: dict[tuple[str, str], Stepper] = {}
         with ExitStack() as stack:
             for name, kind in itertools.product(media, self.kinds):
@@ -220,7 +220,7 @@ def _size(case: dict[str, Any]) -> str:
 
 
 def table(result: dict[str, Any]) -> list:
-    """A table a grid."""
+    """Return a table per grid."""
     return [_case_table(case, result["copy_bytes_per_second"]) for case in result["cases"]]
 
 
@@ -239,7 +239,7 @@ def _case_table(case: dict[str, Any], bandwidth: float) -> Any:
             ratio, memory = f"{peer['ratio'] * line['ratio']:.2f}", f"{peer['memory_bytes'] / 2**20:.0f}"
             lines.append((name, f"{peer['ms']:.3g}", *"--", ratio, "-", memory, ""))
     scatter = case["bare"]["scatter"]
-    # Other work hits the bare transforms hardest, whose threads wait for each other: ratios are too low.
+    # Other load slows bare transforms most, since their threads wait for each other: ratios are too low.
     busy = f". Bare transforms took {scatter:.1f} times their best: the machine is busy, ratios mean little"
     return report.table(
         f"{_size(case)} {case['dtype']}, {case['field_bytes'] / 2**20:.1f} MiB a field; "
@@ -257,10 +257,10 @@ def _row(name: str, line: dict[str, Any], memory: tuple[str, str] = ("", "")) ->
 
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
-    """Draw a bar a medium: its transforms, as bare ones take, in one colour and the rest in another."""
+    """Draw a bar per medium: the time of its transforms, if bare, in one colour and the rest in another."""
     panels = []
     for case in result["cases"]:
-        bars = []  # name, ms of its transforms (0: not known), ms of all
+        bars = []  # name, ms of its transforms (0: unknown), total ms
         for line in case["media"]:
             bars.append((line["name"], line["bare_ms"], line["ms"]))
             steps = ((words, line[kind]) for kind, words in _KINDS.items() if line.get(kind))

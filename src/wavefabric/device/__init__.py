@@ -1,4 +1,4 @@
-"""Where arrays live and kernels run: NumPy and compiled kernels on a CPU; CuPy, cuFFT and NVRTC on a GPU.
+"""Store arrays and run kernels: NumPy and compiled kernels on a CPU; CuPy, cuFFT and NVRTC on a GPU.
 
 May import ``files``, ``system`` and ``errors``.
 """

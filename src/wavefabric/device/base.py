@@ -1,4 +1,4 @@
-"""The contract of a device, which `cpu.py` and `cuda.py` fulfil."""
+"""Define the interface of a device, which `cpu.py` and `cuda.py` implement."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -7,7 +7,7 @@ from wavefabric.kernels.table import KernelTable
 
 
 def repeated(work: Callable[[], Any]) -> Callable[..., None]:
-    """Return what does some work once, or as many times as its argument says."""
+    """Return a function that calls ``work`` once, or as many times as its argument says."""
 
     def repeat(times: int = 1) -> None:
         for _ in range(times):
@@ -17,10 +17,10 @@ def repeated(work: Callable[[], Any]) -> Callable[..., None]:
 
 
 class InPlaceFFT(Protocol):
-    """In-place complex transforms of arrays of one shape, planned once.
+    """Transforms complex arrays of one shape in place, planned once.
 
-    ``forward`` carries NumPy's sign and no scale; ``backward`` is the *unscaled* inverse, so that
-    the factor 1/N goes into whatever multiplies the spectrum.
+    ``forward`` has NumPy's sign and no scale; ``backward`` is the *unscaled* inverse, so that the factor 1/N
+    belongs into the factors that multiply the spectrum.
     """
 
     def forward(self, array: Any, /) -> None: ...
@@ -29,9 +29,9 @@ class InPlaceFFT(Protocol):
 
 
 class RealFFT(Protocol):
-    """Transforms of real fields (Nz, Ny, Nx) to spectra (Nz, Ny, Nx//2+1) and back, planned once.
+    """Transforms real fields (Nz, Ny, Nx) to spectra (Nz, Ny, Nx//2+1) and back, planned once.
 
-    Sign and scale are those of `InPlaceFFT`; axes of one point are left out; ``backward`` spoils its input.
+    Sign and scale are as in `InPlaceFFT`; axes of one point are skipped; ``backward`` overwrites its input.
     """
 
     def forward(self, real: Any, spectrum: Any, /) -> None: ...
@@ -40,57 +40,57 @@ class RealFFT(Protocol):
 
 
 class Device(Protocol):
-    """Where arrays live and kernels run."""
+    """A device: it stores arrays and runs kernels."""
 
     #: ``"cpu"``, ``"cuda:0"`` …
     name: str
-    #: The same in every process of a host that uses this device: ``"cpu"``, or a GPU's address on the bus.
+    #: Equal in all processes of a host that use this device: ``"cpu"``, or a GPU's bus address.
     identity: str
     #: ``numpy`` or ``cupy``.
     xp: Any
     #: CPU threads used by kernels and transforms (1 on a GPU).
     threads: int
-    #: Bytes of shared memory that a block of CUDA threads may have; 0 on a CPU.
+    #: Maximum bytes of shared memory per block of CUDA threads; 0 on a CPU.
     block_memory: int
 
     def empty(self, shape, dtype) -> Any:
-        """Uninitialised array, aligned for the device's transforms."""
+        """Return an uninitialised array, aligned for the device's transforms."""
 
     def zeros(self, shape, dtype) -> Any:
-        """Array of zeros."""
+        """Return an array of zeros."""
 
     def host_empty(self, shape, dtype) -> Any:
-        """Uninitialised NumPy array that the device copies from and to fast (pinned memory of a GPU)."""
+        """Return an uninitialised NumPy array for fast copies to and from the device (pinned for a GPU)."""
         ...
 
     def copy(self, target, source, /) -> None:
-        """Copy ``source`` into ``target``: contiguous, of one shape and type, on the device or the host."""
+        """Copy ``source`` to ``target``: contiguous, of one shape and type, on the device or the host."""
 
     def asarray(self, array, /, dtype=None) -> Any:
-        """Copy of ``array`` on this device (no copy if it is there already)."""
+        """Return a copy of ``array`` on this device (``array`` itself if it is already there)."""
 
     def to_host(self, array, /) -> Any:
-        """NumPy copy of ``array`` (the array itself on a CPU)."""
+        """Return a NumPy copy of ``array`` (the array itself on a CPU)."""
 
     def view(self, array, /, write: bool = False) -> Any:
-        """An array of any library as one of ``xp``, the same memory; None if it is not on this device.
+        """Return an array of any library as one of ``xp`` in the same memory; None if on another device.
 
-        Libraries offer it by ``__array_interface__``, ``__cuda_array_interface__`` or ``__dlpack__``.
-        ValueError, BufferError, … of such an object, and if it is to be written and is read-only.
+        Libraries provide it by ``__array_interface__``, ``__cuda_array_interface__`` or ``__dlpack__``.
+        Raises ValueError if ``write`` is set and it is read-only, and any error of the object's code.
         """
 
     def address(self, array, /) -> int:
-        """Where an array of ``xp`` begins."""
+        """Return the start address of an array of ``xp``."""
         ...
 
     def borrow(self, array, /) -> Any:
-        """A contiguous array in one dimension, which does not keep its memory."""
+        """Return a contiguous array as a 1-D view that does not keep its memory alive."""
 
     def fft(self, array, axis: int = -1) -> Any:
-        """Out-of-place transform, NumPy's conventions; keeps single precision."""
+        """Return the transform of ``array``, NumPy's conventions; keeps single precision."""
 
     def ifft(self, array, axis: int = -1) -> Any:
-        """Out-of-place inverse transform, NumPy's conventions; keeps single precision."""
+        """Return the inverse transform of ``array``, NumPy's conventions; keeps single precision."""
 
     def row_fft(self, rows: int, n: int, dtype) -> InPlaceFFT:
         """Plan transforms of up to ``rows`` rows (or one, of shape (n,)) of ``n`` samples."""
@@ -105,29 +105,31 @@ class Device(Protocol):
         ...
 
     def export(self, array) -> Callable[[], Any]:
-        """Mark ``array`` as complete now; the callable, in any thread, waits for that and gives it on the
-        host. Until then the caller leaves ``array`` alone."""
+        """Return a function that, in any thread, waits until ``array`` is computed and returns it on the
+        host. The caller must not change ``array`` before that.
+        """
         ...
 
     def map_rows(self, rows: int, work: Callable[[slice], None]) -> None:
         """Call ``work`` for slices that together cover ``range(rows)`` once, possibly in parallel.
 
-        Each slice is sized so that its data stay in cache between the operations of ``work``.
+        Each slice is small enough for its data to stay in cache between the operations of ``work``.
         """
 
     def kernels(self, table: KernelTable | str) -> Any:
-        """Launchers of the kernels of a table, each an attribute by its name; see `wavefabric.kernels.table`.
+        """Return an object with a launcher per kernel of a table, by name; see `wavefabric.kernels.table`.
 
-        Of a module such as ``"wavefabric.optics.propagation.kernels.kerr"``: on a CPU what its ``KERNELS``
-        makes for the device, or the module itself; on a GPU what ``KERNELS`` of ``<module>_cuda.py`` makes,
-        with the same names and arguments.
+        For a module such as ``"wavefabric.optics.propagation.kernels.kerr"``: on a CPU the result of its
+        ``KERNELS`` for the device, or the module itself; on a GPU the result of ``KERNELS`` in
+        ``<module>_cuda.py``, with the same names and arguments.
         """
 
     def graph(self, work: Callable[[], None], kernels_alone: bool = False) -> Callable[..., None]:
-        """Return what repeats the launches of ``work`` cheaply, once or as many times as its argument says.
+        """Return a function that repeats the launches of ``work`` cheaply, once or as often as its argument
+        says.
 
-        On a GPU it is a CUDA graph. ``kernels_alone``: ``work`` does nothing but launch kernels of tables,
-        which a CPU records too; other work it does as it is written.
+        On a GPU it replays a CUDA graph. ``kernels_alone``: ``work`` only launches kernels of tables; a CPU
+        records these too, but calls any other ``work`` again.
         """
         ...
 
@@ -135,5 +137,5 @@ class Device(Protocol):
         """Wait until all work of the device is done."""
 
     def memory(self) -> tuple[int, int]:
-        """Free and total memory in bytes."""
+        """Return free and total memory in bytes."""
         ...

@@ -1,4 +1,4 @@
-"""bfloat16, which NumPy does not have: the type of ml_dtypes, where that is installed."""
+"""Provide the type bfloat16, which NumPy lacks, from ml_dtypes if that is installed."""
 
 import sys
 from collections.abc import Callable
@@ -14,7 +14,7 @@ NAME = "bfloat16"
 
 @cache
 def bfloat16() -> np.dtype:
-    """The type; `MissingExtra` without ml_dtypes."""
+    """Return the dtype of bfloat16; `MissingExtra` without ml_dtypes."""
     try:
         from ml_dtypes import bfloat16 as scalar
     except ImportError:
@@ -23,12 +23,12 @@ def bfloat16() -> np.dtype:
 
 
 def named(dtype: Any) -> np.dtype:
-    """An element type, also by name; `MissingExtra` for bfloat16 without ml_dtypes."""
+    """Return an element type, also by name; `MissingExtra` for bfloat16 without ml_dtypes."""
     return bfloat16() if isinstance(dtype, str) and dtype == NAME else np.dtype(dtype)
 
 
 def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
-    """What ``view`` makes of an array; PyTorch offers its tensors of bfloat16 to nobody, but their words."""
+    """Return ``view(array)``; PyTorch's bfloat16 tensors, which it does not export, are viewed as int16."""
     if str(getattr(array, "dtype", "")) != f"torch.{NAME}":
         return view(array)
     result = view(array.view(sys.modules["torch"].int16))

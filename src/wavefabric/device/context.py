@@ -1,4 +1,4 @@
-"""Begins the CUDA context of a process on a thread, while Python imports the libraries that use it."""
+"""Create the CUDA context of a process on a thread, while Python imports the libraries that use it."""
 
 import ctypes
 from threading import Thread

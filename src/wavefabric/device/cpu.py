@@ -1,4 +1,4 @@
-"""CPU: NumPy arrays, and kernels of the C++ library on a fixed number of threads."""
+"""Provide the CPU device: NumPy arrays, and kernels of the C++ library on a fixed number of threads."""
 
 import importlib
 import math
@@ -30,14 +30,14 @@ class CpuDevice:
         if not 1 <= self.threads <= most:
             raise InputError(f"threads: {threads} given; allowed: 1 to {most}")
         self._launcher = CpuLauncher(self.threads)
-        self._pool = ThreadPoolExecutor(self.threads)  # starts its threads when they are needed
+        self._pool = ThreadPoolExecutor(self.threads)  # starts threads on demand
 
     def empty(self, shape, dtype):
         # 64-byte alignment: one cache line, one AVX-512 vector. Kernels may read one vector beyond the end.
         return self._aligned(np.empty, shape, dtype)
 
     def zeros(self, shape, dtype):
-        # The system hands out pages of zeros when the kernels' threads first touch them.
+        # The system provides zeroed pages when the kernels' threads first touch them.
         return self._aligned(np.zeros, shape, dtype)
 
     def _aligned(self, make, shape, dtype):
@@ -53,7 +53,7 @@ class CpuDevice:
         if target.nbytes < 1 << 24:
             np.copyto(target, source)
             return
-        # Of many cores one has little of the bandwidth of memory.
+        # A single core reaches only a fraction of the memory bandwidth.
         parts = (np.array_split(array, self.threads) for array in (target, source))
         list(self._pool.map(np.copyto, *parts))
 

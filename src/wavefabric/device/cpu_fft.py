@@ -1,4 +1,4 @@
-"""Transforms rows, axes and real fields on a CPU by kernels of ``kernels/cpu/rows.cpp``."""
+"""Transform rows, axes and real fields on a CPU with kernels of ``kernels/cpu/rows.cpp``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +15,12 @@ TABLE = kernel_table("""
     once transform_axis(plan series, array field, int outer, int stride, int backward)
     once transform_real_rows(plan series, array field, array spectra, int rows, int backward)
 """)
-#: What a call of `multiply_spectra` does, as ``rows.cpp`` numbers it: all, or one of three parts.
+#: Modes of `multiply_spectra`, as numbered in ``rows.cpp``: everything, or one of three parts.
 _ALL, *_PARTS = range(4)
 
 
 class CpuRowFFT:
-    """In-place transforms of rows of ``n`` complex samples, of any number of rows."""
+    """Transforms rows of ``n`` complex samples in place; the number of rows is arbitrary."""
 
     def __init__(self, device: Any, n: int, dtype: Any):
         self._device, self._kernels, kernel = device, device.kernels(TABLE), None
@@ -32,24 +32,25 @@ class CpuRowFFT:
         self._plan = plan
 
     def forward(self, field: np.ndarray) -> None:
-        """Transform the rows of a field (rows, n), or (n,)."""
+        """Transform the rows of ``field``, (rows, n) or (n,), in place."""
         self._kernels.transform_rows(self._plan, np.atleast_2d(field), False)
 
     def backward(self, field: np.ndarray) -> None:
-        """Transform rows back, unscaled: n times the inverse."""
+        """Transform rows back in place, unscaled: n times the inverse."""
         self._kernels.transform_rows(self._plan, np.atleast_2d(field), True)
 
     def arrange(self, factors: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Return factors of spectra, (kinds, n) complex128, as real numbers in the order of `multiply`.
+        """Return ``factors`` of spectra, (kinds, n) complex128, as real numbers in the order of `multiply`.
 
-        A row of a field has one of the kinds. The result is (kinds, `RowPlan.factors`); ``out``, if given.
+        Each row of a field uses one of the kinds. The result is (kinds, `RowPlan.factors`), in ``out`` if
+        given.
         """
         return self._arranged(self._plan, factors, out)
 
     def multiply(self, field: np.ndarray, arranged: np.ndarray, kinds: np.ndarray) -> None:
         """Transform the rows of a field, multiply each by the factors of its kind, and transform it back.
 
-        Nothing is scaled. ``kinds`` (rows,) int32. Of fewer rows than threads several threads do one.
+        Nothing is scaled. ``kinds`` (rows,) int32. With fewer rows than threads, several threads share a row.
         """
         together = len(field) < self._device.threads and self._plan.inner == self._plan.points
         for part in _PARTS if together else (_ALL,):
@@ -63,7 +64,7 @@ class CpuRowFFT:
 
 
 class CpuAxisFFT:
-    """In-place transforms of complex arrays of ``shape`` (Nz, Ny, Nx) along axis 0 or 1."""
+    """Transforms complex arrays of ``shape`` (Nz, Ny, Nx) in place along axis 0 or 1."""
 
     def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any, axis: int):
         self._run: Callable[..., None] = device.kernels(TABLE).transform_axis
@@ -72,16 +73,16 @@ class CpuAxisFFT:
         self._outer, self._stride = (1, ny * nx) if axis == 0 else (nz, nx)
 
     def forward(self, field: np.ndarray) -> None:
-        """Transform along the axis."""
+        """Transform ``field`` along the axis, in place."""
         self._run(self._plan, field, self._outer, self._stride, False)
 
     def backward(self, field: np.ndarray) -> None:
-        """Transform back, unscaled: times the points of the axis."""
+        """Transform back in place, unscaled: the inverse times the number of points of the axis."""
         self._run(self._plan, field, self._outer, self._stride, True)
 
 
 class CpuRealFFT:
-    """Transforms of real fields (Nz, Ny, Nx) along x, then along those of ``axes`` with several points."""
+    """Transforms real fields (Nz, Ny, Nx) along x, then along those of ``axes`` with several points."""
 
     def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any, axes: tuple[int, ...]):
         nz, ny, nx = map(int, shape)
@@ -93,13 +94,13 @@ class CpuRealFFT:
         ]
 
     def forward(self, field: np.ndarray, spectrum: np.ndarray) -> None:
-        """Set ``spectrum`` (…, Nx//2 + 1) to the transform of a field."""
+        """Write the transform of ``field`` to ``spectrum`` (…, Nx//2 + 1)."""
         self._run(self._plan, field, spectrum, self._rows, False)
         for transform in self._others:
             transform.forward(spectrum)
 
     def backward(self, spectrum: np.ndarray, field: np.ndarray) -> None:
-        """Set a field to the transform back, unscaled, of a spectrum, which is spoilt."""
+        """Write the unscaled inverse transform of ``spectrum`` to ``field``; overwrites ``spectrum``."""
         for transform in reversed(self._others):
             transform.backward(spectrum)
         self._run(self._plan, field, spectrum, self._rows, True)

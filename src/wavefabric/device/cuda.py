@@ -1,4 +1,4 @@
-"""GPU: CuPy arrays, cuFFT plans with owned work areas, ``.cu`` kernels through NVRTC, CUDA graphs."""
+"""Provide the GPU device: CuPy arrays, cuFFT plans with work areas, ``.cu`` kernels by NVRTC, CUDA graphs."""
 
 import importlib
 import math
@@ -19,7 +19,7 @@ from wavefabric.system.compiling import CLOCK
 from wavefabric.system.machine import usable_threads
 from wavefabric.system.user_cache import redirect
 
-redirect("CUPY_CACHE_DIR", "cupy", "~/.cupy/kernel_cache")  # CuPy gives up where it can write none
+redirect("CUPY_CACHE_DIR", "cupy", "~/.cupy/kernel_cache")  # CuPy fails if it cannot write its cache
 
 import cupy  # noqa: E402
 from cupy.cuda import cufft  # noqa: E402
@@ -27,7 +27,7 @@ from cupyx.scipy.fftpack import get_fft_plan  # noqa: E402
 
 
 def launch(function, grid, block, arguments, shared: int = 0) -> None:
-    """Launch a kernel; arrays must be C-contiguous, since it sees only their addresses."""
+    """Launch a kernel; arrays must be C-contiguous, since the kernel gets only their addresses."""
     for argument in arguments:
         if isinstance(argument, cupy.ndarray) and not argument.flags.c_contiguous:
             raise ValueError(f"a kernel was given an array of shape {argument.shape} that is not contiguous")
@@ -50,19 +50,19 @@ def prepared(function, blocks: int, threads: int, arguments, shared: int = 0):
 _TYPES = {np.dtype(np.complex64): cufft.CUFFT_C2C, np.dtype(np.complex128): cufft.CUFFT_Z2Z}
 # cudaDevAttrMaxSharedMemoryPerBlockOptin of the CUDA runtime.
 _MOST_SHARED_OF_A_BLOCK = 97
-# Modules that are compiled side by side.
+# Number of modules that are compiled in parallel.
 _COMPILERS = 8
-# What every kernel is compiled with. No --use_fast_math: sin and cos must hold to round-off.
+# Options for all kernels. No --use_fast_math: sin and cos must be accurate to round-off.
 COMPILE_OPTIONS = ("--std=c++17", "--fmad=true")
 
 
 def count() -> int:
-    """Number of CUDA devices."""
+    """Return the number of CUDA devices."""
     return cupy.cuda.runtime.getDeviceCount()
 
 
 def describe() -> list[dict]:
-    """Name, memory and compute capability of each CUDA device."""
+    """Return name, memory and compute capability of each CUDA device."""
     properties = [cupy.cuda.runtime.getDeviceProperties(index) for index in range(count())]
     return [
         {
@@ -76,7 +76,7 @@ def describe() -> list[dict]:
 
 
 class CudaRowFFT:
-    """In-place cuFFT transforms of contiguous rows of ``n`` samples; one plan and work area a batch size."""
+    """Transforms contiguous rows of ``n`` samples in place by cuFFT; a plan and work area per batch size."""
 
     def __init__(self, rows: int, n: int, dtype):
         self._n, self._type = n, _TYPES[np.dtype(dtype)]
@@ -96,14 +96,14 @@ class CudaRowFFT:
 
 
 class CudaRealFFT:
-    """Real 3-D cuFFT transforms out of place, along the last axes; planned with work areas of their own."""
+    """Transforms real 3-D fields out of place along the last axes by cuFFT; each plan has a work area."""
 
     def __init__(self, shape, dtype, axes: tuple[int, ...] = (0, 1, 2)):
-        # cuFFT wants neighbouring axes: one point between two others is transformed too.
+        # cuFFT needs adjacent axes: an axis of one point between two others is transformed too.
         first = next((axis for axis in axes if shape[axis] > 1), 2)
         axes = tuple(range(first, 3))
         half = (*shape[:-1], shape[-1] // 2 + 1)
-        # The plans want arrays to look at; these go back to the pool at once.
+        # Planning needs arrays; these return to the pool at once.
         real, spectrum = cupy.empty(shape, dtype), cupy.empty(half, np.result_type(dtype, np.complex64))
         sizes = [shape[axis] for axis in axes]
         self._forward = get_fft_plan(real, sizes, axes, "R2C")
@@ -117,9 +117,9 @@ class CudaRealFFT:
 
 
 class CudaAxisFFT:
-    """In-place complex cuFFT transforms of a 3-D array along its first axis (0) or its second (1).
+    """Transforms complex 3-D arrays in place by cuFFT along the first axis (0) or the second (1).
 
-    Along the second, each plane is a call of its own: cuFFT's batches have one stride.
+    Along the second axis each plane is a separate call: cuFFT's batches have a single stride.
     """
 
     def __init__(self, shape, dtype, axis: int):
@@ -141,21 +141,21 @@ class CudaAxisFFT:
 
 
 class CompilingModule:
-    """A module of kernels that a thread compiles; who asks for one of them waits until it is done."""
+    """A module of kernels that a thread compiles; getting a kernel waits until that is done."""
 
     def __init__(self, compiled: Future[cupy.RawModule]) -> None:
         self._compiled = compiled
 
     def get_function(self, name: str) -> Any:
-        """Return a kernel."""
+        """Return the kernel ``name``; wait for the compilation."""
         if not self._compiled.done():
-            with CLOCK.compiling(announce_after=1.0):  # what CuPy keeps on disk is there at once
+            with CLOCK.compiling(announce_after=1.0):  # no message if CuPy finds it on disk
                 self._compiled.result()
         return self._compiled.result().get_function(name)
 
 
 class CudaDevice:
-    """One CUDA device. Work goes to CuPy's current stream; graphs are captured on one of our own."""
+    """A CUDA device. Work is enqueued on CuPy's current stream; graphs are captured on a separate one."""
 
     xp = cupy
     threads = 1
@@ -177,7 +177,7 @@ class CudaDevice:
     row_fft, real_fft, axis_fft = CudaRowFFT, CudaRealFFT, CudaAxisFFT
 
     def host_empty(self, shape, dtype):
-        # Not from CuPy's pool, which keeps what is freed.
+        # Not from CuPy's pool, which keeps freed memory.
         memory = cupy.cuda.PinnedMemory(max(math.prod(shape) * np.dtype(dtype).itemsize, 1))
         return np.ndarray(shape, dtype, cupy.cuda.PinnedMemoryPointer(memory, 0))
 
@@ -219,7 +219,7 @@ class CudaDevice:
         return cupy.fft.ifft(array, axis=axis)
 
     def export(self, array):
-        """Copies on a stream of its own once the current stream has come this far."""
+        """Return a function that copies ``array`` to the host on a separate stream, after the work so far."""
         ready = cupy.cuda.Event(disable_timing=True)
         ready.record()
 
@@ -250,15 +250,15 @@ class CudaDevice:
         before: tuple[str, ...] = (),
         prelude: str = "",
     ) -> CompilingModule:
-        """Begin to compile a ``.cu`` file of a package; CuPy keeps the cubin on disk for the next process.
+        """Start to compile a ``.cu`` file of a package; CuPy caches the cubin on disk for later processes.
 
-        ``before`` names sources (``"package/file.cu"``) to put in front, ``prelude`` is text before all.
-        Modules are compiled side by side; those who ask for a kernel wait.
+        ``before`` lists sources (``"package/file.cu"``) to put before it, ``prelude`` is text before all.
+        Modules are compiled in parallel; getting a kernel waits.
         """
         code = prelude + cuda_text(*before, f"{package}/{source}")
 
         def compiled() -> cupy.RawModule:
-            cupy.cuda.Device(self.index).use()  # a thread has a device of its own
+            cupy.cuda.Device(self.index).use()  # threads select devices separately
             module = cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
             module.compile()
             return module
@@ -268,12 +268,12 @@ class CudaDevice:
     launch, prepared = staticmethod(launch), staticmethod(prepared)
 
     def resident_blocks(self, function, threads: int, shared: int) -> int:
-        """How many blocks of a kernel a multiprocessor has at once, each of so many threads and bytes."""
+        """Return how many blocks of ``threads`` threads and ``shared`` bytes fit on a multiprocessor."""
         ask = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
         return int(ask(function.kernel.ptr, threads, shared))
 
     def graph(self, work, kernels_alone: bool = False):
-        """Capture the launches of ``work`` and return their replay, into whatever stream is current."""
+        """Capture the launches of ``work``; return a function that replays them on the current stream."""
         with self._capture:
             self._capture.begin_capture()
             try:
@@ -286,6 +286,6 @@ class CudaDevice:
         cupy.cuda.get_current_stream().synchronize()
 
     def memory(self) -> tuple[int, int]:
-        # What CuPy's pool holds unused counts as free.
+        # Unused memory of CuPy's pool counts as free.
         free, total = cupy.cuda.runtime.memGetInfo()
         return free + cupy.get_default_memory_pool().free_bytes(), total

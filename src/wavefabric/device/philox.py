@@ -1,8 +1,8 @@
-"""Counter-based random numbers, the same on every device: Philox4x32-10.
+"""Generate counter-based random numbers, the same on every device: Philox4x32-10.
 
-Element ``i`` of a sequence depends on ``(seed, stream, i + offset)`` only, so any window of any
-sequence can be made again, in any order, by any rank. The 64-bit ``seed`` is Philox's key; the low
-half of its 128-bit counter is the index, the high half the ``stream``. The formulas are in ``philox.h`` of
+Element ``i`` of a sequence depends only on ``(seed, stream, i + offset)``, so any window of any sequence can
+be generated again, in any order, by any rank. The 64-bit ``seed`` is Philox's key; the low half of its
+128-bit counter is the index, the high half the ``stream``. The formulas are in ``philox.h`` of
 `wavefabric.kernels`.
 
 Source: J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3",
@@ -15,7 +15,7 @@ from wavefabric.errors import InputError, quoted
 from wavefabric.kernels.cpu_launch import call_kernel
 from wavefabric.kernels.table import kernel_table
 
-#: What ``Device.kernels`` takes to load `philox_uint32` and `add_complex_normal`, on all threads of a CPU.
+#: Pass it to ``Device.kernels`` to load `philox_uint32` and `add_complex_normal`, on all threads of a CPU.
 TABLE = kernel_table(
     """
     items philox_uint32(counted int32s out, long seed, long stream, long offset)
@@ -25,12 +25,12 @@ TABLE = kernel_table(
     "philox.cu",
 )
 
-# One domain for each use, so that no two uses share a stream under one seed.
+# One domain per use, so that no two uses share a stream with the same seed.
 SYMBOLS, AMPLIFIER, RECEIVER, MIXING, LOADING, COUPLING, GAINS, LASER = 1, 2, 3, 4, 5, 6, 7, 8
 
 
 def stream(domain: int, a: int, b: int = 0) -> int:
-    """Number of the stream for item (a, b) of a use, both in 0 … 2^28 − 1: (row, channel) of SYMBOLS."""
+    """Return the stream of item (a, b) of a domain, both in 0 … 2^28 − 1: (row, channel) of SYMBOLS."""
     for value in (a, b):
         if not 0 <= value < 1 << 28:
             raise InputError(f"stream: index {value} given, 0 to {(1 << 28) - 1} allowed")
@@ -56,11 +56,11 @@ def philox_uint32(out: np.ndarray, seed: int, stream: int, offset: int) -> None:
 def add_complex_normal(out: np.ndarray, sigma: float, seed: int, stream: int, offset: int) -> None:
     """Add circular complex Gaussian noise on the host: ``out[i] += sigma n``, ``E|n|² = 1``.
 
-    Element ``i`` uses counter ``i + offset`` whole: 53 bits for the radius, 53 for the angle of
-    Box and Muller's method, in double precision whatever the type of ``out``
-    (G. E. P. Box, M. E. Muller 1958, doi 10.1214/aoms/1177706645). Real and imaginary part each
-    have the variance ``sigma²/2``, in the unit of ``out``: complex128 or complex64, shape (n,).
-    ``seed``, ``stream`` and ``offset`` are those of `philox_uint32`.
+    Element ``i`` uses all of counter ``i + offset``: 53 bits for the radius, 53 for the angle of Box and
+    Muller's method, always in double precision (G. E. P. Box, M. E. Muller 1958, doi
+    10.1214/aoms/1177706645). Real and imaginary part each have the variance ``sigma²/2``, in the unit of
+    ``out``: complex128 or complex64, shape (n,). ``seed``, ``stream`` and ``offset`` are as in
+    `philox_uint32`.
     """
     name = "add_complex_normal_float" if out.dtype == np.complex64 else "add_complex_normal_double"
     call_kernel(name, out, float(sigma), seed, stream, offset)

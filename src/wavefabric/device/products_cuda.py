@@ -1,10 +1,10 @@
-"""Matrix products by cuBLAS: the names and argument order of ``products.py``."""
+"""Multiply matrices with cuBLAS; names and argument order are those of ``products.py``."""
 
 import cupy
 import numpy as np
 from cupy.cuda import cublas
 
-# Of cuBLAS's headers: cudaDataType_t of the elements and cublasComputeType_t, by arithmetic.
+# From cuBLAS's headers: cudaDataType_t of the elements and cublasComputeType_t, by arithmetic.
 _R_32F, _R_16BF = 0, 14
 _COMPUTE_32F, _COMPUTE_32F_FAST_TF32 = 68, 77
 _KINDS = {
@@ -16,7 +16,7 @@ _GEMM_DEFAULT = -1
 
 
 class ProductKernels:
-    """The functions of ``products.py`` on one CUDA device; bf16 is stored as the bits of uint16."""
+    """Provides the functions of ``products.py`` on one CUDA device; bf16 is stored as the bits of uint16."""
 
     def __init__(self, device):
         self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)
@@ -30,7 +30,7 @@ class ProductKernels:
     def multiply(self, a, b, out, arithmetic, transpose_a=False, transpose_b=False):
         (m, n), k = out.shape, a.shape[0 if transpose_a else 1]
         kind, compute = _KINDS[arithmetic]
-        # cuBLAS counts columns first, and so sees every matrix transposed: outᵀ = bᵀ aᵀ.
+        # cuBLAS is column-major, so every matrix appears transposed: outᵀ = bᵀ aᵀ.
         cublas.gemmEx(
             *(cupy.cuda.get_cublas_handle(), int(transpose_b), int(transpose_a), n, m, k),
             *(self._one.ctypes.data, b.data.ptr, kind, b.shape[1], a.data.ptr, kind, a.shape[1]),
@@ -38,5 +38,5 @@ class ProductKernels:
         )
 
 
-#: What `Device.kernels` makes on a GPU.
+#: Class that `Device.kernels` uses on a GPU.
 KERNELS = ProductKernels

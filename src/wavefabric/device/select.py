@@ -1,4 +1,4 @@
-"""Choose a device by name, and describe what this machine has."""
+"""Select a device by name, and describe the devices of this machine."""
 
 import sys
 from importlib.util import find_spec
@@ -11,15 +11,15 @@ from wavefabric.system.machine import cpu_model, usable_threads
 
 
 def cuda_count() -> int:
-    """Number of CUDA devices that can be used, 0 where CuPy or a driver is missing."""
+    """Return the number of usable CUDA devices, 0 without CuPy or a driver."""
     cuda, _ = _cuda()
     return cuda.count() if cuda else 0
 
 
 def _cuda(index: int | None = None) -> tuple[Any, str]:
-    """`wavefabric.device.cuda` where there is a GPU, else None; and in words whether it can be used.
+    """Return `wavefabric.device.cuda` if there is a GPU, else None; and, as text, whether it can be used.
 
-    ``index`` is that of a GPU that will be used: its context is made meanwhile.
+    If the GPU ``index`` is given, its context is created in the background.
     """
     if find_spec("cupy") is None:
         return None, "not installed"
@@ -29,16 +29,16 @@ def _cuda(index: int | None = None) -> tuple[Any, str]:
         from wavefabric.device import cuda
 
         return (cuda, "available") if cuda.count() else (None, "no CUDA device found")
-    except Exception as error:  # A broken driver or toolkit reads as "no GPU".
+    except Exception as error:  # A broken driver or toolkit counts as "no GPU".
         return None, f"not usable: {error}".splitlines()[0]
 
 
 def get_device(name: str | Device = "auto", threads: int | None = None) -> Device:
-    """Device by name; a device itself is returned.
+    """Return a device by name; a device itself is returned unchanged.
 
     ``name`` is ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or ``"auto"`` (the first GPU if there is one);
-    ``threads`` are those of a CPU, by default all that this process may use. `InputError` if the name is
-    unknown or the GPU does not exist; `MissingExtra` if a GPU is asked for and CuPy is not installed.
+    ``threads`` is for a CPU, by default all that this process may use. `InputError` if the name is unknown or
+    the GPU does not exist; `MissingExtra` if a GPU is requested and CuPy is not installed.
     """
     if not isinstance(name, str):
         if not hasattr(name, "xp"):
@@ -63,7 +63,7 @@ def get_device(name: str | Device = "auto", threads: int | None = None) -> Devic
 
 
 def describe() -> dict:
-    """Return what this machine offers: processor and GPUs."""
+    """Return a description of this machine: processor and GPUs."""
     cuda, state = _cuda()
     return {
         "cpu": {"model": cpu_model(), "threads": usable_threads()},

@@ -1,4 +1,4 @@
-"""Arrays of other libraries seen as NumPy arrays, without a copy where they are in host memory."""
+"""View arrays of other libraries as NumPy arrays, without a copy if they are in host memory."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from wavefabric.device.bfloat16 import viewed
 
-#: Memory of a GPU, and managed memory, in DLPack's numbers.
+#: DLPack's numbers of GPU memory and of managed memory.
 DLPACK_CUDA = (2, 13)
 
 
 class _Memory:
-    """Memory as NumPy takes it up; it lives as long as ``keep`` does."""
+    """A memory region with an array interface for NumPy; it keeps ``keep`` alive."""
 
     def __init__(self, array: np.ndarray, shape: tuple[int, ...], strides=None, keep: Any = None):
         self.__array_interface__ = {
@@ -25,12 +25,12 @@ class _Memory:
 
 
 def address(array: np.ndarray, /) -> int:
-    """Return where an array begins in memory, whatever its strides."""
+    """Return the start address of an array in memory, whatever its strides."""
     return array.__array_interface__["data"][0]
 
 
 def host_array(array: Any, /) -> Any:
-    """Return a copy of an array that is on a GPU (of CuPy, PyTorch, JAX); else what was given."""
+    """Return a host copy of an array on a GPU (of CuPy, PyTorch, JAX); any other object unchanged."""
     shared = hasattr(array, "__cuda_array_interface__")
     if not shared and not (
         hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] in DLPACK_CUDA
@@ -42,12 +42,12 @@ def host_array(array: Any, /) -> Any:
 
 
 def view(array: Any, /, write: bool = False) -> np.ndarray | None:
-    """See `wavefabric.device.base.Device.view`."""
+    """Return an array of any library as a NumPy view; see `wavefabric.device.base.Device.view`."""
     return viewed(array, lambda each: _view(each, write))
 
 
 def _view(array: Any, write: bool) -> np.ndarray | None:
-    if isinstance(array, np.generic):  # NumPy's numbers: what they offer is a copy
+    if isinstance(array, np.generic):  # NumPy's scalars: their interface refers to a copy
         result = np.asarray(array)
         result.flags.writeable = False
     elif isinstance(array, np.ndarray) or hasattr(array, "__array_interface__"):
@@ -68,12 +68,12 @@ def _from_dlpack(array: Any) -> np.ndarray:
     try:
         array.__dlpack__(max_version=(1, 0))
     except TypeError:
-        # DLPack before 1.0 is for memory that may be written; NumPy does not rely on it.
+        # DLPack before 1.0 is for writable memory, but NumPy returns a read-only array.
         return np.asarray(_Memory(result, result.shape, result.strides, keep=result))
     return result
 
 
 def borrow(array: np.ndarray, /) -> np.ndarray:
-    """A contiguous array in one dimension, which does not keep its memory."""
-    # The interface tells the width of a type that is not NumPy's own, but not the type.
+    """Return a contiguous array as a 1-D view that does not keep its memory alive."""
+    # The interface has the width of a type that is not NumPy's, but not the type.
     return np.asarray(_Memory(array, (array.size,))).view(array.dtype)

@@ -1,12 +1,12 @@
-"""How ranks talk: communicators, transports, schedules that run on them, and how ranks are started.
+"""Communicate between ranks: communicators, transports, running schedules, and starting ranks.
 
-May import ``device``, ``collectives``, ``results``, ``files``, ``system`` and ``errors``; alone imports MPI
-and NCCL.
+May import ``device``, ``collectives``, ``results``, ``files``, ``system`` and ``errors``. No other package
+imports MPI or NCCL.
 """
 
 from wavefabric.lazy import lazy
 
-#: Late: every command asks `environment` whether it is a rank, and most need nothing heavier.
+#: Loaded late: every command asks `environment` whether it is a rank, and most need nothing heavier.
 __getattr__, __dir__ = lazy(
     __name__,
     {

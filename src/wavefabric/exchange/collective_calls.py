@@ -1,4 +1,4 @@
-"""Collective operations on arrays of NumPy, CuPy, PyTorch and others, as calls of a communicator."""
+"""Call collective operations on arrays of NumPy, CuPy, PyTorch and others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IN_PLACE = ("all-reduce", "broadcast")
 
 
 class CallOptions(TypedDict, total=False):
-    """How a call is to be done, see `CollectiveCalls`."""
+    """Holds options of a collective call, see `CollectiveCalls`."""
 
     algorithm: str | Schedule
     radix: int | None
@@ -32,33 +32,33 @@ class CallOptions(TypedDict, total=False):
 
 
 class CollectiveCalls:
-    """Collective operations between all ranks, which call the same ones in the same order.
+    """Provides collective operations; all ranks call the same operations in the same order.
 
     **Arrays** have the same shape and dtype (float16, 32, 64; int32, 64; complex64, 128; bfloat16, if
-    ml_dtypes is installed) on all ranks. They lie on the communicator's device: for CPUs NumPy's and all that
-    offer ``__array_interface__`` or ``__dlpack__`` (PyTorch's tensors), for GPUs CuPy's and all that offer
-    ``__cuda_array_interface__`` or ``__dlpack__``. On a GPU work goes to CuPy's current stream. What is
-    changed is the caller's memory.
+    ml_dtypes is installed) on all ranks. They lie on the communicator's device: for CPUs NumPy's and all with
+    ``__array_interface__`` or ``__dlpack__`` (PyTorch's tensors), for GPUs CuPy's and all with
+    ``__cuda_array_interface__`` or ``__dlpack__``. GPU work is enqueued on CuPy's current stream. Results are
+    written to the caller's memory.
 
     **Algorithms** (``algorithm``): a name of `wavefabric.collectives.registry.ALGORITHMS` with ``radix`` and
-    ``pieces``; or a `Schedule` that performs the operation, which is proved once and scaled to the array's
-    size; or ``"auto"``, what the communicator's tuning says is fastest, with the protocol that it names if
-    the transport has this and it can serve here, or where there is no tuning
-    `wavefabric.collectives.tuning.default_choice`. Sums are taken in the order of the schedule: their bits
-    are the same on all ranks, in every run and with every protocol; but a switch (``nvls``) adds in an
-    order of its own.
+    ``pieces``; a `Schedule` that performs the operation, which is verified once and scaled to the array's
+    size; or ``"auto"``: the algorithm that is fastest in the communicator's tuning, with the tuning's
+    protocol if the transport supports it for these ranks, or without a tuning
+    `wavefabric.collectives.tuning.default_choice`. Sums are computed in the order of the schedule: their bits
+    are the same on all ranks, in every run and with every protocol, except that a switch (``nvls``) adds in
+    an order of its own.
 
-    **Memory.** Contiguous arrays are used as they are. Others are copied to buffers of the communicator, and
-    with the transport ``p2p`` all that are not from `allocate` (or views of such arrays), since peers map
-    memory. All calls share these buffers, see docs/collectives.md.
+    **Memory.** Contiguous arrays are used in place. Others are copied to buffers of the communicator, and
+    with the transport ``p2p`` all arrays that are not from `allocate` (or views of such arrays), since peers
+    map memory. All calls share these buffers, see docs/collectives.md.
 
     **Calls** of the same operation, shape, dtype and algorithm are prepared once: ranks then compare their
-    arguments, and `InputError` is raised on all of them alike if these differ. With ``p2p`` a call is also
-    prepared for each new array from `allocate`: if one rank gives a new one, all must, or they wait for ever.
+    arguments, and if these differ all raise the same `InputError`. With ``p2p`` a call is also prepared for
+    each new array from `allocate`: if one rank passes a new one, all must, or the ranks wait for ever.
 
-    **Errors.** `InputError`, in one line, for arrays, algorithms and roots that are not allowed. Bad
-    arguments of one rank alone are told to all in the first call of an operation; later they are its own
-    error, which ends all ranks if it is not caught.
+    **Errors.** `InputError`, in one line, for arrays, algorithms and roots that are not allowed. In the first
+    call of an operation invalid arguments of one rank raise the error on all ranks; in later calls only that
+    rank raises it, and an uncaught error ends all ranks.
     """
 
     control: Control
@@ -71,29 +71,29 @@ class CollectiveCalls:
     def _prepared(self) -> PreparedCalls: ...
 
     def all_reduce(self, array, **algorithm: Unpack[CallOptions]):
-        """Sum over all ranks, in place; collective. Gives ``array`` back."""
+        """Sum ``array`` over all ranks, in place, and return it; collective."""
         return self._call("all-reduce", array, array, **algorithm)
 
     def all_gather(self, part, out=None, **algorithm: Unpack[CallOptions]):
-        """The parts of all ranks, shape (ranks, *part.shape), in ``out`` or a new array; collective."""
+        """Return the parts of all ranks, (ranks, *part.shape), in ``out`` or a new array; collective."""
         return self._call("all-gather", part, out, **algorithm)
 
     def reduce_scatter(self, array, out=None, **algorithm: Unpack[CallOptions]):
-        """Entry ``array[rank]`` of the sum over all ranks, in ``out`` or a new array; collective.
+        """Return entry ``array[rank]`` of the sum over all ranks, in ``out`` or a new array; collective.
 
         ``array`` has shape (ranks, ...).
         """
         return self._call("reduce-scatter", array, out, **algorithm)
 
     def all_to_all(self, array, out=None, **algorithm: Unpack[CallOptions]):
-        """Entry ``array[r]`` goes to rank r; ``out[r]``, or that of a new array, comes from it; collective.
+        """Send ``array[r]`` to rank r and return what rank r sent as ``out[r]``; collective.
 
-        Both have shape (ranks, ...).
+        ``array`` and ``out``, a new array by default, have shape (ranks, ...).
         """
         return self._call("all-to-all", array, out, **algorithm)
 
     def broadcast(self, array, root: int = 0, **algorithm: Unpack[CallOptions]):
-        """The array of rank ``root`` in that of every other rank; collective. Gives ``array`` back."""
+        """Copy ``array`` of rank ``root`` into ``array`` of every other rank, and return it; collective."""
         return self._call("broadcast", array, array, root, **algorithm)
 
     def _call(
@@ -113,7 +113,7 @@ class CollectiveCalls:
         return target if out is None else out
 
     def _arrays(self, collective: str, array, out, root: int) -> tuple[Any, Any]:
-        """Source and target, as arrays of the device; the same one in place."""
+        """Return source and target as arrays of the device; for in-place operations the same array."""
         key = "part" if collective == "all-gather" else "array"
         in_place = collective in _IN_PLACE
         source = self._view(key, array, in_place and not (collective == "broadcast" and self.rank == root))
@@ -145,14 +145,14 @@ class CollectiveCalls:
             if (view := self.device.view(array, write)) is not None:
                 return view
         except (ArithmeticError, AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
-            why = f" ({one_line(str(error))})"  # whatever an object's own code raises
+            why = f" ({one_line(str(error))})"  # whatever the array object's code raises
         kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
         allowed = f"arrays on {self.device.name}{' that may be written' if write else ''}"
         raise InputError(f"{key}: a {kind}{why} given; allowed: {allowed}")
 
 
 def _checked_algorithm(algorithm: str | Schedule, radix: int | None, pieces: int) -> str:
-    """The name of an algorithm, or what tells a schedule from others."""
+    """Return the name of an algorithm, or the digest that identifies a schedule."""
     from wavefabric.exchange.prepared_calls import Schedule, schedule_digest
 
     whole("pieces", pieces, 1)
@@ -168,7 +168,7 @@ def _checked_algorithm(algorithm: str | Schedule, radix: int | None, pieces: int
 
 
 def checked_tuning(control: Control, tuning: str | Path | Tuning | None) -> Tuning | None:
-    """A tuning for these ranks, read by rank 0 for all if it is a file; collective. `InputError` on all."""
+    """Return the tuning, read on rank 0 if it is a file; collective. `InputError` on all ranks."""
     if tuning is None:
         return None
     from wavefabric.collectives.tuning import Tuning, load_tuning

@@ -1,4 +1,4 @@
-"""Communicators: ranks, their devices, and schedules run between them."""
+"""Define communicators: ranks, their devices, and schedules run between them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 class Communicator(CollectiveCalls):
-    """Ranks that run schedules together, made by `world` or `solo`.
+    """A group of ranks that run schedules together, created by `world` or `solo`.
 
-    ``rank`` is its number of ``size``, ``device`` this rank's; ``control`` carries small objects between
-    ranks, what ``transport`` names carries data. Collective operations on arrays: see `CollectiveCalls`.
-    Of the transport (see `Transport`): ``protocols``, ``why_refused``, ``why_no_switch``, ``one_sided``,
-    ``timeout``, ``check``, ``own_collective``.
+    This rank is number ``rank`` of ``size`` and uses ``device``; ``control`` carries small objects between
+    ranks, the transport named ``transport`` carries data. Collective operations on arrays: see
+    `CollectiveCalls`. Methods and attributes of `Transport` that are available here too: ``protocols``,
+    ``why_refused``, ``why_no_switch``, ``one_sided``, ``timeout``, ``check``, ``own_collective``.
     """
 
     def __init__(self, control: Control, device, transport: Transport, tuning: Tuning | None = None):
@@ -52,9 +52,9 @@ class Communicator(CollectiveCalls):
         self.why_no_switch = transport.why_no_switch
         self.one_sided, self.timeout, self.check = transport.one_sided, transport.timeout, transport.check
         self.own_collective = transport.own_collective
-        #: The plan that a run of these ranks follows, JSON, which its result keeps; empty for none.
+        #: JSON of the plan that a run of these ranks follows, saved with its result; empty for none.
         self.plan = ""
-        #: What records a step while `recording`.
+        #: Records a step while `recording`.
         self.step_recorder: StepRecorder | None = None
         self._exchanges: dict[tuple, tuple[Any, Exchange]] = {}
         self._tuning = tuning
@@ -69,7 +69,7 @@ class Communicator(CollectiveCalls):
         return self._prepared_calls
 
     def allocate(self, shape, dtype):
-        """Uninitialised array of the device that peers may reach; made once, before the first step."""
+        """Return an uninitialised array of the device that peers may access; call before the first step."""
         return self._transport.allocate(shape, named(dtype))
 
     def bind(
@@ -80,13 +80,13 @@ class Communicator(CollectiveCalls):
         blocks: int | None = None,
         concurrent: int = 1,
     ) -> Exchange:
-        """Make an exchange of a schedule, the same on all ranks, and this rank's buffers; collective.
+        """Bind a schedule, the same on all ranks, to this rank's buffers; return the exchange. Collective.
 
-        Buffers are 1-D contiguous arrays from `allocate`, of one dtype, with as many elements as the schedule
-        says. ``protocol`` is of `protocols`, and ``blocks`` of the kernel that some are: by default so few
-        that those of ``concurrent`` exchanges run at once. `InputError` if the
+        Buffers are 1-D contiguous arrays from `allocate`, of one dtype, with at least as many elements as the
+        schedule says. ``protocol`` is one of `protocols`; ``blocks`` is the number of blocks of its kernel,
+        by default so few that the kernels of ``concurrent`` exchanges run at once. `InputError` if the
         schedule is for another number of ranks, buffers are missing, too small, not contiguous or of several
-        dtypes, or a protocol cannot serve.
+        dtypes, or the protocol cannot be used.
         """
         from wavefabric.collectives.plans.plan import PROTOCOLS
 
@@ -113,7 +113,7 @@ class Communicator(CollectiveCalls):
         elif blocks is not None:
             raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
         else:
-            # Not empty even where nothing is reduced: addresses of empty arrays are no addresses.
+            # Not empty even if nothing is reduced: an empty array has no address.
             scratch = self.allocate((max(1, program.scratch),), dtype)
             exchange = self._transport.bind(program, arrays, scratch)
         if self.step_recorder is not None:
@@ -122,16 +122,16 @@ class Communicator(CollectiveCalls):
         return exchange
 
     def program(self, schedule: Schedule) -> Program:
-        """What this rank does in a schedule; `InputError` if it is for another number of ranks."""
+        """Return this rank's program of a schedule; `InputError` if it is for another number of ranks."""
         if schedule.ranks != self.size:
             raise InputError(f"schedule: {schedule.name} is for {schedule.ranks} ranks; here are {self.size}")
         return Program(schedule, self.rank)
 
     def run(self, schedule: Schedule, buffers: dict[str, Any]) -> None:
-        """Execute a schedule: `bind`, kept for the next time, start and finish."""
+        """Run a schedule: `bind` it, unless it was bound to these buffers before, start and finish."""
         key = (id(schedule), *(id(buffers.get(name)) for name in schedule.buffers))
         if key not in self._exchanges:
-            # The objects are kept too, so that the identities in their key are not used again.
+            # Keep the objects alive too, so that their ids in the key are not reused.
             self._exchanges[key] = (schedule, dict(buffers)), self.bind(schedule, buffers)
         self._exchanges[key][1].run()
 
@@ -139,8 +139,8 @@ class Communicator(CollectiveCalls):
     def recording(self, path: str | Path | None = None, force: bool = False) -> Iterator[StepRecorder]:
         """Record the exchanges of one step as a schedule, and write it to a JSON file; collective.
 
-        Only exchanges that are bound inside count. Of a simulation that runs inside on this communicator it
-        is the second step; of other programs what is started in `StepRecorder.step`. `InputError` for one
+        Only exchanges bound inside the block count. For a simulation that runs inside on this communicator,
+        the step is its second one; other programs mark it with `StepRecorder.step`. `InputError` for one
         rank, a run of one step, ranks that start different exchanges, and a file that exists (without
         ``force``) or cannot be written.
         """
@@ -159,25 +159,25 @@ class Communicator(CollectiveCalls):
 
     @property
     def label(self) -> str:
-        """The transport, and the protocol if kernels of the solvers store in other ranks' memory."""
+        """Return the transport's name, with the protocol if solvers' kernels store in other ranks' memory."""
         protocol = self._transport.protocol
         by = "signals" if protocol == "auto" else protocol
         return f"{self.transport}, {by}" if self.one_sided else self.transport
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
-        """See `Transport.symmetric`."""
+        """Return an array in which kernels of all ranks may store, see `Transport.symmetric`."""
         return self._transport.symmetric(shape, np.dtype(dtype))
 
     def describe(self) -> dict[str, Any]:
-        """Ranks, transport and device, in words."""
+        """Return the number of ranks, the transport and the device, with facts about the transport."""
         facts = {"ranks": self.size, "transport": self.transport, "device": self.device.name}
         return facts | self._transport.describe()
 
 
 def solo(device: str | Device | None = None, *, tuning: str | Path | Tuning | None = None) -> Communicator:
-    """A communicator of one rank, on the device that ``get_device("auto")`` gives by default.
+    """Return a communicator of one rank, by default on the device of ``get_device("auto")``.
 
-    ``tuning`` as of `world`.
+    ``tuning`` is as in `world`.
     """
     if device is None or isinstance(device, str):
         device = get_device(device or "auto")
@@ -192,14 +192,13 @@ def world(
     *,
     tuning: str | Path | Tuning | None = None,
 ) -> Communicator:
-    """All ranks that were started together; one rank if this process was started alone.
+    """Return the communicator of all ranks started together; one rank if this process was started alone.
 
     ``transport`` is one of `TRANSPORTS`. ``device`` is by default (or for ``"cuda"``) the GPU of this rank,
-    or the CPU where there is none; ``placement`` names the GPU of each rank of a host. ``tuning``, or the
-    JSON file of one (`wavefabric.collectives.tuning`), says which algorithms and protocols calls take by
-    themselves.
-    `InputError` for a transport that is unknown or cannot serve here, for ranks that do not see one another
-    and for a tuning of another number of ranks; `MissingExtra` if mpi4py is needed and missing.
+    or by default the CPU if there is no GPU; ``placement`` lists the GPU of each rank of a host. ``tuning``,
+    a `Tuning` or its JSON file (`wavefabric.collectives.tuning`), gives the default algorithms and protocols
+    of calls. `InputError` for a transport that is unknown or cannot be used, for ranks that do not see one
+    another and for a tuning for another number of ranks; `MissingExtra` if mpi4py is needed and missing.
     """
     if transport not in TRANSPORTS:
         raise InputError(f"transport: {not_one_of(transport, TRANSPORTS)}")

@@ -1,6 +1,6 @@
-"""The control plane: small Python objects and host arrays between ranks, by MPI, or none for one rank.
+"""Exchange small Python objects and host arrays between ranks, by MPI, or without MPI for one rank.
 
-And what ranks do with it before anything else: find one another, and compare what they were given.
+Also: find the other ranks, and check that all ranks were given the same inputs.
 """
 
 import sys
@@ -15,53 +15,53 @@ from wavefabric.errors import InputError, MissingExtra, UnusableCheckpoint
 from wavefabric.exchange.launch import dev_shm, environment, rank_status, watch
 from wavefabric.exchange.launch.watch import waiting
 
-#: MPI counts are 32-bit integers in many calls: pieces below that.
+#: MPI counts are 32-bit integers in many calls: larger messages are split into pieces of this size.
 _PIECE = 1 << 30
 _FAILURE_BYTES = 4096
 #: Characters of a value that a message shows.
 _SHOWN = 60
-#: Seconds that a rank with an uncaught error waits for the others to come to one as well.
+#: Seconds that a rank with an uncaught error waits for the other ranks to fail as well.
 _TIMEOUT = 5.0
 _guarded: "list[Control]" = []
 _T = TypeVar("_T")
 
 
 class Control:
-    """What ranks agree through; here, of one rank. Collective but for `abort` and the two array calls."""
+    """The control plane of a single rank. All calls are collective but `abort` and the two array calls."""
 
     rank, size = 0, 1
 
     def bcast(self, obj: Any, root: int = 0) -> Any:
-        """``obj`` of rank ``root``, on all ranks."""
+        """Return ``obj`` of rank ``root`` on all ranks."""
         return obj
 
     def gather(self, obj: Any, root: int = 0) -> list | None:
-        """The objects of all ranks, on rank ``root``."""
+        """Return the objects of all ranks on rank ``root``, None on the others."""
         return [obj]
 
     def all_gather(self, obj: Any) -> list:
-        """The objects of all ranks, on all ranks."""
+        """Return the objects of all ranks, on all ranks."""
         return [obj]
 
     def barrier(self) -> None:
-        """Nobody leaves before all have come."""
+        """Wait until all ranks have called this."""
 
     def max(self, value: Any) -> Any:
-        """Largest value; NaN if there is one."""
+        """Return the largest value of all ranks; NaN if any is NaN."""
         return value
 
     def sum(self, value: Any) -> Any:
-        """Sum in rank order of numbers or equal-shaped arrays: the same bits on all ranks."""
+        """Return the sum, in rank order, of numbers or equal-shaped arrays: the same bits on all ranks."""
         return value
 
     def send_array(self, peer: int, array: np.ndarray, tag: int = 0) -> None:
-        """Send a contiguous host array."""
+        """Send a contiguous host array to rank ``peer``."""
 
     def recv_array(self, peer: int, array: np.ndarray, tag: int = 0) -> None:
-        """Receive into a contiguous host array of the same size."""
+        """Receive from rank ``peer`` into a contiguous host array of the same size."""
 
     def gather_failures(self, message: str, code: int, timeout: float) -> list[tuple[str, int]] | None:
-        """Messages and exit codes of all ranks if all fail within so many seconds, None if some go on."""
+        """Return messages and exit codes of all ranks if all fail within ``timeout`` s, else None."""
         return [(message, code)]
 
     def abort(self, code: int) -> NoReturn:
@@ -70,7 +70,7 @@ class Control:
 
 
 class MPIControl(Control):
-    """MPI as the control plane; a duplicate of ``comm`` (an mpi4py communicator) keeps its messages apart."""
+    """Uses MPI as the control plane, on a duplicate of ``comm`` (mpi4py) that separates its messages."""
 
     def __init__(self, comm):
         self._comm, self._failures = comm.Dup(), comm.Dup()
@@ -128,17 +128,17 @@ class MPIControl(Control):
 
 
 def check_agreement(control: Control, facts: dict[str, str]) -> None:
-    """Compare facts between ranks, such as versions, digests of the input, options; collective.
+    """Check that facts, such as versions, digests of the input or options, agree between ranks; collective.
 
-    `InputError` on all ranks alike names the first key that differs, two ranks and their values.
+    If they differ, all ranks raise the same `InputError`: the first differing key, two ranks, their values.
     """
     compare(control.all_gather(facts))
 
 
 def on_first_rank(control: Control, call: Callable[[], _T]) -> _T:
-    """Run ``call`` on rank 0; all ranks get its (small) return value or raise its error. Collective.
+    """Run ``call`` on rank 0; all ranks return its (small) value or raise its error. Collective.
 
-    Other ranks raise InputError and OSError as they are, and RuntimeError for other errors.
+    Other ranks raise InputError and OSError unchanged, and RuntimeError for other errors.
     """
     value, error = _attempt(call) if control.rank == 0 else (None, None)
     value, told = control.bcast((value, _for_all(error)))
@@ -148,7 +148,7 @@ def on_first_rank(control: Control, call: Callable[[], _T]) -> _T:
 
 
 def on_all_ranks(control: Control, call: Callable[[], _T]) -> _T:
-    """Run ``call``, which is not collective, on every rank; if one fails, all raise as `on_first_rank`."""
+    """Run ``call``, which is not collective, on every rank; if one fails, all raise as in `on_first_rank`."""
     value, error = _attempt(call)
     for rank, told in enumerate(control.all_gather(_for_all(error))):
         if told is not None:
@@ -164,7 +164,7 @@ def _attempt(call: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
 
 
 def _for_all(error: Exception | None) -> Exception | None:
-    """An error as all ranks can raise it: without what cannot be sent."""
+    """Return an error that every rank can raise: without parts that cannot be sent."""
     match error:
         case None:
             return None
@@ -178,7 +178,7 @@ def _for_all(error: Exception | None) -> Exception | None:
 
 
 def compare(gathered: Sequence[dict[str, str]]) -> None:
-    """The same of facts that were gathered: a dictionary of each rank."""
+    """Raise the error of `check_agreement` for gathered facts, one dictionary per rank."""
     for key in dict.fromkeys(key for each in gathered for key in each):
         values = [each.get(key, "nothing") for each in gathered]
         other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
@@ -188,7 +188,7 @@ def compare(gathered: Sequence[dict[str, str]]) -> None:
 
 
 def mpi_world():
-    """mpi4py's communicator of all ranks; `MissingExtra` without it, `InputError` if it sees others."""
+    """Return mpi4py's communicator of all ranks; `MissingExtra` without it, `InputError` on a wrong size."""
     started = environment.expected_ranks() or environment.ranks()
     fault = "they do not see one another" if environment.ranks() == 1 else ""
     if not fault:
@@ -205,12 +205,12 @@ def mpi_world():
 
 @lru_cache(maxsize=1)
 def world_control() -> Control:
-    """The control plane of all ranks without devices; collective the first time; errors of `mpi_world`."""
+    """Return the control plane of all ranks, without devices; collective at first; errors of `mpi_world`."""
     return Control() if environment.ranks() == 1 else MPIControl(mpi_world())
 
 
 def abort_on_uncaught_error(control: Control) -> None:
-    """From now on an uncaught error of one rank's script ends all ranks; they would wait for it for ever."""
+    """Make an uncaught error of one rank's script end all ranks, which would otherwise wait for ever."""
     if _guarded:
         return
     _guarded.append(control)

@@ -1,4 +1,4 @@
-"""What this machine offers to several ranks: transports, links between GPUs, who has which device."""
+"""Describe this machine for several ranks: transports, links between GPUs, and each rank's device."""
 
 import socket
 from typing import Any
@@ -13,7 +13,7 @@ from wavefabric.system.machine import usable_threads
 
 
 def transports() -> dict[str, dict[str, Any]]:
-    """Each transport: ``available``, and in ``detail`` its library or what is missing. Starts children."""
+    """Return ``available`` and ``detail`` (library, or what is missing) per transport. Starts children."""
     gpus, rows = cuda_count(), {"mpi": available("mpi")}
     for name, description in list(TRANSPORTS.items())[2:]:
         if not rows["mpi"][0]:
@@ -26,7 +26,7 @@ def transports() -> dict[str, dict[str, Any]]:
 
 
 def links() -> dict[str, Any] | None:
-    """Classes of links between the GPUs here, as rows; None where there are none."""
+    """Return the link classes between this host's GPUs as rows, and NUMA nodes; None if unknown."""
     try:
         topology = gpu_topology.query()
     except InputError:
@@ -35,7 +35,7 @@ def links() -> dict[str, Any] | None:
 
 
 def ranks(control) -> list[dict[str, Any]]:
-    """Rank, host (a number, in order of appearance), device, its identity, CPU threads; collective."""
+    """Return rank, host (numbered as they appear), device, identity, CPU threads of each rank; collective."""
     hosts = control.all_gather(socket.gethostname())
     device = rank_device(None, hosts[: control.rank].count(hosts[control.rank]))
     mine = {

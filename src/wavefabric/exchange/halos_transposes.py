@@ -1,4 +1,4 @@
-"""Boxes of three-dimensional fields between ranks: halos, and transposes of distributed transforms."""
+"""Exchange boxes of 3-D fields between ranks: halos, and transposes of distributed transforms."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 Box = tuple[slice, slice, slice]
 
-#: Exchanges under way at once, at most: those of the components of a vector, there and back.
+#: Largest number of exchanges in progress at once: those of a vector's components, forward and back.
 _CONCURRENT = 8
 
 
 @dataclass(frozen=True)
 class Message:
-    """A box of rank ``src``'s array that becomes a box of ``dst``'s; (z, y, x) slices of equal shape."""
+    """A copy of a box of rank ``src``'s array to a box of ``dst``'s; (z, y, x) slices of equal shape."""
 
     src: int
     dst: int
@@ -31,11 +31,11 @@ class Message:
 
     @property
     def points(self) -> int:
-        """Of the box."""
+        """Return the number of grid points in the box."""
         return math.prod(_shape(self.src_box))
 
     def reversed(self) -> Message:
-        """The way back."""
+        """Return the message that moves the box back, from ``dst`` to ``src``."""
         return Message(self.dst, self.src, self.dst_box, self.src_box)
 
     def __post_init__(self):
@@ -48,7 +48,7 @@ def _shape(box: Box) -> tuple[int, ...]:
 
 
 def message_schedule(ranks: int, messages: list[Message], fields: int = 1) -> Schedule:
-    """What of these messages travels between ranks, in elements."""
+    """Return the schedule of the messages that travel between different ranks; sizes in elements."""
     from wavefabric.collectives import point_to_point
 
     ends = [(m.src, m.dst, fields * m.points) for m in messages if m.src != m.dst]
@@ -56,11 +56,11 @@ def message_schedule(ranks: int, messages: list[Message], fields: int = 1) -> Sc
 
 
 class RegionExchange:
-    """Messages between boxes of arrays, packed and unpacked by one kernel each.
+    """Exchanges boxes of arrays between ranks; one kernel packs all of a rank's messages, one unpacks them.
 
-    ``messages`` are those of all ranks, the same list everywhere; boxes that a rank receives must not
-    overlap, nor what it sends to itself within an array. Shapes are those of this rank's arrays,
-    (Nz, Ny, Nx); so many ``fields`` travel together.
+    ``messages`` are the messages of all ranks, the same list on every rank. Boxes that a rank receives must
+    not overlap; within one array, neither may boxes that a rank sends to itself. ``send_shape`` and
+    ``recv_shape`` are the shapes of this rank's arrays, (Nz, Ny, Nx); ``fields`` arrays travel together.
     """
 
     def __init__(
@@ -77,28 +77,31 @@ class RegionExchange:
         tables = (self._kernels.make_table(comm.device, each, fields) for each in boxes)
         self._out, self._in, self._local_from, self._local_to = tables
         self._has_local = bool(local)
-        #: Bytes that this rank sends each time.
+        #: Bytes that this rank sends per exchange.
         self.bytes = fields * sum(m.points for m in out) * np.dtype(dtype).itemsize
         self._sources: list = []
         self._connect(comm, remote, np.dtype(dtype))
 
     def _connect(self, comm: Communicator, messages: list[Message], dtype) -> None:
-        """Make ready for what travels: messages between ranks."""
+        """Allocate send and receive buffers and bind the exchange of the messages between different ranks."""
         schedule = message_schedule(comm.size, messages, self.fields)
         sizes = [schedule.sizes[b][comm.rank].sum() for b in range(2)]
         self._send, self._receive = (comm.allocate((max(1, int(size)),), dtype) for size in sizes)
-        # Several are under way at once: each has a part of the GPU if it is a kernel.
+        # Several exchanges run at once: if each is a kernel, each gets part of the GPU.
         buffers = {"send": self._send, "recv": self._receive}
         self.exchange = comm.bind(schedule, buffers, concurrent=_CONCURRENT)
 
     def start(self, arrays: list[Any]) -> None:
-        """Pack boxes of ``arrays`` and begin. They may change afterwards, unless a rank sends to itself."""
+        """Pack and send boxes of ``arrays``, which may then change unless a rank sends to itself."""
         self._check(arrays, 0)
         self._start(arrays)
         self._sources = arrays if self._has_local else []
 
     def finish(self, arrays: list[Any], weights=None) -> None:
-        """Wait, and unpack into ``arrays``, times ``weights``: vectors of z, y and x of their real type."""
+        """Wait, and write received boxes times ``weights`` into ``arrays``.
+
+        ``weights`` are real vectors of z, y and x; None for 1.
+        """
         self._check(arrays, 1)
         if self._has_local:
             self._kernels.copy_boxes(arrays, self._sources, self._local_to, self._local_from, weights)
@@ -114,7 +117,7 @@ class RegionExchange:
         self._kernels.unpack(self._receive, arrays, self._in, weights)
 
     def run(self, sources: list[Any], targets: list[Any]) -> None:
-        """Start and finish."""
+        """Send boxes of ``sources`` and receive them in boxes of ``targets``: `start`, then `finish`."""
         self.start(sources)
         self.finish(targets)
 
@@ -125,7 +128,7 @@ class RegionExchange:
 
 
 class RegionSum(RegionExchange):
-    """Messages of one field between ranks, added to what is there in their order; boxes may overlap."""
+    """Adds received messages of one field to the boxes, in the order of the messages; boxes may overlap."""
 
     def _connect(self, comm: Communicator, messages: list[Message], dtype) -> None:
         super()._connect(comm, messages, dtype)
@@ -141,15 +144,15 @@ class RegionSum(RegionExchange):
 
 
 class OneSidedRegionExchange(RegionExchange):
-    """`RegionExchange` of a one-sided communicator, where ranks that send to one another also receive.
+    """A `RegionExchange` by kernels that store in other ranks' memory; if a sends to b, b also sends to a.
 
-    Messages go to one of two staging buffers by turns. No acknowledgement is sent: a receiver unpacks the
-    message of two calls ago before it sends its own of the last call, and that one has been waited for.
+    Messages alternate between two staging buffers. No acknowledgement is sent: the sender has waited for the
+    receiver's message of the previous call, sent after the receiver unpacked the call before that.
     """
 
     def _connect(self, comm: Communicator, messages: list[Message], dtype) -> None:
         device = comm.device
-        # Elements and number of messages for each receiver; of each message, those before it.
+        # Per receiver: elements, number of messages. Per message: both before it.
         sizes, counts, before = [0] * comm.size, [0] * comm.size, []
         for message in messages:
             before.append((sizes[message.dst], counts[message.dst]))
@@ -183,9 +186,9 @@ class OneSidedRegionExchange(RegionExchange):
         if comm.step_recorder is not None:
             schedule = message_schedule(comm.size, messages, self.fields)
             comm.step_recorder.note_starts(self, "_start", schedule, dtype)
-        # Kernels know addresses alone.
+        # Kernels know only addresses: keep the arrays alive.
         self._kept = staging, flags, sent, taken
-        device.synchronize()  # calls may be in other streams
+        device.synchronize()  # calls may be on other streams
 
     def _start(self, arrays: list[Any]) -> None:
         if self._in_progress:
@@ -199,7 +202,7 @@ class OneSidedRegionExchange(RegionExchange):
 
 
 def region_exchange(comm: Communicator, messages: list[Message], *shape, **how) -> RegionExchange:
-    """A `RegionExchange`, by kernels alone where the communicator's kernels store in other ranks' memory."""
+    """Return a `OneSidedRegionExchange` if ``comm`` and the messages allow it, else a `RegionExchange`."""
     pairs = {(m.src, m.dst) for m in messages}
     mutual = all((b, a) in pairs for a, b in pairs)
     kind = OneSidedRegionExchange if comm.one_sided and mutual else RegionExchange

@@ -1,4 +1,4 @@
-"""Launches of ``pack.cu``, the names and arguments of ``pack.py``; and of ``one_sided_pack.cu``."""
+"""Launch ``pack.cu``, with the names and arguments of ``pack.py``, and ``one_sided_pack.cu``."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from wavefabric.exchange.pack import make_table
 from wavefabric.exchange.transports import SIGNALS
 
 PACKAGE = "wavefabric.exchange"
-#: A source, and what goes before it.
+#: A CUDA source, and the sources to compile before it.
 _LINEAR = "pack.cu", ()
 _PEER = "one_sided_pack.cu", (SIGNALS, f"{PACKAGE}/pack.cu")
 
@@ -19,7 +19,7 @@ _TYPES = {
     np.dtype(np.complex128): ("double2", "double", 0),
 }
 _THREADS = 256
-#: What is known of a message on its way, as ``one_sided_pack.cu`` reads it.
+#: The route of a message, as ``one_sided_pack.cu`` reads it.
 ROUTE = np.dtype(
     [("at", np.uint64), ("stride", np.int64)]
     + [(name, np.uint64) for name in ("flag", "calls", "done")]
@@ -28,7 +28,7 @@ ROUTE = np.dtype(
 
 
 class BoxTable:
-    """A table on the device, and the launch that suits its boxes."""
+    """Holds a table of boxes on the device, and a launch configuration that suits them."""
 
     def __init__(self, device, rows: np.ndarray):
         self.messages = len(rows)
@@ -40,16 +40,16 @@ class BoxTable:
         self.block = (lanes, _THREADS // lanes)
         lines = int((rows[:, 3] * rows[:, 4]).max(initial=1))
         self.blocks = min(-(-lines // self.block[1]), 1024)
-        #: Whether there is no point in any message.
+        #: Whether no message has any point.
         self.empty = not rows[:, 3:6].prod(axis=1).any()
 
 
 class PackKernels:
-    """The kernels of ``pack.py`` on one CUDA device."""
+    """Launches the kernels of ``pack.py`` on one CUDA device."""
 
     def __init__(self, device):
         self._device = device
-        # Addresses of sets of fields, copied to the device once.
+        # Addresses of lists of fields, copied to the device once.
         self._pointers: dict[tuple[int, ...], Any] = {}
 
     def make_table(self, device, boxes, fields: int) -> BoxTable:
@@ -67,11 +67,11 @@ class PackKernels:
         self._launch("copy", targets, target_table, *inputs, *_vectors(weights))
 
     def put(self, routes, arrays, table) -> None:
-        """Boxes of ``arrays`` to the memory of other GPUs, one `ROUTE` (on the device) a message."""
+        """Store boxes of ``arrays`` in other GPUs' memory; ``routes`` has a `ROUTE` per message."""
         self._launch("put", arrays, table, routes)
 
     def take(self, routes, arrays, table, weights, timeout) -> None:
-        """Boxes of ``arrays`` ← what others have put, when it is there, times weights."""
+        """Wait for other ranks' data, and write them times ``weights`` into boxes of ``arrays``."""
         self._launch("take", arrays, table, routes, *timeout.arguments, *_vectors(weights))
 
     def _launch(self, name, arrays, table, *more) -> None:
@@ -87,7 +87,7 @@ class PackKernels:
         self._device.launch(module.get_function(name), grid, table.block, arguments)
 
     def _addresses(self, arrays):
-        """Of some arrays, on the device."""
+        """Return the addresses of ``arrays``, on the device."""
         key = tuple(array.data.ptr for array in arrays)
         if key not in self._pointers:
             self._pointers[key] = self._device.asarray(np.array(key, np.uint64))
@@ -95,9 +95,9 @@ class PackKernels:
 
 
 def _vectors(weights):
-    """Of z, y and x, or none."""
+    """Return the weight vectors of z, y and x, or three null pointers."""
     return [np.uint64(0)] * 3 if weights is None else weights
 
 
-#: What `Device.kernels` makes on a GPU.
+#: Class that `Device.kernels` uses on a GPU.
 KERNELS = PackKernels

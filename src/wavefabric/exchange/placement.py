@@ -1,4 +1,4 @@
-"""Which GPU each rank takes: its own, what a file says, or what sends least over slow links."""
+"""Choose the GPU of each rank: by rank number, from a file, or to send the least over slow links."""
 
 import json
 import re
@@ -20,18 +20,18 @@ from wavefabric.exchange.launch import environment
 from wavefabric.files.input import parse_toml, read_bytes
 from wavefabric.system.gpu_topology import GpuTopology
 
-#: All placements are tried up to so many (8 ranks on 8 GPUs: 40320).
+#: Number of placements up to which all are tried (8 ranks on 8 GPUs: 40320).
 _EXACT = 50_000
-#: Numbers of GPUs that a file may name: a bound on absurd input.
+#: GPU numbers in a file are below this, to reject absurd input.
 MOST_GPUS = 4096
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def rank_device(device: str | Device | None, local_rank: int, placement: list[int] | None = None) -> Device:
-    """The device of a rank: for None, ``"auto"`` and ``"cuda"`` a GPU of its own; others as they are.
+    """Return the device of a rank: for None, ``"auto"`` and ``"cuda"`` a GPU, else ``device`` itself.
 
-    That is the one that ``placement`` names for its rank on this host, or GPU r for rank r, starting again
-    when there are no more; where there is none, the CPU (not for ``"cuda"``).
+    The GPU is entry ``local_rank`` of ``placement``, or GPU number ``local_rank`` modulo the number of GPUs.
+    Without a GPU it is the CPU (an error for ``"cuda"``).
     """
     if device not in (None, "auto", "cuda"):
         return get_device(device) if isinstance(device, str) else device  # type: ignore[return-value]
@@ -46,7 +46,7 @@ def rank_device(device: str | Device | None, local_rank: int, placement: list[in
 
 
 def traffic(schedule: Schedule, messages: bool = False) -> np.ndarray:
-    """Elements, or messages, from rank to rank in one run of a schedule, shape (ranks, ranks)."""
+    """Return the elements, or messages, sent from rank to rank in one run of a schedule, (ranks, ranks)."""
     total = np.zeros((schedule.ranks, schedule.ranks), np.int64)
     amounts = 1 if messages else transfer_elements(schedule)
     np.add.at(total, (schedule.transfers["src"], schedule.transfers["dst"]), amounts)
@@ -55,12 +55,12 @@ def traffic(schedule: Schedule, messages: bool = False) -> np.ndarray:
 
 
 def crossings(amounts: np.ndarray, topology: GpuTopology, gpus: Sequence[int] | np.ndarray) -> dict[str, int]:
-    """What crosses links of each class, slow ones first, where rank r is on ``gpus[r]``."""
+    """Return the amount that crosses links of each class, slowest first, with rank r on ``gpus[r]``."""
     return dict(zip(topology.classes, _by_class(amounts, topology, [gpus])[:, 0].tolist(), strict=True))
 
 
 def _by_class(amounts: np.ndarray, topology: GpuTopology, placements) -> np.ndarray:
-    """What crosses links of each class in each placement: (classes, placements)."""
+    """Return the amount that crosses links of each class in each placement: (classes, placements)."""
     placed = np.asarray(placements)
     links = np.array(topology.links)[placed[:, :, None], placed[:, None, :]]
     crossed = [(amounts * (links == name)).sum((1, 2)) for name in topology.classes]
@@ -69,12 +69,12 @@ def _by_class(amounts: np.ndarray, topology: GpuTopology, placements) -> np.ndar
 
 @dataclass(frozen=True)
 class Placement:
-    """GPU of each rank, and what crosses the slowest links."""
+    """Holds the GPU of each rank, and the traffic over the slowest links."""
 
     gpus: list[int]
     #: Class of the slowest links of the host; empty if it has one GPU.
     slowest: str
-    #: Messages over links of that class, in both directions: here, and in the worst placement found.
+    #: Messages over links of that class, in both directions: in this placement, and in the worst one found.
     crossing: int
     worst: int
 
@@ -87,11 +87,11 @@ class Placement:
 
 
 def best_placement(schedule: Schedule, topology: GpuTopology) -> Placement:
-    """The placement that sends the least data over the slowest links, then over the next class, and so on.
+    """Return the placement that sends the least data over the slowest links, then the next class, and so on.
 
-    All placements are compared for up to 8 ranks on 8 GPUs; beyond, ranks are placed greedily and then
-    swapped while that helps. Of equally good ones the first in order of numbers is taken, so that all ranks
-    agree. `InputError` if there are fewer GPUs than ranks.
+    All placements are compared for up to 8 ranks on 8 GPUs; for more, ranks are placed greedily and then
+    swapped while that helps. Of equally good placements the first in order of GPU numbers is returned, so
+    that all ranks agree. `InputError` if there are fewer GPUs than ranks.
     """
     ranks, gpus = schedule.ranks, topology.gpus
     if ranks > gpus:
@@ -119,7 +119,7 @@ def best_placement(schedule: Schedule, topology: GpuTopology) -> Placement:
 
         plain = range(ranks)
         best = search([*(_greedy(moved + moved.T, topology, first) for first in range(gpus)), plain], cost)
-        # Every other GPU first: far apart on most hosts.
+        # Start with every other GPU: far apart on most hosts.
         worst = search([[*range(0, gpus, 2), *range(1, gpus, 2)][:ranks], plain], kept_off_slowest)
     slowest = next(iter(topology.classes), "")
     crossing, most = (crossings(counted, topology, placed).get(slowest, 0) for placed in (best, worst))
@@ -127,14 +127,14 @@ def best_placement(schedule: Schedule, topology: GpuTopology) -> Placement:
 
 
 def _swapped(placed: np.ndarray, rank: int, gpu: int) -> np.ndarray:
-    """A placement in which a rank has a GPU; the rank that had it takes the other's."""
+    """Return a placement with ``rank`` on ``gpu``; the rank that had this GPU gets the other one."""
     swapped = np.where(placed == gpu, placed[rank], placed)
     swapped[rank] = gpu
     return swapped
 
 
 def _greedy(both: np.ndarray, topology: GpuTopology, first: int) -> list[int]:
-    """Place the rank that talks most with those placed where that costs least, beginning on one GPU."""
+    """Place ranks greedily, the first on GPU ``first``; next the rank with most traffic to placed ranks."""
     ranks, links = len(both), topology.links
     placed = {int(np.argmax(both.sum(1))): first}
     while len(placed) < ranks:
@@ -150,7 +150,7 @@ def _greedy(both: np.ndarray, topology: GpuTopology, first: int) -> list[int]:
 
 
 def read_placement(path: str | Path, ranks: int | None = None) -> list[int]:
-    """The GPU of each rank, rank 0 first, of TOML, JSON, or text with blanks, commas or line ends between."""
+    """Read the GPU of each rank from TOML, JSON, or text separated by blanks, commas or newlines."""
     path = Path(path)
     try:
         text = read_bytes(path).decode("utf-8")
@@ -180,7 +180,7 @@ def read_placement(path: str | Path, ranks: int | None = None) -> list[int]:
 
 
 def _listed(path: Path, text: str) -> list[Any]:
-    """The list in JSON or TOML."""
+    """Return the list in a JSON or TOML file."""
     try:
         content = parse_toml(text, str(path)) if path.suffix.lower() == ".toml" else json.loads(text)
     except InputError:

@@ -1,4 +1,4 @@
-"""Collective operations made ready: agreed between ranks once, bound to memory, kept for the next call."""
+"""Prepare collective operations: agree on them between ranks once, bind them to memory, cache them."""
 
 import hashlib
 from collections import OrderedDict
@@ -21,19 +21,19 @@ from wavefabric.exchange.control import Control, compare
 from wavefabric.exchange.transports import plan_code
 from wavefabric.exchange.transports.base import Exchange, Program, Transport
 
-#: What this rank does in a schedule.
+#: Returns this rank's program for a schedule.
 ProgramOf = Callable[[Schedule], Program]
-#: Operations kept ready, and bindings of them to memory; of more, those not called for longest go.
+#: Numbers of operations, and of bindings of them to memory, to cache; the least recently used are dropped.
 MOST_READY, MOST_BOUND = 64, 128
-#: A buffer that must grow becomes at least so many times as large.
+#: A buffer that must grow becomes at least this many times larger.
 _GROWTH = 1.5
-#: `verify`, once for each schedule.
+#: `verify`, run once per schedule.
 _prove = cached(verify)
 
 
 @cached
 def schedule_digest(schedule: Schedule) -> str:
-    """Name of a schedule and a few digits of all that is in it: the same on ranks that have the same one."""
+    """Return the schedule's name and a short hash of its contents: equal for equal schedules."""
     digest = hashlib.sha256(repr((schedule.ranks, schedule.buffers)).encode())
     for part in (*(np.ascontiguousarray(sizes) for sizes in schedule.sizes), schedule.transfers):
         digest.update(repr(part.shape).encode() + part.tobytes())
@@ -42,7 +42,7 @@ def schedule_digest(schedule: Schedule) -> str:
 
 
 class Request(NamedTuple):
-    """All ranks must ask for this alike; the choice is an algorithm, ``auto``, or a `schedule_digest`."""
+    """A request, the same on all ranks; ``choice`` has an algorithm, ``auto``, or a `schedule_digest`."""
 
     collective: str
     shape: tuple[int, ...]
@@ -52,23 +52,23 @@ class Request(NamedTuple):
 
 
 class PreparedCall:
-    """An operation that ranks agreed on: this rank's program, and where its arrays lie in the buffers."""
+    """An operation that ranks agreed on: this rank's program, and the slices of its data in the buffers."""
 
     def __init__(self, program: Program, request: Request, before: int, after: int, protocol: str):
         self.request, self.before, self.after, self.protocol = request, before, after, protocol
         self.program, schedule = program, program.schedule
         self.source = _held_part(program, schedule.pre, before)
         self.target = _held_part(program, schedule.post, after)
-        # Arrays can serve as buffers themselves where they are all of one, and the source is not spoilt.
+        # An array can serve as a buffer if it is the whole buffer, and the source is not overwritten.
         self.binds_target = self.target == slice(0, program.sizes[after])
         written = (schedule.transfers["dst_buffer"] == before).any()
         self.binds_source = before != after and not written and self.source == slice(0, program.sizes[before])
-        #: Whether this rank had the result before.
+        #: Whether this rank holds the result from the start (the root of a broadcast).
         self.gives = request.collective == "broadcast" and self.source is not None
 
 
 def _held_part(program: Program, held: Holdings, buffer: int) -> slice | None:
-    """Elements of a buffer that this rank holds, which lie in a row; None if it holds nothing."""
+    """Return the contiguous part of a buffer that this rank holds; None if it holds nothing."""
     chunks = [chunk for owner, b, chunk in held if (owner, b) == (program.rank, buffer)]
     if not chunks:
         return None
@@ -77,38 +77,39 @@ def _held_part(program: Program, held: Holdings, buffer: int) -> slice | None:
 
 
 class PreparedCalls:
-    """The operations that a communicator has made ready.
+    """The operations that a communicator has prepared.
 
-    Ranks make the same calls in the same order, so that all find an operation here or none does. Where memory
-    differs from call to call is each rank's own matter, unless the transport says otherwise.
+    Ranks make the same calls in the same order, so either all find an operation in the cache or none does.
+    Bindings to memory may differ between ranks, unless the transport's `bind` is collective
+    (`talks_in_bind`).
     """
 
     def __init__(self, control: Control, device: Device, transport: Transport, tuning: Tuning | None):
         self._control, self._device, self._transport, self._tuning = control, device, transport, tuning
         tables = () if tuning is None else tuning.tables
         chosen = [c.choice.algorithm for t in tables for size in t.sizes for c in size.candidates]
-        #: Whether switches multicast and add up for these ranks, if the tuning has choices that ask for it.
+        #: Whether switches multicast and add for these ranks, if the tuning has choices that need them.
         self._switches = any(ALGORITHMS[name].switched for name in chosen) and not transport.why_no_switch()
         self._ready: OrderedDict[Request, PreparedCall | None] = OrderedDict()
-        #: Exchanges, with a buffer that the source is copied to before and one that the target comes from.
+        #: Exchanges, with the buffers to copy the source to and the target from, or None.
         self._bound: OrderedDict[tuple, tuple[Exchange, Any, Any]] = OrderedDict()
-        #: Bytes that all calls use in turn: for each purpose as many as any of them needed.
+        #: Buffers that all calls share: for each purpose the most bytes that any call needed.
         self._buffers: dict[Hashable, Any] = {}
         self._agreed: set[str] = set()
         self._calls = 0
 
     def refuse(self, collective: str, error: InputError) -> NoReturn:
-        """Raise it; in the first call of an operation, when all ranks listen, on all of them."""
+        """Raise ``error``; in the first call of an operation on all ranks, which then compare arguments."""
         if collective not in self._agreed:
             self._calls += 1
             self._gather({}, str(error))
         raise error
 
     def run(self, program_of: ProgramOf, request: Request, own: Schedule | None, source, target) -> None:
-        """Do it: from one array to another of the device, or in place.
+        """Perform an operation from ``source`` to ``target``, arrays of the device, or in place.
 
-        ``program_of``: what this rank does in a schedule. It is given with each call, since who gives it
-        holds these calls.
+        ``program_of`` returns this rank's program for a schedule; passed per call, since its owner owns this
+        object.
         """
         self._calls += 1
         call = _kept(self._ready, MOST_READY, request, lambda: self._prepare(program_of, request, own))
@@ -127,9 +128,9 @@ class PreparedCalls:
     # --- the first time ---------------------------------------------------------------------------------
 
     def _gather(self, facts: dict[str, str], error: str = "", more: Any = None) -> tuple:
-        """Compare facts between ranks, and give what else each has sent; collective.
+        """Compare ``facts`` between ranks and return the ``more`` of each rank; collective.
 
-        `InputError` on all ranks alike for what differs, and for an error that a rank brings.
+        If facts differ, or a rank has an ``error``, all ranks raise the same `InputError`.
         """
         gathered = self._control.all_gather((facts, error, more))
         all_facts, errors, rest = zip(*gathered, strict=True)
@@ -140,7 +141,7 @@ class PreparedCalls:
         return rest
 
     def _prepare(self, program_of: ProgramOf, request: Request, own: Schedule | None) -> PreparedCall | None:
-        """Agree on an operation and make its schedule; None if there is nothing to move. Collective."""
+        """Agree on an operation and build its schedule; None if there is nothing to move. Collective."""
         ranks = self._control.size
         elements = int(np.prod(request.shape, dtype=np.int64))
         elements *= ranks if request.collective == "all-gather" else 1
@@ -179,23 +180,23 @@ class PreparedCalls:
     # --- memory -----------------------------------------------------------------------------------------
 
     def _addresses(self, call: PreparedCall, source, target) -> tuple[Hashable, Hashable]:
-        """Memory of source and target, where it is used as it is; None: a shared buffer."""
+        """Return the addresses of source and target if they are used in place; None means a shared buffer."""
         flags = target.flags
         whole = call.binds_target and flags.c_contiguous and getattr(flags, "writeable", True)
         at_target = self._transport.address(target) if whole else None
-        # In place it would be overwritten before it is read.
+        # In place the source would be overwritten before it is read.
         whole = call.binds_source and source is not target and source.flags.c_contiguous
         return self._transport.address(source) if whole else None, at_target
 
     def _bind(self, call: PreparedCall, source, target, at_source, at_target) -> tuple[Exchange, Any, Any]:
         program, dtype, before, after = call.program, call.request.dtype, call.before, call.after
         device = self._device
-        # Not kept: who calls has the memory at these addresses, whatever array it was before.
+        # Arrays are not kept alive: the caller owns the memory, whatever array it was before.
         used = ((before, at_source, source), (after, at_target, target))
         arrays: dict[Hashable, Any] = {n: device.borrow(array) for n, at, array in used if at is not None}
-        kernel = call.protocol in PROTOCOLS  # what is added arrives in memory of its own
+        kernel = call.protocol in PROTOCOLS  # kernels receive data to add in their own staging memory
         wanted = [*enumerate(program.sizes), *([] if kernel else [("scratch", program.scratch)])]
-        # Not empty: addresses of empty arrays are no addresses.
+        # Not empty: an empty array has no address.
         sizes: dict[Hashable, int] = {key: max(1, size) for key, size in wanted if key not in arrays}
         needs: dict[Hashable, int] = {purpose: size * dtype.itemsize for purpose, size in sizes.items()}
         if self._transport.talks_in_bind:
@@ -217,20 +218,20 @@ class PreparedCalls:
         return exchange, into, arrays[after][call.target] if copied_out else None
 
     def _reserve(self, needs: dict[Hashable, int]) -> None:
-        """Have so many bytes for each purpose."""
+        """Ensure that the shared buffers have at least these many bytes for each purpose."""
         held = {purpose: buffer.size for purpose, buffer in self._buffers.items()}
         if any(needs.get(purpose, 0) > size for purpose, size in held.items()):
-            self._device.synchronize()  # what goes with an exchange is in use until its work is done
+            self._device.synchronize()  # buffers are in use until the exchanges' work is done
             self._bound.clear()
         for purpose, size in needs.items():
             if size > (before := held.get(purpose, 0)):
-                self._buffers.pop(purpose, None)  # gone before the larger one is made
+                self._buffers.pop(purpose, None)  # freed before the larger one is allocated
                 larger = max(size, int(_GROWTH * before))
                 self._buffers[purpose] = self._transport.allocate((larger,), np.uint8)
 
 
 def _kept(cache: OrderedDict, most: int, key: Hashable, make: Callable[[], Any]) -> Any:
-    """What a cache holds under a key, made if it is new; what has not been used for longest goes."""
+    """Return ``cache[key]``, made if missing; the least recently used entries are dropped."""
     if key not in cache:
         cache[key] = make()
         while len(cache) > most:
@@ -244,7 +245,10 @@ def _built(choice: Choice, request: Request, ranks: int, elements: int) -> Sched
 
 
 def _own_schedule(schedule: Schedule, request: Request, ranks: int, elements: int):
-    """A caller's schedule, proved, for so many elements, and its buffers before and after; `InputError`."""
+    """Verify a caller's schedule and scale it to ``elements``; return it with its buffers before and after.
+
+    Raises `InputError` if the schedule does not perform the request.
+    """
     name, collective = schedule.name, request.collective
     if schedule.ranks != ranks:
         raise InputError(f"algorithm: {name} is for {schedule.ranks} ranks; allowed here: {ranks}")

@@ -1,4 +1,4 @@
-"""The exchanges that ranks start during one step, recorded as one schedule."""
+"""Record the exchanges that ranks start during one step as one schedule."""
 
 import hashlib
 import math
@@ -20,10 +20,10 @@ from wavefabric.units import counted
 
 
 class StepRecorder:
-    """Records one step of a run; made by `Communicator.recording`. All ranks call the same methods.
+    """Records one step of a run; created by `Communicator.recording`. All ranks call the same methods.
 
-    ``schedule`` is the step once `settle` has made it: exchanges in the order in which they were started,
-    each in rounds of its own. Its elements have as many bytes as divide those of all exchanges.
+    After `settle`, ``schedule`` is the step: exchanges in the order in which they were started, each in
+    separate rounds. Bytes per element are the greatest common divisor over all exchanges.
     """
 
     def __init__(self, control: Control, path: str | Path | None = None, force: bool = False):
@@ -31,7 +31,7 @@ class StepRecorder:
             raise InputError("recording: one rank exchanges nothing; allowed: two ranks or more")
         self._control, self._path, self._force = control, path, force
         self.schedule: Schedule | None = None
-        #: Schedules in the order of their starts, with the bytes of an element.
+        #: Schedules in the order of their starts, with bytes per element.
         self._starts: list[tuple[Schedule, int]] = []
         self._watching = self._active = self._in_start = self._complete = False
         if path is not None:
@@ -40,9 +40,9 @@ class StepRecorder:
     def note_starts(
         self, owner: Any, method: str, schedule: Schedule, dtype, count: Callable[..., int] = lambda *_: 1
     ) -> None:
-        """From now on a call of a method of ``owner`` starts a schedule, ``count`` (of its arguments) times.
+        """Count each later call of ``owner.method`` as ``count(*arguments)`` starts of ``schedule``.
 
-        Calls within one that counts do not count.
+        Calls inside a counted call are not counted.
         """
         call, start = getattr(owner, method), (schedule, np.dtype(dtype).itemsize)
 
@@ -58,7 +58,7 @@ class StepRecorder:
         setattr(owner, method, noted)
 
     def watch(self, owner: Any, *methods: str) -> None:
-        """Record the second step of the first run that is watched: a call of one of these methods is one."""
+        """Record the second step of the first watched run: a call of one of ``methods`` is one step."""
         if self._watching or self._complete:
             return
         self._watching, taken, inside = True, 0, False
@@ -72,7 +72,7 @@ class StepRecorder:
                 result = call(*arguments, **named)
             inside = False
             for name in methods if taken == 2 else ():
-                delattr(owner, name)  # the class's own again
+                delattr(owner, name)  # restores the class's method
             return result
 
         for method in methods:
@@ -80,7 +80,7 @@ class StepRecorder:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Record what is started inside. `InputError` if a step was recorded already."""
+        """Record the exchanges started inside the block. `InputError` if a step was already recorded."""
         if self._complete:
             raise InputError("recording: a second step; allowed: one for each recording")
         self._active = True
@@ -91,14 +91,14 @@ class StepRecorder:
         self._complete = True
 
     def check_steps(self, steps: int | None) -> None:
-        """`InputError` if a run has too few steps, None if nobody knows how many."""
+        """Raise `InputError` if a run has too few steps; None means that the number is unknown."""
         if steps is not None and steps < 2:
             raise InputError(f"recording: a run of {steps} step; allowed: two steps or more")
 
     def settle(self) -> None:
-        """Make and write the schedule once the step is over; not while a graph is captured.
+        """Build and write the schedule once the step is over; not while a graph is being captured.
 
-        `InputError` on all ranks if they did not start the same, or the file cannot be written.
+        `InputError` on all ranks if they started different exchanges, or the file cannot be written.
         """
         if not self._complete or self.schedule is not None or not self._starts:
             return
@@ -114,7 +114,7 @@ class StepRecorder:
             on_first_rank(self._control, lambda: save(path, schedule, self._force))
 
     def tell_missing(self) -> None:
-        """One line on stderr, from rank 0, if no schedule was made."""
+        """Print one line on stderr, from rank 0, if no schedule was recorded."""
         if self.schedule is None and self._control.rank == 0:
             why = "no exchange was started in the step" if self._complete else "no second step was taken"
             warn(f"recording: {why}" + (f"; {self._path} was not written" if self._path else ""))

@@ -1,4 +1,4 @@
-"""Schedules and measurements on real ranks: run, checked, timed, and compared with their prediction.
+"""Run, check and time schedules on real ranks, and compare them with predictions.
 
-Imports everything below it but no benchmark: exchange, fabric (costs), collectives, device, results.
+Imports all packages below it (exchange, fabric for costs, collectives, device, results) but no benchmark.
 """

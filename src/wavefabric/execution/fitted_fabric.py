@@ -1,4 +1,4 @@
-"""A fabric from times: lines fitted to them, the fabric that these make, and both as tables."""
+"""Build a fabric from times: fit lines to them, derive the fabric, and show both as tables."""
 
 import statistics
 from collections.abc import Sequence
@@ -10,19 +10,19 @@ import numpy as np
 from wavefabric.execution import report
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
 
-#: Residuals beyond this many standard deviations weigh less (Huber 1964, doi:10.1214/aoms/1177703732; 95 %
-#: as efficient as least squares where errors are normal).
+#: Residuals beyond this many standard deviations get less weight (Huber 1964, doi:10.1214/aoms/1177703732;
+#: 95 % as efficient as least squares if errors are normal).
 _HUBER = 1.345
 _TURNS = 20
-#: Largest residual with which a fit stands for what was measured: at 0.75 a time is four times its line.
+#: Largest residual of a valid fit: at 0.75 a time is four times its line.
 RESIDUAL = 0.75
-#: Beyond this residual a line is named as rough, in the report and in the file.
+#: Lines with a larger residual are listed as rough, in the report and in the file.
 ROUGH = 0.25
-#: Where bytes make up less than this share of the time of the largest size, their rate is not seen.
+#: If the bytes' part of the time at the largest size is below this fraction, their rate cannot be measured.
 _SEEN = 0.01
-#: Where all ranks at once get less than this share of what a pair alone gets, they share something.
+#: If all ranks at once each reach less than this fraction of a pair's rate, they share a link.
 _SHARED = 0.7
-#: Patterns in words.
+#: Text for each pattern.
 _WORDS = {
     "ring": "each rank to the next",
     "both": "each rank to both neighbours",
@@ -33,13 +33,13 @@ _WORDS = {
     "add": "an addition",
     "signals": "signals",
 }
-#: Patterns whose lines become numbers of a fabric, beside the pairs; signals are those of its kernels.
+#: Patterns whose lines become numbers of a fabric, besides the pairs; signals are for its kernels.
 _USED = ("one-to-all", "all-to-one", "all-to-all", "round", "add", "signals")
 
 
 @dataclass(frozen=True)
 class Line:
-    """t = max(floor, α + bytes/bandwidth): s, B/s; ``residuals`` are (fitted − measured)/measured."""
+    """A line t = max(floor, α + bytes/bandwidth); s, B/s; ``residuals`` are (fitted − measured)/measured."""
 
     alpha: float
     bandwidth: float
@@ -48,15 +48,15 @@ class Line:
 
     @property
     def worst(self) -> float:
-        """Largest residual, whatever its sign."""
+        """Return the largest absolute residual."""
         return max(map(abs, self.residuals))
 
     def grows(self, nbytes: float) -> bool:
-        """Whether so many bytes, the most that were sent, take a share of the time that can be seen."""
+        """Return whether ``nbytes``, the largest size sent, contribute measurably to the time."""
         return nbytes / self.bandwidth > _SEEN * self.seconds(nbytes)
 
     def seconds(self, nbytes):
-        """The time of so many bytes."""
+        """Return the time for ``nbytes`` bytes."""
         return np.maximum(self.floor, self.alpha + nbytes / self.bandwidth)
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,9 +66,9 @@ class Line:
 def fit(nbytes: Sequence[float], seconds: Sequence[float], floor: bool = False) -> Line:
     """Fit a line with α ≥ 0 to times (two sizes or more) by their relative errors, outliers weighing less.
 
-    With a floor, times of small sizes may be level: a host needs that long to issue a transfer, while the
-    device is still busy with the one before. The sizes that belong to the level are those that fit best.
-    The fit is iteratively reweighted least squares with Huber's weights, started from all weights equal; the
+    With ``floor``, times of small sizes may be constant: a host needs that long to issue a transfer, while
+    the device is still busy with the one before. The number of sizes at the floor is the best-fitting one.
+    The fit is iteratively reweighted least squares with Huber's weights, started from equal weights; the
     scale is the median absolute residual over 0.6745.
     """
     b, t = np.asarray(nbytes, float), np.asarray(seconds, float)
@@ -82,13 +82,13 @@ def fit(nbytes: Sequence[float], seconds: Sequence[float], floor: bool = False) 
         least = float(np.median(t[low])) if low.any() else 0.0
         residual = np.maximum(least, alpha + slope * b) / t - 1
         lines.append(Line(alpha, 1 / slope, least, tuple(map(float, residual))))
-    # Of equally good fits the one with fewer points on the level.
+    # Of equally good fits the one with fewer points at the floor.
     errors = [np.abs(line.residuals).sum() * (1 + 1e-9 * number) for number, line in enumerate(lines)]
     return lines[int(np.argmin(errors))]
 
 
 def _huber(b: np.ndarray, t: np.ndarray) -> tuple[float, float]:
-    """α ≥ 0 and seconds a byte > 0."""
+    """Return α ≥ 0 and seconds per byte > 0."""
     from scipy.optimize import nnls
 
     weights, unit = np.ones_like(t), float(b.max())
@@ -96,7 +96,7 @@ def _huber(b: np.ndarray, t: np.ndarray) -> tuple[float, float]:
     for _ in range(_TURNS):
         w = weights / t
         (alpha, slope), _ = nnls(np.column_stack([w, w * b / unit]), w * t)
-        # Times that do not grow at all: as fast as can be told from these.
+        # Times that do not grow at all: the largest rate that these times can show.
         alpha, slope = float(alpha), max(float(slope) / unit, 1e-6 * float(np.median(t)) / unit)
         residual = np.abs((alpha + slope * b) / t - 1)
         scale = max(float(np.median(residual)) / 0.6745, 1e-6)
@@ -105,14 +105,15 @@ def _huber(b: np.ndarray, t: np.ndarray) -> tuple[float, float]:
 
 
 def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine: dict, command: str) -> str:
-    """The fabric of a case of `wavefabric.execution.measure_fabric.run`, as TOML text.
+    """Return the fabric of a case of `wavefabric.execution.measure_fabric.run`, as TOML text.
 
-    Each ordered pair has a link of the bandwidth that it reaches alone, with the latency by which its α
-    exceeds the smallest of all pairs (at most α of a round of a ring, of which the fabric's α is the rest).
-    A single transfer reaches (``flow_bandwidth``) what one of a ring reaches, while all others are under way;
-    a GPU sends or receives in all (``copy_bandwidth``) what it does when it talks to all others. If a ring
-    gets far less than a pair alone, as in the memory of a host, ranks are joined to one shared link instead,
-    which has the most that all together were seen to send.
+    Each ordered pair has a link with the bandwidth that the pair reaches alone. Its latency is the excess of
+    its α over the smallest of all pairs, at most α of a round of a ring; the fabric's α is α of that round
+    minus the largest latency in the ring.
+    A single transfer reaches (``flow_bandwidth``) the rate of one in a ring, with all others in progress; a
+    GPU sends or receives in total (``copy_bandwidth``) its rate to or from all others. If a ring is much
+    slower than a pair alone, as in the memory of a host, all ranks are joined to one shared link instead,
+    with the highest total rate that was measured.
     """
     from wavefabric.fabric.io.files import to_toml
 
@@ -168,7 +169,7 @@ def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine
 
 
 def _round(value: float, unit: float = 1e9) -> float:
-    """Four digits, as what was measured has no more, counted in a unit in which files are written: GB/s."""
+    """Round to four digits, the precision of measurements, in the unit of files: GB/s."""
     return float(f"{value / unit:.4g}") * unit
 
 
@@ -177,7 +178,7 @@ def _time(value: float) -> float:
 
 
 def _lines(case: dict[str, Any], patterns) -> list[tuple[str, Line, list[dict[str, Any]]]]:
-    """Each pair and each of these patterns in words, the line fitted to it, and its times."""
+    """Return for each pair and each of ``patterns`` its text, the fitted line, and its times."""
     fitted = {f"rank {p['src']} to rank {p['dst']}": p for p in case["pairs"]}
     fitted |= {_WORDS[key]: case["patterns"][key] for key in patterns if key in case["patterns"]}
     keys = ("alpha", "bandwidth", "floor", "residuals")
@@ -185,7 +186,7 @@ def _lines(case: dict[str, Any], patterns) -> list[tuple[str, Line, list[dict[st
 
 
 def rough(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
-    """Lines of the fabric that are kept, residuals up to the limit, but far from some of their times."""
+    """Return lines that the fabric uses, with residuals up to ``limit``, but above `ROUGH`."""
     return [
         f"{words} (up to {100 * line.worst:.0f} %)"
         for words, line, _ in _lines(case, _USED)
@@ -194,7 +195,7 @@ def rough(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
 
 
 def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
-    """Lines from which no fabric should be made, in words: residuals above the limit, or level times."""
+    """Return lines, as text, that no fabric should use: residuals above ``limit``, or constant times."""
     wrong = []
     for words, line, times in _lines(case, _USED):
         if line.worst > limit:
@@ -205,7 +206,7 @@ def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
 
 
 def reliable_kernels(measured: dict[str, Any] | None, limit: float = RESIDUAL) -> dict[str, Any] | None:
-    """What was measured of kernels; without times, and with ``why_not``, if rounds of signals are misfits."""
+    """Return kernel measurements; without times, and with ``why_not``, if rounds of signals are misfits."""
     if measured is None or "times" not in measured:
         return measured
     wrong = misfits({"pairs": [], "patterns": {"signals": measured["lines"]["signals"]}}, limit)
@@ -213,7 +214,7 @@ def reliable_kernels(measured: dict[str, Any] | None, limit: float = RESIDUAL) -
 
 
 def table(result: dict[str, Any]) -> list:
-    """A table of fitted lines for each transport, and the numbers of its fabric."""
+    """Return a table of fitted lines for each transport, and a summary of its fabric."""
     shown: list = []
     for case in result["cases"]:
         rows = []
@@ -238,7 +239,7 @@ def table(result: dict[str, Any]) -> list:
 
 
 def _summary(text: str) -> str:
-    """The numbers of a fabric that are not of single links."""
+    """Return a fabric's numbers as text, except those of single links."""
     from wavefabric.fabric.io.files import from_toml
 
     fabric: Any = from_toml(text)

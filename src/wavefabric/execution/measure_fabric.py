@@ -1,4 +1,4 @@
-"""The fabric between these ranks, from times of exchanges on its real links."""
+"""Measure the fabric between ranks from times of exchanges on its real links."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,25 +17,25 @@ from wavefabric.execution.timed_schedule import GRAPHED, busiest
 from wavefabric.execution.timing import Ranks, check_options, timed
 from wavefabric.fabric.electrical.fabric import KernelTimes
 
-#: Lines and fabrics of a result, as tables.
+#: Formats fitted lines and fabrics of a result as tables.
 table = fitted_fabric.table
 
 _KIB, _MIB = 1 << 10, 1 << 20
-#: Bytes of a message by kind of device: closer where the host stops being what limits.
+#: Bytes per message by kind of device: closer together where the host is no longer the limit.
 SIZES = {
     "cpu": tuple(4 * _KIB << 2 * i for i in range(6)),
     "cuda": (4 * _KIB, 64 * _KIB, 256 * _KIB, *(_MIB << i for i in range(9))),
 }
-#: Exchanges of one level between all ranks.
+#: Single-level exchanges between all ranks.
 PATTERNS = ("ring", "both", "one-to-all", "all-to-one", "all-to-all")
-#: Rounds of two chains; what the longer one takes more is the cost of rounds alone.
+#: Rounds of two chains; the difference of their times is the cost of rounds alone.
 _FEW, _MANY = 2, 6
-#: Of more pairs than these, fewer sizes.
+#: With more pairs than this, only so many sizes are measured.
 _PAIRS, _PAIR_SIZES = 12, 4
 _WORD = 4
-#: Transports whose hosts wait for nothing while a schedule runs.
+#: Transports whose hosts do not wait while a schedule runs.
 _AHEAD = ("p2p", "nccl")
-#: s that a sample lasts: shorter than a benchmark's, since there are many.
+#: Seconds per sample: shorter than in a benchmark, since there are many.
 _SAMPLE = 0.04
 
 
@@ -47,17 +47,17 @@ def run(
     progress: Callable[[str], None] | None = None,
     residual: float = fitted_fabric.RESIDUAL,
 ) -> dict[str, Any]:
-    """Measure what moves how fast between all ranks, and make a fabric of it, as TOML text; collective.
+    """Measure the rates between all ranks, and fit a fabric to them, as TOML text; collective.
 
-    Times of exchanges of one level: each ordered pair alone (``pairs``); each rank to the next (``ring``);
-    to both neighbours (``both``); one to all; all to one; all to all. And relays, in which each rank passes
-    on to the next what it received in the round before: the difference between relays of 6 and 2 rounds is
-    what rounds cost in a schedule (``round``). What adding costs on all devices at once is found likewise
-    (``add``); and at the smallest size what one more rank to send to costs (``peer``). Lines are fitted to
-    the times: t = α + bytes/bandwidth, and over P2P and NCCL, where hosts run ahead of their GPUs, the larger
-    of this and what a host needs to issue a round (``floor``). Over P2P kernels that run execution plans are
-    measured too (``kernels``, see `kernel_times`). ``residual`` is the largest,
-    (fitted − measured)/measured, with which a line stands for its times.
+    Single-level exchanges are timed: each ordered pair alone (``pairs``); each rank to the next (``ring``);
+    to both neighbours (``both``); one to all; all to one; all to all. Also relays, in which each rank passes
+    to the next what it received in the round before: the difference between relays of 6 and 2 rounds is the
+    cost of rounds in a schedule (``round``). The cost of adding on all devices at once is found the same way
+    (``add``), and at the smallest size the cost of one more receiving rank (``peer``). Lines are fitted to
+    the times: t = α + bytes/bandwidth; over P2P and NCCL, where hosts run ahead of their GPUs, the larger of
+    this and the host's time to issue a round (``floor``). Over P2P kernels that run execution plans are also
+    measured (``kernels``, see `kernel_times`). ``residual`` is the largest (fitted − measured)/measured that
+    a line may have.
     """
     require(ranks.size >= 2, "ranks", f"{ranks.size} given", "2 or more")
     check_options(repeats, sizes, _WORD)
@@ -66,7 +66,7 @@ def run(
     require(0 < residual < float("inf"), "residual", f"{residual} given", "above 0")
     require(is_name(name), "name", f"{name!r} given", NAMES)
     chosen = sorted(set(sizes)) or list(SIZES["cuda" if ranks.on_gpu else "cpu"])
-    # A relay's chunks or what is sent to all, and what comes from all.
+    # Chunks of a relay or of one-to-all, and of all-to-one.
     parts = max(_MANY + 1, ranks.size - 1) + ranks.size - 1
     ranks.check_memory(parts * chosen[-1], f"sizes: {chosen[-1]} bytes")
     sample, ranks.sample = ranks.sample, _SAMPLE
@@ -99,15 +99,15 @@ def run(
 
 
 class _Measurement:
-    """All times of one transport."""
+    """Measures all times of one transport."""
 
     def __init__(self, ranks: Ranks, comm, sizes: list[int], repeats: int, say: Callable[[str], None]):
         self.ranks, self.comm, self.sizes, self.repeats, self.say = ranks, comm, sizes, repeats, say
         self._ahead = comm.transport in _AHEAD
-        # Numbers but those of kernels are of the copy engines, whatever the environment says.
+        # All times but those of kernels are for the copy engines, whatever the environment sets.
         self._protocol = "copies" if "copies" in comm.protocols else "auto"
         most, others = sizes[-1] // _WORD, ranks.size - 1
-        # One buffer, cut anew for every schedule; zeros, which stay zeros however often they are added.
+        # One buffer, divided differently for each schedule; zeros, which remain zeros when added.
         parts = (max(_MANY + 1, others), others)
         self._memory = [comm.allocate((count * most,), "float32") for count in parts]
         for buffer in self._memory:
@@ -129,7 +129,7 @@ class _Measurement:
         return {**facts, "pairs": self._pairs(), "kernels": self._kernels(), "facts": self.comm.describe()}
 
     def _kernels(self) -> dict[str, Any] | None:
-        """`kernel_times`; ``why_not`` where packets of all sizes do not fit beside what is in use."""
+        """Return `kernel_times`; ``why_not`` if packets of all sizes do not fit into free memory."""
         if "packets" in self.comm.protocols:
             plan = compile_plan(relay(self.ranks.size, self.sizes[-1] // _WORD, _MANY), "packets")
             needed = 2 * staging_bytes(plan, self.ranks.rank, _WORD)
@@ -140,11 +140,11 @@ class _Measurement:
         return kernel_times(self)
 
     def buffers(self, schedule: Schedule) -> dict[str, Any]:
-        """The memory of a schedule."""
+        """Return the buffers of a schedule by name."""
         return dict(zip(schedule.buffers, self._memory, strict=False))
 
     def seconds(self, work: Callable[[], Any]) -> float:
-        """What one call takes."""
+        """Return the time of one call of ``work``."""
         return timed(self.ranks, work, self.repeats)["ms"] * 1e-3
 
     def _pairs(self) -> list[dict[str, Any]]:
@@ -160,11 +160,11 @@ class _Measurement:
         return [{"src": a, "dst": b, **fitted(a, b)} for a, b in pairs]
 
     def _fitted(self, what: str, sizes: Sequence[int], make: Callable[[int], Schedule]) -> dict[str, Any]:
-        """Times of the schedules of so many elements a message, and their line."""
+        """Time the schedules that ``make`` returns for the elements of each size, and fit a line."""
         return _with_line([self._row(make(nbytes // _WORD), what, nbytes) for nbytes in sizes], self._ahead)
 
     def _rounds(self, what: str, make: Callable[[int, int, int], Schedule]) -> dict[str, Any]:
-        """What a round of a schedule takes that is made of ranks, elements and rounds, and its line."""
+        """Time a round of the schedule ``make(ranks, elements, rounds)`` for each size, and fit a line."""
         rows = []
         for nbytes in self.sizes:
             schedules = [make(self.ranks.size, nbytes // _WORD, rounds) for rounds in (_FEW, _MANY)]
@@ -184,14 +184,14 @@ def _with_line(rows: list[dict[str, Any]], floor: bool = False) -> dict[str, Any
 
 
 def kernel_times(measurement) -> dict[str, Any] | None:
-    """Lines of a round of a relay with each protocol and of additions, and the times that follow; collective.
+    """Fit lines to a relay's rounds by protocol, and to additions; return them and kernel times; collective.
 
     ``measurement`` has a ``comm``, ``sizes`` in bytes, ``buffers`` of a schedule, ``seconds`` of a call, and
-    ``say``. Calls run in CUDA graphs, so that no host is in their times: launch + rounds × (signal +
-    bytes/bandwidth) + (rounds − 1) × move, or launch + rounds × packet. What a host needs to launch a call
-    is the time of the smallest, launched one by one; the gap between calls is what a longer one takes more
-    then. The GPU's own memory is timed beyond its caches, with the largest size. None for a transport
-    without kernels; ``why_not`` where they cannot run.
+    ``say``. Calls run in CUDA graphs, so that their times exclude the host: launch + rounds × (signal +
+    bytes/bandwidth) + (rounds − 1) × move, or launch + rounds × packet. The host's time to launch a call is
+    that of the smallest call, launched one by one; the gap between calls is the extra time of a longer call
+    launched that way. The GPU's memory is timed beyond its caches, with the largest size. None for a
+    transport without kernels; ``why_not`` if they cannot run.
     """
     comm, sizes = measurement.comm, measurement.sizes
     if any(protocol not in comm.protocols for protocol in PROTOCOLS):
@@ -205,7 +205,7 @@ def kernel_times(measurement) -> dict[str, Any] | None:
         return measurement.seconds(comm.device.graph(lambda: [run() for _ in range(GRAPHED)])) / GRAPHED
 
     def line(make: Callable[[int, int, int], Schedule], protocol: str, own: bool = False) -> dict[str, Any]:
-        """Of further rounds, each; over bytes of a message, or with ``own`` of a rank's own memory."""
+        """Fit time per further round over bytes per message; with ``own``, over bytes of a rank's memory."""
         rows = []
         for nbytes in sizes:
             few, many = (make(comm.size, nbytes // _WORD, rounds) for rounds in (_FEW, _MANY))
@@ -214,7 +214,7 @@ def kernel_times(measurement) -> dict[str, Any] | None:
         return _with_line(rows)
 
     def gap(rounds: list[dict[str, float]], issue: float) -> float:
-        """Of the shortest call that no host holds up."""
+        """Return the gap of the shortest call that is not limited by the host."""
         for row in rounds:
             if _FEW * row["us"] * 1e-6 > 1.5 * issue:
                 schedule = relay(comm.size, int(row["bytes"]) // _WORD, _FEW)
@@ -223,10 +223,10 @@ def kernel_times(measurement) -> dict[str, Any] | None:
 
     try:
         lines = {protocol: line(relay, protocol) for protocol in PROTOCOLS}
-    except InputError as error:  # the same on all ranks, such as two that share a GPU
+    except InputError as error:  # raised alike on all ranks, for example if two share a GPU
         return {"why_not": str(error)}
     lines["additions"] = line(additions, "signals", own=True)
-    # Packets of a round travel while those of the round before are passed on: the longer of the two counts.
+    # Packets of a round travel while those of the round before are passed on: the longer time counts.
     packet, largest = lines["packets"]["rows"][0]["us"] * 1e-6, lines["additions"]["rows"][-1]
     smallest = relay(comm.size, sizes[0] // _WORD, _FEW)
     issue = call(smallest, "packets", graph=False)
@@ -247,14 +247,14 @@ def kernel_times(measurement) -> dict[str, Any] | None:
 
 
 def _of_a_round(few: float, many: float) -> float:
-    """The time of a round, of those of a chain of few and of many."""
+    """Return the time per round from the times of a chain with few rounds and one with many."""
     more = (many - few) / (_MANY - _FEW)
-    # On a machine that does something else the longer chain may seem the faster one.
+    # On a machine with other load the longer chain may appear faster.
     return more if more > 0 else many / _MANY
 
 
 def _own_bytes(schedule: Schedule) -> float:
-    """Bytes of its own memory that the busiest rank reads and writes in a plan of signals."""
+    """Return the bytes of its own memory that the busiest rank reads and writes in a plan of signals."""
     elements = [0] * schedule.ranks
     for move in compile_plan(schedule, "signals").moves:
         own = sum(address.rank == move.rank for address in move.targets)
@@ -263,7 +263,7 @@ def _own_bytes(schedule: Schedule) -> float:
 
 
 def pattern(name: str, ranks: int, elements: int) -> Schedule:
-    """A pattern of `PATTERNS`, ``elements`` a message; nobody sends to itself."""
+    """Return a schedule of `PATTERNS` with ``elements`` per message; no rank sends to itself."""
     everybody = range(ranks)
     pairs = {
         "ring": [(r, (r + 1) % ranks) for r in everybody],
@@ -276,7 +276,7 @@ def pattern(name: str, ranks: int, elements: int) -> Schedule:
 
 
 def _chain(name: str, ahead: int, ranks: int, elements: int, rounds: int) -> Schedule:
-    """In each round every rank moves the chunk of the round before to the rank so many ahead, or adds it."""
+    """Return a schedule whose rounds move the previous round's chunk to rank + ``ahead``, or add it if 0."""
     step, rank = (a.ravel() for a in np.indices((rounds, ranks)))
     transfers = np.zeros(step.size, TRANSFER)
     transfers["round"], transfers["src"], transfers["dst"] = step, rank, (rank + ahead) % ranks
@@ -286,7 +286,7 @@ def _chain(name: str, ahead: int, ranks: int, elements: int, rounds: int) -> Sch
     return Schedule(name, ranks, ("data",), (sizes,), transfers, {}, {})
 
 
-#: In each round every rank sends elements to the next, those that it received in the round before.
+#: In each round every rank sends the next rank the elements that it received in the round before.
 relay = partial(_chain, "relay", 1)
-#: In each round every rank adds the chunk that it added to in the round before to another.
+#: In each round every rank adds the chunk that it summed in the round before to another chunk.
 additions = partial(_chain, "additions", 0)

@@ -1,4 +1,4 @@
-"""How results are shown: one table, one figure, and what stands in them."""
+"""Show results in a common style: tables, figures, and the words in them."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,9 +21,10 @@ def table(
     plain: bool = False,
     wrap: bool = False,
 ) -> Any:
-    """A `rich.table.Table`: numbers to the right, columns whose heading begins with ``<`` to the left.
+    """Return a `rich.table.Table`: numbers right-aligned, columns whose heading begins with ``<``
+    left-aligned.
 
-    A plain one has only a line under its headings; `wrap` lets columns of text break.
+    With ``plain`` there is only a line under the headings; ``wrap`` lets columns of text break.
     """
     from rich import box
     from rich.table import Table
@@ -41,7 +42,7 @@ def table(
 def figure(
     path: str | Path, size: tuple[float, float], grid: str = "both", style: dict[str, Any] | None = None
 ) -> Iterator[Any]:
-    """A Matplotlib figure in the style of all results, written to `path` afterwards; size in inches."""
+    """Yield a Matplotlib figure in the style of all results, then save it to ``path``; ``size`` in inches."""
     from matplotlib.figure import Figure
 
     with plots.style(**{"axes.titlepad": 8, "axes.grid.axis": grid, **(style or {})}):
@@ -51,12 +52,12 @@ def figure(
 
 
 def look(number: int) -> dict[str, Any]:
-    """Colour and marker of a line by its number."""
+    """Return colour and marker of line ``number``."""
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
 
 
 def name_bars(axes: Any, names: Sequence[str]) -> None:
-    """Horizontal bars from the top down, with space for a number behind each."""
+    """Label horizontal bars from the top down, and leave space for a number behind each."""
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.margins(x=0.14)
@@ -66,7 +67,7 @@ def name_bars(axes: Any, names: Sequence[str]) -> None:
 def step_bars(
     path: str | Path, panels: Sequence[tuple[str, list[tuple[str, float, float]]]], fraction: str
 ) -> None:
-    """A panel for each (title, bars), a bar for each (name, ms of its transforms or 0, ms in all)."""
+    """Draw a panel for each (title, bars); each bar is (name, ms of its transforms or 0, total ms)."""
     heights = [1 + len(bars) for _, bars in panels]
     with figure(path, (8.4, 0.9 + 0.4 * (sum(heights) + len(panels))), "x") as drawn:
         rows = drawn.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -85,24 +86,24 @@ def step_bars(
 
 
 def log_axes(axes: Any, x: str, y: str) -> None:
-    """Logarithmic axes with these labels, x in powers of 2."""
+    """Make both axes logarithmic, x in powers of 2, and label them."""
     axes.set_xscale("log", base=2)
     axes.set(yscale="log", xlabel=x, ylabel=y)
 
 
 def transport_name(transport: str) -> str:
-    """A transport, or with a comma between one and a protocol, as tables and figures name it."""
+    """Return a transport's name for tables and figures; a protocol may follow it after a comma."""
     name, *protocol = transport.split(", ", 1)
     return ", ".join([TRANSPORTS[name].label if name in TRANSPORTS else name, *protocol])
 
 
 def unavailable(result: dict[str, Any]) -> list[str]:
-    """A line for each transport, or protocol of one, that could not be used."""
+    """Return a line for each transport, or protocol of one, that could not be used."""
     return [f"{transport_name(name)}: not measured; {why}" for name, why in result["unavailable"].items()]
 
 
 def size_words(size: int) -> str:
-    """Bytes in the largest unit of 2¹⁰ that divides them."""
+    """Return a number of bytes as text, in the largest unit of 2¹⁰ that divides it."""
     for exponent, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
         if size % (1 << exponent) == 0:
             return f"{size >> exponent} {unit}"
@@ -110,10 +111,10 @@ def size_words(size: int) -> str:
 
 
 def shape_words(shape: Sequence[int]) -> str:
-    """``NXxNYxNZ``."""
+    """Return a shape as ``NXxNYxNZ``."""
     return "x".join(map(str, shape))
 
 
 def distinct(cases: Iterable[dict[str, Any]], *keys: str) -> list[Any]:
-    """Values of a key (tuples of several) in the order of their first case."""
+    """Return the distinct values of a key (tuples for several keys) in order of appearance."""
     return list(dict.fromkeys(map(itemgetter(*keys), cases)))

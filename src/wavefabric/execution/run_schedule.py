@@ -1,4 +1,4 @@
-"""A schedule run on real links: checked, timed, and compared with its predicted time and NCCL's own."""
+"""Run a schedule on real links: check it, time it, and compare it with its prediction and with NCCL."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,28 +24,28 @@ from wavefabric.execution.timing import Ranks, check_options
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.results.plots import GREY, INK
 
-#: Smallest and largest bytes by kind of device.
+#: Smallest and largest array in bytes, by kind of device.
 SIZES = {"cpu": (1 << 16, 1 << 22), "cuda": (1 << 16, 1 << 30)}
 
 
 @dataclass(frozen=True)
 class ScheduleMeasurement:
-    """How `run` measures, and on what it predicts."""
+    """Holds options of `run`: how it measures, and the fabric for predictions."""
 
-    #: Element type, of `wavefabric.execution.timed_schedule.EXACT`.
+    #: Element type, one of `wavefabric.execution.timed_schedule.EXACT`.
     dtype: str = "float32"
-    #: Samples of each time.
+    #: Samples per time.
     repeats: int = 5
-    #: On which times are predicted, by name or file unless it is one, and the cost model.
+    #: Fabric for predicted times (or its name or file), and the cost model.
     fabric: Fabric | str | Path | None = None
     model: str = "auto"
-    #: Whether NCCL's own operation is timed too.
+    #: Whether NCCL's built-in operation is timed too.
     nccl: bool = False
-    #: Of `Communicator.bind`, one case each where a transport has it; blocks of their kernels.
+    #: Protocols for `Communicator.bind`, one case each if a transport has it; blocks of their kernels.
     protocols: Sequence[str] = ("auto",)
     blocks: int | None = None
     #: Whether protocols with a kernel, and NCCL's operation, are also timed as `GRAPHED` calls in one CUDA
-    #: graph (µs a call), where no barrier has to come between them.
+    #: graph (µs per call), if no barrier is needed between them.
     graph: bool = False
 
 
@@ -58,21 +58,22 @@ def run(
 ) -> dict[str, Any]:
     """Run a schedule between all ranks on every transport: check it, time it, compare it with a prediction.
 
-    ``schedule_of`` gives a schedule for so many elements of the whole array; of a schedule itself chunks are
-    made a whole number of times larger. ``sizes`` are bytes of the whole array; by default a schedule's own,
-    else `SIZES`. ``options`` are those of `ScheduleMeasurement`.
+    ``schedule_of`` returns a schedule for a number of elements of the whole array; the chunks of a
+    `Schedule` are scaled by whole numbers. ``sizes`` are bytes of the whole array; by default the size of a
+    `Schedule` itself, else `SIZES`. ``options`` are those of `ScheduleMeasurement`.
 
-    Chunks of ``pre`` are filled with whole numbers whose sums are exact, all else with NaN (whole numbers:
-    −2²⁰), and those of ``post`` compared to the bit, on the device. Timed runs follow on zeros; where ranks
-    might run ahead of each other a barrier follows each, its own time taken off (``apart``).
+    Chunks of ``pre`` are filled with whole numbers whose sums are exact, all other elements with NaN (whole
+    numbers: −2²⁰), and those of ``post`` are compared to the bit, on the device. Timed runs follow on zeros;
+    if ranks could run ahead of each other, a barrier follows each run and its time is subtracted (``apart``).
 
     algbw and busbw are those of nccl-tests (its PERFORMANCE.md). With S bytes of the whole array and K ranks,
     algbw = S/t and busbw is algbw times 2(K − 1)/K for all-reduce, (K − 1)/K for all-gather, reduce-scatter,
-    all-to-all, gather and scatter, 1 for broadcast and reduce; else what the busiest rank moves over t.
-    ``ratio`` is predicted over measured, ``over_own`` the bandwidth over that of NCCL's own operation.
+    all-to-all, gather and scatter, 1 for broadcast and reduce; otherwise the bytes of the busiest rank over
+    t. ``ratio`` is predicted over measured, ``over_own`` the bandwidth over that of NCCL's built-in
+    operation.
     """
     chosen = ScheduleMeasurement(**options)
-    timed_schedule.values_of(chosen.dtype, ranks.size)  # refuses what cannot be checked
+    timed_schedule.values_of(chosen.dtype, ranks.size)  # raises if data cannot be checked
     width = np.dtype(chosen.dtype).itemsize
     check_protocols(chosen.protocols, chosen.blocks)
     require(ranks.on_gpu or not chosen.graph, "graph", "given for CPUs", "with GPUs")
@@ -88,7 +89,7 @@ def run(
     cases = []
     for comm in ranks.each():
         largest = timed_schedule.largest_buffers(sized)
-        if comm.one_sided and "auto" in chosen.protocols:  # by signals, where it says nothing else
+        if comm.one_sided and "auto" in chosen.protocols:  # `auto` runs by signals here
             timed_schedule.check_memory(ranks, sized, width, ["signals"])
         buffers = {name: comm.allocate((n,), chosen.dtype) for name, n in largest.items()}
         for protocol in chosen.protocols:
@@ -126,15 +127,15 @@ def run(
 
 
 def _predictions(fabric: Any, model: str, sized: list[SizedSchedule], width: int):
-    """What a size, by its number, takes by what moved the data (`Exchange.protocol`): a `Cost`, or None.
+    """Return a function of a size's index and `Exchange.protocol` that predicts a `Cost`, or None.
 
-    Of p2p only the model ``"kernel"`` speaks of kernels, and only the others of copies.
+    For p2p only the model ``"kernel"`` describes kernels, and only the others describe copies.
     """
     if fabric is None:
         return lambda at, protocol: None
     from wavefabric.fabric.cost_models.cost import cost, model_for
 
-    cost(as_run(sized[0].schedule), fabric, width, model)  # refused before anything is measured
+    cost(as_run(sized[0].schedule), fabric, width, model)  # raise errors before anything is measured
 
     @cache
     def predicted(at: int, protocol: str):
@@ -158,7 +159,7 @@ def _measure(
     chosen: ScheduleMeasurement,
     say: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """A row of `check_and_time` for each size; none, and ``ranks`` told why, where it cannot serve."""
+    """Return a row of `check_and_time` per size; none, noting why in ``ranks``, if a protocol fails."""
     label = comm.transport if protocol == "auto" else f"{comm.transport}, {protocol}"
     rows = []
     try:
@@ -171,7 +172,7 @@ def _measure(
             timed = timed_schedule.check_and_time(ranks, comm, each, exchange.run, own, *how)
             rows.append(timed | {"protocol": exchange.protocol})
             exchange.check()
-    except InputError as error:  # of binding: the same on all ranks
+    except InputError as error:  # from binding, raised alike on all ranks
         if protocol == "auto":
             raise
         ranks.unavailable[label] = str(error)
@@ -180,7 +181,7 @@ def _measure(
 
 
 def check_protocols(protocols: Sequence[str], blocks: int | None) -> None:
-    """Refuse protocols that are unknown or there twice, and blocks that no kernel has or can have."""
+    """Raise `InputError` for unknown or repeated protocols, and for blocks that no kernel can have."""
     require(protocols, "protocol", "none given", ", ".join(VARIANTS))
     for number, name in enumerate(protocols):
         require(name in VARIANTS, "protocol", f"{name!r} given", ", ".join(VARIANTS))
@@ -191,17 +192,17 @@ def check_protocols(protocols: Sequence[str], blocks: int | None) -> None:
 
 
 def sizes_between(least: int, most: int, factor: int = 4) -> list[int]:
-    """``least``, times ``factor``, and so on up to ``most``."""
+    """Return ``least``, ``least * factor`` and so on up to ``most``."""
     return list(takewhile(lambda size: size <= most, (least * factor**k for k in count())))
 
 
 def as_run(schedule: Schedule) -> Schedule:
-    """The same transfers with their levels as rounds: what `wavefabric.exchange` does one after the other."""
+    """Return the schedule with its levels as rounds: the order in which `wavefabric.exchange` runs it."""
     return in_rounds(schedule, levels(schedule))
 
 
 def _schedules(ranks: Ranks, schedule_of, sizes: Sequence[int], width: int) -> list[Schedule]:
-    """A schedule for each size: of a given one its chunks are made larger."""
+    """Return a schedule for each size; the chunks of a given `Schedule` are scaled."""
     if isinstance(schedule_of, Schedule):
         least = whole_elements(schedule_of) * width
         require(least, "schedule", f"{schedule_of.name} has no elements", "one or more")
@@ -221,9 +222,9 @@ def _schedules(ranks: Ranks, schedule_of, sizes: Sequence[int], width: int) -> l
 
 
 def fabric_of_ranks(fabric: Any, ranks: int) -> Any:
-    """A fabric, by name or file unless it is one, for predictions beside a measurement; None stays None.
+    """Load a fabric by name or file, unless it is one, for predictions of a measurement; None stays None.
 
-    `InputError` if it has another number of GPUs.
+    `InputError` if its number of GPUs is not ``ranks``.
     """
     if isinstance(fabric, str | Path):
         from wavefabric.fabric.io.files import load
@@ -235,7 +236,7 @@ def fabric_of_ranks(fabric: Any, ranks: int) -> Any:
 
 
 def _compared(row: dict[str, Any], cost: Any, own: list[dict[str, Any]] | None):
-    """The prediction, and NCCL's time of the same size, with their ratios to what was measured."""
+    """Return prediction and NCCL's time for the same size, with their ratios to the measured time."""
     predicted = None if cost is None else cost.seconds * 1e6
     other = next((o for o in own or () if o["bytes"] == row["bytes"]), {})
     same, graphed, own_graphed = other.get("us"), row.get("graph_us"), other.get("graph_us")
@@ -250,7 +251,7 @@ def _compared(row: dict[str, Any], cost: Any, own: list[dict[str, Any]] | None):
 
 
 def table(result: dict[str, Any]) -> list:
-    """A table for each transport, and notes."""
+    """Return a table for each transport, and notes."""
     lines = [_table(result, case) for case in result["cases"]]
     if own := result["own"]:
         wrong = sum(row["wrong"] for row in own)
@@ -263,7 +264,7 @@ def table(result: dict[str, Any]) -> list:
 
 
 def _variant(case: dict[str, Any]) -> str:
-    """Transport, and protocol where it was chosen."""
+    """Return the transport's name, with the protocol if it was set explicitly."""
     name = report.transport_name(case["transport"])
     return name if case["protocol"] == "auto" else f"{name}, {case['protocol']}"
 
@@ -295,7 +296,7 @@ def _table(result: dict[str, Any], case: dict[str, Any]) -> Any:
 
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
-    """Draw time over size: measured, predicted, and NCCL's own."""
+    """Draw time over size: measured, predicted, and of NCCL's built-in operation."""
     with report.figure(path, (6.4, 4.6)) as figure:
         axes = figure.subplots()
 

@@ -1,4 +1,4 @@
-"""A schedule of one size, or NCCL's own operation, on real ranks: data checked to the bit, and times."""
+"""Check a schedule of one size, or NCCL's built-in operation, on real ranks to the bit, and time it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,32 +16,32 @@ from wavefabric.exchange.transports.base import Program
 from wavefabric.exchange.transports.plan_code import staging_bytes
 from wavefabric.execution.timing import Ranks, timed
 
-#: Element types whose sums over ranks are exact, and the largest whole number that each counts up to.
+#: Element types whose sums over ranks are exact, with the largest whole number that each can count to.
 EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53, "int32": 2**31 - 1, "int64": 2**63 - 1}
 EXACT |= {bfloat16.NAME: 2**8}
 #: Contributions are whole numbers below this.
 _VALUES = 251
-#: Elements that are made at a time.
+#: Elements generated at a time.
 _BLOCK = 1 << 22
-#: Everybody's result needs everybody's data, so no rank can run ahead of the others from run to run.
+#: Collectives in which each result needs data of all ranks, so no rank can run ahead from run to run.
 _IN_STEP = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
-#: Calls of a CUDA graph.
+#: Number of calls in a CUDA graph.
 GRAPHED = 20
-#: ms. Differences below it cannot be told from noise.
+#: ms; shorter differences are noise.
 _SHORTEST = 1e-3
 
 
 def values_of(dtype: str, ranks: int) -> int:
-    """Contributions are whole numbers from 0 to below this: sums over all ranks are exact in any order."""
+    """Return the upper bound of contributions, from 0, that keeps their sums exact in any order."""
     require(dtype in EXACT, "dtype", f"{dtype!r} given", ", ".join(EXACT))
-    bfloat16.named(dtype)  # from now on NumPy knows its name
+    bfloat16.named(dtype)  # registers the name with NumPy
     if EXACT[dtype] // ranks < 2:
         raise InputError(f"dtype: {dtype} for {ranks} ranks; allowed up to {EXACT[dtype] // 2} ranks")
     return min(_VALUES, EXACT[dtype] // ranks)
 
 
 def contribution(xp, item: int, origin: int, first: int, size: int, values: int):
-    """Whole numbers that rank ``origin`` contributes to elements ``first`` … of an item: (size,), uint32."""
+    """Return what rank ``origin`` contributes to elements ``first`` … of an item: (size,), uint32."""
     numbers = xp.arange(first, first + size, dtype=np.uint32)
     numbers *= np.uint32(2654435761)
     numbers += np.uint32((item * 374761393 + origin * 668265263 + 1442695041) & 0xFFFFFFFF)
@@ -53,7 +53,7 @@ def contribution(xp, item: int, origin: int, first: int, size: int, values: int)
 
 
 def expected(xp, held: tuple[int, int], first: int, size: int, values: int, dtype: str):
-    """Elements ``first`` … of an item with the contributions of a set of ranks: (size,)."""
+    """Return elements ``first`` … of an item, (size,), summed over ranks; ``held``: item, mask of ranks."""
     item, origins = held
     total = xp.zeros(size, dtype)
     for origin in range(origins.bit_length()):
@@ -63,7 +63,7 @@ def expected(xp, held: tuple[int, int], first: int, size: int, values: int, dtyp
 
 
 def fill(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> None:
-    """Write what ``pre`` says a rank holds into these buffers, all else what no sum can be; collective."""
+    """Fill this rank's buffers with what ``pre`` specifies, all else with invalid values; collective."""
     poison = -(1 << 20) if np.dtype(dtype).kind == "i" else np.nan
     for name in buffers:
         number = schedule.buffers.index(name)
@@ -74,13 +74,13 @@ def fill(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> None:
 
 
 def count_wrong(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> int:
-    """Elements that differ from what ``post`` says, on all ranks together; collective."""
+    """Return the number of elements, over all ranks, that differ from what ``post`` specifies; collective."""
     blocks = _blocks(comm, schedule, schedule.post, buffers, dtype)
     return int(comm.control.sum(sum(int(comm.device.xp.count_nonzero(b != values)) for b, values in blocks)))
 
 
 def _blocks(comm, schedule: Schedule, holdings, buffers: dict[str, Any], dtype: str):
-    """(elements, what they should be) of all that is named of this rank, piece by piece."""
+    """Yield (elements, expected values) of this rank's chunks in ``holdings``, block by block."""
     xp, values = comm.device.xp, values_of(dtype, schedule.ranks)
     offsets = [schedule.offsets(number, comm.rank) for number in range(len(schedule.buffers))]
     for (owner, buffer, chunk), held in holdings.items():
@@ -94,14 +94,14 @@ def _blocks(comm, schedule: Schedule, holdings, buffers: dict[str, Any], dtype: 
 
 
 def _meet(comm) -> None:
-    """Everybody has written what is his; before anybody writes here."""
+    """Wait until all ranks have written their own data, before any rank writes to another's."""
     comm.device.synchronize()
     comm.control.barrier()
 
 
 @dataclass(frozen=True)
 class SizedSchedule:
-    """A schedule for an array of so many ``bytes``; ``busiest``: those that one rank sends or receives."""
+    """A schedule for ``bytes`` bytes; ``busiest`` is the most bytes that a rank sends or receives."""
 
     schedule: Schedule
     collective: str
@@ -111,21 +111,21 @@ class SizedSchedule:
 
     @classmethod
     def of(cls, schedule: Schedule, width: int) -> "SizedSchedule":
-        """A schedule whose elements have so many bytes."""
+        """Return the `SizedSchedule` of a schedule whose elements have ``width`` bytes."""
         return cls(schedule, *kind(schedule), whole_elements(schedule) * width, busiest(schedule) * width)
 
     @property
     def separate(self) -> bool:
-        """Whether a barrier has to keep one run from the next."""
+        """Return whether a barrier must separate one run from the next."""
         return self.collective not in _IN_STEP
 
     def totals(self) -> dict[str, int]:
-        """Elements of each buffer on the rank that has most."""
+        """Return the elements of each buffer on the rank with the most."""
         pairs = zip(self.schedule.buffers, self.schedule.sizes, strict=True)
         return {name: int(sizes.sum(axis=1).max()) for name, sizes in pairs}
 
     def bandwidths(self, seconds: float) -> tuple[float, float]:
-        """algbw and busbw of nccl-tests in GB/s; see `wavefabric.execution.run_schedule.run`."""
+        """Return algbw and busbw of nccl-tests in GB/s; see `wavefabric.execution.run_schedule.run`."""
         algbw = self.bytes / seconds * 1e-9
         k = self.schedule.ranks
         factors = dict.fromkeys((*_IN_STEP, "gather", "scatter"), (k - 1) / k)
@@ -135,20 +135,20 @@ class SizedSchedule:
 
 
 def busiest(schedule: Schedule) -> int:
-    """Elements that the busiest rank sends, or receives, between ranks."""
+    """Return the largest number of elements that a rank sends to, or receives from, other ranks."""
     return int(np.max(sent_and_received(schedule)))
 
 
 def largest_buffers(sizes: list[SizedSchedule]) -> dict[str, int]:
-    """Elements that each buffer needs for all sizes."""
+    """Return the elements that each buffer needs for all sizes."""
     names = dict.fromkeys(name for sized in sizes for name in sized.schedule.buffers)
     return {name: max(1, *(sized.totals().get(name, 0) for sized in sizes)) for name in names}
 
 
 def check_memory(ranks: Ranks, sizes: list[SizedSchedule], width: int, protocols: Sequence[str] = ()) -> None:
-    """Refuse, on all ranks, sizes that do not fit, of elements of so many bytes; collective.
+    """Raise `InputError` on all ranks if sizes do not fit into memory; collective.
 
-    Of ``protocols`` those of kernels have memory where data arrive.
+    ``width`` is the bytes per element. Those of ``protocols`` that are kernels also need staging memory.
     """
     added = max(Program(sized.schedule, ranks.rank).scratch for sized in sizes)
     elements = sum(largest_buffers(sizes).values()) + added
@@ -157,7 +157,7 @@ def check_memory(ranks: Ranks, sizes: list[SizedSchedule], width: int, protocols
         for protocol in set(protocols) & set(PROTOCOLS)
         for sized in sizes
     ]
-    # All powers of two below the most are kept for those that follow. Blocks of expected values come on top.
+    # The pool keeps all powers of two below the largest for reuse. Blocks of expected values are extra.
     needed = elements * width + 2 * max(staging, default=0) + (1 << 27)
     ranks.check_memory(needed, f"sizes: {max(sized.bytes for sized in sizes)} bytes")
 
@@ -171,9 +171,9 @@ def check_and_time(
     repeats: int,
     graph: bool = False,
 ) -> dict[str, Any]:
-    """Run ``work`` on data whose sums are exact, count what is wrong, and time it on zeros; collective.
+    """Run ``work`` on data with exact sums, count wrong elements, and time it on zeros; collective.
 
-    With ``graph`` also as `GRAPHED` calls of one CUDA graph, unless a barrier has to come between them.
+    With ``graph``, also time `GRAPHED` calls in one CUDA graph, unless a barrier is needed between them.
     """
     dtype = str(next(iter(buffers.values())).dtype)
     fill(comm, sized.schedule, buffers, dtype)
@@ -192,12 +192,12 @@ def check_and_time(
 
 
 def microseconds(times: dict[str, float]) -> dict[str, float]:
-    """Median, best and worst of times in ms as µs."""
+    """Convert median, best and worst times from ms to µs."""
     return {key.replace("ms", "us"): value * 1e3 for key, value in times.items()}
 
 
 def _separate_times(ranks: Ranks, comm, work: Callable[[], Any], repeats: int) -> dict[str, float]:
-    """Times of runs that wait for each other; what the barrier takes alone is taken off."""
+    """Time runs with a barrier after each; the time of the barrier alone is subtracted."""
     flags = comm.allocate((comm.size,), "int32")
     flags[...] = 0
     barrier = comm.bind(direct_all_gather([1] * comm.size), {"data": flags}).run
@@ -213,7 +213,7 @@ def _separate_times(ranks: Ranks, comm, work: Callable[[], Any], repeats: int) -
 def nccl_rows(
     ranks: Ranks, sizes: list[SizedSchedule], dtype: str, repeats: int, say: Callable, graph: bool = False
 ) -> tuple[list[dict[str, Any]] | None, str | None]:
-    """Rows of NCCL's own operation for sizes of equal shares, or None and why there are none; collective."""
+    """Return rows of NCCL's built-in operation for sizes with equal parts, or None and why; collective."""
     if not ranks.on_gpu:
         return None, "NCCL needs GPUs"
     first = sizes[0]
@@ -223,7 +223,7 @@ def nccl_rows(
     if comm is None:
         return None, why
     measured, largest = [], largest_buffers(sizes)
-    # Only the operation's own buffers: scratch is the schedule's.
+    # Only the operation's buffers: scratch belongs to the schedule.
     names = first.schedule.buffers[: 2 if first.collective == "all-to-all" else 1]
     buffers = {name: comm.allocate((largest[name],), dtype) for name in names}
     for sized in sizes:

@@ -1,4 +1,4 @@
-"""What every benchmark measures in the same way: times, bandwidth, machines; over ranks too."""
+"""Measure times, bandwidth and machine facts in the same way for all benchmarks, also over ranks."""
 
 import gc
 import math
@@ -23,7 +23,7 @@ _MOST_CALLS = 2000
 
 
 def machine(device: Device) -> dict[str, Any]:
-    """Versions, commit, processor and GPU: what a time belongs to."""
+    """Return versions, commit, processor and GPU, to be recorded with a time."""
     facts: dict[str, Any] = dict(provenance(device=device.name))
     here = describe()
     facts["threads"] = device.threads
@@ -40,7 +40,7 @@ def milliseconds(
     each: int = 1,
     between: Callable[[], Any] | None = None,
 ) -> list[float]:
-    """Times of one call in ms, of samples of ``each`` calls after a first; ``between`` runs before each."""
+    """Return ms per call, in samples of ``each`` calls, after a warm-up; ``between`` runs before each."""
     prepare = between or (lambda: None)
     prepare()
     work()
@@ -48,7 +48,7 @@ def milliseconds(
 
 
 def _sample(device: Device, work: Callable[[], Any], each: int, prepare: Callable[[], Any]) -> float:
-    """ms of one of so many calls, after what is prepared."""
+    """Return the ms per call of ``each`` calls, after ``prepare``."""
     prepare()
     device.synchronize()
     begun = time.perf_counter()
@@ -59,12 +59,12 @@ def _sample(device: Device, work: Callable[[], Any], each: int, prepare: Callabl
 
 
 def summary(samples: list[float]) -> dict[str, float]:
-    """Median, smallest and largest of times in ms."""
+    """Return the median, smallest and largest of times in ms."""
     return {"ms": statistics.median(samples), "ms_best": min(samples), "ms_worst": max(samples)}
 
 
 def copy_bandwidth(device: Device) -> float:
-    """Bytes read plus written a second while 256 MiB, more than any cache, are copied by all threads."""
+    """Return bytes read plus written per second while all threads copy 256 MiB, more than any cache."""
     rows = 4 * device.threads
     shape = (rows, (1 << 24) // rows)
     source, target = device.zeros(shape, np.complex128), device.zeros(shape, np.complex128)
@@ -77,14 +77,14 @@ def copy_bandwidth(device: Device) -> float:
 
 
 class Ranks:
-    """All ranks that were started together, and communicators between them.
+    """Holds all ranks that were started together, and opens communicators between them.
 
-    ``transports`` are of `wavefabric.exchange.TRANSPORTS`, or ``["all"]``; ``device`` is auto, cpu or cuda (a
-    GPU for each rank), ``threads`` those of a rank, ``placement`` the GPU of each rank of a host, ``least``
-    the ranks that are needed. `InputError` for unknown transports, or too few ranks.
+    ``transports`` are names of `wavefabric.exchange.TRANSPORTS`, or ``["all"]``; ``device`` is auto, cpu or
+    cuda (a GPU for each rank), ``threads`` is per rank, ``placement`` the GPU of each rank of a host,
+    ``least`` the smallest number of ranks. `InputError` for unknown transports, or too few ranks.
 
-    ``base`` is a communicator through host memory, which is always there; ``sample``: seconds that one sample
-    should last; ``unavailable``: transports that could not be used, and why.
+    ``base`` is a communicator through host memory, which always works; ``sample`` is the length of one sample
+    in s; ``unavailable``: transports that could not be used, and why.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Ranks:
         self.unavailable: dict[str, str] = {}
 
     def each(self) -> Iterator[Communicator]:
-        """A communicator of each transport, one at a time; collective. Notes those that cannot be used."""
+        """Yield a communicator per transport, one at a time; note those that cannot be used. Collective."""
         for name in self.names:
             comm, why = self.open(name)
             if comm is None:
@@ -120,11 +120,11 @@ class Ranks:
                 continue
             yield comm
             del comm
-            self.control.barrier()  # nobody frees what another still reads
+            self.control.barrier()  # no rank frees memory that another still reads
             gc.collect()
 
     def open(self, name: str) -> tuple[Communicator | None, str | None]:
-        """A communicator of a transport, or None and why it cannot be used; collective."""
+        """Return a communicator of a transport, or None and why it cannot be used; collective."""
         comm, why = self.base, None
         try:
             if name != "mpi":
@@ -135,17 +135,17 @@ class Ranks:
         return (None, reasons[0]) if reasons else (comm, None)
 
     def machine(self) -> dict[str, Any]:
-        """`machine`, and host and device of every rank."""
+        """Return the facts of `machine`, and host and device of every rank."""
         devices = self.control.all_gather([socket.gethostname(), self.device.name])
         return {**machine(self.device), "ranks": self.size, "placement": devices}
 
     def check_memory(self, needed: int, what: str) -> None:
-        """Refuse, on all ranks, what does not fit beside the other ranks of a device."""
+        """Raise `InputError` on all ranks if ``needed`` bytes of each rank do not fit; collective."""
         check_memory(self.base, self.device, needed, what, "allowed: what fits")
 
 
 def check_options(repeats: int, sizes: Sequence[int], multiple: int) -> None:
-    """Refuse fewer than one sample, and sizes that are no whole number of elements."""
+    """Raise `InputError` for fewer than one sample, and for sizes that are no whole number of elements."""
     require(repeats >= 1, "repeats", f"{repeats} given", "at least 1")
     for size in sizes:
         if size < multiple or size % multiple:
@@ -153,7 +153,7 @@ def check_options(repeats: int, sizes: Sequence[int], multiple: int) -> None:
 
 
 def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> list[float]:
-    """Times of one call in ms, of samples of ``each`` calls: barrier before, the slowest rank counts."""
+    """Return times per call in ms of samples of ``each`` calls, after a barrier; of the slowest rank."""
     device, control = ranks.device, ranks.control
 
     def together() -> None:
@@ -164,7 +164,7 @@ def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> lis
 
 
 def timed(ranks: Ranks, work: Callable[[], Any], repeats: int) -> dict[str, float]:
-    """Median, best and worst of times in ms, after warm-up, of samples as long as ``ranks`` says."""
+    """Return median, best and worst times in ms, after warm-up; samples last ``ranks.sample`` s."""
     work()
     once = times(ranks, work, 2, 1)[-1] * 1e-3
     each = max(1, min(_MOST_CALLS, math.ceil(ranks.sample / max(once, 1e-7))))

@@ -1,4 +1,4 @@
-"""The search for the fastest algorithm of each size: predicted on a fabric, measured between ranks."""
+"""Find the fastest algorithm for each size: predicted on a fabric, or measured between ranks."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -28,22 +28,22 @@ from wavefabric.quantities import whole
 from wavefabric.system.progress import Progress
 from wavefabric.units import counted
 
-#: Smallest and largest bytes of predictions alone.
+#: Smallest and largest array in bytes if times are only predicted.
 PREDICTED_SIZES = 1 << 12, 1 << 30
-#: Candidates predicted to take more than so many times the fastest are not measured.
+#: Candidates whose predicted time exceeds the fastest by more than this factor are not measured.
 WITHIN = 3.0
-#: Seconds that a sample of a measured time lasts: less than elsewhere, since there are many.
+#: Seconds per sample of a measured time: less than in other benchmarks, since there are many.
 _SAMPLE = 0.05
 
 
 @dataclass(frozen=True)
 class TuningSearch:
-    """What a search found, and what it left out.
+    """Holds the result of a search, and what it left out.
 
-    ``measured``: times measured on all transports, and how many there would have been without predictions, of
-    which those ``within`` so many times the fastest were measured. ``left_out``: algorithms that cannot serve
-    so many ranks, and why. ``wrong``: what moved wrong data and is no candidate any more. ``unavailable``:
-    transports, or protocols of one (``"p2p, packets"``), that could not be used, and why.
+    ``measured``: number of times measured on all transports, and the number without predictions; candidates
+    predicted ``within`` this factor of the fastest are measured. ``left_out``: algorithms that do not support
+    this number of ranks, and why. ``wrong``: choices that produced wrong data and are no longer candidates.
+    ``unavailable``: transports, or protocols of one (``"p2p, packets"``), that could not be used, and why.
     """
 
     tuning: Tuning
@@ -56,19 +56,19 @@ class TuningSearch:
 
 @dataclass(frozen=True)
 class TuningOptions:
-    """What `tune` predicts with, and how it measures."""
+    """Holds options of `tune`: how it predicts and how it measures."""
 
-    #: On which times are predicted, as by `wavefabric.fabric.cost`: of rounds as the schedule has them, or
-    #: between ranks as they are run. The model ``"kernel"`` predicts each protocol of kernels.
+    #: Fabric and cost model of predictions, as in `wavefabric.fabric.cost`; between ranks, rounds are those
+    #: that are run. The model ``"kernel"`` predicts each protocol of kernels.
     fabric: AnyFabric | None = None
     model: str = "auto"
-    #: Ranks of predictions alone; by default the GPUs of the fabric.
+    #: Number of ranks if times are only predicted; by default the GPUs of the fabric.
     count: int | None = None
-    #: Of what is measured: element type, samples of each time.
+    #: For measurements: element type, samples per time.
     dtype: str = "float32"
     repeats: int = 5
-    #: Candidates that are predicted to take more than so many times the fastest are not measured. Protocols
-    #: that the model says nothing of are measured where their algorithm is.
+    #: Candidates predicted to exceed the fastest by more than this factor are not measured. Protocols that
+    #: the model does not predict are measured if their algorithm is.
     within: float = WITHIN
 
 
@@ -80,19 +80,20 @@ def tune(
     progress: Progress | None = None,
     **options: Any,
 ) -> TuningSearch:
-    """The fastest algorithm of each collective operation and size: between ranks measured, else predicted.
+    """Find the fastest algorithm of each collective operation and size: measured between ranks, else
+    predicted.
 
     ``sizes`` are bytes of the whole array, by default `PREDICTED_SIZES`, or between ranks
-    `run_schedule.SIZES`, in steps of 4. ``ranks`` measure, on each of their transports with each protocol,
-    and check data to the bit; collective. ``options`` are those of `TuningOptions`.
+    `run_schedule.SIZES`, in steps of 4. ``ranks`` measure on each of their transports with each protocol, and
+    check the data to the bit; collective. ``options`` are those of `TuningOptions`.
 
-    `InputError` for unknown words, sizes that are no whole number of elements, a fabric of fewer GPUs
-    (between ranks: of another number), no transport that can be used, or if no algorithm serves so many
-    ranks.
+    `InputError` for unknown words, sizes that are no whole number of elements, a fabric with fewer GPUs
+    (between ranks: with another number), if no transport can be used, or no algorithm supports this number
+    of ranks.
     """
     chosen = TuningOptions(**options)
     if ranks is not None:
-        timed_schedule.values_of(chosen.dtype, ranks.size)  # refuses what cannot be checked
+        timed_schedule.values_of(chosen.dtype, ranks.size)  # raises if data cannot be checked
         fabric = fabric_of_ranks(chosen.fabric, ranks.size)
         chosen = replace(chosen, count=ranks.size, fabric=fabric)
     elif chosen.fabric is None:
@@ -159,7 +160,7 @@ def _left_out(pools: dict[str, Candidates], failures: dict[str, dict[Choice, str
 
 @contextmanager
 def _steps(progress: Progress, label: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Give what is told of each step that begins; at the end what was begun is done, or will not be."""
+    """Show progress; yield a function to call, with a line of text, when a step begins."""
     begun = itertools.count()
     progress.start(total, label)
     try:
@@ -170,11 +171,11 @@ def _steps(progress: Progress, label: str, total: int) -> Iterator[Callable[[str
 
 
 def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollective]:
-    """Candidates in order: what was measured by its time, then what was not."""
+    """Return tables of candidates in order: measured ones by their time, then the others."""
     tables: dict[str, list[TunedSize]] = {}
     for (collective, size), row in rows.items():
         if row:
-            # Equal but for round-off: in the order of candidates.
+            # Times equal up to round-off: in the order of candidates.
             order = sorted(row, key=lambda each: (each.measured_us is None, pool.rounded(each)))
             tables.setdefault(collective, []).append(TunedSize(size, tuple(order)))
     return [TunedCollective(collective, tuple(sizes), transport) for collective, sizes in tables.items()]
@@ -183,7 +184,7 @@ def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollecti
 def _measure(
     ranks: Ranks, rows: pool.Rows, chosen: TuningOptions, progress: Progress
 ) -> tuple[list[TunedCollective], tuple[int, int], list[str], dict[str, str]]:
-    """Tables of all transports; how many times were measured, and could be; what is wrong, and left out."""
+    """Return tables of all transports; times measured and possible; wrong choices; choices left out."""
     fast = ranks.control.bcast(pool.promising(rows, chosen.within))  # round-off may differ between machines
     width, tables, timed, possible, wrong = np.dtype(chosen.dtype).itemsize, [], 0, 0, []
     left_out: dict[str, str] = {}
@@ -223,7 +224,7 @@ def _measure(
                 own = {name: buffers[name] for name in each.schedule.buffers}
                 try:
                     exchange = comm.bind(each.schedule, own, choice.protocol)
-                except InputError as error:  # the same on all ranks
+                except InputError as error:  # raised alike on all ranks
                     if choice.algorithm not in switched:
                         raise
                     left_out[f"{choice} of {size_words(size)}"] = str(error)
@@ -231,7 +232,7 @@ def _measure(
                     continue
                 row = timed_schedule.check_and_time(ranks, comm, each, exchange.run, own, chosen.repeats)
                 exchange.check()
-                del exchange  # and its memory, before the next is bound
+                del exchange  # frees its memory before the next is bound
                 times[key] = row["us"]
                 if row["wrong"]:
                     bad.add(key)
@@ -254,7 +255,7 @@ def _measure(
 
 
 def _serving(ranks: Ranks, comm: Communicator, sizes: list[SizedSchedule], width: int) -> list[str]:
-    """Protocols to be timed, more than auto where there are more; of others ``ranks`` is told why not."""
+    """Return the protocols to time, or only ``auto``; note in ``ranks`` why others cannot be used."""
     serving = []
     for protocol in comm.protocols[1:]:
         why = comm.why_refused(protocol)

@@ -1,4 +1,4 @@
-"""Candidates of a tuning: every algorithm of the registry with its options, and their predicted times."""
+"""Build a tuning's candidates, every algorithm of the registry with its options; predict their times."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from wavefabric.fabric.electrical.fabric import Fabric
 #: Candidates by collective operation and bytes.
 Rows: TypeAlias = dict[tuple[str, int], list[TimedChoice]]
 
-#: Algorithms that switches take part in.
+#: Algorithms that need switches.
 SWITCHED = frozenset(name for name, algorithm in ALGORITHMS.items() if algorithm.switched)
 
 
@@ -33,12 +33,12 @@ def candidates(
     run: bool = False,
     step: Callable[[str], None] = lambda line: None,
 ) -> Iterator[tuple[Choice, Schedule]]:
-    """Build the schedules of choices, with what chooses each.
+    """Build the schedules of ``wanted`` choices; yield each choice with its schedule.
 
-    Pieces that make no pipeline are passed over. Schedules in which the same ranks send each
-    other as much in the same rounds are there once, under the name with fewest options. With ``run`` rounds
-    are those of `wavefabric.exchange` (`run_schedule.as_run`). All are proved, and for an array of
-    `elements_of` elements. ``step`` is told of each.
+    Choices whose pieces form no pipeline are skipped. Of schedules with the same traffic between ranks in the
+    same rounds only the one with the fewest options is yielded. With ``run``, rounds are those of
+    `wavefabric.exchange` (`run_schedule.as_run`). All schedules are verified, and for an array of
+    `elements_of` elements. ``step`` is called with a line for each choice.
     """
     rounds: dict[Choice, int] = {}
     seen: set[bytes] = set()
@@ -48,7 +48,7 @@ def candidates(
         plain = replace(choice, pieces=1)
         if plain in no_pipeline:
             continue
-        proved = schedule = None  # before the next is built: each may take 0.5 GB
+        proved = schedule = None  # frees memory: each may take 0.5 GB
         proved = schedule = build_choice(choice, collective, ranks, elements_of(ranks))
         schedule = as_run(schedule) if run else schedule
         if choice == plain:
@@ -72,17 +72,17 @@ def choices(collective: str, ranks: int, fabric: AnyFabric | None = None, on_gpu
 
 
 def elements_of(ranks: int) -> int:
-    """Elements of an array that all candidates cut evenly."""
+    """Return the elements of an array that all candidates divide evenly."""
     return 2 * ranks * ranks * max(PIECES)
 
 
 def build_choice(choice: Choice, collective: str, ranks: int, elements: int) -> Schedule:
-    """The schedule of a choice."""
+    """Build the schedule of a choice."""
     return build(choice.algorithm, collective, ranks, elements, **choice.options)
 
 
 def _traffic(schedule: Schedule) -> bytes:
-    """Digest of what is sent from whom to whom in each round, whatever the order within it."""
+    """Return a digest of the traffic between ranks in each round, independent of the order within a round."""
     t, columns = schedule.transfers, ("round", "src", "dst", "reduce", "switch")
     rows = np.stack([*(t[name].astype(np.int64) for name in columns), transfer_elements(schedule)])
     return sha256(np.take(rows, np.lexsort(rows[::-1]), axis=1).tobytes()).digest()
@@ -101,7 +101,7 @@ def predict(
     """
     rows: Rows = {(collective, size): [] for collective in result for size in sizes}
     failures: dict[str, dict[Choice, str]] = {collective: {} for collective in result}
-    # A fabric that says nothing of kernels is refused by the model.
+    # The model refuses a fabric without data on kernels.
     kernels = fabric.kernels if isinstance(fabric, Fabric) and model == "kernel" else None
     for collective, schedules in result.items():
         for choice, schedule in schedules:
@@ -116,9 +116,9 @@ def predict(
                         break
                 for size, time in zip(sizes, times, strict=True):
                     rows[collective, size].append(TimedChoice(replace(choice, protocol=protocol), time))
-            del schedule  # before the next is built
+            del schedule  # frees memory before the next is built
     if kernels is not None:
-        # What a host needs to launch a call is the least; of equals the least for GPUs comes first.
+        # A call takes at least the host's launch time; of equal times the fastest on GPUs comes first.
         issue, gap = kernels.issue * 1e6, kernels.gap * 1e6
         for row in rows.values():
             row[:] = [
@@ -131,7 +131,7 @@ def predict(
 
 
 def rounded(each: TimedChoice) -> float:
-    """The time that decides, with which what is equal but for round-off is equal."""
+    """Return the measured or predicted time in µs, rounded so that times equal up to round-off are equal."""
     return float(f"{each.us:.9g}")
 
 
@@ -141,7 +141,7 @@ def _times(
     """Return predicted times in µs of rising sizes."""
     costed = list(sizes)
     if isinstance(fabric, PhotonicFabric):
-        # Circuits do not depend on bytes, so that time grows in proportion between two sizes.
+        # Circuits do not depend on bytes, so time is linear in bytes between two sizes.
         options, costed = {"plan": plan_circuits(schedule, fabric)}, [sizes[0], sizes[-1]]
     elements = elements_of(schedule.ranks)
     costs = [cost(schedule, fabric, size / elements, model, **options) for size in costed]
@@ -149,9 +149,9 @@ def _times(
 
 
 def promising(rows: Rows, within: float) -> dict[tuple[str, int], set[Choice]]:
-    """What is not predicted to take more than so many times the fastest, or not predicted at all.
+    """Return the choices predicted within a factor of the fastest, or not predicted at all.
 
-    The fastest is one without switches: not every transport can use these.
+    The fastest is one without switches, since not every transport can use them.
     """
     least = {key: min(c.us for c in row if c.choice.algorithm not in SWITCHED) for key, row in rows.items()}
     return {
@@ -161,9 +161,9 @@ def promising(rows: Rows, within: float) -> dict[tuple[str, int], set[Choice]]:
 
 
 def of_protocols(row: Sequence[TimedChoice], protocols: Sequence[str]) -> list[TimedChoice]:
-    """Every algorithm of predicted candidates with each protocol of a transport.
+    """Return each algorithm of predicted candidates with each protocol of a transport.
 
-    Predictions that name no protocol are of transports that have none, and of copies.
+    Predictions without a protocol are for transports without protocols, and for copies.
     """
     known = {each.choice: each.predicted_us for each in row}
     made = []
@@ -171,19 +171,19 @@ def of_protocols(row: Sequence[TimedChoice], protocols: Sequence[str]) -> list[T
         by_itself = known.get(choice)
         for protocol in protocols:
             if choice.algorithm in SWITCHED and protocol != "signals":
-                continue  # nothing else multicasts and adds up by switches
+                continue  # no other protocol can use switches
             own = replace(choice, protocol=protocol)
             made.append(TimedChoice(own, known.get(own, by_itself if protocol == "copies" else None)))
     return made
 
 
 def is_promising(choice: Choice, row: Sequence[TimedChoice], chosen: set[Choice]) -> bool:
-    """Whether a candidate is among those chosen; where its protocol is not predicted, its algorithm."""
+    """Return whether ``choice`` is in ``chosen``; without a prediction, whether its algorithm is."""
     if any(each.choice == choice for each in row):
         return choice in chosen
     return plain(choice) in map(plain, chosen)
 
 
 def plain(choice: Choice) -> Choice:
-    """The same without a protocol."""
+    """Return the choice without a protocol."""
     return replace(choice, protocol="auto")

@@ -1,4 +1,4 @@
-"""What a tuning shows: tables of the fastest, and a picture of all times with a strip of who wins where."""
+"""Show a tuning: tables of the fastest choices, and a plot of all times with a strip of the fastest."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from wavefabric.units import time_words
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Colours of what is fastest somewhere: those of all figures, and more that go with them (Tol's).
+#: Colours of choices that are the fastest somewhere: those of all figures, and matching ones (Tol's).
 _PALETTE = (*COLOURS, "#332288", "#882255", "#999933", "#44AA99")
 _REST = "#c9ced6"
-#: Width of a letter in the strip, of the whole strip.
+#: Width of a letter in the strip, as a fraction of its width.
 _LETTER = 0.0137
 
 
 def table(search: TuningSearch) -> list[Any]:
-    """A table for each collective operation and transport, where times come from, and `notes`."""
+    """Return a table for each collective operation and transport, the source of the times, and `notes`."""
     tuning = search.tuning
     lines: list[Any] = [_table(tuning, each) for each in tuning.tables]
     if tuning.device is not None:
@@ -37,7 +37,7 @@ def table(search: TuningSearch) -> list[Any]:
 
 
 def notes(search: TuningSearch) -> list[str]:
-    """What was left out, in a line each."""
+    """Return lines about what was left out."""
     timed, possible = search.measured
     lines = []
     if timed < possible:
@@ -54,7 +54,7 @@ def _table(tuning: Tuning, each: TunedCollective) -> Any:
     for size in each.sizes:
         second = size.candidates[1] if len(size.candidates) > 1 else None
         if second and (second.measured_us is None) != (size.best.measured_us is None):
-            second = None  # not measured: not to be compared
+            second = None  # not measured, so not comparable
         rows.append([
             report.size_words(size.bytes),
             str(size.best.choice),
@@ -73,7 +73,7 @@ def _has(each: TunedCollective, key: str) -> bool:
 
 
 def _slower(best: TimedChoice, second: TimedChoice) -> str:
-    """How much longer the second takes: in percent, as a factor from twice on."""
+    """Return how much longer the second takes: in percent, or as a factor from 2 on."""
     if best.us <= 0:
         return "-"
     ratio = second.us / best.us
@@ -88,7 +88,7 @@ def _title(tuning: Tuning, each: TunedCollective) -> str:
 
 
 def plot(search: TuningSearch, path: str | Path) -> Path:
-    """Draw time over size of every candidate, the fastest in colours; in a strip, which is fastest where."""
+    """Draw time over size of every candidate, the fastest in colour; a strip shows the fastest by size."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -115,13 +115,13 @@ def plot(search: TuningSearch, path: str | Path) -> Path:
 
 
 def _colours(tuning: Tuning) -> dict[Choice, str]:
-    """A colour for each choice that is fastest somewhere, in the order of tables and sizes."""
+    """Return a colour for each choice that is the fastest somewhere, in the order of tables and sizes."""
     winners = dict.fromkeys(size.best.choice for each in tuning.tables for size in each.sizes)
     return dict(zip(winners, cycle(_PALETTE), strict=False))
 
 
 def _lines(axes: Axes, each: TunedCollective, colours: dict[Choice, str]) -> None:
-    """Time over size: what is fastest somewhere here in colours and named, the rest in grey."""
+    """Draw time over size: choices that are the fastest somewhere coloured and named, the others grey."""
     sizes = [size.bytes for size in each.sizes]
     key = "measured_us" if each.transport else "predicted_us"
     winners = list(dict.fromkeys(size.best.choice for size in each.sizes))
@@ -147,13 +147,13 @@ def _lines(axes: Axes, each: TunedCollective, colours: dict[Choice, str]) -> Non
     axes.set_yscale("log")
     _time_ticks(axes)
     handles, labels = axes.get_legend_handles_labels()
-    grey = bool(others)  # drawn first, to be below, and named last
+    grey = bool(others)  # drawn first, to be below, but named last
     box: Any = {"fontsize": 9, "loc": "best", "frameon": True, "framealpha": 0.85, "edgecolor": "none"}
     axes.legend(handles[grey:] + handles[:grey], labels[grey:] + labels[:grey], **box)
 
 
 def _time_ticks(axes: Axes) -> None:
-    """Times in words: at powers of ten, and between them where there are few."""
+    """Label times at powers of ten, and at 2 and 5 in between if there are few powers."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     low, high = axes.get_ylim()
@@ -163,13 +163,13 @@ def _time_ticks(axes: Axes) -> None:
 
 
 def _series(each: TunedCollective, choice: Choice, key: str) -> list[float]:
-    """Times of a choice by size, NaN where there is none."""
+    """Return the times of a choice by size, NaN where there is none."""
     known = [{one.choice: getattr(one, key) for one in size.candidates} for size in each.sizes]
     return [math.nan if times.get(choice) is None else times[choice] for times in known]
 
 
 def _strip(axes: Axes, each: TunedCollective, colours: dict[Choice, str]) -> None:
-    """Who is fastest, from half-way to the size below to half-way to the one above."""
+    """Draw the fastest choice around each size, up to half-way to the next size on either side."""
     sizes = [size.bytes for size in each.sizes]
     ends = _borders(sizes)
     span = math.log(ends[-1] / ends[0])
@@ -194,13 +194,13 @@ def _strip(axes: Axes, each: TunedCollective, colours: dict[Choice, str]) -> Non
 
 
 def _is_light(colour: str) -> bool:
-    """Whether dark text is easier to read on it than white (luma of ITU-R BT.601)."""
+    """Return whether dark text is easier to read than white on this colour (luma of ITU-R BT.601)."""
     red, green, blue = bytes.fromhex(colour[1:])
     return 0.299 * red + 0.587 * green + 0.114 * blue > 152
 
 
 def _borders(sizes: Sequence[int]) -> list[float]:
-    """Half-way between sizes on a logarithmic scale, and as far beyond the first and the last."""
+    """Return the midpoints between sizes on a logarithmic scale, and as far beyond the first and the last."""
     middles = [math.sqrt(a * b) for a, b in pairwise(sizes)]
     step = [sizes[0] / middles[0], sizes[-1] / middles[-1]] if middles else [0.5, 2.0]
     return [sizes[0] * step[0], *middles, sizes[-1] * step[1]]

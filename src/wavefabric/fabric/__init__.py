@@ -1,4 +1,4 @@
-"""Fabrics between GPUs, electrical and photonic, and what a collective schedule costs on them.
+"""Describes electrical and photonic fabrics between GPUs, and predicts the time of schedules on them.
 
 Packages: electrical, photonic (fabrics and routes); cost_models, bounds (time); io (files); draw (pictures).
 Imports collectives, results, files, system and units; of the packages, draw imports all others.

@@ -1,4 +1,4 @@
-"""Which GPU is which rank: reordered fabrics, and a search for an order in which a schedule is faster."""
+"""Reorders the GPUs of a fabric, and searches for an order that makes a schedule faster."""
 
 import itertools
 import math
@@ -16,27 +16,27 @@ from wavefabric.fabric.electrical.static_routes import resource_use, static_rout
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.quantities import whole
 
-#: Most GPUs for which orders are searched: routes of all pairs are kept.
+#: Largest number of GPUs for which orders are searched, as the routes of all pairs are stored.
 MOST_GPUS = 512
-#: Uses of links that are added up in all: a bound on the time of the search, 1 to 3 s.
+#: Limit of link uses added up during a search, which bounds its time to 1 to 3 s.
 _WORK = 1 << 27
-#: What one cost is at least worth in uses of links.
+#: Fixed effort of evaluating one order, in link uses.
 _OVERHEAD = 1 << 12
-#: Pairs of GPUs that are looked at to see whether they differ.
+#: Number of GPU pairs that are compared to see whether pairs differ.
 _PAIRS = 1 << 16
-#: Orders from which a search descends, and orders tried at most (fewer for large schedules).
+#: Number of starting orders of a search, and limit of orders tried (fewer for large schedules).
 STARTS, MOST_ORDERS = 12, 20_000
-#: s that a pair of GPUs without a way counts as.
+#: Penalty in s for a pair of GPUs without a route.
 _NO_ROUTE = 1e6
-#: Orders that the model itself compares in the end.
+#: Number of best orders that the cost model compares at the end.
 _FINAL = 4
 
 
 def reordered(fabric: Fabric | PhotonicFabric, order: Sequence[int]) -> Fabric:
-    """The same fabric, with the same links and routes, but its GPUs in another order.
+    """Return the fabric with the same links and routes, but with its GPUs in another order.
 
-    Rank r is GPU ``order[r]``; GPUs that are not named follow in their order. `InputError` for a GPU that is
-    not there or named twice, or for a photonic fabric.
+    Rank r is GPU ``order[r]``; GPUs that are not in ``order`` follow in their previous order. Raises
+    `InputError` for a GPU that does not exist or occurs twice, and for a photonic fabric.
 
     Examples
     --------
@@ -60,11 +60,11 @@ def reordered(fabric: Fabric | PhotonicFabric, order: Sequence[int]) -> Fabric:
 
 
 def depends_on_pair(fabric: Fabric | PhotonicFabric) -> bool:
-    """Whether some GPUs are closer, or joined by faster routes, than others: else no order matters."""
+    """Whether some pairs of GPUs have shorter or faster routes than others; otherwise order is irrelevant."""
     if isinstance(fabric, PhotonicFabric) or fabric.ranks < 3:
         return False
     n = fabric.ranks
-    # Of very many GPUs, what some of them see.
+    # With very many GPUs, compare the routes from some of them only.
     src, dst = np.divmod(np.arange(min(n, _PAIRS // n + 1) * n), n)
     src, dst = src[src != dst], dst[src != dst]
     routes = static_routes(fabric)
@@ -79,14 +79,14 @@ def depends_on_pair(fabric: Fabric | PhotonicFabric) -> bool:
 def best_order(
     schedule: Schedule, fabric: Fabric, element_bytes: float, *, model: str = "auto", seed: int = 0
 ) -> tuple[int, ...]:
-    """An order of GPUs in which a schedule takes less time, if one is found: rank r is GPU ``order[r]``.
+    """Return an order of GPUs that makes a schedule faster, if one is found: rank r is GPU ``order[r]``.
 
-    All orders are tried where there are few. Else the search descends from each of `STARTS` orders (as they
-    are; along the widest and shortest routes; at random): two GPUs are exchanged, a part is reversed, or a
-    GPU moves elsewhere. What is compared is the time of all rounds one after the other, then the sum of
-    squares of the times that links are in use. `model` chooses among the best few and the order as it is, so
-    that the result is never worse than 0, 1, 2, …, which need not be possible itself. `InputError` for more
-    than `MOST_GPUS` GPUs, and if no order is found in which all pairs that the schedule needs have a way.
+    If there are few orders, all are tried. Else the search descends from each of `STARTS` orders (the present
+    one; along the widest and shortest routes; random): it swaps two GPUs, reverses a part, or moves one GPU.
+    Orders are compared by the total time of all rounds in sequence, then by the sum of squares of the times
+    in which links are busy. Last, ``model`` chooses among the best few and the present order 0, 1, 2, …, so
+    the result is never worse than the present order (which may lack routes itself). Raises `InputError` for
+    more than `MOST_GPUS` GPUs, and if no order is found in which all communicating pairs have a route.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def best_order(
     for order in (same, *_search(times, np.random.default_rng(seed), min(MOST_ORDERS, times.affordable))):
         try:
             seconds = cost(schedule, reordered(fabric, order), element_bytes, model).seconds
-        except InputError as error:  # a pair has no way
+        except InputError as error:  # a pair has no route
             fault = fault or error
             continue
         if seconds < least * (1 - 1e-9):
@@ -125,7 +125,7 @@ def best_order(
 
 
 class _OrderTimes:
-    """Time of the rounds of a schedule for any order of GPUs."""
+    """Computes the time of a schedule's rounds for any order of GPUs."""
 
     def __init__(self, schedule: Schedule, fabric: Fabric, element_bytes: float):
         n = self.gpus = fabric.ranks
@@ -139,7 +139,7 @@ class _OrderTimes:
         src, dst = np.divmod(np.arange(n * n), n)
         there = (src != dst) & (static_routes(fabric).table[src, dst] >= 0)
         use = resource_use(fabric, src[there], dst[there])
-        # Resources of every pair of GPUs as a row, padded with one that is never busy.
+        # Each row lists the resources of one pair of GPUs, padded with a resource that is never busy.
         idle = use.capacity.size
         hops = np.zeros(n * n, np.int64)
         hops[there] = np.bincount(use.pair, minlength=int(there.sum()))
@@ -154,29 +154,29 @@ class _OrderTimes:
         self._sizes = np.concatenate(sizes)[:, None]
         work = self._sizes.size * self._table.shape[1]
         self.affordable = max(_WORK // (_OVERHEAD + work + len(kinds) * (idle + 1)), 1)
-        # How close any two GPUs are: for a first order.
+        # Distance of any two GPUs, to build starting orders.
         slowest = np.where(there, (self._fraction / self._capacity[self._table]).max(axis=1), math.inf)
         with np.errstate(invalid="ignore"):
             self.distance = (slowest * (1 + 1e-3 * hops)).reshape(n, n)
 
     def __call__(self, order: np.ndarray) -> tuple[float, float]:
-        """s, and the sum of squares of the times in which resources are used."""
+        """Return the time in s, and the sum of squares of the times in which resources are busy."""
         pair = order[self._src] * self.gpus + order[self._dst]
         cells = self._row + self._table[pair]
         carried = self._sizes * self._fraction[pair]
         load = np.bincount(cells.ravel(), carried.ravel(), self._times.size * self._capacity.size)
         load = load.reshape(-1, self._capacity.size) / self._capacity
-        # Pairs without a way add up, so that a search sees which order has fewer of them.
+        # Penalties of pairs without a route add up, so that the search prefers orders with fewer such pairs.
         latency = self._latency[pair]
         missing = np.add.reduceat(latency >= _NO_ROUTE, self._first)
         late = np.maximum.reduceat(latency, self._first) + missing * _NO_ROUTE
         seconds = float(self._times @ (load.max(axis=1) + late + self._alpha))
-        # Rounded, so that noise of the last bit does not pass for less time.
+        # Rounding hides differences in the last bits.
         return float(f"{seconds:.9e}"), float(f"{float(self._times @ (load * load).sum(axis=1)):.9e}")
 
 
 def _distinct_rounds(schedule: Schedule, size: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """How many rounds are alike, the pairs of ranks (source × ranks + destination) of each, and their B."""
+    """Return, per distinct round, its count, its pairs (source × ranks + destination) and their bytes."""
     t, n = schedule.transfers, schedule.ranks
     away = np.flatnonzero(t["src"] != t["dst"])
     pair = t["src"][away].astype(np.int64) * n + t["dst"][away]
@@ -192,7 +192,7 @@ def _distinct_rounds(schedule: Schedule, size: np.ndarray) -> list[tuple[int, np
 
 
 def _search(times: _OrderTimes, rng: np.random.Generator, evaluations: int) -> list[tuple[int, ...]]:
-    """The best few orders, best first."""
+    """Return the best few orders, best first."""
     n = times.gpus
     every = all_assignments(n, n, evaluations)
     if every is not None:
@@ -208,7 +208,7 @@ def _search(times: _OrderTimes, rng: np.random.Generator, evaluations: int) -> l
         if number:
             order = _nearest_neighbour_order(times, rng) if number % 2 else rng.permutation(n)
         shuffled = (moves[k] for _ in itertools.count() for k in rng.permutation(len(moves)))
-        # The first ones may take half of what is left, so that others have a chance.
+        # Each start may use half of the remaining evaluations, so that later starts get some too.
         most = max(left // 2, min(left, 64))
         order, value, valued = descend(order, times, _moved, shuffled, 2 * n**2, most)
         left -= valued
@@ -217,7 +217,7 @@ def _search(times: _OrderTimes, rng: np.random.Generator, evaluations: int) -> l
 
 
 def _nearest_neighbour_order(times: _OrderTimes, rng: np.random.Generator) -> np.ndarray:
-    """From a GPU to the closest that is left, and so on; at random among those that are as close."""
+    """Return an order that visits the nearest free GPU next, starting anywhere; ties are broken at random."""
     n = times.gpus
     order = [int(rng.integers(n))]
     free = np.ones(n, bool)
@@ -231,13 +231,13 @@ def _nearest_neighbour_order(times: _OrderTimes, rng: np.random.Generator) -> np
 
 
 def _moved(order: np.ndarray, kind: Callable[[np.ndarray], np.ndarray], first: int, last: int) -> np.ndarray:
-    """An order whose part from one rank to another has changed."""
+    """Return a copy of ``order`` whose part from ``first`` to ``last`` is changed by ``kind``."""
     moved = order.copy()
     moved[first : last + 1] = kind(order[first : last + 1])
     return moved
 
 
-#: What becomes of a part of an order: its ends exchanged, all reversed, one end moved to the other.
+#: Changes to a part of an order: swap both ends, reverse, rotate one end to the other.
 _MOVES = (
     lambda part: np.concatenate((part[-1:], part[1:-1], part[:1])),
     lambda part: part[::-1],

@@ -1,4 +1,4 @@
-"""Files of users and of other programs, read without trust; output files, written whole or not at all.
+"""Read untrusted files of users and other programs; write output files completely or not at all.
 
 May import ``errors``.
 """

@@ -1,4 +1,4 @@
-"""Reads HDF5 datasets that lie in a file in one piece on several threads; HDF5 itself reads on one."""
+"""Read contiguous HDF5 datasets on several threads; HDF5 itself reads on one."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -8,18 +8,18 @@ import numpy as np
 
 from wavefabric.system.machine import usable_threads
 
-#: Bytes from which threads pay, and bytes that one reads at a time.
+#: Bytes from which threads are faster, and bytes per read.
 _LEAST, _PART = 1 << 26, 1 << 24
 
 
 def read_whole(dataset: h5py.Dataset, dtype: np.dtype) -> np.ndarray:
-    """Return all of a dataset as an array of a type.
+    """Return a whole dataset as an array of ``dtype``.
 
     OSError if the file ends before the dataset does.
     """
     offset = None
     if dataset.dtype == dtype and dataset.chunks is None and not dataset.external and not dataset.is_virtual:
-        offset = dataset.id.get_offset()  # None where nothing was written
+        offset = dataset.id.get_offset()  # None if nothing was written
     if offset is None or dataset.nbytes < _LEAST or not hasattr(os, "preadv"):
         return np.asarray(dataset[()], dtype)
     array = np.empty(dataset.shape, dtype)

@@ -1,4 +1,4 @@
-"""What is wrong with the tables of a file: from Pydantic's errors to one line."""
+"""Turn Pydantic's errors about the tables of a file into one line."""
 
 from typing import Any, TypeVar, get_args
 
@@ -8,7 +8,7 @@ from wavefabric.errors import InputError, cut, meant, one_value, show, visible
 
 _Table = TypeVar("_Table", bound=BaseModel)
 
-#: What is allowed, by the kind of a fault; Pydantic's own words for the rest.
+#: Allowed values by kind of error; Pydantic's message for other kinds.
 _ALLOWED = {
     "greater_than": "above {gt}",
     "greater_than_equal": "from {ge}",
@@ -31,12 +31,12 @@ _ALLOWED = {
 }
 
 
-#: Faults of a list that are said of it as it stands.
+#: Errors that describe a list as a whole.
 _WHOLE_LISTS = ("value_error", "too_short", "too_long", "model_type", "dict_type")
 
 
 def checked(model: type[_Table], content: Any) -> _Table:
-    """The table that a file holds; `InputError` with its first fault in one line."""
+    """Return the validated table of a file; `InputError` with its first error in one line."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -44,7 +44,7 @@ def checked(model: type[_Table], content: Any) -> _Table:
 
 
 def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -> str:
-    """The first fault: its key from the top (after ``prefix``), what was given, what is allowed."""
+    """Return the first error as text: its key from the top (after ``prefix``), the value, what is allowed."""
     # An unknown key explains a missing one, so it goes first.
     faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     first = faults[0]
@@ -70,7 +70,7 @@ def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -
 
 
 def _holder(model: type[BaseModel], path: tuple) -> type[BaseModel]:
-    """The table that the last key of a path is in."""
+    """Return the table that contains the last key of ``path``."""
     for part in path[:-1]:
         if part in model.model_fields:
             model = submodel(model.model_fields[part].annotation) or model
@@ -78,7 +78,7 @@ def _holder(model: type[BaseModel], path: tuple) -> type[BaseModel]:
 
 
 def submodel(annotation: Any) -> type[BaseModel] | None:
-    """The table that a key holds, by the annotation of its field."""
+    """Return the table class in the annotation of a field, or None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((model for a in get_args(annotation) if (model := submodel(a))), None)

@@ -1,7 +1,7 @@
-"""HDF5 files of others, read without trust: nothing of a file may name data that lie outside it.
+"""Read untrusted HDF5 files: nothing in a file may refer to data outside it.
 
-An external link, external storage or a virtual dataset of another file would let an input file read any file
-of its reader as samples (HDF5 user's guide, sections on links, external storage and virtual datasets).
+With an external link, external storage or a virtual dataset an input file could read any file of its reader
+as samples (HDF5 user's guide, sections on links, external storage and virtual datasets).
 """
 
 import contextlib
@@ -22,19 +22,19 @@ from h5py import h5o  # type: ignore[attr-defined]
 from wavefabric.errors import InputError, quoted
 from wavefabric.files.input import check_regular
 
-#: Soft links that may follow each other.
+#: Maximum number of soft links in a chain.
 _MOST_LINKS = 16
-#: Bytes that need no second look, and from which data must not be packed better than data usually are.
+#: Bytes up to which there are no further checks, and above which data must not be compressed unusually well.
 _SMALL, _LARGE = 1 << 24, 1 << 28
-#: Bytes of samples to a byte of the file: DEFLATE packs no better; data that are not the same everywhere.
+#: Largest ratio of samples to file bytes: the limit of DEFLATE, and of data that are not constant.
 _MOST_PACKED, _USUALLY_PACKED = 1100, 64
-#: Chunks that need no second look; bytes of an attribute; members of a file, and groups in each other.
+#: Chunks without further checks; bytes of an attribute; members of a file, and depth of nested groups.
 _MOST_CHUNKS, _LONG_ATTRIBUTE, _MOST_MEMBERS, _DEEPEST = 1 << 16, 1 << 16, 1 << 17, 32
-#: Bytes of memory for a short text in a list.
+#: Bytes of memory per short text in a list.
 _TEXT_BYTES = 128
-#: Bytes of memory for reading texts.
+#: Maximum bytes of memory for reading texts.
 _MOST_TEXT = 1 << 29
-#: What h5py and NumPy raise of a damaged file: the error depends on where the damage is.
+#: Errors of h5py and NumPy for a damaged file, which depend on where the damage is.
 _DAMAGE = (
     *(OSError, RuntimeError, LookupError, TypeError),
     *(ValueError, ArithmeticError, MemoryError, AttributeError),
@@ -42,7 +42,7 @@ _DAMAGE = (
 
 
 def open_hdf5(path: str | Path, wanted: str) -> h5py.File:
-    """An HDF5 file, opened to read; ``wanted`` says what it should be, such as ``a result file (HDF5)``."""
+    """Open an HDF5 file to read; ``wanted`` says what it should be, such as ``a result file (HDF5)``."""
     path = Path(path)
     try:
         fault = "is a folder" if path.is_dir() else "" if path.exists() else "no such file"
@@ -85,7 +85,7 @@ def _heaps_end(path: Path) -> bool:
 
 @contextlib.contextmanager
 def reading(path: str | Path, name: str = "") -> Iterator[None]:
-    """Name the dataset, or the file alone, where reading it shows that it is damaged: InputError."""
+    """Turn errors of reading a damaged file into an `InputError` that names the dataset or the file."""
     try:
         yield
     except InputError:
@@ -99,10 +99,10 @@ def reading(path: str | Path, name: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading_text() -> Iterator[None]:
-    """Let the process take no more than `_MOST_TEXT` meanwhile.
+    """Limit the process to `_MOST_TEXT` more bytes of memory inside the block (on Linux).
 
-    HDF5 takes memory of the length that a text of variable length claims, up to 4 GiB, before it looks for
-    the text; that length cannot be asked for.
+    HDF5 allocates the length that a text of variable length claims, up to 4 GiB, before it reads the text,
+    and that length cannot be queried.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     try:
@@ -121,11 +121,11 @@ def reading_text() -> Iterator[None]:
 
 
 def attributes(item: h5py.HLObject) -> dict[str, Any]:
-    """Attributes by name: texts, numbers and lists, without those that are large, empty or references."""
+    """Return attributes by name: texts, numbers and lists, except large, empty or reference ones."""
     result, attrs = dict[str, Any](), item.attrs
-    # References between a dataset and its dimension scales are for HDF5 alone.
+    # References between a dataset and its dimension scales matter only to HDF5.
     for name in (each for each in attrs if each not in ("DIMENSION_LIST", "REFERENCE_LIST")):
-        with contextlib.suppress(TypeError):  # a type that NumPy does not have
+        with contextlib.suppress(TypeError):  # a type that NumPy lacks
             stored = attrs.get_id(name)
             dtype = stored.dtype
             size = stored.get_space().get_simple_extent_npoints() * dtype.itemsize
@@ -136,21 +136,21 @@ def attributes(item: h5py.HLObject) -> dict[str, Any]:
 
 
 def _can_be_read(dtype: np.dtype) -> bool:
-    """Whether values are numbers or text: HDF5 crashes on damaged lists of variable length."""
+    """Return whether values are numbers or text: HDF5 crashes on damaged lists of variable length."""
     return not dtype.hasobject or h5py.check_string_dtype(dtype) is not None
 
 
 def plain(value: Any) -> Any:
-    """Return a value of a file as Python has it: of an array with one entry this, text as valid Unicode."""
+    """Return a value of a file as a Python value; a one-entry array as its entry, text as valid Unicode."""
     if isinstance(value, np.ndarray):
         value = value.reshape(-1)[0] if value.size == 1 else value.tolist()
-    if isinstance(value, str):  # h5py keeps bytes that are no UTF-8 as surrogates
+    if isinstance(value, str):  # h5py stores bytes that are not UTF-8 as surrogates
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return value
 
 
 def members(file: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
-    """Names and objects of all that hard links lead to, each object once."""
+    """Yield name and object of everything that hard links lead to, each object once."""
     pending: list[tuple[str, h5py.Group | h5py.Dataset]] = [("", file)]
     seen: set[Any] = set()
     while pending:
@@ -173,10 +173,10 @@ def members(file: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
 
 
 def read(file: h5py.File, name: str, most: int = _SMALL) -> Any:
-    """Return all of a dataset: a number or array, text or a list of texts.
+    """Return a whole dataset: a number or array, text or a list of texts.
 
     Its size is checked before anything is read: at most ``most`` bytes of memory. `InputError` also if it is
-    missing, no dataset, empty, damaged, or leads out of the file.
+    missing, no dataset, empty, damaged, or refers to data outside the file.
     """
     with reading(file.filename, name):
         check_inside(file, name)
@@ -187,7 +187,7 @@ def read(file: h5py.File, name: str, most: int = _SMALL) -> Any:
         if not _can_be_read(dataset.dtype):
             raise _fault(dataset, "has values of variable length or references; allowed: numbers or text")
         check_stored(dataset)
-        # A text takes much more memory than the pointer to it.
+        # A text takes much more memory than its pointer.
         check_memory(dataset, most // (_TEXT_BYTES // dataset.dtype.itemsize + 1) if text else most)
         if not text:
             return dataset[()]
@@ -197,9 +197,9 @@ def read(file: h5py.File, name: str, most: int = _SMALL) -> Any:
 
 
 def check_inside(file: h5py.File, name: str) -> None:
-    """Raise InputError for a dataset or group whose link or samples lead out of the file.
+    """Raise `InputError` for a dataset or group whose link or samples lead outside the file.
 
-    ``name`` is its path from the root; nothing is said of what is not there.
+    ``name`` is its path from the root; a path that does not exist raises no error.
     """
     where = f"{file.filename}: dataset '{name}'"
     _follow(file, "/", name, where, 0)
@@ -216,7 +216,7 @@ _ALLOWED = "allowed: samples in the file itself"
 
 
 def _follow(file: h5py.File, start: str, name: str, where: str, links: int) -> None:
-    """Walk a path link by link, and refuse those that leave the file."""
+    """Follow a path link by link, and raise an error for links that leave the file."""
     at = "/" if name.startswith("/") else start
     for part in (p for p in name.split("/") if p not in ("", ".")):
         group = file.get(at)
@@ -233,15 +233,15 @@ def _follow(file: h5py.File, start: str, name: str, where: str, links: int) -> N
 
 
 def bytes_of(dataset: h5py.Dataset) -> int:
-    """Bytes of memory that all of a dataset takes, written or not; of text, at least that of its pointers."""
+    """Return the memory in bytes for a dataset, written or not; for text, at least that of its pointers."""
     return math.prod(dataset.shape or ()) * dataset.dtype.itemsize
 
 
 def check_stored(dataset: h5py.Dataset, together: int | None = None) -> None:
-    """Raise InputError for a large dataset of which little was ever written, or that is in many small parts.
+    """Raise `InputError` for a large dataset that is mostly unwritten, or is divided into many small chunks.
 
-    ``together`` is the largest number of bytes read at once, by default those of the whole dataset. Reading
-    more at once demands that a larger part of the dataset was written.
+    ``together`` is the largest number of bytes read at once, by default the whole dataset. The more is read
+    at once, the larger the part of the dataset that must be written.
     """
     stored, size = dataset.id.get_storage_size(), bytes_of(dataset)
     together = max(
@@ -256,7 +256,7 @@ def check_stored(dataset: h5py.Dataset, together: int | None = None) -> None:
 
 
 def check_memory(dataset: h5py.Dataset, free: int) -> None:
-    """Raise InputError for a dataset larger than ``free`` bytes; space that was never written counts too."""
+    """Raise `InputError` for a dataset larger than ``free`` bytes; unwritten space counts too."""
     size = bytes_of(dataset)
     if size > free:
         raise _fault(

@@ -1,4 +1,4 @@
-"""Input files, read without trust: regular files alone, since a pipe may block and a device never end."""
+"""Read untrusted input files, only regular ones, since a pipe may block and a device may never end."""
 
 import errno
 import json
@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 from wavefabric.errors import InputError, show
 
-#: Bytes of an ordinary text file: run files, fabrics, topologies, tables, placements.
+#: Maximum bytes of an ordinary text file: run files, fabrics, topologies, tables, placements.
 MOST_TEXT = 16 << 20
-#: Bytes of a file with a schedule, in JSON or XML: a ring all-reduce of 1024 ranks takes 0.3 GiB.
+#: Maximum bytes of a schedule in JSON or XML: a ring all-reduce of 1024 ranks takes 0.3 GiB.
 MOST_SCHEDULE = 1 << 29
 
 _Content = TypeVar("_Content")
 
-#: Parts of a dotted key of TOML. The time that tomllib takes grows with their square.
+#: Maximum parts of a dotted TOML key. The time of tomllib grows with their square.
 DEEPEST = 100
 _PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _DOTTED = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST}}}")
@@ -31,9 +31,9 @@ _KINDS |= {stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
 def check_regular(path: str | Path) -> None:
-    """Raise OSError, whose ``strerror`` says why, for a pipe, a device, a socket, or if nothing is there.
+    """Raise OSError for a pipe, a device, a socket, or a missing file; its ``strerror`` says why.
 
-    Files of the kernel, whose reader may wait for ever, count as devices.
+    Kernel files, whose reader may wait for ever, count as devices.
     """
     _check(os.stat(path).st_mode, path)
     if os.path.realpath(path).startswith(("/proc/", "/sys/")):
@@ -41,7 +41,7 @@ def check_regular(path: str | Path) -> None:
 
 
 def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
-    """All of a regular file; OSError if it cannot be read, is none (`check_regular`) or has more bytes."""
+    """Return all of a regular file; OSError if it is unreadable, not regular (`check_regular`) or larger."""
     content = read_start(path, most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"is larger than {most >> 20} MiB", str(path))
@@ -49,9 +49,9 @@ def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
 
 
 def read_start(path: str | Path, most: int) -> bytes:
-    """The first bytes of a regular file; OSError if it cannot be read or is none (`check_regular`)."""
+    """Return the first bytes of a regular file; OSError if unreadable or not regular (`check_regular`)."""
     check_regular(path)
-    # Should it have become a pipe since, opening does not wait.
+    # If it has become a pipe meanwhile, opening does not wait.
     number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(number, "rb") as file:
         _check(os.fstat(number).st_mode, path)
@@ -65,7 +65,7 @@ def _check(mode: int, path: str | Path) -> None:
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Put a file's name in front of what is wrong with it."""
+    """Put a file's name in front of an `InputError` raised inside."""
     try:
         yield
     except InputError as error:
@@ -73,9 +73,9 @@ def naming(path: str | Path) -> Iterator[None]:
 
 
 def read_text(path: str | Path, what: str, most: int = MOST_TEXT) -> str:
-    """The text of a file of at most so many bytes; ``what`` names the option or the format, for errors.
+    """Return the text of a file of at most ``most`` bytes; ``what`` names the option or format in errors.
 
-    `InputError` if it cannot be read, is no regular file, is larger, or is not UTF-8.
+    `InputError` if it cannot be read, is not a regular file, is larger, or is not UTF-8.
     """
     path = Path(path)
     try:
@@ -89,14 +89,14 @@ def read_text(path: str | Path, what: str, most: int = MOST_TEXT) -> str:
 
 
 def parsed(path: str | Path, what: str, parse: Callable[[str], _Content], most: int = MOST_TEXT) -> _Content:
-    """Read a text file and return what ``parse`` makes of it; errors of ``parse`` get the path in front."""
+    """Read a text file and return ``parse`` of its text; errors of ``parse`` get the path in front."""
     text = read_text(path, what, most)
     with naming(path):
         return parse(text)
 
 
 def parse_toml(text: str, what: str) -> dict[str, Any]:
-    """The content of TOML text; `InputError` if it is none, or asks for more than Python can read."""
+    """Return the content of TOML text; `InputError` if it is invalid, or exceeds Python's limits."""
     import tomllib
 
     if too_deep := _DOTTED.search(text):
@@ -114,10 +114,10 @@ def parse_toml(text: str, what: str) -> dict[str, Any]:
 
 
 def parse_json(text: str, what: str, numbers: str = "finite numbers") -> Any:
-    """The content of JSON text, stricter than Python: each key of an object once, no NaN, no infinity.
+    """Return the content of JSON text, stricter than Python: unique keys per object, no NaN, no infinity.
 
-    ``what`` names the format and ``numbers`` the numbers allowed, for errors. `InputError` if the text is no
-    such JSON, or asks for more than Python can read.
+    ``what`` names the format and ``numbers`` the allowed numbers in errors. `InputError` if the text is not
+    such JSON, or exceeds Python's limits.
     """
 
     def refuse_constant(word: str) -> None:
@@ -143,7 +143,7 @@ def parse_json(text: str, what: str, numbers: str = "finite numbers") -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, each of its keys once."""
+    """Return a JSON object as a dictionary; `InputError` if a key occurs twice."""
     content = dict(pairs)
     if len(content) < len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]

@@ -1,4 +1,4 @@
-"""Output files: whether one may be written, asked before a run; and writing it whole or not at all."""
+"""Write output files completely or not at all, and check before a run whether they may be written."""
 
 import contextlib
 import errno
@@ -21,9 +21,9 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-#: Errors of a disk that is full, or of a limit that a file exceeds.
+#: Errors of a full disk, or of a file size limit.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Names of partial files are cut here: file systems allow 255 bytes.
+# Names of partial files are cut to this length: file systems allow 255 bytes.
 _LONG_NAME = 100
 
 
@@ -35,10 +35,10 @@ def check_output(
     inputs: Sequence[str | Path | None] = (),
     endings: Sequence[str] = (),
 ) -> Path:
-    """Refuse an output file that cannot or must not be written; nothing on the disk changes.
+    """Raise `InputError` if an output file cannot or must not be written; nothing on the disk changes.
 
-    ``key`` is what an error calls it; ``force`` allows to replace a regular file; ``inputs`` are files that
-    the run reads (or None); ``endings`` are those allowed, in lower case with the dot, or all.
+    Errors refer to the file by ``key``; ``force`` allows a regular file to be replaced; ``inputs`` are files
+    that the run reads (or None); ``endings`` are the allowed ones, in lower case with the dot; empty for all.
     """
     path = Path(path)
     try:
@@ -53,7 +53,7 @@ def check_output(
 
 
 def _fault(path: Path, force: bool, inputs: Sequence, endings: Sequence[str]) -> tuple[str, str]:
-    """What is wrong with a name or with what is there, and what is allowed; twice nothing if it will do."""
+    """Return what is wrong with a name or the existing file, and what is allowed; empty if nothing."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
@@ -75,18 +75,18 @@ def _fault(path: Path, force: bool, inputs: Sequence, endings: Sequence[str]) ->
 
 
 def _try_folder(path: Path) -> None:
-    """Raise OSError if no file can be made beside this one."""
+    """Raise OSError if no file can be created in the folder of ``path``."""
     folder = path.parent
     if not folder.is_dir():
         fault = "is not a folder" if folder.exists() else "does not exist"
         raise OSError(errno.ENOTDIR, f"the folder {folder} {fault}")
-    # Permission bits do not tell about read-only disks or root; writing does, under a name that nobody has.
-    # The longest name in use while a file is made must fit too.
+    # Permission bits say nothing about read-only disks or root, so create a file under an unused name.
+    # The longest name that is used while the file is written must fit too.
     tempfile.NamedTemporaryFile(prefix=f"{path.name}.checkpoint.", suffix=_PARTIAL, dir=folder).close()
 
 
 def unwritable(path: Path, key: str, error: OSError) -> InputError:
-    """Return the error to raise for a file that cannot be written, ``key`` in front."""
+    """Return the error for a file that cannot be written; it begins with ``key``."""
     why = error.strerror or str(error)
     if error.filename is not None and Path(error.filename).parent != path.parent:
         why = f"{error.filename}: {why}"
@@ -121,9 +121,9 @@ def replacing(path: Path, key: str = "output") -> Iterator[Path]:
 
 @contextlib.contextmanager
 def made_folder(folder: Path, key: str = "output") -> Iterator[None]:
-    """Make a folder, with its parents, for what the block writes; if it fails, new and empty ones go.
+    """Create a folder and its parents for the block to write in; if the block fails, remove empty new ones.
 
-    `InputError`, which calls it ``key``, if it cannot be made.
+    `InputError`, which refers to the folder by ``key``, if it cannot be created.
     """
     new = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
@@ -139,12 +139,12 @@ def made_folder(folder: Path, key: str = "output") -> Iterator[None]:
 
 
 def write_text(path: str | Path, text: str, what: str, force: bool = False) -> Path:
-    """Write a file whole; `InputError` if it exists (without `force`) or cannot be written."""
+    """Write a text file completely; `InputError` if it exists (without ``force``) or cannot be written."""
     return write_bytes(path, text.encode("utf-8"), what, force)
 
 
 def write_bytes(path: str | Path, content: bytes, what: str, force: bool = False) -> Path:
-    """Write a file whole; errors as of `write_text`."""
+    """Write a binary file completely; errors as for `write_text`."""
     path = check_output(path, force, what)
     with replacing(path, what) as partial:
         partial.write_bytes(content)
@@ -152,21 +152,22 @@ def write_bytes(path: str | Path, content: bytes, what: str, force: bool = False
 
 
 def save_figure(figure: Any, path: str | Path, key: str = "output", **how: Any) -> Path:
-    """Write a Matplotlib figure whole, in the format of the ending, and replace what is there.
+    """Write a Matplotlib figure completely, in the format of the ending; replace an existing file.
 
-    A name without an ending gets that of PNG. Errors as of `write_text`; ``how`` goes to ``savefig``.
+    A name without an ending gets that of PNG. Errors as for `write_text`; ``how`` is passed to ``savefig``.
     """
     path = Path(path) if Path(path).suffix else Path(f"{path}.png")
-    # Libraries of pictures do not say why a file cannot be written.
+    # Image libraries do not say why a file cannot be written.
     picture = io.BytesIO()
     figure.savefig(picture, format=path.suffix.lower().removeprefix("."), **how)
     return write_bytes(path, picture.getvalue(), key, force=True)
 
 
 def json_rows(content: Mapping[str, Any], rows: Collection[str]) -> str:
-    """JSON text: a key a line, and an entry a line of what is listed under the keys ``rows``, however deep.
+    """Return JSON text with a line per key, and a line per entry of the values of keys in ``rows``, at any
+    depth.
 
-    What is listed may be a mapping, or any iterable of JSON values.
+    These values may be mappings, or any iterables of JSON values.
 
     >>> print(json_rows({"ranks": 2, "pairs": [[0, 1], [1, 0]]}, ("pairs",)), end="")
     {
@@ -206,9 +207,9 @@ def _dump(value: Any) -> str:
 
 
 def remove_partials(path: Path) -> None:
-    """Remove what processes that were killed while writing ``path`` left; for the holder of its lock."""
+    """Remove the partial files of killed processes that were writing ``path``; only for the lock's holder."""
     if len(path.name) > _LONG_NAME:
-        return  # its partial files cannot be told from those of others
+        return  # its partial files cannot be distinguished from those of others
     for file in path.parent.iterdir():
         middle = file.name.removeprefix(f".{path.name}.").removesuffix(_PARTIAL)
         if file.name == f".{path.name}.{middle}{_PARTIAL}" and "." not in middle:
@@ -217,7 +218,7 @@ def remove_partials(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in this folder last through a power cut, where the system can."""
+    """Make a rename in this folder survive a power failure, where the system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

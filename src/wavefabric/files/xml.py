@@ -1,4 +1,4 @@
-"""XML files of other programs, read without trust: no document types, no entities of their own."""
+"""Read untrusted XML files of other programs, without document types or custom entities."""
 
 import re
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
@@ -6,13 +6,13 @@ from xml.parsers import expat
 
 from wavefabric.errors import InputError, show
 
-#: Deeper nesting is no file of the formats that are read here.
+#: Maximum nesting depth; files in the formats read here are not deeper.
 _DEEPEST = 64
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class _Builder(TreeBuilder):
-    """Refuses a document type (and with it entities), and what nests too deeply."""
+    """Refuses a document type (and so entities), and too deep nesting."""
 
     def __init__(self, what: str):
         super().__init__()
@@ -35,7 +35,7 @@ class _Builder(TreeBuilder):
 
 
 def parse_xml(text: str, what: str) -> Element:
-    """The root element of XML text; ``what`` is the name of the format, for errors."""
+    """Return the root element of XML text; ``what`` names the format in errors."""
     parser = XMLParser(target=_Builder(what))
     try:
         parser.feed(text)
@@ -49,7 +49,7 @@ def parse_xml(text: str, what: str) -> Element:
 
 
 def text_of(element: Element, where: str, name: str, default: str | None = None) -> str:
-    """An attribute; `InputError` if it is absent and there is no default."""
+    """Return an attribute; `InputError` if it is missing and there is no default."""
     value = element.get(name, default)
     if value is None:
         raise InputError(f"{where}: no attribute {name}; allowed: one")
@@ -57,7 +57,7 @@ def text_of(element: Element, where: str, name: str, default: str | None = None)
 
 
 def one_of(element: Element, where: str, name: str, allowed: tuple[str, ...]) -> str:
-    """An attribute that is one of several words."""
+    """Return an attribute that must be one of the ``allowed`` words."""
     value = text_of(element, where, name)
     if value not in allowed:
         raise InputError(f"{where} {name}: {show(value)}; allowed: {', '.join(allowed)}")
@@ -65,7 +65,7 @@ def one_of(element: Element, where: str, name: str, allowed: tuple[str, ...]) ->
 
 
 def whole_of(element: Element, where: str, name: str, low: int, high: int, default: int | None = None) -> int:
-    """An attribute that is a whole number from `low` to `high`."""
+    """Return an attribute that must be a whole number from ``low`` to ``high``."""
     value = element.get(name)
     if value is None and default is not None:
         return default

@@ -1,5 +1,4 @@
-"""Kernels of CPUs and GPUs: formulas that stand once, drivers that loop over arrays, a table of what they
-take.
+"""Provide kernels for CPUs and GPUs: shared formulas, drivers that loop over arrays, a table of arguments.
 
 ``*.h`` are formulas at one point, without loops over points. ``cpu/`` has the drivers for CPUs, C++ compiled
 to a library with a C interface; CUDA sources include the same formulas. `table` explains the tables of

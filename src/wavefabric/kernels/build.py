@@ -1,8 +1,8 @@
-"""Compiles each ``cpu/*.cpp`` once for each precision, and links them into one shared library.
+"""Compile each ``cpu/*.cpp`` once per precision, and link them into one shared library.
 
-`hatch_build.py` calls this when a wheel or an editable installation is made, `library` when a source has
-changed since. Nothing of the C++ run-time library is used, so that one file serves every distribution of an
-operating system with the same processor.
+`hatch_build.py` calls this for a wheel or an editable installation, `library` if a source has changed since.
+Nothing of the C++ run-time library is used, so that one file works on every distribution of an operating
+system with the same processor type.
 """
 
 import os
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
-#: Where the installed libraries are, one for each variant.
+#: Folder of the installed libraries, one per variant.
 LIBRARIES = HERE / "lib"
-#: What each variant is compiled for: the machine's own processor, or a level of x86-64, or any arm64.
+#: Compiler flags of each variant: the machine's processor, a level of x86-64, or any arm64.
 VARIANTS = {
     "native": ["-march=native"],
     "x86-64-v2": ["-march=x86-64-v2"],
@@ -32,21 +32,21 @@ _X86 = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 
 
 class Target(NamedTuple):
-    """A platform that a wheel is for: zig's name of it, the wheel's tag, and its variants."""
+    """A platform of a wheel: its name in zig, the wheel's tag, and its variants."""
 
     zig: str
     tag: str
     variants: tuple[str, ...]
 
 
-#: Platforms by the names that `tools/wheels.sh` gives them.
+#: Platforms by their names in `tools/wheels.sh`.
 TARGETS = {
     "linux-x86-64": Target("x86_64-linux-gnu.2.28", "manylinux_2_28_x86_64", _X86),
     "linux-arm64": Target("aarch64-linux-gnu.2.28", "manylinux_2_28_aarch64", ("arm64",)),
     "macos-arm64": Target("aarch64-macos.11.0", "macosx_11_0_arm64", ("arm64",)),
     "windows-x86-64": Target("x86_64-windows-gnu", "win_amd64", _X86),
 }
-# No product is joined with a sum unless a formula asks for it: results do not depend on compilers' choices.
+# No product is fused with a sum unless a formula says so: results do not depend on the compiler.
 _FLAGS = [
     "-std=c++20",
     "-O3",
@@ -56,12 +56,12 @@ _FLAGS = [
     "-fno-exceptions",
 ]
 _FLAGS += ["-fno-rtti", "-fvisibility=hidden", "-Wall", "-Wno-unused-variable", "-Wno-maybe-uninitialized"]
-#: Sources that are compiled once: `pool` does not depend on the precision, the others need double alone.
+#: Sources compiled once: `pool` does not depend on the precision, the others only need double.
 _ONCE = {"pool": "float", "flow": "double", "interference": "double", "correlation": "double"}
 
 
 class NoCompiler(Exception):
-    """No C++ compiler was found, or it failed; the text says what to do."""
+    """Raised if no C++ compiler was found, or it failed; the text says what to do."""
 
 
 def source_hash() -> str:
@@ -73,7 +73,7 @@ def source_hash() -> str:
 
 
 def processor_flags() -> set[str]:
-    """Return what the processor says that it can do; empty where the system does not tell."""
+    """Return the processor's feature flags; empty if the system does not list them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -82,7 +82,7 @@ def processor_flags() -> set[str]:
 
 
 def native_name() -> str:
-    """Return the name of the library of these sources for this processor: a folder may have several."""
+    """Return the name of the library of these sources for this processor; a folder may contain several."""
     processor = " ".join([platform.system(), platform.machine(), *sorted(processor_flags())])
     return f"native-{zlib.crc32(processor.encode()):08x}-{source_hash()}"
 
@@ -100,7 +100,7 @@ def compiler() -> list[str]:
 
 
 def suffix(target: str = "") -> str:
-    """Return how names of libraries end on this system, or on that of a target of zig."""
+    """Return the file ending of libraries on this system, or on that of a zig target."""
     system = target or platform.system().lower()
     return ".dll" if "windows" in system else ".dylib" if "macos" in system or "darwin" in system else ".so"
 
@@ -126,10 +126,10 @@ def build(folder: Path = LIBRARIES, target: Target | None = None) -> list[Path]:
 
 
 def _architecture(variant: str, zig: bool) -> list[str]:
-    """Return the flags of a variant; zig writes the names of processors with underscores."""
+    """Return the compiler flags of a variant; zig writes processor names with underscores."""
     flags = list(VARIANTS[variant])
     if variant == "native" and platform.machine().lower() in ("x86_64", "amd64"):
-        flags.append("-mprefer-vector-width=512")  # the whole width of a vector, where it is 512 bits
+        flags.append("-mprefer-vector-width=512")  # use the full width of 512-bit vectors
     if not zig:
         return flags
     names = [flag.removeprefix("-march=").replace("-", "_") for flag in flags if "-march" in flag]
@@ -141,7 +141,7 @@ def _architecture(variant: str, zig: bool) -> list[str]:
 
 
 def _compile(command: list[str], flags: list[str], scratch: Path, path: Path) -> None:
-    """Compile all sources, as many at once as there are processors, and put the library in its place."""
+    """Compile all sources, in parallel on all processors, and move the library to ``path``."""
     jobs = []
     for source in sorted(HERE.glob("cpu/*.cpp")):
         for real in (_ONCE[source.stem],) if source.stem in _ONCE else ("float", "double"):
@@ -152,7 +152,7 @@ def _compile(command: list[str], flags: list[str], scratch: Path, path: Path) ->
     linked, objects = scratch / path.name, [job[-1] for job in jobs]
     plain = ["-nostdlib++"] if "ziglang" in command else ["-Wl,--as-needed"] if path.suffix == ".so" else []
     threads = [] if path.suffix == ".dll" else ["-lpthread"]
-    # The architecture matters for zig, which links its own run-time code.
+    # zig needs the architecture, since it links its own run-time code.
     machine = [flag for flag in flags if flag.startswith(("-m", "-f"))]
     _run([*command, *machine, "-shared", *plain, *objects, *threads, "-o", str(linked)])
     os.replace(linked, path)

@@ -1,4 +1,4 @@
-"""Launches of CPU kernels, of a table or by name: arguments are packed into words of 8 bytes."""
+"""Launch CPU kernels, of a table or by name; arguments are packed into words of 8 bytes."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from wavefabric.kernels.table import KernelRow, KernelTable, is_full, is_single
 
 
 def address(array: np.ndarray, /) -> int:
-    """Return where an array begins; ValueError unless it is contiguous, in C order."""
+    """Return the start address of an array; ValueError unless it is C-contiguous."""
     facts = array.__array_interface__
     if facts["strides"] is not None:
         raise ValueError(f"a kernel was given an array of shape {array.shape} that is not contiguous")
@@ -19,17 +19,17 @@ def address(array: np.ndarray, /) -> int:
 
 
 def call_kernel(name: str, *arguments: Any, threads: int = 1) -> None:
-    """Run a kernel that no table has, such as ``simulate_double``, and wait for it.
+    """Run a kernel that is in no table, such as ``simulate_double``, and wait for it.
 
     An array is passed as its address and number of elements, a tuple as its members, a number by its type as
-    int64 or double; a field of a named tuple that is annotated ``float`` is a double in any case.
+    int64 or double; a field of a named tuple that is annotated ``float`` is always a double.
     """
     code = library()
     code.call(code.address(name), _packed(arguments), threads)
 
 
 def _packed(arguments: tuple[Any, ...]) -> bytes:
-    """Return the words of arguments: addresses alone, so the caller keeps the arrays alive."""
+    """Return the packed words of arguments; they contain only addresses: the caller keeps arrays alive."""
     words, kinds = [], ["="]
     for value in _members(arguments):
         if isinstance(value, np.ndarray):
@@ -53,21 +53,21 @@ def _members(values: tuple[Any, ...]) -> Iterator[Any]:
 
 
 class CpuLauncher:
-    """Runs kernels on so many threads, or records them to run them again and again."""
+    """Runs kernels on a number of threads, or records them to repeat them."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._recorded: list[tuple[int, bytes, Any]] | None = None
 
     def launch(self, function: int, words: bytes, arguments: Any) -> None:
-        """Run a kernel at an address and wait for it; or note it, with the arguments that it needs alive."""
+        """Run the kernel at address ``function`` and wait; or record it, and keep ``arguments`` alive."""
         if self._recorded is None:
             library().call(function, words, self._threads)
         else:
             self._recorded.append((function, words, arguments))
 
     def recorded(self, work: Callable[[], None]) -> Callable[..., None]:
-        """Return what repeats all launches of ``work``, which launches kernels and does nothing else."""
+        """Return a function that repeats all launches of ``work``, which must only launch kernels."""
         self._recorded = launches = []
         try:
             work()
@@ -85,7 +85,7 @@ class CpuLauncher:
 
 
 class CpuKernels:
-    """The kernels of a table, each an attribute by its name."""
+    """Holds the kernels of a table, an attribute each, by name."""
 
     def __init__(self, table: KernelTable, launcher: CpuLauncher) -> None:
         code = library()
@@ -93,11 +93,11 @@ class CpuKernels:
             setattr(self, name, CpuKernel(row, code, launcher))
 
     def load(self, dtype: Any, wait: bool = False) -> None:
-        """Do nothing: kernels of a CPU are compiled already."""
+        """Do nothing, since CPU kernels are already compiled."""
 
 
 class CpuKernel:
-    """A kernel; called with the arguments of its row, whose arrays are contiguous, in C order."""
+    """A callable kernel; arguments are those of its row, with C-contiguous arrays."""
 
     def __init__(self, row: KernelRow, code: Library, launcher: CpuLauncher) -> None:
         self._launcher = launcher
@@ -111,7 +111,7 @@ class CpuKernel:
         self._packed = struct.Struct("=" + "qqq" * self._sized + formats)
 
     def __call__(self, *arguments: Any) -> None:
-        """Run on all threads, and wait for them."""
+        """Run the kernel on all threads, and wait for them."""
         function, words = self._prepared(arguments)
         self._launcher.launch(function, words, arguments)
 
@@ -125,7 +125,7 @@ class CpuKernel:
 
 
 def medium_words(parameter: Any) -> tuple[int, bool]:
-    """Return the words of a ``medium`` argument: where it begins, and whether it is a full grid."""
+    """Return the words of a ``medium`` argument: its address, and whether it is a full grid."""
     return address(parameter), is_full(parameter)
 
 
@@ -136,7 +136,7 @@ def _layers(split_layers: Any) -> list[Any]:
 
 _SOURCE = "q" * 9
 _COMPONENT = f"qqqq{_SOURCE}q"
-#: Of a kind and what is told beside an address: the format of its words, and how they are made.
+#: By kind and modifier of an argument: the format of its words, and a function that returns them.
 _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
     ("medium", ""): ("qq", medium_words),
     ("parameter", ""): ("qq", medium_words),

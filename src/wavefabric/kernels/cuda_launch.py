@@ -1,6 +1,4 @@
-"""Launches of the CUDA kernels of a table: a thread a point or an item; the precision follows from the
-arrays.
-"""
+"""Launch the CUDA kernels of a table: one thread per point or item; arrays determine the precision."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +11,7 @@ _BLOCK = 256
 
 
 class CudaKernels:
-    """The kernels of a table on one CUDA device, each an attribute by its name; compiled on first use."""
+    """Holds the kernels of a table on one CUDA device, an attribute each, by name; compiled on first use."""
 
     def __init__(self, table: KernelTable, device: Any) -> None:
         self._modules, self._first = CudaModules(table, device), next(iter(table.rows))
@@ -21,9 +19,9 @@ class CudaKernels:
             setattr(self, name, CudaKernel(row, self._modules, device))
 
     def load(self, dtype: Any, wait: bool = False) -> None:
-        """Begin to compile the kernels of a precision; ``wait`` until that is done.
+        """Start to compile the kernels for a precision; ``wait`` until that is done.
 
-        Later it would wait for kernels that wait for other ranks.
+        Compiling later could deadlock with running kernels that wait for other ranks.
         """
         module = self._modules.of(np.dtype(dtype) == np.float32)
         if wait:
@@ -31,14 +29,14 @@ class CudaKernels:
 
 
 class CudaModules:
-    """The compiled kernels of a table: a module for single and one for double precision."""
+    """Holds the compiled kernels of a table: a module for single and one for double precision."""
 
     def __init__(self, table: KernelTable, device: Any) -> None:
         self._table, self._device = table, device
         self._loaded: dict[bool, Any] = {}
 
     def of(self, single: bool | None) -> Any:
-        """Return the module of a precision, or, where any serves (None), one that is loaded already."""
+        """Return the module of a precision; for None, any that is already loaded."""
         if single is None:
             single = next(iter(self._loaded), True)
         if single not in self._loaded:
@@ -49,7 +47,7 @@ class CudaModules:
 
 
 class CudaKernel:
-    """A kernel; called with the arguments of its row, whose arrays are contiguous, in C order."""
+    """A callable kernel; arguments are those of its row, with C-contiguous arrays."""
 
     def __init__(self, row: KernelRow, modules: CudaModules, device: Any) -> None:
         self._row, self._modules, self._device = row, modules, device
@@ -58,7 +56,7 @@ class CudaKernel:
         self._values = [[_values(*each[:2], single) for each in row.arguments] for single in (False, True)]
 
     def __call__(self, *arguments: Any) -> None:
-        """Launch on the current stream."""
+        """Launch the kernel on the current stream."""
         single = None if self._typed is None else is_single(arguments[self._typed])
         grid, threads = self._grid(arguments, 4 if single else 8)
         if not grid[0]:
@@ -71,7 +69,7 @@ class CudaKernel:
         self._device.launch(self._function(single), grid, (threads, 1, 1), values)
 
     def _grid(self, arguments: tuple[Any, ...], bytes_each: int) -> tuple[tuple[int, int, int], int]:
-        """Return blocks along three axes, and threads of a block."""
+        """Return the number of blocks along three axes, and the threads per block."""
         if self._row.form == "points":
             nz, ny, nx = arguments[0].shape
             threads = min(_BLOCK, -(-nx // 32) * 32)
@@ -108,7 +106,7 @@ def _values(kind: str, extra: str, single: bool) -> Callable[[Any], Sequence[Any
 
 
 def _parameter(argument: Any) -> Sequence[Any]:
-    """Return address, stride and index of a parameter of a medium, and how it is stored."""
+    """Return address, stride and index of a medium parameter, and its storage form."""
     if not hasattr(argument, "bits"):
         return argument, np.int64(0), np.uintp(0), np.int32(is_full(argument))
     values = argument.values  # perhaps a column of a table
@@ -116,7 +114,7 @@ def _parameter(argument: Any) -> Sequence[Any]:
     return np.uintp(values.data.ptr), stride, argument.index, np.int32(argument.bits)
 
 
-#: What a kernel receives of an argument that is no number, by its kind or by what its row says beside it.
+#: Values that a kernel receives for an argument that is no number, by its kind or modifier.
 _OF_ARRAYS: dict[str, Callable[[Any], Sequence[Any]]] = {
     "layers": lambda layers: (*layers[:9], *map(np.int64, layers.words[9:])),
     "parts": lambda layers: layers.parts,

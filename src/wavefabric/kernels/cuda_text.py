@@ -1,4 +1,4 @@
-"""The text of CUDA sources for NVRTC, with the headers of formulas that they include put in."""
+"""Assemble the text of CUDA sources for NVRTC, with the headers that they include."""
 
 import re
 from importlib.resources import files
@@ -7,7 +7,7 @@ _INCLUDE = re.compile(r'^#include "([\w.]+)"\n', re.MULTILINE)
 
 
 def cuda_text(*sources: str) -> str:
-    """Return sources (``"package/file.cu"``) one after the other, with each header of this package once."""
+    """Return sources (``"package/file.cu"``) joined in order, with each header of this package once."""
     seen: set[str] = set()
 
     def header(match: re.Match[str]) -> str:

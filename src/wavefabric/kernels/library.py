@@ -1,4 +1,4 @@
-"""The library of CPU kernels: found beside this file, compiled again if a source has changed, loaded once."""
+"""Load the library of CPU kernels once; compile it again if a source has changed."""
 
 import contextlib
 import ctypes
@@ -13,7 +13,7 @@ from wavefabric.kernels import build
 from wavefabric.system.compiling import CLOCK
 from wavefabric.system.user_cache import cache_directory
 
-#: A file that only a checkout has, where sources may change after the installation.
+#: A file that exists only in a checkout, where sources may change after the installation.
 _PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
@@ -31,7 +31,7 @@ class Library:
         self.run.restype = None
 
     def address(self, name: str) -> int:
-        """Return where a kernel begins, such as ``update_velocity_float``."""
+        """Return the address of a kernel, such as ``update_velocity_float``."""
         address = ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value
         assert address is not None
         return address
@@ -39,17 +39,17 @@ class Library:
 
 @cache
 def library() -> Library:
-    """Load the library for this processor: the installed one, or one that is compiled now.
+    """Load the library for this processor: an installed one, or one that is compiled now.
 
-    A checkout needs a library of its present sources; a wheel brings one for each level of processors. Where
-    none serves, such as on another node than that of the installation, one is compiled into the user's cache.
+    A checkout needs a library of its current sources; a wheel contains one per processor level. If none
+    fits, for example on another node than that of the installation, one is compiled into the user's cache.
     Raises `InputError` if there is no compiler.
     """
     checkout = _PROJECT.is_file()
     for level in () if checkout else _levels():
         if (path := build.LIBRARIES / f"{level}{build.suffix()}").is_file():
             return Library(path)
-    native = f"{build.native_name()}{build.suffix()}"  # reads all sources, which a wheel does without
+    native = f"{build.native_name()}{build.suffix()}"  # reads all sources, which a wheel avoids
     if (path := build.LIBRARIES / native).is_file():
         return Library(path)
     folder = build.LIBRARIES if checkout and os.access(build.HERE, os.W_OK) else cache_directory() / "kernels"
@@ -57,7 +57,7 @@ def library() -> Library:
 
 
 def _built(folder: Path, name: str) -> Path:
-    """Return the library of a name in a folder; if it is not there one process compiles, others wait."""
+    """Return the path of a library in a folder; if it is missing, one process compiles and others wait."""
     path = folder / name
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
@@ -76,13 +76,13 @@ def _built(folder: Path, name: str) -> Path:
         except build.NoCompiler as error:
             raise InputError(f"kernels: {error}") from None
         for other in folder.glob(f"{name.rpartition('-')[0]}-*{build.suffix()}"):
-            if other != path:  # of older sources
+            if other != path:  # built from older sources
                 other.unlink(missing_ok=True)
     return path
 
 
 def _levels() -> list[str]:
-    """Return names of the variants of wheels that run on this processor, the fastest first."""
+    """Return the library variants of wheels that run on this processor, the fastest first."""
     if platform.machine().lower() in ("arm64", "aarch64"):
         return ["arm64"]
     flags = build.processor_flags()

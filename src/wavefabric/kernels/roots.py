@@ -1,4 +1,4 @@
-"""Factors of transform lengths, and roots of unity as precisely as a type holds them."""
+"""Factor transform lengths, and compute roots of unity as precisely as a type allows."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -17,7 +17,7 @@ def factorised(n: int, radices: Sequence[int]) -> tuple[int, ...]:
 
 
 def unit_roots(turns: np.ndarray, n: int) -> np.ndarray:
-    """Return exp(−2πi turns/n), complex128, formed in extended precision where there is one."""
+    """Return exp(−2πi turns/n), complex128, computed in extended precision if available."""
     angle = 2 * np.longdouble("3.14159265358979323846264338327950288") * (turns % n) / n
     return (np.cos(angle) - 1j * np.sin(angle)).astype(np.complex128)
 
@@ -30,8 +30,8 @@ def rounded(factors: np.ndarray, dtype) -> np.ndarray:
 def balanced(factors: np.ndarray) -> np.ndarray:
     """Round both parts of complex numbers of modulus 1 up or down to single precision.
 
-    Of the four choices the one is taken that keeps the sum of |z|² − 1 along the last axis nearest to 0: a
-    mean error would change the energy of a frequency in every step of a simulation the same way.
+    Of the four choices take the one with the sum of |z|² − 1 along the last axis closest to 0: a mean error
+    would change the energy of a frequency in the same way in every step of a simulation.
     """
     parts = np.stack([np.real(factors), np.imag(factors)])
     nearest = parts.astype(np.float32)

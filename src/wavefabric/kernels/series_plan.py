@@ -1,4 +1,4 @@
-"""Plans transforms of complex series on a CPU: radices, twiddle factors, order (``cpu/fft.h``)."""
+"""Plan transforms of complex series on a CPU: radices, twiddle factors, order (``cpu/fft.h``)."""
 
 import math
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ import numpy as np
 from wavefabric.kernels.cpu_launch import address
 from wavefabric.kernels.roots import factorised, rounded, unit_roots
 
-#: Radices that the passes have; other prime factors make a convolution of a series.
+#: Radices for which there are passes; other prime factors need a convolution.
 PRIMES = (2, 3, 5, 7, 11, 13)
-#: Lanes of the widest vectors.
+#: Lanes of the widest SIMD vectors.
 WIDE = 16
 
 
@@ -30,12 +30,12 @@ def pass_radices(n: int) -> tuple[int, ...]:
         return ()
     if twos == 1:
         return (*odd, 2)
-    fours = (-twos) % 3  # instead of a pass of radix 16, two of radix 4
+    fours = (-twos) % 3  # two passes of radix 4 instead of one of radix 16
     return (4,) * fours + (*odd, *(8,) * ((twos - 2 * fours) // 3))
 
 
 def reversed_digits(radices: Sequence[int]) -> np.ndarray:
-    """Return the frequency index that is stored at each place after passes of these radices.
+    """Return the frequency index stored at each position after passes with these radices.
 
     >>> reversed_digits((2, 3)).tolist()
     [0, 2, 4, 1, 3, 5]
@@ -48,7 +48,7 @@ def reversed_digits(radices: Sequence[int]) -> np.ndarray:
 
 
 def convolution_points(n: int) -> int:
-    """Return the length of Bluestein's convolution for n points: the least m ≥ 2n − 1 of primes 2, 3, 5."""
+    """Return the length of Bluestein's convolution of n points: the first m ≥ 2n − 1 of primes 2, 3, 5."""
     return next(m for m in range(2 * n - 1, 4 * n) if factorised(m, (8, 5, 4, 3, 2)))
 
 
@@ -59,7 +59,7 @@ def chirp(n: int) -> np.ndarray:
 
 
 def convolution_kernel(n: int, points: int) -> np.ndarray:
-    """Return the transform of Bluestein's kernel, the conjugate chirp wrapped around, over its ``points``.
+    """Return the transform of Bluestein's kernel, the conjugate chirp wrapped around, over ``points``.
 
     Shape (points,), complex128.
     """
@@ -89,7 +89,7 @@ class SeriesPlan:
 
     @cached_property
     def words(self) -> np.ndarray:
-        """The structure ``Plan`` of ``kernels/cpu/fft.h``; it lives as long as this object."""
+        """Return the C struct ``Plan`` of ``kernels/cpu/fft.h`` as words; valid as long as this object."""
         arrays = self._radices, self.order, self._factors, self._chirp, self._kernel, self._position
         addresses = [address(array) if array.size else 0 for array in arrays]
         return np.array([self.points, self.inner, len(self.radices), *addresses], np.int64)
@@ -98,7 +98,7 @@ class SeriesPlan:
 def _pass_factors(radices: Sequence[int], kind: np.dtype) -> np.ndarray:
     """Return the twiddle factors w^(p k) of each pass, p = 0 … length/radix − 1, k = 1 … radix − 1.
 
-    All factors of a pass are rounded together, so that their moduli are 1 in the mean.
+    All factors of a pass are rounded together, so that their mean modulus is 1.
     """
     length, parts = math.prod(radices), []
     for radix in radices:
@@ -124,9 +124,9 @@ def matrix_rows(n: int) -> int:
 
 
 class RowPlan:
-    """Holds what transforms rows of ``n`` complex numbers as matrices (``kernels/cpu/rows.cpp``).
+    """Holds the data to transform rows of ``n`` complex numbers as matrices (``kernels/cpu/rows.cpp``).
 
-    ``kernel`` is the `convolution_kernel`, laid out by ``arrange_factors``; only for an n with a prime factor
+    ``kernel`` is the `convolution_kernel` in the layout of ``arrange_factors``, only if n has a prime factor
     above 13.
     """
 
@@ -143,12 +143,12 @@ class RowPlan:
         self._kernel = kernel
         self._chirp = chirp(n).astype(kind)
         parts = 4 if kind == np.complex64 else 2
-        #: Real numbers of the factors of a row.
+        #: Real numbers in the factors of a row.
         self.factors = parts * (n if self.inner != n else -(-rows // WIDE) * WIDE * self.columns)
 
     @cached_property
     def words(self) -> np.ndarray:
-        """The structure ``RowPlan`` of ``rows.cpp``; it lives as long as this object."""
+        """Return the C struct ``RowPlan`` of ``rows.cpp`` as words; valid as long as this object."""
         arrays = self._down.words, self._along.words, self._near, self._far
         convolution = [0, 0] if self._kernel is None else [address(self._chirp), address(self._kernel)]
         return np.array([self.points, self.columns, *map(address, arrays), *convolution], np.int64)

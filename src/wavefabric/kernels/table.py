@@ -1,26 +1,25 @@
-"""Which kernels there are and what they take: a row each, from which launchers for CPUs and GPUs are made.
+"""Describe kernels and their arguments, one row per kernel, from which CPU and GPU launchers are made.
 
 A row is the form of the launch, the name, and the arguments in the order of the call, each with its kind:
 
-- ``array``: an array of the kernel's precision, real or complex; ``optional array``: it may have no elements,
-  and the kernel then gets a null pointer; ``doubles``, ``indices`` (int64), ``int32s`` (with a sign or
-  without), ``bytes``: arrays of that type whatever the precision. With ``counted`` before it the kernel also
-  gets the number of its elements, with ``rows`` or ``columns`` of its rows or columns, with ``shape`` of
-  both.
-- ``medium``: a parameter of the medium, a full grid or one row that serves everywhere; the kernel also gets
+- ``array``: an array of the kernel's precision, real or complex; ``optional array``: it may be empty, and the
+  kernel then gets a null pointer; ``doubles``, ``indices`` (int64), ``int32s`` (signed or unsigned),
+  ``bytes``: arrays of that type whatever the precision. With ``counted`` in front the kernel also gets the
+  number of elements, with ``rows`` or ``columns`` that of rows or columns, with ``shape`` both.
+- ``medium``: a parameter of the medium, a full grid or one row that is used everywhere; the kernel also gets
   whether it is a full grid. ``parameter``: the same, or on a GPU an
   `wavefabric.acoustics.materials.indexed.Indexed`.
-- ``layers``: a `wavefabric.acoustics.solver.split_density.SplitLayers`; ``parts``: its three arrays alone.
+- ``layers``: a `wavefabric.acoustics.solver.split_density.SplitLayers`; ``parts``: only its three arrays.
 - ``coupling``, ``groups``: a `KerrLayout` and a `KerrChunkLayout` of
   `wavefabric.optics.propagation.kernels.kerr`.
-- ``plan``: how rows and columns are transformed, by its ``words``; ``component``, ``source``, ``state``:
-  groups of arguments of a pass, as `wavefabric.acoustics.fused.plane_kernels` has them.
-- ``int``, ``long`` (of 64 bits on a GPU too), ``real`` (of the kernel's precision), ``double``: numbers.
+- ``plan``: a transform plan of rows and columns, passed as its ``words``; ``component``, ``source``,
+  ``state``: groups of arguments of a pass, as in `wavefabric.acoustics.fused.plane_kernels`.
+- ``int``, ``long`` (64 bits, also on a GPU), ``real`` (of the kernel's precision), ``double``: numbers.
 
-Forms: ``points``, over the points of the first array, whose shape the kernel gets; ``items``, over the
-elements of the first counted argument; ``elements``, over one less than these, a block of threads each on a
-GPU; ``packs``, over packs of 16 bytes of it, a thread each on a GPU; ``blocks``, over the rows of the
-first argument, a block of threads each on a GPU; ``once``.
+Forms: ``points`` loops over the points of the first array, whose shape the kernel gets; ``items`` over the
+elements of the first counted argument; ``elements`` over one less than these, with a block of threads each
+on a GPU; ``packs`` over packs of 16 bytes of it, with a thread each on a GPU; ``blocks`` over the rows of the
+first argument, with a block of threads each on a GPU; ``once`` does not loop.
 """
 
 import re
@@ -37,12 +36,12 @@ _SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
 
 
 def is_full(parameter: Any) -> bool:
-    """Return whether a ``medium`` argument is a full grid, not one row that serves everywhere."""
+    """Return whether a ``medium`` argument is a full grid, not one row that is used everywhere."""
     return max(parameter.shape[:2]) > 1
 
 
 def is_single(array: Any) -> bool:
-    """Return whether a kernel computes in single precision if this is its array, real or complex."""
+    """Return whether a kernel with this array, real or complex, computes in single precision."""
     return array.dtype in _SINGLE
 
 
@@ -55,7 +54,7 @@ class KernelArgument(NamedTuple):
 
 
 class KernelRow(NamedTuple):
-    """A kernel: how it is launched, and its arguments."""
+    """Describes a kernel: form of its launch, name and arguments."""
 
     form: str
     name: str
@@ -63,13 +62,13 @@ class KernelRow(NamedTuple):
 
     @property
     def typed(self) -> int | None:
-        """The number of the first argument whose type is the kernel's precision; None if it has no such."""
+        """Return the index of the first argument whose type is the kernel's precision, or None."""
         kinds = (argument.kind for argument in self.arguments)
         return next((i for i, kind in enumerate(kinds) if kind in ("array", "medium")), None)
 
 
 class KernelTable(NamedTuple):
-    """Kernels by name, with the CUDA source that has them: its package and file, and sources before it."""
+    """Holds kernels by name, and their CUDA source: package, file, and sources to put before it."""
 
     rows: dict[str, KernelRow]
     package: str
@@ -80,8 +79,8 @@ class KernelTable(NamedTuple):
 def kernel_table(text: str, package: str = "", source: str = "", before: tuple[str, ...] = ()) -> KernelTable:
     """Parse rows such as ``points update_velocity(array u, medium density, real dt)``.
 
-    Without ``source``, a CUDA file of ``package``, kernels are for CPUs only; ``before``: files compiled
-    before it, in the same text.
+    ``source`` is a CUDA file of ``package``; without it kernels are for CPUs only. ``before`` lists files to
+    put before it.
     """
     rows = {}
     for form, name, inside in re.findall(r"(\w+) (\w+)\(([^)]*)\)", text):

@@ -1,5 +1,6 @@
-"""What ranks agree on: errors that one meets are raised on all, so that none waits for another that has given
-up; whether all devices have the memory for a run; and between steps whether to stop or save.
+"""Let ranks agree: raise an error of one rank on all, check memory on all devices, decide to stop or save.
+
+Errors are raised on all ranks so that none waits for a rank that has given up.
 """
 
 import contextlib
@@ -22,32 +23,33 @@ _GIB = 1 << 30
 
 
 def on_first_rank(comm: Communicator, call: Callable[[], _T]) -> _T:
-    """`control.on_first_rank` of a communicator's ranks."""
+    """Run ``call`` on rank 0 with `control.on_first_rank`; all ranks return its value or raise its error."""
     return control.on_first_rank(comm.control, call)
 
 
 def on_all_ranks(comm: Communicator, call: Callable[[], _T]) -> _T:
-    """`control.on_all_ranks` of a communicator's ranks."""
+    """Run ``call`` on every rank with `control.on_all_ranks`; if one fails, all raise."""
     return control.on_all_ranks(comm.control, call)
 
 
 @contextlib.contextmanager
 def locked_by_first_rank(comm: Communicator, path: str | Path | None, key: str) -> Iterator[None]:
-    """Hold the lock of a file on rank 0, for all ranks; entering is collective. Errors: `FileLock`."""
+    """Lock a file on rank 0, for all ranks; entering is collective. Errors as for `FileLock`."""
     with contextlib.ExitStack() as stack:
         on_first_rank(comm, lambda: stack.enter_context(locked(path, key)))
         yield
 
 
 def device_identity(device: Device) -> tuple[str, str]:
-    """What tells a device of this rank from those of others, on this host and elsewhere."""
+    """Return a key that identifies this rank's device among those of all hosts."""
     return platform.node(), device.identity
 
 
 def check_memory(comm: Communicator | None, device: Device, needed: int, what: str, advice: str) -> None:
-    """Raise InputError on all ranks if ``needed`` bytes on each do not fit; collective.
+    """Raise `InputError` on all ranks if ``needed`` bytes do not fit on each device; collective.
 
-    Ranks on the same device need what they need together. ``what`` needs them, and ``advice`` needs less.
+    The needs of ranks on the same device are added. Messages use ``what`` for the run that needs the memory
+    and ``advice`` for ways to need less.
     """
     free, total = device.memory()
     name, ranks = device.name, 1
@@ -69,17 +71,17 @@ def check_memory(comm: Communicator | None, device: Device, needed: int, what: s
 
 
 class Status(NamedTuple):
-    """The status of one rank, or of all together."""
+    """Holds the status of one rank, or the combined status of all ranks."""
 
-    #: Ctrl-C or SIGTERM came; on any rank.
+    #: Whether Ctrl-C or SIGTERM was received; combined: on any rank.
     interrupted: bool = False
-    #: A checkpoint is due by the clock; by that of rank 0.
+    #: Whether a checkpoint is due by the clock; combined: by that of rank 0.
     save_due: bool = False
-    #: Largest magnitude of the field, 0 if not computed, NaN if the field is lost; the largest of all ranks.
+    #: Largest magnitude of the field, 0 if not computed, NaN if the field is lost; combined: the largest.
     peak: float = 0.0
-    #: 0 if not computed; the sum over ranks.
+    #: Energy, 0 if not computed; combined: the sum over ranks.
     energy: float = 0.0
-    #: Wall time of a step; that of rank 0.
+    #: Wall time per step in s; combined: that of rank 0.
     seconds_per_step: float = 0.0
 
 

@@ -1,11 +1,11 @@
-"""A run of time steps in reverse, for adjoint gradients: its states from the last to the first, from few that
-are stored, on the device, in host memory and on disk, and steps that are taken again.
+"""Visit the states of a run in reverse, for adjoint gradients: store some states, recompute the others.
 
-Which are stored, so that fewest steps are taken again: binomial checkpointing, Griewank & Walther, "Algorithm
-799: revolve", ACM TOMS 26, 19 (2000), doi:10.1145/347837.347846. There the state before the last step is
-still in the working arrays. Here the forward run takes that step too: a run of l steps needs the states l,
-l − 1, …, 0 in this order, as one of l + 1 steps does there. In its formulas ``states`` are those stored, with
-state 0: one more than the store holds where the system makes that anew.
+States are stored on the device, in host memory and on disk, chosen such that the fewest steps are repeated:
+binomial checkpointing, Griewank & Walther, "Algorithm 799: revolve", ACM TOMS 26, 19 (2000),
+doi:10.1145/347837.347846. In the article the state before the last step is still in the working arrays. Here
+the forward run takes that step too: a run of l steps needs the states l, l − 1, …, 0 in this order, like a
+run of l + 1 steps in the article. In its formulas ``states`` counts state 0 too: one more than are stored, if
+the system recomputes state 0.
 """
 
 import errno
@@ -29,12 +29,12 @@ from wavefabric.lifecycle.agreement import device_identity, on_all_ranks
 from wavefabric.system.machine import host_memory
 from wavefabric.units import binary_bytes
 
-#: Bytes of the memory that small states share, at most; where arrays in it begin.
+#: Maximum bytes of a memory block shared by small states; alignment of arrays in it.
 _SLAB_BYTES, _ALIGNED = 16 << 20, 256
 
 
 class Tiers(NamedTuple):
-    """Numbers of states on the device, in the memory of its host, and on disk in the folder ``scratch``."""
+    """Holds numbers of states on the device, in host memory, and on disk in the folder ``scratch``."""
 
     device: int
     host: int = 0
@@ -43,11 +43,11 @@ class Tiers(NamedTuple):
 
 
 class StateStore(AbstractContextManager):
-    """A stack of states of ``nbytes`` bytes; the lowest, which are read least, on the slowest tier.
+    """A stack of states of ``nbytes`` bytes; the lowest, which are read least often, on the slowest tier.
 
-    Memory is taken when a position is first written, for several small states at once, and kept until
-    `close`. Disk is reserved at once, in a file without a name, which vanishes with the process however it
-    ends; `InputError` if that fails.
+    Memory is allocated when a position is first written, for several small states at once, and released by
+    `close`. Disk space is reserved at once, in an unnamed file, which vanishes with the process; `InputError`
+    if that fails.
     """
 
     def __init__(self, device: Device, nbytes: int, tiers: Tiers):
@@ -55,7 +55,7 @@ class StateStore(AbstractContextManager):
         self._device, self._nbytes, self._tiers = device, nbytes, tiers
         self._slots: list[dict[str, Any]] = [{} for _ in range(self.states)]
         self._disk = _reserved(tiers.scratch, nbytes * tiers.disk) if tiers.disk else None
-        #: Memory of the device that no state has taken yet.
+        #: Device memory that no state uses yet.
         self._free: Any = device.empty(0, np.uint8)
 
     def __exit__(self, *_: object) -> None:
@@ -67,19 +67,19 @@ class StateStore(AbstractContextManager):
         self._disk = self._free = None
 
     def write(self, position: int, arrays: dict[str, Any]) -> None:
-        """Store a state; always of the same arrays."""
+        """Store ``arrays``, the same set of arrays in each call, as the state at ``position``."""
         if not self._slots[position]:
             self._slots[position] = self._allocated(position, arrays)
         for name, array in arrays.items():
             self._device.copy(self._slots[position][name], array)
 
     def read(self, position: int, arrays: dict[str, Any]) -> None:
-        """Copy a state into arrays."""
+        """Copy the state at ``position`` into ``arrays``."""
         for name, array in self._slots[position].items():
             self._device.copy(arrays[name], array)
 
     def peek(self, position: int) -> dict[str, Any] | None:
-        """The arrays of a state on the device itself; None of one elsewhere."""
+        """Return the arrays of a state stored on the device; None for a state stored elsewhere."""
         return self._slots[position] if position >= self._tiers.disk + self._tiers.host else None
 
     def _allocated(self, position: int, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class StateStore(AbstractContextManager):
 
 
 def _parts(memory: Any, arrays: dict[str, Any], aligned: int) -> dict[str, Any]:
-    """Divide bytes among arrays like these, each from a multiple of ``aligned`` bytes on."""
+    """Divide ``memory`` into arrays like those given, each starting at a multiple of ``aligned`` bytes."""
     parts = {}
     for name, array in arrays.items():
         parts[name] = memory[: array.nbytes].view(array.dtype).reshape(array.shape)
@@ -105,13 +105,13 @@ def _parts(memory: Any, arrays: dict[str, Any], aligned: int) -> dict[str, Any]:
 
 
 def _reserved(folder: Path | None, nbytes: int) -> np.ndarray:
-    """Bytes of a file without a name; `InputError` if it cannot be made."""
+    """Return the bytes of an unnamed file as an array; `InputError` if the file cannot be created."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
-            if shutil.disk_usage(file.fileno()).free < nbytes:  # some disks would be full before they refuse
+            if shutil.disk_usage(file.fileno()).free < nbytes:  # some disks fill up before they report it
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.posix_fallocate(file.fileno(), 0, max(nbytes, 1))
-            return np.memmap(file, np.uint8, "r+")  # which keeps the file
+            return np.memmap(file, np.uint8, "r+")  # this keeps the file open
     except OSError as error:
         what = f"{folder} cannot take {binary_bytes(nbytes)} of states ({error.strerror})"
         raise InputError(f"scratch: {what}; allowed: a folder to write in, with that much free") from None
@@ -127,13 +127,13 @@ def choose_tiers(
     store_start: bool = False,
     reserve: int = 0,
 ) -> Tiers:
-    """How many states of ``nbytes`` bytes on this rank to store, the same on all ranks; collective.
+    """Return how many states of ``nbytes`` bytes to store on this rank, the same on all ranks; collective.
 
-    As many on the device as a run of ``steps`` steps can use, at most ``states`` in all; then the fewest
-    in host memory, and on disk in the folder ``scratch``, that lower the repetitions most. A tenth of memory
-    and ``reserve`` bytes of the device stay free, and a tenth of what is free on disk, which ranks share.
-    `InputError` if ``states`` is below 1, a state does not fit into ``scratch``, or nowhere with
-    ``store_start``.
+    The device stores as many as a run of ``steps`` steps can use, at most ``states`` in total; host memory
+    and the disk folder ``scratch`` store the fewest that give the lowest number of repetitions. A tenth of
+    memory and ``reserve`` bytes of the device stay free, and a tenth of the free disk space, which ranks
+    share. `InputError` if ``states`` is below 1, a state does not fit into ``scratch``, or with
+    ``store_start`` does not fit anywhere.
     """
     if states is not None and states < 1:
         raise InputError(f"states: {states} given; allowed: 1 or more")
@@ -156,13 +156,13 @@ def choose_tiers(
 
 
 def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None, reserve: int) -> list[int]:
-    """How many states all ranks can have on the device, in host memory and on disk; collective."""
+    """Return how many states fit on every rank's device, host memory and disk; collective."""
 
     def free() -> list[tuple[tuple[str, ...], int]]:
         if folder is not None:
             _reserved(folder, nbytes)
         disk = 0 if folder is None else shutil.disk_usage(folder).free * 9 // 10
-        host = (0, 0) if device.name == "cpu" else host_memory()  # the memory of a CPU is the host's
+        host = (0, 0) if device.name == "cpu" else host_memory()  # a CPU's memory is host memory
         usable = [free - total // 10 for free, total in (device.memory(), host)]
         usable[0] -= reserve
         owners = ("device", *device_identity(device)), ("host", socket.gethostname()), ("disk",)
@@ -176,12 +176,12 @@ def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None, 
 
 
 def capacity(states: int, repetitions: int) -> int:
-    """C(s + r, s): most states of a run, of which s are stored and no step is taken more than r times."""
+    """Return C(s + r, s): the most states of a run with s stored and no step taken more than r times."""
     return math.comb(states + repetitions, states)
 
 
 def repetitions(steps: int, states: int) -> int:
-    """Most times that a step is taken, the forward run included; ValueError if ``states`` is below 1."""
+    """Return how often a step is taken at most, with the forward run; ValueError if ``states`` is below 1."""
     if states < 1:
         raise ValueError(f"states: {states} given; allowed: 1 or more")
     number, reached = 0, 1
@@ -192,72 +192,73 @@ def repetitions(steps: int, states: int) -> int:
 
 
 def advances(steps: int, states: int) -> int:
-    """Least number of steps in all: t(l + 1, s) of the article, with t(l, s) = r l − C(s + r, s + 1)."""
+    """Return the smallest total of steps: t(l + 1, s) of the article, t(l, s) = r l − C(s + r, s + 1)."""
     number = repetitions(steps, states)
     return number * (steps + 1) - math.comb(states + number, states + 1)
 
 
 def split(steps: int, states: int) -> int:
-    """How many of ``steps`` steps to take from one of ``states`` states to the next to store; all if none."""
+    """Return how many of ``steps`` steps to take from a stored state to the next; all if none follows."""
     number = repetitions(steps, states)
     if states == 1 or number == 0:
         return steps
-    # The most of all optimal numbers: both parts of the run stay within their repetitions.
+    # The largest optimal number: both parts of the run stay within their repetitions.
     return min(capacity(states, number - 1), steps + 1 - capacity(states - 1, number - 1))
 
 
 class Reversible(Protocol):
-    """A system that steps in time; state k is that after k steps."""
+    """A system that steps in time; state k is the state after k steps."""
 
     def arrays(self) -> dict[str, Any]:
-        """The working state by names: arrays of the device, always the same ones."""
+        """Return the working state by name: device arrays, the same objects in each call."""
         ...
 
     def begin(self) -> None:
-        """Make state 0 in the working arrays."""
+        """Write state 0 into the working arrays."""
 
     def restored(self, step: int) -> None:
-        """The working arrays have just been overwritten by state ``step``."""
+        """Handle that the working arrays were just overwritten by state ``step``."""
 
     def advance(self, step: int) -> None:
         """Take step ``step``, from state ``step`` to the next."""
 
 
 class Reversal:
-    """Brings back the states of a run of ``steps`` steps, from the last to state 0.
+    """Restores the states of a run of ``steps`` steps, from the last to state 0.
 
-    The forward run calls `after` after each step; then `bring` is called for falling numbers. Steps are the
-    fewest for the states of ``store``: `advances` of one more, as `Reversible.begin` makes state 0
-    anew. With ``store_start`` state 0, now in the working arrays, is stored, and `begin` is never called.
+    The forward run calls `after` after each step; then `bring` is called with decreasing numbers. The number
+    of steps is the smallest for the states of ``store``: `advances` for one more state, since
+    `Reversible.begin` recomputes state 0. With ``store_start`` state 0, now in the working arrays, is stored,
+    and `begin` is never called.
 
-    ``at``: the forward run is resumed there, so states before it are not stored; call `after` for it too.
-    After an error of `Reversible.advance` the object is of no more use.
+    ``at``: the step from which the forward run is resumed; states before it are not stored; call `after` for
+    it too. After an error in `Reversible.advance` the object is unusable.
     """
 
     def __init__(self, system: Reversible, steps: int, store: StateStore, at=0, store_start=False):
         if store_start and (at or not store.states):
             raise ValueError("store_start: state 0 cannot be stored; allowed: at 0, with a state or more")
         self.steps = steps
-        #: Steps that `bring` has taken.
+        #: Number of steps that `bring` has taken.
         self.advanced = 0
         self._system, self._store, self._last = system, store, steps
-        #: Numbers of the stored states; each lies in the store at its position in this list.
+        #: Numbers of the stored states; each is in the store at its index in this list.
         self._stored: list[int] = []
         if store_start:
             self._push(0)
-        # The cost is convex in the first state stored: the first that the run still comes by is best.
+        # The cost is convex in the first stored state: the first one that the run still passes is best.
         self._next = max(at, self._following(0, steps))
 
     def after(self, step: int) -> None:
-        """The working arrays of the forward run hold state ``step``; it is stored if it is due."""
+        """Store state ``step`` of the forward run, which is in the working arrays, if it is due."""
         if self._next <= step < self.steps and len(self._stored) < self._store.states:
             self._push(step)
             self._next = self._following(step, self.steps)
 
     def bring(self, step: int) -> None:
-        """Make state ``step`` in the working arrays; stored states above it are dropped.
+        """Restore state ``step`` in the working arrays; stored states above it are dropped.
 
-        ValueError if it is above the last one brought, or below 0.
+        ValueError if ``step`` is above the last one restored, or below 0.
         """
         if not 0 <= step <= self._last:
             raise ValueError(f"step: {step} given; allowed: 0 to {self._last}, the last one brought")
@@ -280,7 +281,7 @@ class Reversal:
                 due = self._following(position, step)
 
     def peek(self, step: int) -> dict[str, Any] | None:
-        """Arrays of state ``step`` where it is stored on the device, to be read until the next `bring`."""
+        """Return state ``step`` if stored on the device, else None; valid until the next `bring`."""
         return self._store.peek(self._stored.index(step)) if step in self._stored else None
 
     def _push(self, step: int) -> None:

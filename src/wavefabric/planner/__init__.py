@@ -1,8 +1,8 @@
-"""Before the run: what each way to share a simulation among GPUs takes on a fabric, and which to choose.
+"""Predicts, before a run, the time of every split of a simulation over the GPUs of a fabric, and picks one.
 
-`plan.py` has the candidates; `fibre.py` and `ultrasound.py` say what a step of each does, `rates.py` how fast
-a device does it, `exchange_times.py` how long exchanges take, `timeline.py` what of them is hidden.
-Imports acoustics, optics, fabric and what they may.
+`plan.py` has the candidates; `fibre.py` and `ultrasound.py` describe the work of one time step of each,
+`rates.py` how fast a device does this work, `exchange_times.py` how long exchanges take, `timeline.py` how
+much of an exchange is hidden under computation. Imports acoustics, optics, fabric and what they may import.
 """
 
 from wavefabric.lazy import lazy

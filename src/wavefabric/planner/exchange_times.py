@@ -1,4 +1,4 @@
-"""How long the exchanges of a run take on a fabric, by transport and by which GPU is which rank."""
+"""Predicts how long a run's exchanges take on a fabric, for each transport and each order of the GPUs."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,21 +12,21 @@ from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, TransportTi
 from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
 from wavefabric.planner.rates import SolverRates
 
-#: What may carry the data: transports, and kernels that store in other GPUs' memory.
+#: Carriers of the data: transports, and (`SIGNALS`) kernels that store directly in other GPUs' memory.
 SIGNALS = "p2p, signals"
 CARRIERS = ("p2p", SIGNALS, "nccl", "mpi-cuda", "mpi")
-#: How often what a GPU sends and receives passes its memory: NCCL has buffers of its own between.
+#: How often each byte that a GPU sends or receives passes through its memory: NCCL copies via buffers.
 _PASSES = {"nccl": 2.0}
-#: Where a fabric does not say it: B/s through the memory of a host, and s that a GPU stands still when its
-#: host waits, as of two H200s.
+#: Defaults for fabrics without these values, measured on two H200s: B/s through the memory of a host, and
+#: seconds that a GPU is idle whenever its host waits for an exchange.
 _HOST_BANDWIDTH, _OVERHEAD = 12e9, 40e-6
-#: s that Python takes to launch a kernel.
+#: Seconds that Python needs to launch a kernel.
 _HOST_LAUNCH = 10e-6
 
 
 @dataclass(frozen=True)
 class ExchangeTimes:
-    """Times of exchanges by one carrier of `CARRIERS`; rank r is GPU ``order[r]``, by default r."""
+    """Computes times of exchanges by one of `CARRIERS`; rank r is GPU ``order[r]``, by default GPU r."""
 
     fabric: AnyFabric
     carrier: str
@@ -39,12 +39,12 @@ class ExchangeTimes:
 
     @property
     def one_sided(self) -> bool:
-        """Whether kernels store in other GPUs' memory."""
+        """Whether kernels store directly in other GPUs' memory, without a transport."""
         return self.carrier == SIGNALS
 
     @property
     def kernels(self) -> KernelTimes:
-        """Times of such kernels; `InputError` for a fabric that knows none."""
+        """Return times of kernels that store in other GPUs' memory; `InputError` if the fabric has none."""
         kernels = self.fabric.kernels if isinstance(self.fabric, Fabric) else None
         if kernels is None:
             raise InputError(f"transport: {SIGNALS} given; {self.fabric.name} has no times of kernels")
@@ -52,7 +52,7 @@ class ExchangeTimes:
 
     @cached_property
     def own(self) -> TransportTimes:
-        """What the fabric says of the transport."""
+        """Return the fabric's data on this transport, or defaults if the fabric has none."""
         for each in self.fabric.transports if isinstance(self.fabric, Fabric) else ():
             if each.name == self.carrier:
                 return each
@@ -62,23 +62,23 @@ class ExchangeTimes:
 
     @cached_property
     def carried(self) -> AnyFabric:
-        """The fabric as this transport uses it."""
+        """Return the fabric with the latency and bandwidth of this transport, its GPUs in ``order``."""
         fabric, own = self.fabric, self.own
         if not isinstance(fabric, Fabric):
             return fabric
         changed = {key: getattr(own, key) for key in ("alpha", "flow_bandwidth")}
         fabric = replace(fabric, **{key: value for key, value in changed.items() if value is not None})
-        if self.carrier != "p2p":  # rates of copy engines, and the launches of copies by Python
+        if self.carrier != "p2p":  # these describe copy engines and copies launched by Python
             fabric = replace(fabric, round_overhead=0.0, peer_overhead=0.0, copy_bandwidth=None)
         return reordered(fabric, self.order) if self.order else fabric
 
     @property
     def passes(self) -> float:
-        """How often each byte that a GPU sends or receives is read or written in its memory."""
+        """Return how often each byte that a GPU sends or receives is read or written in its memory."""
         return _PASSES.get(self.carrier, 1.0)
 
     def seconds(self, schedule: Schedule, item: int) -> float:
-        """s of an exchange of elements of ``item`` bytes, all ranks starting together."""
+        """Return the time in s of an exchange of elements of ``item`` bytes, if all ranks start together."""
         if not schedule.transfers.size:
             return 0.0
         if self.one_sided:
@@ -93,14 +93,14 @@ class ExchangeTimes:
         return taken
 
     def wire(self, schedule: Schedule, item: int) -> float:
-        """s for which stores of a kernel, once to each receiver, are on the links."""
+        """Return the time in s during which the links carry a kernel's stores, one to each receiver."""
         fabric, rate = self.carried, self.kernels.bandwidth
         assert isinstance(fabric, Fabric)
         stored = replace(fabric, alpha=0.0, flow_bandwidth=None, copy_bandwidth=rate)
         return _seconds(schedule, stored, item)
 
     def placed(self, schedule: Schedule, item: int) -> "ExchangeTimes":
-        """With the order of GPUs in which a schedule is fastest, if they are not all alike."""
+        """Return a copy with the GPU order that makes ``schedule`` fastest, or ``self`` if none is faster."""
         carried, staged = self.carried, self.own.host_bandwidth is not None
         if staged or not depends_on_pair(carried) or not isinstance(carried, Fabric):
             return self
@@ -111,7 +111,7 @@ class ExchangeTimes:
 
 
 def host_launch(exchange: ExchangeTimes | None, rates: SolverRates) -> float:
-    """s that Python takes to launch a kernel of a step; 0 where none waits for the host: CPUs and graphs."""
+    """Return the seconds that Python needs to launch a kernel of a step; 0 on CPUs and in CUDA graphs."""
     graph = exchange is None or exchange.one_sided or rates.name == "cpu"
     return 0.0 if graph else _HOST_LAUNCH
 

@@ -1,6 +1,7 @@
-"""What a step of light in a multimode fibre does on each rank, with its exchanges of powers.
+"""Predicts the time per step of light in a multimode fibre on each rank, exchanges of powers included.
 
-The order is that of `wavefabric.optics.propagation.integrators` and of the pipeline of `RankOperators`.
+The order of operations is that of `wavefabric.optics.propagation.integrators` and of the pipeline of
+`RankOperators`.
 """
 
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from wavefabric.planner.exchange_times import ExchangeTimes, host_launch
 from wavefabric.planner.rates import SolverRates
 from wavefabric.planner.timeline import StepTimeline, StepTimes, steady_step
 
-#: What a step is made of: linear propagations between Kerr operators of the device file, by integrator.
+#: Operations of one step, by integrator: linear propagations and Kerr operators of the device file.
 _LINEAR = "linear"
 _RK4IP = (_LINEAR, _LINEAR, "rk4ip_middle", _LINEAR, _LINEAR, "rk4ip_last")
 _AGRAWAL = ("phase_rate", _LINEAR, "rotate_mean", _LINEAR, "phase_rate", "rotate_mean", _LINEAR)
@@ -35,17 +36,17 @@ STEPS: dict[str, tuple[str, ...]] = {
 #: Exchanges of powers in each Kerr operator.
 _EXCHANGES = {each.name: each.stages for each in (ROTATE, ROTATE_RK4, RK4IP_MIDDLE, RK4IP_LAST)}
 _EXCHANGES |= {"phase_rate": 1, "rotate_mean": 0}
-#: Of an operator whose powers are exchanged: sums before the first, update after the last (Nsight Compute);
-#: the rest couples powers.
+#: Fractions of the time of an operator whose powers are exchanged: sums before the first exchange, update
+#: after the last (measured with Nsight Compute); the rest couples powers.
 _SUMS, _UPDATE = 0.30, 0.62
-#: One kernel that stores powers on other GPUs hides so much of what travels, and couples powers with so many
-#: multiplications a second, by bytes of a power: fitted to kernels of two H200s.
+#: Model of the one kernel that stores powers on other GPUs, fitted on two H200s: the fraction of the transfer
+#: time that is hidden, and multiplications per second of the coupling, by bytes per power.
 _HIDDEN, _COUPLED = 0.94, {8: 3.4e12, 4: 6.8e12}
 
 
 @dataclass(frozen=True)
 class FibreStep:
-    """A step of `integrator` on ``samples`` a row; times of the rank with most modes."""
+    """Predicts one step of ``integrator`` with ``samples`` per row; times are of the rank with most modes."""
 
     fibre: Fibre
     samples: int
@@ -53,23 +54,23 @@ class FibreStep:
     precision: str
     rates: SolverRates
     ranks: RankModes
-    #: dense or factored; of one rank also what `phase_group_coupling` takes.
+    #: Form of the Kerr coupling: dense or factored; with one rank any form of `phase_group_coupling`.
     form: str = "auto"
     exchange: ExchangeTimes | None = None
     chunks: int | None = None
     _seconds: dict[int, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def times(self) -> StepTimes:
-        """Where the time of a step goes."""
+        """Return the time of a step, divided into computation, packing and exposed exchange."""
         return steady_step(self._step, host_launch(self.exchange, self.rates))
 
     def by(self, exchange: ExchangeTimes | None) -> "FibreStep":
-        """The same step with another exchange."""
+        """Return the same step with another ``exchange``; None for a single rank."""
         return replace(self, exchange=exchange)
 
     @property
     def rows(self) -> int:
-        """Of the rank with most modes, which is the first."""
+        """Return the number of rows of the first rank, which has the most modes."""
         return self.ranks.row_ends[1]
 
     @property
@@ -84,18 +85,18 @@ class FibreStep:
 
     @property
     def item(self) -> int:
-        """Bytes of a power."""
+        """Return the bytes per power value."""
         return 4 if self.precision == "single" else 8
 
     @cached_property
     def pieces(self) -> list[int]:
-        """Samples of the chunks of time."""
+        """Return the numbers of samples in the time chunks that the pipeline works on."""
         size = -(-self.samples // (self.chunks or chunks_for(self.samples)))
         return [min(size, self.samples - first) for first in range(0, self.samples, size)]
 
     @property
     def schedule(self) -> Schedule:
-        """One exchange of the powers of a chunk."""
+        """Return the schedule of one exchange of powers of one time chunk."""
         return self._all_gather(self.pieces[0])
 
     def _all_gather(self, samples: int) -> Schedule:
@@ -103,7 +104,7 @@ class FibreStep:
 
     @property
     def bytes_sent(self) -> float:
-        """B that the rank with most groups sends in a step."""
+        """Return the bytes per step sent by the rank with the most phase groups."""
         exchanges = sum(_EXCHANGES.get(name, 0) for name in STEPS[self.integrator])
         return exchanges * (self.ranks.ranks - 1) * max(self.coupling.parts) * self.samples * self.item
 
@@ -121,7 +122,7 @@ class FibreStep:
                 self._operator(t, name)
 
     def _one(self, name: str) -> float:
-        """s a number; the SVD's products are those of a dense form of fewer rows."""
+        """Return seconds per number of an operator on one rank; for an SVD interpolate by its products."""
         coupling, table = self.coupling, (name, self.precision)
         dense, few = (self.rates.kerr(*table, form, "one", self.rows) for form in ("dense", "factored"))
         if coupling.form != "svd":
@@ -129,7 +130,7 @@ class FibreStep:
         return few + (dense - few) * min(1.0, coupling.products / self.rows**2)
 
     def _split(self, name: str) -> tuple[float, float]:
-        """s of sums and updates, and of the coupling with the powers of all ranks."""
+        """Return the seconds of sums and update, and of the coupling with the powers of all ranks."""
         table = name, self.precision
         few = self.rates.kerr(*table, "factored", "split", self.rows)
         couples = few * (1 - _SUMS - _UPDATE)
@@ -138,7 +139,7 @@ class FibreStep:
         return few * (_SUMS + _UPDATE) * self.numbers, max(0.0, couples) * self.numbers
 
     def _operator(self, t: StepTimeline, name: str) -> None:
-        """Chunks of time in a pipeline: sums, exchange, coupling, exchange, …, update."""
+        """Add a Kerr operator: sums, exchange, coupling, exchange, …, update, pipelined over time chunks."""
         assert self.exchange is not None
         stages, overhead = _EXCHANGES[name], self.exchange.own.overhead
         if self.exchange.one_sided:

@@ -1,4 +1,4 @@
-"""Plans of run files and k-Wave input files, and of the problems in them."""
+"""Plans runs from run files and k-Wave input files, and from problems already in memory."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,16 +29,17 @@ from wavefabric.planner.plan import Job, RunPlan, candidates_of, carriers, check
 from wavefabric.planner.rates import SolverRates, load_rates
 from wavefabric.planner.ultrasound import StepMedium, UltrasoundStep
 
-#: B of a GPU for kernels and unused parts of the memory pool, by what runs of 256³ and 512³ points hold.
+#: Bytes on a GPU for kernels and unused parts of the memory pool, from runs of 256³ and 512³ points.
 _RUNTIME = 128 << 20
 
 
 @dataclass(frozen=True)
 class RunPlanOptions:
-    """What is compared: overlaps of local Fourier bases, and carriers (of `exchange_times.CARRIERS`; all).
+    """Options of a plan: which overlaps of local Fourier bases and which carriers to compare.
 
-    ``max_error``: the class of error that a choice may have; 0: the answers of one rank. ``precision``: as of
-    `RunSettings`, for ultrasound.
+    ``transports``: of `exchange_times.CARRIERS`, by default all that fit. ``max_error``: the largest expected
+    error of the choice; 0 accepts only the results of one rank. ``precision``: as in `RunSettings`, for
+    ultrasound.
     """
 
     overlaps: Sequence[int] = (8, 16)
@@ -46,7 +47,7 @@ class RunPlanOptions:
     transports: Sequence[str] | None = None
     max_error: float = 0.0
     precision: str = "single"
-    #: Told what is being looked at.
+    #: Called with the description of each candidate before it is evaluated.
     progress: Callable[[str], object] = lambda line: None
 
     def __post_init__(self):
@@ -66,9 +67,9 @@ def plan_ultrasound(
     options: RunPlanOptions | None = None,
     recording: Recording | None = None,
 ) -> RunPlan:
-    """All decompositions of a grid among ``ranks`` GPUs of a fabric.
+    """Compare all decompositions of an ultrasound problem over ``ranks`` GPUs of a fabric.
 
-    `InputError` if the grid cannot be shared, or a device file lacks what it takes.
+    Raises `InputError` if the grid cannot be decomposed or the device file lacks required times.
     """
     options, recording = options or RunPlanOptions(), recording or Recording(())
     check_ranks(ranks, fabric)
@@ -79,7 +80,7 @@ def plan_ultrasound(
     recorded = fields, len(recording.quantities) > fields
 
     def job(cut: Partition) -> Job:
-        """A way to share the grid, or that of one GPU."""
+        """Return the job for one decomposition; ``cut`` may also be the undivided grid of one GPU."""
         stages, _ = stages_form(rates, problem, dtype, cut)
         whole = rates.name == "cpu" and problem.dimensions < 3  # timed as whole-array transforms
         plain = issubclass(stages, PlainStages) or whole or problem.axisymmetric
@@ -106,7 +107,7 @@ def _words(problem: Problem, medium: StepMedium, precision: str) -> str:
 
 
 def _cuts(problem: Problem, ranks: int, options: RunPlanOptions, left_out: list[str]) -> Iterator[Partition]:
-    """Ways to share a grid; why others cannot be goes into ``left_out``."""
+    """Yield the possible decompositions of the grid; append reasons against others to ``left_out``."""
     kinds = [Decomposition("global", grid) for grid in block_grids(ranks) if grid[0] == 1]
     if not problem.axisymmetric:
         pairs = product(options.overlaps, block_grids(ranks))
@@ -121,7 +122,7 @@ def _cuts(problem: Problem, ranks: int, options: RunPlanOptions, left_out: list[
 def _plan(
     problem: str, steps: int, where: tuple, jobs: Iterable[Job], alone: Job, left_out: Sequence[str] = ()
 ) -> RunPlan:
-    """``where``: ranks, fabric, rates and options."""
+    """Evaluate ``jobs`` and return the plan; ``where`` is (ranks, fabric, rates, options)."""
     ranks, fabric, rates, options = where
     names = carriers(fabric, rates, options.transports)
     candidates = candidates_of(jobs, fabric, names, options.progress) if ranks > 1 else []
@@ -133,7 +134,7 @@ def _plan(
 
 
 def medium_of(problem: Problem, materials: Materials) -> StepMedium:
-    """What of a problem's medium sets the time of a step."""
+    """Return those properties of a problem's medium that determine the time per step."""
     laplacians = 1 + disperses(problem) if problem.absorption == "power_law" else 0
     arrays = [problem.sound_speed, problem.density, problem.nonlinearity, problem.alpha_coeff]
     if not any(np.size(each) > 1 for each in arrays if each is not None):
@@ -148,9 +149,9 @@ def medium_of(problem: Problem, materials: Materials) -> StepMedium:
 
 @dataclass(frozen=True)
 class FibreRun:
-    """A propagation: its fibre, samples a row, options and number of steps (0: not known).
+    """Describes a propagation: fibre, samples per row, options and number of steps (0 if unknown).
 
-    ``boundaries``: modes at which ranks may share the fibre, by default all.
+    ``boundaries``: mode numbers at which the fibre may be split between ranks; by default any.
     """
 
     fibre: Fibre
@@ -161,7 +162,7 @@ class FibreRun:
 
     @property
     def words(self) -> str:
-        """As plans have them."""
+        """Return the description used in plans: rows × samples, integrator and precision."""
         shape = f"{self.fibre.rows} rows x {self.samples} samples"
         return f"{shape}, {self.propagation.integrator}, {self.propagation.precision} precision"
 
@@ -173,9 +174,9 @@ def plan_fibre(
     rates: SolverRates,
     options: RunPlanOptions | None = None,
 ) -> RunPlan:
-    """All ways to share the modes of a fibre among ``ranks`` GPUs of a fabric: what travels, and how.
+    """Compare all ways to split a fibre's modes over ``ranks`` GPUs: forms of exchanged powers, and carriers.
 
-    `InputError` if there are too few modes.
+    Raises `InputError` if there are too few modes.
     """
     check_ranks(ranks, fabric)
     where, fibre = (ranks, fabric, rates, options or RunPlanOptions()), run.fibre
@@ -188,7 +189,7 @@ def plan_fibre(
 
 
 def _fibre_job(run: FibreRun, rates: SolverRates, modes: RankModes, form: str) -> Job:
-    """A form in which powers travel, or that of the Kerr effect on one GPU."""
+    """Return the job for one form of the exchanged powers, or of the Kerr effect if there is one GPU."""
     propagation, setting = run.propagation, (run.fibre, run.samples)
     how = propagation.integrator, propagation.precision, rates
     step = FibreStep(*setting, *how, modes, form, None, propagation.chunks)
@@ -208,9 +209,10 @@ def plan_file(
     device: str | Path | SolverRates = "h200",
     options: RunPlanOptions | None = None,
 ) -> RunPlan:
-    """The plan of a run file (TOML) or a k-Wave input file (HDF5) on ``ranks`` GPUs of a fabric.
+    """Return the plan of a run file (TOML) or a k-Wave input file (HDF5) on ``ranks`` GPUs of a fabric.
 
-    ``device`` is as `load_rates` takes it. `InputError` in one line: key, what was given, what is allowed.
+    ``device``: rates, or an argument of `load_rates`. Raises `InputError` with a one-line message that names
+    the key, the value given and the allowed values.
     """
     path = Path(path)
     rates = device if isinstance(device, SolverRates) else load_rates(device)
@@ -224,7 +226,7 @@ def plan_file(
 
 
 def file_problem(path: Path) -> tuple[str, int]:
-    """Words and steps of a file's problem, as its plan has them, in single precision."""
+    """Return the description and the number of steps of a file's problem, in single precision."""
     if path.suffix.lower() == ".toml":
         run = _fibre_run(path)
         return run.words, run.steps

@@ -1,7 +1,7 @@
-"""The class of error of local Fourier bases, by overlap, window and medium: from measured tables.
+"""Estimates the error of local Fourier bases by overlap, window and medium, from measured tables.
 
-The tables are those of docs/ranks.md (Accuracy): relative L2 errors of p against one rank, or the largest
-difference from k-Wave's answers where sources are points.
+The tables are those of docs/ranks.md (Accuracy): relative L2 errors of the pressure against one rank or, for
+point sources, the largest difference from k-Wave's results.
 """
 
 import math
@@ -11,7 +11,7 @@ import numpy as np
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Problem
 
-#: Overlaps, and errors of smooth fields (a Gaussian of σ = 2Δx, 400 steps, 2×2 blocks) by window.
+#: Overlaps in points, and errors of smooth fields (Gaussian, σ = 2Δx, 400 steps, 2×2 blocks) by window.
 _OVERLAPS = (2, 4, 8, 12, 16, 20, 32)
 _SMOOTH = {
     "none": (4.1e-2, 1.0e-2, 2.7e-3, 1.2e-3, 7.2e-4, 4.7e-4, 1.9e-4),
@@ -19,13 +19,13 @@ _SMOOTH = {
     "nested-sine": (9.1e-2, 1.0e-2, 4.3e-4, 1.9e-5, 1.4e-6, 1.6e-7, 3.6e-9),
     "erf": (2.9e-2, 1.1e-2, 4.4e-4, 9.8e-5, 1.3e-5, 5.1e-6, 2.1e-7),
 }
-#: Least errors where fractional Laplacians reach farther than the overlap, and where sources are points.
+#: Lower limits of the error, by overlap, with fractional Laplacians (non-local), and with point sources.
 _POWER_LAW = {4: 4.0e-3, 8: 1.0e-3, 16: 3.7e-4}
 _POINTS = {8: 6.0e-3, 16: 2.8e-3}
 
 
 def overlap_error(options: Decomposition, problem: Problem) -> float:
-    """The power of ten above the error to be expected, relative to the field; 0 for a global basis."""
+    """Return the expected relative error, rounded up to a power of ten; 0 for a global basis."""
     if options.kind == "global":
         return 0.0
     error = _at(dict(zip(_OVERLAPS, _SMOOTH[options.bell], strict=True)), options.overlap)
@@ -37,6 +37,6 @@ def overlap_error(options: Decomposition, problem: Problem) -> float:
 
 
 def _at(table: dict[int, float], overlap: int) -> float:
-    """Between two overlaps linear in both logarithms."""
+    """Interpolate an error table at ``overlap``, linearly in both logarithms."""
     x, y = np.log(list(table)), np.log(list(table.values()))
     return math.exp(np.interp(math.log(overlap), x, y))

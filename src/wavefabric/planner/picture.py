@@ -1,4 +1,4 @@
-"""A picture of a plan: a bar a candidate, divided into compute, pack and exposed exchange."""
+"""Draws a plan: one bar per candidate, divided into compute, pack and exposed exchange."""
 
 from pathlib import Path
 
@@ -6,17 +6,17 @@ from wavefabric.execution import report
 from wavefabric.planner.plan import RunPlan
 from wavefabric.results.plots import BLUE, GREEN, ORANGE
 
-#: Times of the fastest that a bar is drawn for.
+#: Longest bar drawn, in times of the fastest candidate.
 _LONGEST = 6
 _PARTS = {"compute": BLUE, "pack": GREEN, "exposed": ORANGE}
 
 
 def draw_plan(plan: RunPlan, path: str | Path, most: int = 12) -> Path:
-    """Draw the ``most`` fastest candidates and the chosen one, as PNG, SVG or PDF."""
+    """Draw the ``most`` fastest candidates and the selected one; save the figure as PNG, SVG or PDF."""
     shown = [c for number, c in enumerate(plan.candidates) if number < most or c is plan.choice]
     with report.figure(path, (9.6, 1.3 + 0.34 * len(shown)), "x") as figure:
         axes = figure.subplots()
-        # Bars that would leave no space to the others are cut off.
+        # Cut off the longest bars, so that the others stay readable.
         most_ms = min(_LONGEST * shown[0].seconds.step, max(c.seconds.step for c in shown)) * 1e3
         for y, candidate in enumerate(shown):
             left = 0.0

@@ -1,4 +1,4 @@
-"""A plan: every way to share a simulation among GPUs, what each takes, and the one to choose."""
+"""Plans of a run: all ways to split a simulation over GPUs, their predicted times, and the best choice."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from wavefabric.planner.rates import SolverRates
 from wavefabric.planner.timeline import StepTimes
 from wavefabric.planner.ultrasound import UltrasoundStep
 
-#: What a plan may say of a run, and the form of it.
+#: Options of a run that a plan file may contain, with a regular expression of allowed values.
 _OPTIONS = {
     "decomposition": "global|local",
     "grid": r"\d+x\d+x\d+",
@@ -27,30 +27,30 @@ _OPTIONS = {
     "bell": "[a-z-]+",
     "exchange": "dense|factored",
 }
-#: Ways to share the work whose order of GPUs is searched for: a second or more each.
+#: Number of the fastest jobs for which the order of GPUs is optimised; each search takes a second or more.
 _PLACED = 8
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to run: how grid or modes are shared, what carries the data, which GPU is which rank."""
+    """Describes one way to run: split of the grid or modes, carrier of the data, order of the GPUs."""
 
     #: Keyword arguments of the run: decomposition, grid, overlap, bell; or exchange.
     options: dict[str, Any]
-    #: Of `CARRIERS`; empty for one rank.
+    #: One of `CARRIERS`; empty for one rank.
     carrier: str
     seconds: StepTimes
-    #: B on the GPU that needs most, and B that the busiest rank sends in a step.
+    #: Memory in bytes of the GPU that needs the most, and bytes per step sent by the busiest rank.
     bytes: int
     sent: float
-    #: Class of the error, relative to the field; 0 for the answers of one rank.
+    #: Expected error relative to the field, as a power of ten; 0 if results are those of one rank.
     error: float = 0.0
-    #: Rank r is GPU ``order[r]``; empty: r.
+    #: Rank r is GPU ``order[r]``; if empty, GPU r.
     order: tuple[int, ...] = ()
 
     @property
     def words(self) -> str:
-        """Such as ``local 1x1x2, overlap 16, p2p``."""
+        """Return a description such as ``local 1x1x2, overlap 16, p2p``."""
         options = self.options
         how = (str(options[key]) for key in ("decomposition", "grid", "exchange") if key in options)
         overlap = f"overlap {options['overlap']}" if "overlap" in options else ""
@@ -58,18 +58,18 @@ class Candidate:
         return ", ".join(filter(None, [" ".join(how), overlap, self.carrier, order])) or "one GPU"
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the candidate as a dictionary for JSON."""
         return {"configuration": self.words, **asdict(self)}
 
 
 def error_words(error: float) -> str:
-    """``round-off``, or the power of ten."""
+    """Return ``round-off`` for an error of 0, else the error as a power of ten."""
     return "round-off" if not error else f"{error:.0e}".replace("e-0", "e-")
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """Candidates, the fastest first, and which of them to run."""
+    """Holds the candidates, fastest first, and decides which of them to run."""
 
     problem: str
     device: str
@@ -81,22 +81,22 @@ class RunPlan:
     max_error: float = 0.0
     left_out: tuple[str, ...] = ()
     cpu: bool = False
-    #: A candidate to take whatever else there is, by its index.
+    #: Index of the candidate that the user selected; None: select the fastest.
     chosen: int | None = None
 
     @property
     def alone(self) -> Candidate | None:
-        """The candidate of one GPU."""
+        """Return the candidate with one GPU, or None."""
         return next((c for c in self.candidates if not c.carrier), None)
 
     @property
     def choice(self) -> Candidate:
-        """The fastest that fits in memory and is as exact as it has to be; `InputError` if there is none."""
+        """Return the fastest candidate that fits in memory and ``max_error``; `InputError` if none does."""
         return self._fastest(self.candidates)
 
     @property
     def shared(self) -> Candidate:
-        """The fastest, as `choice`, of those that take all ranks: what ``run --ranks`` can follow."""
+        """Return the fastest candidate, as `choice`, that uses all ranks; ``run --ranks`` follows it."""
         several = [c for c in self.candidates if c.carrier or self.ranks == 1]
         if self.chosen is not None and self.candidates[self.chosen] not in several:
             raise InputError(f"chosen: {self.chosen} given, one GPU; allowed: one of {self.ranks} ranks")
@@ -118,16 +118,16 @@ class RunPlan:
         return exact[0]
 
     def fits(self, candidate: Candidate) -> bool:
-        """Whether each GPU, or the host of all ranks, has the memory."""
+        """Whether each GPU (or, for CPUs, the host of all ranks) has enough memory for ``candidate``."""
         return candidate.bytes * (self.ranks if self.cpu and candidate.carrier else 1) <= self.memory
 
     @property
     def reason(self) -> str:
-        """Why `choice`, in one sentence or two."""
+        """Return one or two sentences that explain `choice`."""
         return self.reason_of(self.choice)
 
     def reason_of(self, chosen: Candidate) -> str:
-        """Why this one, in one sentence or two."""
+        """Return one or two sentences that explain why ``chosen`` was selected."""
         if self.chosen is not None:
             return "chosen by hand"
         which = f"with errors up to {self.max_error:g}" if self.max_error else "that give one rank's answers"
@@ -150,29 +150,29 @@ class RunPlan:
         return text
 
     def protocol_of(self, chosen: Candidate) -> str:
-        """What p2p has to run by; empty where the fabric has no times of what it takes by itself."""
+        """Return how p2p runs for ``chosen``, ``signals`` or ``copies``; empty if these were not compared."""
         transport, _, protocol = chosen.carrier.partition(", ")
         compared = any(candidate.carrier == SIGNALS for candidate in self.candidates)
         return protocol or ("copies" if transport == "p2p" and compared else "")
 
     def facts(self) -> dict[str, Any]:
-        """For JSON, which `read_plan` reads: what ``wavefabric plan -o`` writes."""
+        """Return the dictionary that ``wavefabric plan -o`` writes as JSON and `read_plan` reads."""
         summary = {"kind": "wavefabric plan", "choice": self.choice.words, "reason": self.reason}
         return summary | {"plan": asdict(self)}
 
     def record(self) -> str:
-        """JSON of what ranks run, `shared`, which a result keeps beside what was measured."""
+        """Return JSON on the candidate `shared`; result files store this text beside the measured times."""
         common = {key: getattr(self, key) for key in ("device", "fabric", "ranks", "steps", "cpu")}
         reason = {"reason": self.reason_of(self.shared), "protocol": self.protocol_of(self.shared)}
         return json.dumps(self.shared.facts() | common | reason)
 
 
-#: The part of a plan's file that is read.
+#: Part of a plan's file that `read_plan` uses.
 _PlanFile = make_table("PlanFile", BaseModel, plan=(RunPlan, ...))
 
 
 def read_plan(facts: Any) -> RunPlan:
-    """The plan of `RunPlan.facts`; `InputError` for anything else, and for candidates that cannot be."""
+    """Rebuild the plan from `RunPlan.facts`; `InputError` for other input and for impossible candidates."""
     if isinstance(facts, dict) and "chosen" in facts:
         raise InputError("chosen: given beside plan; allowed: in it")
     plan = checked(_PlanFile, facts).plan
@@ -195,7 +195,7 @@ def _over(a: Candidate, b: Candidate) -> str:
 
 
 def carriers(fabric: AnyFabric, rates: SolverRates, listed: Sequence[str] | None) -> list[str]:
-    """What may carry the data: those listed, else all that the device and the fabric have."""
+    """Return the carriers to compare: ``listed`` if given, else all that device and fabric support."""
     if rates.name == "cpu":
         if listed and set(listed) != {"mpi"}:
             raise InputError(f"transport: {', '.join(listed)} given for CPUs; allowed: mpi")
@@ -211,17 +211,17 @@ def carriers(fabric: AnyFabric, rates: SolverRates, listed: Sequence[str] | None
 
 
 class Job(NamedTuple):
-    """One way to share the work: a step of it, options of its run, B of a GPU, and its class of error."""
+    """Describes one split of the work: time step, options of the run, bytes per GPU, expected error."""
 
     words: str
     step: UltrasoundStep | FibreStep
     options: dict[str, Any]
-    #: By whether kernels store in other GPUs' memory.
+    #: Returns the bytes per GPU; argument: whether kernels store in other GPUs' memory.
     needed: Callable[[bool], int]
     error: float = 0.0
 
     def candidate(self, exchange: ExchangeTimes | None) -> Candidate:
-        """The job with such exchanges; None: on one GPU."""
+        """Return the candidate with this ``exchange``; None stands for one GPU."""
         step = self.step.by(exchange)
         if exchange is None:
             return Candidate({}, "", step.times(), self.needed(False), 0.0)
@@ -232,7 +232,7 @@ class Job(NamedTuple):
 def candidates_of(
     jobs: Iterable[Job], fabric: AnyFabric, names: Sequence[str], progress: Callable[[str], object]
 ) -> list[Candidate]:
-    """Each job by each carrier; where GPUs differ, the fastest jobs also with GPUs in their best order."""
+    """Return each job with each carrier; where GPUs differ, the fastest jobs also in their best GPU order."""
     made: list[tuple[Candidate, Job]] = []
     exchanges = [ExchangeTimes(fabric, name) for name in names]
     for job in jobs:
@@ -249,6 +249,6 @@ def candidates_of(
 
 
 def check_ranks(ranks: int, fabric: AnyFabric) -> None:
-    """`InputError` for more GPUs than the fabric has."""
+    """Raise `InputError` unless ``ranks`` is between 1 and the number of GPUs of the fabric."""
     if not 1 <= ranks <= fabric.ranks:
         raise InputError(f"gpus: {ranks} given; allowed: 1 to the {fabric.ranks} of {fabric.name}")

@@ -1,6 +1,7 @@
-"""A device file: how fast a GPU (or CPU) runs the parts of a step, as `wavefabric bench solver-rates` finds.
+"""Reads device files: how fast a GPU or CPU runs the parts of a step, from `wavefabric bench solver-rates`.
 
-``h200`` comes with the package, measured. Others that do are that one times a factor, for machines of papers.
+``h200`` comes with the package and was measured. The other devices of the package scale ``h200`` by a factor
+and stand for machines used in papers.
 """
 
 import math
@@ -20,18 +21,18 @@ from wavefabric.files.faults import checked
 from wavefabric.files.input import naming, parse_json, parse_toml, read_text
 
 DEVICES = Path(__file__).parent / "devices"
-#: Fields that kernels of the fused ultrasound step read and write, for a device without their times.
+#: Fields that each kernel of the fused ultrasound step reads or writes; used if a device lacks kernel times.
 FIELDS = {
     "y_transform": 2, "y_gradient": 5, "z_gradient": 3, "z_divergence": 2, "z_scale": 2.5, "x_velocity": 12,
     "x_density": 7, "x_pressure": 10, "x_forward": 2,
 }  # fmt: skip
-#: How often a lossless step runs each of these.
+#: How often a lossless step runs each kernel.
 _LOSSLESS = {
     "y_transform": 7, "y_gradient": 1, "z_gradient": 1, "z_divergence": 3, "x_velocity": 1, "x_density": 1,
 }  # fmt: skip
-#: A kernel along the same axis that every medium has.
+#: Kernels that only lossy media run, with a kernel along the same axis that every medium runs.
 _LIKE = {"z_scale": "z_divergence", "x_pressure": "x_density"}
-#: B of shared memory that a block of an H100 or H200 may have: which sizes have kernels.
+#: Bytes of shared memory per block on an H100 or H200; decides which transform lengths have kernels.
 _BLOCK_MEMORY = 232448
 
 Pairs = list[tuple[float, float]]
@@ -43,7 +44,7 @@ class _Table(BaseModel):
 
 
 class StepRow(_Table):
-    """A whole ultrasound step that was timed."""
+    """Holds the measured time of a whole ultrasound step."""
 
     precision: str
     medium: str
@@ -53,7 +54,7 @@ class StepRow(_Table):
 
 
 class PackingTable(_Table):
-    """B packed, or unpacked, a second: whole planes or rows, points of every row, halves of spectra."""
+    """Holds bytes packed or unpacked per second: whole planes or rows, points of every row, half spectra."""
 
     planes: float = Field(gt=0)
     points: float = Field(gt=0)
@@ -61,7 +62,7 @@ class PackingTable(_Table):
 
 
 class RatesTable(_Table):
-    """What `wavefabric bench solver-rates` writes; times in ps."""
+    """Describes the JSON file that `wavefabric bench solver-rates` writes; kernel times are in ps."""
 
     memory_bytes: int = Field(gt=0)
     copy_bytes_per_second: float = Field(gt=0)
@@ -75,7 +76,7 @@ class RatesTable(_Table):
 
 
 class ScaledTable(_Table, extra="forbid"):
-    """A device of which only a ratio to another is known."""
+    """Describes a device file that scales the times of another device by a known ratio."""
 
     name: str
     source: str = ""
@@ -87,9 +88,9 @@ class ScaledTable(_Table, extra="forbid"):
 
 @dataclass(frozen=True)
 class SolverRates:
-    """Rates of one device: all times are `factor` times those of the tables.
+    """Computes the times of one device: times in ``tables`` multiplied by ``factor``.
 
-    For the memory that a run needs it stands where a `wavefabric.device.Device` does.
+    Memory checks accept this object in place of a `wavefabric.device.Device`.
     """
 
     label: str
@@ -97,42 +98,42 @@ class SolverRates:
     factor: float = 1.0
     memory_bytes: int = 0
     source: str = ""
-    #: As a `Device` has them.
+    #: The same attributes as those of a `Device`.
     name: str = "cuda:0"
     threads: int = 1
     block_memory: int = _BLOCK_MEMORY
     _kernels: dict[tuple, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def memory(self) -> tuple[int, int]:
-        """Free and total memory in bytes."""
+        """Return free and total memory in bytes."""
         return self.memory_bytes, self.memory_bytes
 
     @property
     def launch(self) -> float:
-        """s between two kernels of a CUDA graph."""
+        """Return the time in s between two kernels of a CUDA graph."""
         return self.tables.launch_seconds
 
     def pack(self, nbytes: float, kind: str) -> float:
-        """s to pack, or unpack, so many bytes of what `PackingTable` names."""
+        """Return the time in s to pack or unpack ``nbytes``; ``kind`` is a field of `PackingTable`."""
         return self.launch + self.factor * nbytes / getattr(self.tables.pack_bytes_per_second, kind)
 
     def copy(self, nbytes: float) -> float:
-        """s in which the memory reads or writes so many bytes."""
+        """Return the time in s in which the memory reads or writes ``nbytes``."""
         return self.factor * nbytes / self.tables.copy_bytes_per_second
 
     # --- Ultrasound ----------------------------------------------------------------------------------
 
     def kernel(self, name: str, precision: str, medium: str, shape: Sequence[int], points: int) -> float:
-        """s a point of a fused kernel along axes of a grid (Nx, Ny, Nz), of so many points on this device.
+        """Return the time in s per point, and per field, of a fused kernel.
 
-        Of one field where it takes several.
+        ``shape`` is the transformed grid (Nx, Ny, Nz), ``points`` the number of points on this device.
         """
         key = name, precision, medium, tuple(shape), points
         if key not in self._kernels:
             if name in self._timed(precision, medium):
                 seconds = self._kernel(name, precision, medium, shape)
                 if pairs := self._ratios.get((precision, medium)):
-                    # Fewer points than were ever timed take as long as those: launches.
+                    # Below the fewest timed points the time stays constant, because launches dominate.
                     seconds *= _between(pairs, points) * max(1.0, pairs[0][0] / points)
             else:
                 whole = sum(count * FIELDS[each] for each, count in _runs(medium).items())
@@ -141,12 +142,12 @@ class SolverRates:
         return self._kernels[key]
 
     def _timed(self, precision: str, medium: str) -> set[str]:
-        """Kernels with times, if all of a step have them."""
+        """Return the names of measured kernels; empty unless all kernels of a step were measured."""
         names = self.tables.kernels.get(precision, {}).get(medium, {}).keys()
         return set(names) if names >= _runs(medium).keys() else set()
 
     def _kernel(self, name: str, precision: str, medium: str, shape: Sequence[int]) -> float:
-        """From the kernel that is timed at most lengths: the ratio to it depends less on the length."""
+        """Scale the time of the kernel timed at the most lengths, as ratios depend less on the length."""
         times, length = self.tables.kernels[precision][medium][name], shape["xyz".index(name[0])]
         most = _LIKE.get(name, name)
         media = (timed for kernels in self.tables.kernels.values() for timed in kernels.values())
@@ -156,7 +157,10 @@ class SolverRates:
 
     @cached_property
     def _ratios(self) -> dict[tuple[str, str], Pairs]:
-        """Times what steps take over their kernels, on large grids: small ones do not fill the device."""
+        """Return (points, time of a whole step ÷ time of its kernels) pairs by (precision, medium).
+
+        Kernels were timed on large grids; small grids do not fill the device.
+        """
         ratios: dict[tuple[str, str], Pairs] = {}
         for row in self.tables.steps:
             if row.stages == "fused" and self._timed(row.precision, row.medium):
@@ -168,7 +172,7 @@ class SolverRates:
         return {key: sorted(pairs) for key, pairs in ratios.items()}
 
     def step(self, precision: str, medium: str, stages: str, shape: Sequence[int]) -> float:
-        """s a point of a whole step on a grid (Nx, Ny, Nz), of the timed one that is most like it."""
+        """Return seconds per point of a whole step, from the timed grid most like ``shape`` (Nx, Ny, Nz)."""
         rows = [r for r in self.tables.steps if r.precision == precision and r.stages == stages]
         rows = [r for r in rows if r.medium == medium] or rows
         if not rows:
@@ -184,14 +188,14 @@ class SolverRates:
     # --- Fibre ---------------------------------------------------------------------------------------
 
     def linear(self, precision: str, samples: int, rows: int) -> float:
-        """s of linear propagation of so many rows."""
+        """Return the time in s of the linear propagation of ``rows`` rows of ``samples`` samples."""
         if precision not in self.tables.linear:
             raise InputError(f"device: {self.label} has no linear propagation in {precision} precision")
         each = self.factor * 1e-12 * _between(self.tables.linear[precision], samples)
         return (1 if samples <= 4096 else 3) * self.launch + each * samples * rows
 
     def kerr(self, operator: str, precision: str, form: str, cut: str, rows: int) -> float:
-        """s a complex number of a Kerr operator; ``cut``: one, or split where powers are exchanged."""
+        """Return seconds per complex number of a Kerr operator; ``cut``: one, or split to exchange powers."""
         try:
             times = self.tables.kerr[precision][operator][form][cut]
         except KeyError:
@@ -201,9 +205,9 @@ class SolverRates:
 
 
 def kernel_runs(laplacians: int, flat: bool = False) -> dict[str, float]:
-    """How often a step with so many fractional Laplacians runs each kernel.
+    """Return how often a step with ``laplacians`` fractional Laplacians runs each kernel.
 
-    In a plane (``flat``) the kernels along z run along y, and there are two velocities instead of three.
+    In a plane (``flat``) the kernels along z run along y, and there are two velocity components, not three.
     """
     lossy = {"y_transform": 2 * laplacians, "z_scale": laplacians, "x_pressure": int(laplacians > 0)}
     runs: dict[str, float] = dict(Counter(_LOSSLESS) + Counter(lossy))
@@ -214,12 +218,12 @@ def kernel_runs(laplacians: int, flat: bool = False) -> dict[str, float]:
 
 
 def _runs(medium: str) -> dict[str, float]:
-    """That of a medium of the device file."""
+    """Return `kernel_runs` for a ``medium`` of the device file: no Laplacians if homogeneous, else two."""
     return kernel_runs(0 if medium == "homogeneous" else 2)
 
 
 def _between(pairs: Pairs, at: float) -> float:
-    """The value at a length: exact, linear in the logarithm between two, that of the nearest beyond."""
+    """Interpolate ``pairs`` at length ``at``, linearly in log(length); constant beyond the ends."""
     lengths, values = zip(*pairs, strict=True)
     return float(np.interp(math.log(at), np.log(lengths), values))
 
@@ -229,9 +233,9 @@ DEVICE_NAMES = tuple(sorted(path.stem for path in DEVICES.iterdir() if path.suff
 
 
 def load_rates(text: str | Path) -> SolverRates:
-    """A device by its name, of `DEVICE_NAMES`, or from a file of ``wavefabric bench solver-rates -o`` (JSON).
+    """Load a device: a name of `DEVICE_NAMES`, or a JSON file of ``wavefabric bench solver-rates -o``.
 
-    Or from a TOML file that scales another::
+    A TOML file that scales another device is accepted too::
 
         name = "v100"
         based_on = "h200"
@@ -240,7 +244,7 @@ def load_rates(text: str | Path) -> SolverRates:
         source = "where that is from"
         launch = "5 us"          # optional, between two kernels
 
-    `InputError` in one line: the key, what was given, what is allowed.
+    Raises `InputError` with a one-line message that names the key, the value given and the allowed values.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A step as one rank lives through it: work of its GPU, and exchanges that go on beside the work."""
+"""Models one time step on one rank: work of its GPU, and exchanges that overlap this work."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -10,10 +10,11 @@ from pydantic import Field
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Where the time of one step goes, s.
+    """Holds the duration of one step and its parts, in s.
 
-    ``step`` = ``compute`` + ``pack`` + ``exposed``: the time in which the GPU waits for data, or for its
-    host. ``exchange``: for which something is on its way, whether hidden under work or not.
+    ``step`` = ``compute`` + ``pack`` + ``exposed``, where ``exposed`` is the time in which the GPU waits for
+    data or for its host. ``exchange`` is the total duration of the exchanges, whether hidden under work or
+    not.
     """
 
     step: Annotated[float, Field(gt=0)]
@@ -24,19 +25,19 @@ class StepTimes:
 
 
 class StepTimeline:
-    """Work of a GPU in order, and exchanges, one after another, that begin where they are started."""
+    """Adds up the work of a GPU in order; exchanges run one after another and overlap the work."""
 
     def __init__(self, host: float = 0.0):
-        #: s that the host takes to launch a kernel; 0: it launches whole steps.
+        #: Seconds that the host needs to launch a kernel; 0 if it launches whole steps.
         self._host = host
         self._now = self._wire = self._launched = 0.0
-        #: s that work still has to wait for the memory, which exchanges read and write too.
+        #: Seconds by which pending exchanges still slow down the work, as both use the GPU's memory.
         self._memory = 0.0
         self._done: dict[str, float] = {}
         self._spent: defaultdict[str, float] = defaultdict(float)
 
     def work(self, seconds: float, kind: str = "compute", launches: int = 1) -> None:
-        """The GPU computes, or packs and unpacks (``"pack"``), in so many kernels."""
+        """Add ``seconds`` of computing, or of packing (kind ``"pack"``), in ``launches`` kernels."""
         if seconds > 0:
             self._launched += launches * self._host
             waits, slowed = max(0.0, self._launched - self._now), min(self._memory, seconds)
@@ -46,9 +47,9 @@ class StepTimeline:
             self._spent[kind] += seconds
 
     def start(self, name: str, seconds: float, memory: float = 0.0) -> None:
-        """An exchange begins when the data are there and the one before it has ended.
+        """Start an exchange, whose transfer begins once its data are ready and the previous one has ended.
 
-        ``memory``: s of the GPU's memory for what it sends and receives, which work beside it waits for.
+        ``memory``: seconds of GPU memory access for the data sent and received, which delay concurrent work.
         """
         self._memory += memory
         self._wire = max(self._now, self._wire) + seconds
@@ -56,7 +57,7 @@ class StepTimeline:
         self._spent["exchange"] += seconds
 
     def finish(self, name: str, overhead: float = 0.0) -> None:
-        """The GPU waits for an exchange, and ``overhead`` more where its host does; nothing if none began."""
+        """Wait for exchange ``name``, plus ``overhead`` of a waiting host; do nothing if none was started."""
         done = self._done.pop(name, None)
         if done is not None:
             waits = max(0.0, done - self._now) + overhead
@@ -67,19 +68,19 @@ class StepTimeline:
                 self._launched = max(self._launched, self._now)
 
     def beside(self, exchange: float, work: float = 0.0) -> None:
-        """An exchange that takes so many seconds goes on beside work of a kernel, which waits for its end."""
+        """Add a kernel of ``work`` seconds that overlaps an exchange and waits for its end."""
         self.start("beside", exchange)
         self.work(work)
         self.finish("beside")
 
     def spent(self) -> StepTimes:
-        """All that there has been."""
+        """Return the times added up until now."""
         each = (self._spent[key] for key in ("compute", "pack", "exchange", "exposed"))
         return StepTimes(self._now, *each)
 
 
 def steady_step(step: Callable[[StepTimeline], None], host: float = 0.0) -> StepTimes:
-    """The times of a step among others: what an exchange leaves under way is waited for in the next."""
+    """Return the times of a step in a long run, where an exchange may extend into the next step."""
     timeline = StepTimeline(host)
     for _ in range(3):
         step(timeline)

@@ -1,7 +1,7 @@
-"""What a time step of ultrasound does on each rank, with its exchanges, for every decomposition.
+"""Predicts the time per step of ultrasound on each rank, exchanges included, for every decomposition.
 
 The order of kernels and exchanges is that of `wavefabric.acoustics.fused.fused_cuda` with the layouts of
-`wavefabric.acoustics.parallel`; schedules are those that these bind.
+`wavefabric.acoustics.parallel`; the schedules are those that these modules bind.
 """
 
 import math
@@ -22,19 +22,19 @@ from wavefabric.planner.rates import SolverRates, kernel_runs
 from wavefabric.planner.timeline import StepTimeline, StepTimes, steady_step
 from wavefabric.spectral.distributed import boxes, transpose_messages
 
-#: Of the rate of stores in other GPUs' memory, what those of a transpose reach: 310 of 368 GB/s, by the times
-#: of two H200s.
+#: Fraction of the rate of stores in other GPUs' memory that a transpose reaches: 310 of 368 GB/s, measured
+#: on two H200s.
 _SCATTERED = 0.84
-#: s that no kernel takes less than; s of recording at a sensor, by the times of 128³ points.
+#: Shortest time of any kernel, s; time per step of recording at a sensor, s, from runs of 128³ points.
 _LEAST_KERNEL, _SENSOR = 3e-6, 35e-6
-#: Whole-array transforms of a lossless step in three dimensions, and in two.
+#: Number of whole-array transforms of a lossless step in three dimensions, and in two.
 _TRANSFORMS, _FLAT_TRANSFORMS = 10, 7
 
 
 def busiest_exchange(partition: Partition) -> Schedule:
-    """What ranks that share a grid exchange most often.
+    """Return the schedule of the exchange that ranks of a decomposed grid perform most often.
 
-    Local: one filling of all overlaps of a field. Global: the transposes of one transform.
+    Local bases: one filling of all overlaps of a field. Global basis: the transposes of one transform.
     """
     if partition.options.kind == "local":
         return message_schedule(partition.ranks, halo_messages(partition))
@@ -45,17 +45,17 @@ def busiest_exchange(partition: Partition) -> Schedule:
 
 @dataclass(frozen=True)
 class StepMedium:
-    """What of a medium sets the time of a step."""
+    """Holds the properties of a medium that determine the time per step."""
 
-    #: Of the device file: homogeneous, heterogeneous (arrays) or tissues (an index).
+    #: Storage form, as in device files: homogeneous, heterogeneous (arrays) or tissues (an index).
     form: str
-    #: Fractional Laplacians: 0 lossless or Stokes, 1 absorbing, 2 dispersive too.
+    #: Number of fractional Laplacians: 0 if lossless or Stokes, 1 if absorbing, 2 if dispersive too.
     laplacians: int = 0
 
 
 @dataclass(frozen=True)
 class UltrasoundStep:
-    """A step on a decomposition of a grid, by ``stages`` (fused or plain); times of the busiest rank."""
+    """Predicts a step of a decomposed grid, ``stages`` fused or plain; times are of the busiest rank."""
 
     partition: Partition
     medium: StepMedium
@@ -63,14 +63,14 @@ class UltrasoundStep:
     stages: str
     rates: SolverRates
     exchange: ExchangeTimes | None = None
-    #: Whole fields of statistics that are recorded, and whether there is a sensor.
+    #: Number of statistics recorded for all points, and whether there is a sensor.
     recorded: tuple[int, bool] = (0, False)
-    #: Of `schedule`, by real fields that travel together.
+    #: Cached times of `schedule` in s, by the number of real fields sent together.
     _seconds: dict[float, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def item(self) -> int:
-        """Bytes of a real number."""
+        """Return the bytes per real number."""
         return 4 if self.precision == "single" else 8
 
     @cached_property
@@ -79,7 +79,7 @@ class UltrasoundStep:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """Points of the busiest rank's block along x, y and z, overlaps included."""
+        """Return the points of the busiest rank's block along x, y and z, overlaps included."""
         return self._busiest.size
 
     @cached_property
@@ -87,7 +87,7 @@ class UltrasoundStep:
         return math.prod(self.size)
 
     def times(self) -> StepTimes:
-        """Where the time of a step goes."""
+        """Return the time of a step, divided into computation, packing and exposed exchange."""
         local, plain = self.partition.options.kind == "local", self.stages == "plain"
         if local:
             program = self._plain_local if plain else self._fused_local
@@ -105,9 +105,9 @@ class UltrasoundStep:
     # --- Kernels and schedules -------------------------------------------------------------------------
 
     def kernel(self, name: str, count: float = 1) -> float:
-        """s of ``count`` runs of a kernel over this rank's points.
+        """Return the time in s of ``count`` runs of a kernel over the points of the busiest rank.
 
-        A convolution is assumed to take as much longer as it has more points: none were timed.
+        Transforms computed as a convolution were not timed; their time is assumed to grow with their points.
         """
         plain = name == "x_density" and not self.medium.laplacians
         form = "homogeneous" if plain else self.medium.form
@@ -117,9 +117,9 @@ class UltrasoundStep:
 
     @cached_property
     def _axes(self) -> tuple[int, int, int]:
-        """Lengths of the transforms: of slabs those of the whole grid, of as many points as a rank has.
+        """Return transform lengths: of the block for local bases and one rank, else of the whole grid.
 
-        Columns of a plane are transformed as those along z.
+        Columns of a plane are transformed like columns along z.
         """
         if self.partition.options.kind == "local" or self.partition.ranks == 1:
             x, y, z = self.size
@@ -128,24 +128,24 @@ class UltrasoundStep:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """What moves most often."""
+        """Return the schedule of the most frequent exchange."""
         return busiest_exchange(self.partition)
 
     @cached_property
     def _sent(self) -> float:
-        """Elements that the busiest rank sends in `schedule`."""
+        """Return the number of elements that the busiest rank sends in `schedule`."""
         sent = np.bincount(self.schedule.transfers["src"], transfer_elements(self.schedule))
         return float(sent.max(initial=0))
 
     def by(self, exchange: ExchangeTimes | None) -> "UltrasoundStep":
-        """The same step with another exchange; what moves is worked out once."""
+        """Return the same step with another ``exchange``; the schedule is computed only once."""
         step = replace(self, exchange=exchange)
         if self.partition.ranks > 1:
             vars(step).update(schedule=self.schedule, _sent=self._sent)
         return step
 
     def _pack(self, fields: float) -> float:
-        """s to pack, or unpack, what travels; of a spectrum what stays on the rank is copied too."""
+        """Return the seconds to pack or unpack data; of spectra the part that stays is copied too."""
         moved = self._sent * fields * self.item
         if self.partition.options.kind == "local":
             return self.rates.pack(moved, "points" if self.partition.grid[0] > 1 else "planes")
@@ -169,9 +169,9 @@ class UltrasoundStep:
 
     @property
     def bytes_sent(self) -> float:
-        """B that the busiest rank sends in a step."""
+        """Return the bytes per step sent by the busiest rank."""
         local = self.partition.options.kind == "local"
-        # Overlaps of so many fields are filled, of one velocity less in a plane.
+        # Fields whose overlaps are filled per step; a plane has one velocity component less.
         count = 4 + self.medium.laplacians - (self.size[2] == 1) if local else 2 * self._transposes
         return self._sent * self.item * count
 
@@ -189,7 +189,7 @@ class UltrasoundStep:
 
     @property
     def _lossless_transforms(self) -> int:
-        """Transforms of whole arrays in a step, each in four kernels."""
+        """Return the number of whole-array transforms per lossless step; each takes four kernels."""
         return _TRANSFORMS if self.size[2] > 1 else _FLAT_TRANSFORMS
 
     # --- Blocks with overlaps --------------------------------------------------------------------------
@@ -213,7 +213,10 @@ class UltrasoundStep:
         self._send(t, "p", 1)
 
     def _forward_y(self, t: StepTimeline, name: str, fields: int) -> None:
-        """Along y, planes that need no overlap first; rows of overlaps along x again when they have come."""
+        """Add the y transforms: first of planes without overlaps, then, after the exchange, of the others.
+
+        Rows of overlaps are transformed along x again once they are received.
+        """
         part, (x, y, _) = self._busiest, self.partition.grid
         early = part.owned_size[2] / part.size[2] if x == y == 1 else 0.0
         again = 1.0 if x > 1 else 1 - math.prod(part.owned_size[1:]) / math.prod(part.size[1:])
@@ -233,7 +236,7 @@ class UltrasoundStep:
 
     @property
     def _transposes(self) -> int:
-        """Of spectra in a step, each there and back counted as two."""
+        """Return the number of transposes of spectra per step; there and back count as two."""
         if self.stages == "fused":
             return 9 + 2 * self.medium.laplacians
         return self._lossless_transforms + 2 * self.medium.laplacians
@@ -252,7 +255,7 @@ class UltrasoundStep:
             t.work(self.kernel("x_pressure"))
 
     def _through_z(self, t: StepTimeline, forth: int, back: int, along_z: str) -> None:
-        """Spectra to columns, a kernel along z each, and back; under work on those before and after."""
+        """Transpose spectra, run a kernel along z on each, transpose back; exchanges overlap the work."""
         for number in range(forth):
             t.work(self.kernel("y_transform"))
             self._send(t, f"forth {number}", 2)
@@ -265,7 +268,7 @@ class UltrasoundStep:
             self._receive(t, f"back {number}", 2)
 
     def _through_z_stored(self, t: StepTimeline, forth: int, back: int, along_z: str) -> None:
-        """Kernels along y and z store where other ranks hold the values: the links may be slower."""
+        """Add transforms whose y and z kernels store on the receiving ranks; links can be the slower part."""
         assert self.exchange is not None
         wire = self.exchange.wire(self.schedule, 2 * self.item) / _SCATTERED
         signal = self.exchange.kernels.signal

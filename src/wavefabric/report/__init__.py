@@ -1,7 +1,7 @@
-"""One page of HTML about any result: what was run, whether it worked, how fast it was, and its figures.
+"""Build an HTML page about any result: what was run, whether it worked, how fast it was, and its figures.
 
-A module for each kind of result makes the `content.Content` of its page; templates/ is how that looks.
-Imports everything below it but `bench`; only `cli` imports it.
+A module per kind of result builds the `content.Content` of its page; templates/ define the layout. Imports
+all packages below it but `bench`; only `cli` imports it.
 """
 
 from wavefabric.lazy import lazy

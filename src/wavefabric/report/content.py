@@ -1,4 +1,4 @@
-"""What a page says, before it is HTML."""
+"""Hold the content of a page before it becomes HTML."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GOOD, WARNED, BAD = "good", "warned", "bad"
 
 @dataclass(frozen=True)
 class Tile:
-    """A number of the first screen in words: its name, its value, what is said below, and the prediction."""
+    """A figure on the first screen as text: name, value, a note below it, and the predicted value."""
 
     name: str
     value: str
@@ -27,31 +27,31 @@ class Tile:
 
 @dataclass
 class Content:
-    """Everything on a page; ``state`` is one of `GOOD`, `WARNED` and `BAD`, and the verdict says why."""
+    """Holds everything on a page; ``state`` is `GOOD`, `WARNED` or `BAD`, and ``verdict`` says why."""
 
     kind: str
     title: str
     verdict: str = ""
     state: str = GOOD
     tiles: list[Tile] = field(default_factory=list)
-    #: Where the time went, s, or another whole and its parts: their heading, and how values are written.
+    #: Time spent by part in s, or parts of another total; their heading, and how values are formatted.
     parts: Mapping[str, float] = field(default_factory=dict)
     parts_title: str = "Where the time went"
     parts_words: Callable[[float], str] = time_words
     warnings: list[str] = field(default_factory=list)
-    #: Headings, and the figures below each.
+    #: Figures by section heading.
     sections: dict[str, list[Markup]] = field(default_factory=dict)
-    #: Numbers behind the figures, by the name that canvases call them by.
+    #: Numbers of the figures, by the names that canvases use.
     arrays: dict[str, dict[str, Any]] = field(default_factory=dict)
     thumbnail: Markup = field(default_factory=Markup)
 
     def add(self, title: str, *figures: Markup) -> None:
-        """A section; none without a figure."""
+        """Add a section with ``figures``; nothing if all are empty."""
         if shown := [each for each in figures if each]:
             self.sections.setdefault(title, []).extend(shown)
 
     def facts(self) -> dict[str, Any]:
-        """The first screen as values for JSON."""
+        """Return the first screen as values for JSON."""
         keys = "kind", "title", "verdict", "state", "warnings", "parts"
         return {key: getattr(self, key) for key in keys} | {"figures": [vars(tile) for tile in self.tiles]}
 
@@ -59,10 +59,10 @@ class Content:
 def run_tiles(
     plan: Mapping[str, float], seconds: tuple[float, float], steps: int, nbytes: float, where: str
 ) -> list[Tile]:
-    """How fast a run was, s a step and in all, and the memory of the rank with most, B, 0 if unknown.
+    """Return tiles with ``seconds`` per step and in total, and the largest rank's memory, ``nbytes``.
 
-    ``plan`` has ``step`` and ``bytes`` where they are what was measured: a step without compilation, and the
-    memory of a GPU.
+    ``nbytes`` is 0 if unknown. ``plan`` contains ``step`` and ``bytes`` if they are comparable with the
+    measured values: a step without compilation, and the memory of a GPU.
     """
     note = f"{time_words(seconds[1])} in all, {steps} steps"
     step, memory = time_words(seconds[0]), binary_bytes(nbytes) if nbytes > 0 else "not recorded"
@@ -73,7 +73,7 @@ def run_tiles(
 
 
 def _beside(measured: float, expected: float, words: Callable[[float], str]) -> str:
-    """A prediction, and by how much what was measured differs from it."""
+    """Return a prediction as text, with the relative difference of the measured value."""
     if not expected > 0 or not measured > 0:
         return words(expected) if expected > 0 else ""
     more = measured / expected - 1
@@ -82,14 +82,14 @@ def _beside(measured: float, expected: float, words: Callable[[float], str]) -> 
 
 
 def where_words(attributes: Mapping[str, Any], ranks: int, how: Any) -> str:
-    """Whose memory it is: of the device, or of the rank with most of several, and how these exchange."""
+    """Return text on whose memory it is: the device's, or the largest rank's with the kind of exchange."""
     device = attributes.get("device") or "cpu"
     words = f"on {attributes.get('cpu', device) if device == 'cpu' else device}"
     return f"the most of {ranks} ranks {words}, {how}" if ranks > 1 else words
 
 
 def plan_of(attributes: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of the step that a result's plan predicts, by part, and its bytes; of no or a bad plan none."""
+    """Return seconds per step by part, and bytes, of a result's plan; empty for a missing or bad plan."""
     try:
         plan = json.loads(str(attributes.get("plan") or "{}"))
         known = {**plan.get("seconds", {}), "bytes": plan.get("bytes", 0)}
@@ -100,7 +100,7 @@ def plan_of(attributes: Mapping[str, Any]) -> dict[str, float]:
 
 
 def pairs(values: Mapping[str, Any], leave: tuple[str, ...] = ("plan", "format_version")) -> list[Any]:
-    """Names and values as text, numbers short, without those that are empty."""
+    """Return names and values as text, with short numbers, without empty ones."""
     shown = {k: v.tolist() if hasattr(v, "tolist") else v for k, v in values.items() if k not in leave}
     texts = {k: f"{v:.6g}" if isinstance(v, float) else str(v) for k, v in shown.items()}
     return [(key, text) for key, text in texts.items() if text not in ("", "nan")]

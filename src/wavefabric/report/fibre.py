@@ -1,4 +1,4 @@
-"""The page of a fibre link's result, and of a parameter sweep's."""
+"""Build the page of a fibre link's result, and of a parameter sweep's."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from wavefabric.results import Result, plots
 from wavefabric.results.sweeps import SweepResult
 from wavefabric.units import counted, time_words
 
-#: Columns of the table of mode groups.
+#: Column headings of the table of mode groups.
 _HEADS = {"q_squared_mean_db": "Q²", "q_squared_min_db": "least", "penalty_db": "penalty", "gmi_mean": "GMI"}
 _BACK = "back_to_back"
 
-#: Steps from which the first one, which plans its transforms, is a small part of a propagation; Q² (dB) that
-#: codes of 20 % overhead need.
+#: Number of steps from which the first, which plans transforms, is a small part of a propagation; Q² (dB)
+#: needed by codes with 20 % overhead.
 _STEADY, _LIMIT = 200, 5.7
 
 
 def fibre_content(result: Result) -> Content:
-    """What the result file of a link says; InputError where it is damaged."""
+    """Return the content of the page of a link's result; `InputError` if the file is damaged."""
     names, rows, attrs = plots.received(result), group_rows(result), result.attrs()
     solver = result.attrs("solver") if "solver" in result.groups() else {}
     plan, content = plan_of(attrs), _begun("fibre link", result)
@@ -52,7 +52,7 @@ def fibre_content(result: Result) -> Content:
 
 
 def plan_bar(plan: dict[str, float]) -> Any:
-    """The parts of the step that was predicted."""
+    """Return bars of the parts of the predicted step."""
     parts = {key: plan[key] for key in ("compute", "pack", "exposed") if plan.get(key, 0) > 0}
     return bars("Predicted step", [("a step", parts, False)])
 
@@ -69,7 +69,7 @@ def _run_file(result: Result) -> Any:
 
 
 def _verdict(rows: list[Any], far: str, q: np.ndarray, warnings: list[str]) -> tuple[str, str]:
-    """Q² and penalty at the farthest receiver in words, and the state of the page."""
+    """Return Q² and penalty at the farthest receiver as text, and the state of the page."""
     if lost := int((~np.isfinite(q)).any(axis=1).sum()):
         return f"Signal lost in {lost} of {counted(len(q), 'mode')}", BAD
     here = [(row["received"][far], row["group"]) for row in rows]
@@ -94,7 +94,7 @@ def _array(result: Result, key: str) -> np.ndarray:
 
 
 def _received(result: Result, names: list[str], q: dict[str, np.ndarray]) -> list[Any]:
-    """Q² and penalty of each mode, and the received symbols of the worst."""
+    """Return figures of Q² and penalty of each mode, and of the received symbols of the worst mode."""
     far, level, where = names[-1], q[names[-1]], _at(result, names[-1])
     shown = {"mean": plots.mean_db(level)}
     if level.shape[1] > 1:
@@ -119,7 +119,7 @@ def _received(result: Result, names: list[str], q: dict[str, np.ndarray]) -> lis
 
 
 def _spectra(result: Result, names: list[str]) -> Any:
-    """Spectra sent and received."""
+    """Return a figure of the sent and received spectra."""
     f, lines = _array(result, "signal/spectrum_frequencies"), {}
     for name in (names[0], names[-1]):
         density = _array(result, f"received/{name}/spectrum")
@@ -132,7 +132,7 @@ def _spectra(result: Result, names: list[str]) -> Any:
 
 
 def _power(result: Result) -> Any:
-    """Power on the way, of mode groups where they differ."""
+    """Return a figure of the power along the link, by mode group if the groups differ."""
     z, power, lines = _array(result, "along_z/distance"), _array(result, "along_z/power"), {}
     if z.size > 1 and power.ndim == 2 and len(power) == z.size:
         groups = plots.mode_groups(result, power.shape[1])
@@ -156,7 +156,7 @@ def _group_table(rows: list[dict[str, Any]]) -> Any:
 
 
 def sweep_content(result: SweepResult) -> Content:
-    """What a sweep says: its best point, and the best Q² over each axis."""
+    """Return the content of a sweep's page: its best point, and the best Q² over each axis."""
     q, best, points = result.mean_q_squared_db(), result.best(), counted(int(np.prod(result.shape)), "point")
     content = _begun("parameter sweep", result)
     content.verdict, content.state = f"No signal at any of {points}", BAD

@@ -1,4 +1,4 @@
-"""Figures of a page: lines and bars as SVG and HTML; arrays as bytes that a canvas draws."""
+"""Draw figures of a page: lines and bars as SVG and HTML; arrays as bytes that a canvas draws."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from matplotlib.ticker import MaxNLocator
 from wavefabric.report.content import Content
 from wavefabric.units import time_words
 
-#: Of a plot of 480 × 270: the box inside its margins (left, right, top, bottom).
+#: The box inside the margins of a plot of 480 × 270: left, right, top, bottom.
 BOX = (62.0, 468.0, 30.0, 228.0)
-#: Points of a line, rows of a table, colours of lines.
+#: Largest numbers: points of a line, rows of a table, colours of lines.
 MOST_POINTS, MOST_ROWS, COLOURS = 1000, 200, 8
 
 
 @cache
 def environment() -> jinja2.Environment:
-    """Templates of pages; all text is escaped."""
+    """Return the environment for page templates; all text is escaped."""
     how: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
     return jinja2.Environment(loader=jinja2.PackageLoader("wavefabric.report"), autoescape=True, **how)
 
 
 def macro(name: str, **values: Any) -> Markup:
-    """A figure of the template of figures."""
+    """Render a macro of the template of figures."""
     return getattr(environment().get_template("figures.html").module, name)(**values)
 
 
 @dataclass(frozen=True)
 class PlotAxis:
-    """What an axis shows, the base of a logarithmic scale (else 0), and how its ticks are written."""
+    """Describes an axis: label, base of a logarithmic scale (else 0), and format of its ticks."""
 
     label: str
     log: int = 0
     words: Callable[[float], str] = "{:.4g}".format
 
     def linear(self, values: Any) -> np.ndarray:
-        """What grows evenly along the axis: values, or their logarithms."""
+        """Return the values that are linear along the axis: ``values``, or their logarithms."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.log(values) / math.log(self.log) if self.log else np.asarray(values, float)
 
     def scale(self, values: np.ndarray, first: float, last: float, pad: float = 0.0) -> tuple[Any, list[Any]]:
-        """From linear values to positions between two, as a function; and the ticks, with their words."""
+        """Return a function from linear values to positions ``first`` to ``last``; and ticks with text."""
         low, high = float(values.min()), float(values.max())
         pad = pad * (high - low) if high - low > 1e-9 * max(abs(low), abs(high)) else 0.1 * abs(high) or 0.5
         low, high = low - pad, high + pad
@@ -71,9 +71,9 @@ class PlotAxis:
 def plot(
     title: str, lines: Mapping[str, Any], x: PlotAxis | str, y: PlotAxis | str, note: str = "", dots: str = ""
 ) -> Markup:
-    """Lines by name, of x and y; ``dots``: points instead, ``"dots"``, or ``"fine"`` ones on a square.
+    """Plot named lines, each (x, y); ``dots``: points instead, ``"dots"``, or ``"fine"`` ones on a square.
 
-    Values that are not finite are gaps; without a value there is no figure.
+    Values that are not finite are gaps; without any value the result is empty.
     """
     x, y = (PlotAxis(axis) if isinstance(axis, str) else axis for axis in (x, y))
     made = {name: np.stack([x.linear(a), y.linear(b)]) for name, (a, b) in lines.items()}
@@ -93,7 +93,7 @@ def plot(
 
 
 def _path(x: np.ndarray, y: np.ndarray, dots: bool) -> str:
-    """A path of SVG, of lines with gaps or of dots, thinned out evenly."""
+    """Return an SVG path of lines with gaps or of dots, thinned out evenly."""
     parts, pen = [], "M"
     for a, b in np.stack([x, y], axis=1)[:: max(1, math.ceil(x.size / MOST_POINTS))].tolist():
         good = math.isfinite(a + b)
@@ -110,7 +110,7 @@ def bars(
     note: str = "",
     mark: str = "chosen",
 ) -> Markup:
-    """Horizontal bars of stacked parts: rows of a label, parts by name, and whether it has the mark."""
+    """Draw horizontal bars of stacked parts; each row is (label, parts by name, whether it has the mark)."""
     names = list(dict.fromkeys(name for _, parts, _ in rows for name in parts))
     longest = max((sum(parts.values()) for _, parts, _ in rows), default=0.0)
     if not longest > 0:
@@ -123,13 +123,13 @@ def bars(
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> Markup:
-    """A table, whose first column names the rows; without heads pairs of names and values."""
+    """Return a table whose first column names the rows; without ``heads``, of name-value pairs."""
     cut = {"rows": rows[:MOST_ROWS], "left_out": max(0, len(rows) - MOST_ROWS)}
     return macro("table", title=title, heads=heads, **cut) if rows else Markup()
 
 
 def text(title: str, content: str) -> Markup:
-    """A text that unfolds."""
+    """Return a text that unfolds."""
     return macro("text", title=title, content=content[:200_000]) if content else Markup()
 
 
@@ -141,10 +141,10 @@ def slices(
     cuts: Mapping[int, int],
     colours: Mapping[str, Any],
 ) -> Markup:
-    """Canvases of an array of finite values, which becomes one of the page's.
+    """Return canvases that show slices of an array of finite values, which is added to ``content``.
 
     ``axes``: name, first coordinate, step and unit of each; ``cuts``: axes across which there are slices,
-    with the index shown first; of a plane none. ``colours``: cmap, vmin, vmax, unit and note.
+    with the index shown first; empty for a plane. ``colours``: cmap, vmin, vmax, unit and note.
     """
     name, low, high = f"array{len(content.arrays)}", float(colours["vmin"]), float(colours["vmax"])
     scaled = ((values - low) * (255 / ((high - low) or 1))).round().clip(0, 255).astype(np.uint8)
@@ -153,7 +153,7 @@ def slices(
     content.arrays[name] = {"shape": values.shape, "ends": (low, high, unit), **data}
     views, lengths = [], [n * axis[2] for n, axis in zip(values.shape, axes, strict=True)]
     for across, at in (cuts or {-1: 0}).items():
-        # The longer axis to the right.
+        # The longer axis is horizontal.
         up, right = sorted((a for a in range(values.ndim) if a != across), key=lengths.__getitem__)
         aspect = round(float(np.clip(lengths[right] / lengths[up], 0.35, 6)), 3)
         views.append({"across": across, "at": at, "right": right, "up": up, "axes": axes, "aspect": aspect})
@@ -169,7 +169,7 @@ def slices(
 
 
 def image(png: bytes, about: str) -> Markup:
-    """A PNG inside the page."""
+    """Return a PNG image embedded in the page."""
     return macro("image", data=_base64(png), about=about)
 
 

@@ -1,4 +1,4 @@
-"""Pages written: of one result, or of all in a folder with an index."""
+"""Write HTML pages: of one result, or of all results in a folder with an index."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _RESULTS, _OTHERS = (".h5", ".hdf5", ".json"), (".png", ".svg", ".pdf", ".gif", 
 
 @dataclass(frozen=True)
 class ReportPages:
-    """Pages that were written, the one to open first, and what each says; an index says nothing itself."""
+    """Holds the paths of written pages, the one to open first leading, and contents without the index."""
 
     pages: tuple[Path, ...]
     contents: tuple[Content, ...]
@@ -50,13 +50,13 @@ def write_report(
     fabric: str | None = None,
     nbytes: float = 64 << 20,
 ) -> ReportPages:
-    """Write one HTML page about a result, with everything inside; of a folder a page a result, and an index.
+    """Write one self-contained HTML page about a result; for a folder a page per result, and an index.
 
-    ``path`` is a result of a fibre link, a sweep or ultrasound (HDF5), a schedule, a tuning, a plan or what
-    ``wavefabric train --json`` printed (JSON); or a folder of these. ``output`` is
-    the page or the index, by default beside the result, and ``index.html`` in a folder; ``force`` replaces
-    pages. Schedules of so many bytes are timed on a ``fabric`` (name or file). `InputError` if there is no
-    result, or a page exists or cannot be written; then none is written.
+    ``path`` is a result of a fibre link, a sweep or ultrasound (HDF5), a schedule, a tuning, a plan or the
+    output of ``wavefabric train --json`` (JSON); or a folder of these. ``output`` is the page or the index,
+    by default next to the result, and ``index.html`` in a folder; ``force`` replaces pages. Schedules are
+    timed for ``nbytes`` bytes on a ``fabric`` (name or file). `InputError` if there is no result, or a page
+    exists or cannot be written; then none is written.
     """
     path, timed = Path(path), (None if fabric is None else load(fabric), nbytes)
     whole = path.is_dir()
@@ -80,7 +80,7 @@ def _check(target: str | Path, force: bool, source: Path) -> Path:
 def _folder(
     path: Path, index: Path, force: bool, timed: tuple[AnyFabric | None, float]
 ) -> tuple[dict[Path, str], list[Content]]:
-    """All pages of a folder by their paths, the index first, and their contents."""
+    """Return all pages of a folder by path, the index first, and their contents."""
     contents: dict[Path, Content] = {}
     files = sorted(path.iterdir())
     for file in (each for each in files if each.suffix.lower() in _RESULTS and each.is_file()):
@@ -92,7 +92,7 @@ def _folder(
             contents[file] = Content("damaged", file.name, str(error).removeprefix(f"{file}: "), BAD)
     if not contents:
         raise InputError(f"{path}: no result in this folder; {ALLOWED}")
-    # Two results of one name, or a result called index, keep their endings.
+    # Results with the same stem, or with that of the index, keep their endings.
     stems = Counter([index.stem, *(file.stem for file in contents)])
     names = {file: plain(f"{file.stem if stems[file.stem] == 1 else file.name}.html") for file in contents}
     targets = {file: _check(index.parent / name, force, file) for file, name in names.items()}
@@ -113,13 +113,13 @@ def _render(template: str, content: Content, back: str = "", **words: Any) -> st
 
 
 class NoResult(InputError):
-    """A file of something else."""
+    """Raised for a file that is not a result."""
 
 
 def read_content(path: Path, fabric: AnyFabric | None = None, nbytes: float = 64 << 20) -> Content:
-    """The content of a file's page; schedules of so many bytes are timed on a fabric.
+    """Return the content of a file's page; schedules are timed for ``nbytes`` bytes on ``fabric``.
 
-    InputError if it cannot be read or is damaged; `NoResult` if it is none of our results.
+    InputError if the file cannot be read or is damaged; `NoResult` if it is not one of our results.
     """
     try:
         binary = read_start(path, len(_SIGNATURE)) == _SIGNATURE

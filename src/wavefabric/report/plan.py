@@ -1,4 +1,4 @@
-"""The page of a plan: what a run was predicted to take in each configuration."""
+"""Build the page of a plan: the predicted cost of a run in each configuration."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from wavefabric.report.content import Content, Tile, pairs
 from wavefabric.report.figures import bars, table
 from wavefabric.units import binary_bytes, counted, time_words
 
-#: Parts of a step.
+#: Parts of a step, with their text.
 _PARTS = {"compute": "compute", "pack": "pack", "exposed": "exposed exchange"}
 
 
 def plan_content(facts: Any, name: str) -> Content:
-    """What a plan says; InputError for one of another form."""
+    """Return the content of a plan's page; `InputError` for JSON of another form."""
     plan = read_plan(facts)
     best, count = plan.choice, counted(len(plan.candidates), "configuration")
     content = Content("plan", name, f"Chosen of {count}: {best.words}; {plan.reason}")

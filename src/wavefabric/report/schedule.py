@@ -1,4 +1,4 @@
-"""The page of a schedule: proved, its rounds as an animation, and its time on a fabric."""
+"""Build the page of a schedule: its verification, its rounds as an animation, and its time on a fabric."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from wavefabric.report.content import BAD, Content, Tile, pairs
 from wavefabric.report.figures import bars, macro, plot, table
 from wavefabric.units import binary_bytes, counted, time_words
 
-#: Transfers of an animation, about: more rounds are shown in part.
+#: Approximate number of transfers in an animation: of more, only the first rounds are shown.
 _MOST_DRAWN = 12_000
 _PARTS = "transfer", "latency", "reconfiguration"
 
 
 def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float) -> Content:
-    """What a schedule does with an array of so many bytes, timed on a fabric if there is one.
+    """Return the content of a schedule's page for an array of ``nbytes`` bytes, timed on ``fabric`` if given.
 
-    InputError if the fabric does not take it.
+    InputError if the fabric cannot run the schedule.
     """
     rounds, ranks, t = schedule.communication_rounds, schedule.ranks, schedule.transfers
     content = Content(f"schedule, {kind(schedule)[0]}", schedule.name)
@@ -70,7 +70,7 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
 
 
 def _progress(schedule: Schedule) -> Any:
-    """What ranks hold of their results, over rounds."""
+    """Return a figure of the part of their results that ranks hold, over rounds."""
     held = replay(schedule).levels
     held = 100 * held[:, ~np.isnan(held).all(axis=0)]
     levels = {"mean": held.mean(axis=1), "least": held.min(axis=1)} if held.size else {}

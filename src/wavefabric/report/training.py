@@ -1,4 +1,4 @@
-"""The page of a training iteration, or of several compared: what ``wavefabric train --json`` prints."""
+"""Build the page of a training iteration, or of several compared, from ``wavefabric train --json``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class SimulatedIteration(BaseModel):
-    """What the page needs of an iteration, s and B."""
+    """Holds the data of an iteration that the page needs, in s and B."""
 
     gpus: Annotated[int, Field(ge=1)]
     fabric: str
@@ -33,12 +33,12 @@ class SimulatedIteration(BaseModel):
 
     @property
     def label(self) -> str:
-        """Its name in a comparison."""
+        """Return the iteration's name in a comparison."""
         return f"{self.gpus} GPUs, {self.fabric}, {self.collective}"
 
     @property
     def split(self) -> dict[str, float]:
-        """Computation of the busiest stage, exposed communication, and what is left: waiting."""
+        """Return computation of the busiest stage, exposed communication, and the remaining time: waiting."""
         compute = min(max(self.compute_seconds, default=0.0), self.seconds)
         exposed = min(self.exposed_seconds, self.seconds - compute)
         waiting = self.seconds - compute - exposed
@@ -47,14 +47,14 @@ class SimulatedIteration(BaseModel):
 
 
 class TrainingFacts(BaseModel):
-    """The whole of the JSON: cases, or one iteration."""
+    """Holds the whole JSON: cases, or one iteration."""
 
     work: str
     cases: list[SimulatedIteration] = []
 
 
 def training_content(facts: dict[str, Any], name: str) -> Content:
-    """What a simulated iteration says; InputError for JSON of another form."""
+    """Return the content of the page of simulated iterations; `InputError` for JSON of another form."""
     known = checked(TrainingFacts, facts)
     cases = known.cases or [checked(SimulatedIteration, facts)]
     best, several = min(cases, key=lambda case: case.seconds), len(cases) > 1

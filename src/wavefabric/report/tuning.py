@@ -1,4 +1,4 @@
-"""The page of a tuning: which algorithm is fastest for which size."""
+"""Build the page of a tuning: which algorithm is the fastest for which size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wavefabric.units import binary_bytes, counted, time_words
 
 
 def tuning_content(tuning: Tuning, name: str) -> Content:
-    """What a tuning says; its first screen is of its first collective operation."""
+    """Return the content of a tuning's page; its first screen shows the first collective operation."""
     first = tuning.tables[0]
     where = tuning.device if first.transport else f"{tuning.fabric}, predicted"
     runs = groupby(first.sizes, key=lambda size: str(size.best.choice))
@@ -43,7 +43,7 @@ def tuning_content(tuning: Tuning, name: str) -> Content:
 
 
 def _figure(each: TunedCollective) -> Any:
-    """Time over size: first of what is fastest somewhere."""
+    """Plot time over size, with choices that are the fastest somewhere first."""
     times: dict[str, list[tuple[int, float]]] = {str(size.best.choice): [] for size in each.sizes}
     for size in each.sizes:
         for one in size.candidates:

@@ -1,4 +1,4 @@
-"""The page of an ultrasound result: of `simulate`, or in k-Wave's layout; nothing is read as a whole."""
+"""Build the page of an ultrasound result, of `simulate` or in k-Wave's layout, without reading it whole."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from wavefabric.report.content import BAD, GOOD, WARNED, Content, pairs, plan_of
 from wavefabric.report.fibre import plan_bar
 from wavefabric.report.figures import plot, slices, table
 
-#: Points of all fields of a page together; quantities shown; frames of a movie, and points of each.
+#: Points of all fields on a page together; quantities shown; frames of a movie, and points per frame.
 MOST_POINTS, MOST_ITEMS, MOST_FRAMES, MOST_IN_FRAME = 900_000, 8, 60, 10_000
 _NUMBERS = "steps", "step", "ranks", "gpu_memory", "peak_memory"
 
 
 def ultrasound_content(file: RecordedFile) -> Content:
-    """What an open file says; quantities that are damaged or not finite are named in the verdict."""
+    """Return the content of an open file's page; the verdict names damaged or non-finite quantities."""
     attrs, grid = file.attributes(), " × ".join(map(str, file.shape))
     content = Content("ultrasound", str(attrs.get("file_description") or file.path.stem))
     plan = plan_of(attrs)
@@ -36,7 +36,7 @@ def ultrasound_content(file: RecordedFile) -> Content:
         alike["bytes"] = plan.get("bytes", 0.0)
     step = steady or seconds.get("simulation", 0.0) / max(steps, 1)
     content.tiles = run_tiles(alike, (step, sum(content.parts.values())), steps, nbytes, where)
-    # Pressure first, fields before series, what was largest before what was last.
+    # Pressure first, fields before series, maxima before final values.
     kinds = "field", "box", "series", "points"
     order = {i: (i.name[0] != "p", kinds.index(i.kind), "max" not in i.name) for i in file.items.values()}
     items = sorted(order, key=order.__getitem__)
@@ -63,7 +63,7 @@ def ultrasound_content(file: RecordedFile) -> Content:
 
 
 def _cost(file: RecordedFile, attrs: dict[str, Any]) -> tuple[dict[str, float], int, float, float, str]:
-    """Seconds by phase, steps, s of a steady one, bytes of the rank with most, and where, in words."""
+    """Return seconds by phase, steps, s per steady step, bytes of the largest rank, and where, as text."""
     if "cost" not in file:
         seconds = {name: _number(attrs.get(key)) for key, name in PHASES.items()}
         steady, gpu = (_number(attrs.get(k)) for k in ("time_step_execution_time", "gpu_memory_in_use"))
@@ -79,14 +79,14 @@ def _cost(file: RecordedFile, attrs: dict[str, Any]) -> tuple[dict[str, float], 
 
 
 def _number(value: Any) -> float:
-    """The number that a text of k-Wave's begins with; 0 for none."""
+    """Return the number at the start of a k-Wave text; 0 if there is none."""
     words = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
     match = re.match(r"\s*(\d+(?:\.\d*)?)", words)
     return float(match[1]) if match else 0.0
 
 
 def _figure(content: Content, item: RecordedArray, peaks: list[str]) -> Any:
-    """The figure of a quantity; what it peaks at is added to the words of the verdict."""
+    """Return the figure of a quantity; add text on its peak to ``peaks``, for the verdict."""
     title = f"{describe(item.name)[1].capitalize()} ({item.name})"
     if item.kind == "series":
         shape, _ = item.box_of_series()
@@ -103,14 +103,14 @@ def _figure(content: Content, item: RecordedArray, peaks: list[str]) -> Any:
 
 
 def _scale(item: RecordedArray, values: np.ndarray) -> tuple[float, str, str]:
-    """Factor, label and unit of finite values."""
+    """Return factor, label and unit for the values, which must be finite."""
     if not np.isfinite(values).all():
         raise item.fault("has values that are not finite")
     return scale_of(item, float(np.abs(values).max(initial=0)))
 
 
 def _field(content: Content, item: RecordedArray, title: str, peaks: list[str]) -> Any:
-    """Slices of a field at its largest magnitude; of three dimensions one across each axis."""
+    """Return slices of a field through its largest magnitude; in 3-D one across each axis."""
     low, high, at = item.extremes()
     if low == high == 0 and item.name.startswith("p"):
         content.state = WARNED
@@ -119,7 +119,7 @@ def _field(content: Content, item: RecordedArray, title: str, peaks: list[str]) 
     volumes = sum(each.kind in ("field", "box") for each in item.file.items.values())
     block = math.ceil((math.prod(size) * min(volumes, MOST_ITEMS) / MOST_POINTS) ** (1 / len(size)))
     x = [item.coordinates(axis) * 1e3 for axis in range(len(size))]
-    # From the middle of the first block on.
+    # The first block's midpoint is the first coordinate.
     middle = (block - 1) / 2
     axes = [("xyz"[a], x[a][0] + middle * d, d * block, "mm") for a, d in enumerate(spacing)]
     where = ", ".join(f"{'xyz'[a]} = {x[a][n]:.3g}" for a, n in enumerate(at)).replace("-", "−")
@@ -134,10 +134,10 @@ def _field(content: Content, item: RecordedArray, title: str, peaks: list[str]) 
 
 
 def _blocks(item: RecordedArray, block: int) -> np.ndarray:
-    """A field or box, of each block the value of the largest magnitude, [x, y(, z)], read by planes."""
+    """Return the value of largest magnitude in each block of a field or box, [x, y(, z)], read by planes."""
     if len(item.size) == 2:
         return _largest(item.plane(0, 0), block)
-    axis = 2 if item.file.steps else 0  # along which the file is in planes
+    axis = 2 if item.file.steps else 0  # the axis along which the file stores planes
     count = item.size[axis]
     parts = (range(first, min(first + block, count)) for first in range(0, count, block))
     planes = (np.stack([item.plane(axis, i) for i in part], axis) for part in parts)
@@ -153,7 +153,7 @@ def _largest(values: np.ndarray, block: int) -> np.ndarray:
 
 
 def _movie(content: Content, item: RecordedArray, shape: tuple[int, ...], title: str) -> Any:
-    """A time series of a plane, frame by frame."""
+    """Return the time series of a plane, frame by frame."""
     samples, plane = item.size[1], [axis for axis, n in enumerate(shape) if n > 1]
     rows = np.arange(0, samples, math.ceil(samples / MOST_FRAMES))
     block = math.ceil((math.prod(shape) / MOST_IN_FRAME) ** 0.5)
@@ -168,7 +168,7 @@ def _movie(content: Content, item: RecordedArray, shape: tuple[int, ...], title:
 
 
 def _series(content: Content, item: RecordedArray, shape: tuple[int, ...], title: str) -> Any:
-    """Time series of points as lines: of many, some of them."""
+    """Return time series of points as lines; if there are many, of some of them."""
     values, points, time = item.series(4, 1000)
     scale, label, _ = _scale(item, values)
     names = [f"point {point}" if len(points) > 1 else "" for point in points]

@@ -1,6 +1,6 @@
-"""What a run leaves behind: result files with provenance, locks and figures.
+"""Store and show results of runs: result files with provenance, locks and figures.
 
-`ResultWriter` and `read_result` know nothing of the physics; `plots` draws an MDM link's result.
+`ResultWriter` and `read_result` do not depend on the physics; `plots` draws an MDM link's result.
 May import `files`, `system` and `errors`.
 """
 

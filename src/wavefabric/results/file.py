@@ -1,4 +1,4 @@
-"""Result files: HDF5 with a unit and a description on every dataset, written whole or not at all."""
+"""Write and read result files: HDF5 with a unit and a description for every dataset, written atomically."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Rows:
-    """An array of which ``read(i)`` gives row i: a field on a GPU needs no second copy on the host."""
+    """An array whose row i is ``read(i)``: a field on a GPU needs no complete copy on the host."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -33,7 +33,7 @@ class Rows:
 class Data(NamedTuple):
     """One dataset: value (array, number, text, list of texts, or `Rows`), SI unit ("" for none), meaning.
 
-    ``dims`` names its dimensions, each a dataset of the root that is written before what it describes.
+    ``dims`` names its dimensions, each a dataset in the root that is written before the data it describes.
     """
 
     value: Any
@@ -43,10 +43,10 @@ class Data(NamedTuple):
 
 
 class ResultWriter:
-    """A result file to be: checked before the run, written after it.
+    """Writes a result file, which is checked before the run and written after it.
 
-    ``force`` replaces a file that is there; ``inputs`` are files that the run reads, which it must not
-    replace. InputError as `check_output`.
+    ``force`` replaces an existing file; ``inputs`` are files that the run reads, which the result must not
+    replace. InputError as for `check_output`.
     """
 
     def __init__(self, path: str | Path, force: bool = False, inputs: Sequence[str | Path | None] = ()):
@@ -58,12 +58,12 @@ class ResultWriter:
     ) -> Path:
         """Write the file under a temporary name, flush it to the disk and rename it.
 
-        Of the nested ``payload`` a mapping is a group, a `Data` (or a tuple of the same) a dataset; the
-        key ``"attrs"`` of a group holds its attributes. The text of the run file becomes the dataset
-        ``/run_file``; ``attributes`` are those of the root, `provenance()` if not given.
+        In the nested ``payload`` a mapping is a group, a `Data` (or an equivalent tuple) a dataset; the key
+        ``"attrs"`` of a group contains its attributes. The text of the run file becomes the dataset
+        ``/run_file``; ``attributes`` are those of the root, by default `provenance()`.
         """
         with locked(self.path):
-            self._check()  # another run may have ended since the first look
+            self._check()  # another run may have ended since the first check
             remove_partials(self.path)
             with replacing(self.path, "output.file") as unfinished, OutputFile(unfinished) as file:
                 file.attrs["format"] = FORMAT
@@ -113,9 +113,9 @@ def _dataset(group: h5py.Group, name: str, data: Data, check: Callable[[], None]
 
 
 class Result(Mapping[str, Any]):
-    """A result file to read: ``result["received/span_1/evm"]`` gives the array, read when asked for.
+    """Reads a result file: ``result["received/span_1/evm"]`` returns the array, read on access.
 
-    Keys are the paths of all datasets. Text comes as `str`, or as a list of `str`.
+    Keys are the paths of all datasets. Text is returned as `str`, or as a list of `str`.
     """
 
     def __init__(self, path: Path, keys: list[str], attrs: dict[str, dict[str, Any]]):
@@ -129,7 +129,7 @@ class Result(Mapping[str, Any]):
             return hdf5.read(file, key, host_memory()[0])
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and key.strip("/") in self._keys  # without reading it
+        return isinstance(key, str) and key.strip("/") in self._keys  # without reading the value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
@@ -138,18 +138,18 @@ class Result(Mapping[str, Any]):
         return len(self._keys)
 
     def attrs(self, path: str = "") -> dict[str, Any]:
-        """Attributes of a group or dataset; of the root, with the provenance, if no path is given."""
+        """Return the attributes of a group or dataset; by default of the root, with the provenance."""
         return dict(self._attrs[path.strip("/")])
 
     def groups(self, path: str = "") -> list[str]:
-        """Names of the groups below a group, e.g. ``groups("received")``."""
+        """Return the names of the groups directly in a group, e.g. ``groups("received")``."""
         prefix = path.strip("/") + "/" if path.strip("/") else ""
         inside = [k[len(prefix) :] for k in self._attrs if k.startswith(prefix) and k not in self._keys]
         return [name for name in inside if name and "/" not in name]
 
 
 def read_result(path: str | Path) -> Result:
-    """Open a result file; InputError if it is missing, no HDF5 file, damaged, or no result of wavefabric."""
+    """Open a result file; `InputError` if it is missing, damaged, or no result file of wavefabric."""
     path = Path(path)
     keys: list[str] = []
     attrs: dict[str, dict[str, Any]] = {}

@@ -1,7 +1,7 @@
-"""HDF5 files to be written, on disks that may become full.
+"""Write HDF5 files to disks that may become full.
 
-HDF5 uses memory that it has freed, and the process crashes, when it closes a file that it could not write
-(HDF5 2.0.0). So it writes to a stream that hides errors of the disk; `OutputFile` raises them.
+When HDF5 closes a file that it could not write, it uses freed memory and the process crashes (HDF5 2.0.0). So
+it writes to a stream that hides errors of the disk; `OutputFile` raises them.
 """
 
 import io
@@ -15,7 +15,7 @@ from wavefabric.system.interrupt import DeferredInterrupt
 
 
 class _Stream(io.FileIO):
-    """The bytes of a file; the first error, an interrupt too, is kept as ``fault``, and ends all writing."""
+    """The bytes of a file; the first error or interrupt is stored in ``fault`` and ends all writing."""
 
     def __init__(self, path: str | Path, mode: str):
         super().__init__(path, mode)
@@ -36,7 +36,7 @@ class _Stream(io.FileIO):
         return size or 0
 
     def _move(self, call: Callable[[Any], int | None], rest: memoryview) -> memoryview:
-        """Call until all is moved, or no more can be; the part that is not."""
+        """Call ``call`` until all of ``rest`` is transferred, or no more can be; return the remainder."""
         try:
             while rest and self.fault is None and (count := call(rest)):
                 rest = rest[count:]
@@ -46,9 +46,9 @@ class _Stream(io.FileIO):
 
 
 class OutputFile(h5py.File):
-    """An HDF5 file that is written; errors of the disk are raised by `check`, `flush` and `close` alone.
+    """An HDF5 file to write; only `check`, `flush` and `close` raise errors of the disk.
 
-    ``mode`` is ``w`` or ``r+``. What was written after an error is lost. Interrupts wait for `flush` and
+    ``mode`` is ``w`` or ``r+``. Data written after an error are lost. Interrupts wait for `flush` and
     `close`.
     """
 
@@ -66,11 +66,11 @@ class OutputFile(h5py.File):
             raise self._stream.fault
 
     def flush(self) -> None:
-        """Write what HDF5 keeps in memory."""
+        """Write the data that HDF5 buffers in memory."""
         self._complete(super().flush)
 
     def close(self) -> None:
-        """Write what HDF5 keeps in memory, and end."""
+        """Write the data that HDF5 buffers in memory, and close the file."""
         try:
             self._complete(super().close)
         finally:

@@ -1,4 +1,4 @@
-"""All pictures of a link; here those of light on its way: spectra at the receivers, power along the fibre."""
+"""Draw all figures of a link; this module adds spectra at the receivers, and power along the fibre."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from wavefabric.results import plots
 from wavefabric.results.file import Result, read_result
 from wavefabric.results.plots import COLOURS, GREY, distance, mode_groups, numbers, received
 
-#: Spectra in one picture: the first and the last, and so many between.
+#: Spectra in one figure: the first, the last, and some between.
 _MOST = 6
 
 
 def plot_result(
     path: str | Path, out_dir: str | Path | None = None, suffix: str = "png", **signal: int
 ) -> list[Path]:
-    """Draw all figures that the result file of a link has the data for; gives their paths.
+    """Draw all figures for which the result file of a link has data; return their paths.
 
-    They are ``<stem>-q2``, ``-penalty``, ``-constellation``, ``-spectrum`` and ``-power``, ``suffix`` png,
-    pdf or svg, in ``out_dir``, made if missing, or beside the result. InputError if the file is no result or
-    has nothing to draw, or the folder cannot be used. With ``mode`` or ``channel``, from 1, only their
+    These are ``<stem>-q2``, ``-penalty``, ``-constellation``, ``-spectrum`` and ``-power``, ``suffix`` png,
+    pdf or svg, in ``out_dir``, created if missing, or next to the result. InputError if the file is no result
+    or has nothing to draw, or the folder cannot be used. With ``mode`` or ``channel``, from 1, only their
     constellation is drawn.
     """
     with reading(path):
@@ -53,7 +53,7 @@ def plot_result(
 
 
 def spectrum_figure(result: Result) -> plots.Figure | None:
-    """Power spectral density, mean over the modes, at each receiver position; None if the file has none."""
+    """Draw the power spectral density, mean of the modes, at each receiver position; None without data."""
     names = [name for name in received(result) if f"received/{name}/spectrum" in result]
     if not names or "signal/spectrum_frequencies" not in result:
         return None
@@ -86,7 +86,7 @@ def spectrum_figure(result: Result) -> plots.Figure | None:
 
 
 def power_figure(result: Result) -> plots.Figure | None:
-    """Mean power of a mode along the link for each mode group; None without two positions in the file."""
+    """Draw the mean power per mode along the link for each mode group; None with fewer than two positions."""
     import matplotlib as mpl
 
     if "along_z/power" not in result or "along_z/distance" not in result:

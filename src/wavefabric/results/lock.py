@@ -1,8 +1,8 @@
-"""One owner of an output and its checkpoint: who holds the `flock` of ``NAME.lock``; the file says who it is.
+"""Lock an output and its checkpoint with `flock` on ``NAME.lock``; the lock file names the owner.
 
-The kernel frees the lock when its process ends, however it ends. On NFS the server does, for the clients of
-all machines, also once one has been silent for the time of its lease. Lustre mounted with ``localflock``
-keeps apart the processes of one machine alone; a file system without locks is warned of.
+The kernel releases the lock when its process ends for any reason. On NFS the server does, for clients on all
+machines, also when one has been silent for its lease time. Lustre mounted with ``localflock`` only separates
+processes of one machine; a file system without locks causes a warning.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from wavefabric.files.output import unwritable
 
 
 def lock_path(path: str | Path) -> Path:
-    """Where the lock of a file lies."""
+    """Return the path of a file's lock."""
     return Path(f"{path}.lock")
 
 
 class FileLock:
-    """The lock of one file, held by this process until `release`; ``key`` is what an error calls the file.
+    """The lock of one file, held by this process until `release`; errors refer to the file by ``key``.
 
-    InputError if another process or another `FileLock` holds it, or if it cannot be made.
+    InputError if another process or another `FileLock` holds it, or if it cannot be created.
     """
 
     def __init__(self, path: str | Path, key: str = "output"):
@@ -70,21 +70,21 @@ class FileLock:
                 if not free:
                     fault = f"{self.path} is in use by {_name(text)}"
                     raise InputError(f"{self._key}: {fault}; allowed: another name for each run")
-                # Its last owner may have removed the file since it was opened.
+                # The last owner may have removed the file since it was opened.
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.samestat(os.fstat(file.fileno()), os.stat(self._lock)):
                         closing.pop_all()
                         return file
 
     def check(self) -> None:
-        """Raise InputError if the lock is not ours any more: removed, or given on by an NFS server."""
+        """Raise `InputError` if this process has lost the lock: removed, or reassigned by an NFS server."""
         if (text := self._held()) != self._text:
             whose = f"{_name(text)} has" if text else "somebody has removed its lock and may have"
             fault = f"{whose} taken over {self.path} while this process stood still"
             raise InputError(f"{self._key}: {fault}; nothing more is written to it")
 
     def release(self) -> None:
-        """Give it up; a lock that is no longer ours stays."""
+        """Release the lock; a lock that this process has lost is left in place."""
         if self._held() == self._text:
             self._lock.unlink(missing_ok=True)
         self._file.close()
@@ -101,7 +101,7 @@ _held: dict[tuple[Path, int], FileLock] = {}
 
 @contextlib.contextmanager
 def locked(path: str | Path | None, key: str = "output") -> Iterator[None]:
-    """Hold the lock of a file, or of none; a thread that holds it already goes on. Errors: `FileLock`."""
+    """Lock a file (None: no file) inside the block; a thread may lock it again. Errors as for `FileLock`."""
     name = (Path(path or "").parent.resolve() / Path(path or "").name, threading.get_ident())
     if path is None or name in _held:
         yield
@@ -115,14 +115,14 @@ def locked(path: str | Path | None, key: str = "output") -> Iterator[None]:
 
 
 def check_held() -> None:
-    """`FileLock.check` of all locks that this thread holds by `locked`; before anything is replaced."""
+    """Call `FileLock.check` for all locks that this thread holds by `locked`, before a file is replaced."""
     for (_, thread), lock in list(_held.items()):
         if thread == threading.get_ident():
             lock.check()
 
 
 def _owner(text: str) -> dict[str, Any]:
-    """What a lock file says of its owner; empty if it is none."""
+    """Return a lock file's entries on its owner; empty if it is no lock file."""
     try:
         result = json.loads(text)
         return result if isinstance(result, dict) and {"process", "host"} <= result.keys() else {}

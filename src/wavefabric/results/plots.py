@@ -1,4 +1,4 @@
-"""Figures of an MDM link, in the form of figures 4 and 5 of Brehler et al., and constellations.
+"""Draw figures of an MDM link, in the form of figures 4 and 5 of Brehler et al., and constellations.
 
 Matplotlib is imported when a figure is drawn, with the Agg backend, so that no display is needed.
 """
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours: told apart with any colour vision. Distances also differ by their marker.
+# Okabe and Ito's colours, distinguishable with any colour vision. Distances also differ by marker.
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
 COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY)
 MARKERS = "osD^vP"
 INK, GREY, BAND = "#222222", "#6b6b6b", "#eef2f6"
-#: Back to back above this Q² (dB) there was no noise, only round-off: no reference for a penalty.
+#: Above this back-to-back Q² (dB) there was only round-off and no noise: no reference for a penalty.
 NOISELESS_DB = 60.0
 _MOST_DB = 1000
 STYLE: Any = {
@@ -33,7 +33,7 @@ STYLE: Any = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.titlepad": 26,
-    "axes.titley": 1.0,  # nothing is above the axes for a title to avoid: it is not looked for
+    "axes.titley": 1.0,  # nothing above the axes that a title must avoid: skips the search
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": GREY,
@@ -53,13 +53,13 @@ STYLE: Any = {
 
 
 def received(result: Result) -> list[str]:
-    """Names below /received in the order of their distance, ``back_to_back`` first."""
+    """Return the names in /received in the order of distance, ``back_to_back`` first."""
     names = [name for name in result.groups("received") if f"received/{name}/q_squared_db" in result]
     return sorted(names, key=lambda name: (name != "back_to_back", distance(result, name)))
 
 
 def distance(result: Result, name: str) -> float:
-    """Distance at which a signal was received, m."""
+    """Return the distance at which a signal was received, m."""
     inputs = result.attrs(f"received/{name}").get("distance_m", 0.0)
     if not (isinstance(inputs, (int, float, np.number)) and 0 <= inputs < 1e12):
         raise InputError(f"{result.path}: 'received/{name}' has the distance {inputs}; allowed: from 0 m")
@@ -67,7 +67,7 @@ def distance(result: Result, name: str) -> float:
 
 
 def q_squared_figure(result: Result) -> Figure:
-    """Least, mean and largest Q² over the channels for each mode at the farthest place (figure 4's form)."""
+    """Draw minimum, mean and maximum Q² over the channels per mode at the farthest receiver (as figure 4)."""
     name = received(result)[-1]
     q = _q_squared_db(result, name)
     modes, channels = q.shape
@@ -91,10 +91,10 @@ def q_squared_figure(result: Result) -> Figure:
 def penalty_figure(
     result: Result, extrapolated: Mapping[str, Sequence[float]] | None = None
 ) -> Figure | None:
-    """Mean Q² of each mode relative to back-to-back, for each distance (figure 5's form).
+    """Draw the mean Q² of each mode relative to back-to-back, for each distance (as figure 5).
 
-    None without back-to-back, or if that was received without noise. ``extrapolated`` holds penalties of the
-    modes at step zero in dB, by place; they are drawn as hollow markers.
+    None without back-to-back, or if that was received without noise. ``extrapolated`` contains penalties of
+    the modes at step zero in dB, by position; they are drawn as hollow markers.
     """
     names = received(result)
     if names[0] != "back_to_back" or len(names) < 2:
@@ -111,7 +111,7 @@ def penalty_figure(
         if len(q) != modes:
             actual = f"has {len(q)} modes; allowed: {modes}, those of back_to_back"
             raise InputError(f"{result.path}: 'received/{name}/q_squared_db' {actual}")
-        with np.errstate(invalid="ignore"):  # Lost in both: no penalty can be told.
+        with np.errstate(invalid="ignore"):  # Lost in both: the penalty is unknown.
             penalty = mean_db(q) - reference
         marker, colour = MARKERS[k % len(MARKERS)], COLOURS[k % len(COLOURS)]
         label = f"{distance(result, name) / 1e3:g} km"
@@ -125,7 +125,7 @@ def penalty_figure(
             hollow = {"mec": colour, "mfc": "white", "mew": 0.9, "zorder": 2.5}
             axes.plot(x, extrapolated[name], marker, ms=size, label=f"{label}, step → 0", **hollow)
     axes.set_ylabel("mean Q² − back-to-back (dB)")
-    # The legend, twice as long then, shares the line.
+    # The legend, then twice as long, shares the line.
     _finish(axes, "Nonlinear penalty" if extrapolated else "Nonlinear penalty of each spatial mode")
     return axes.figure
 
@@ -133,10 +133,10 @@ def penalty_figure(
 def constellation_figure(
     result: Result, mode: int | None = None, channel: int | None = None
 ) -> Figure | None:
-    """Received symbols at the farthest position: of a mode, from 1, or of the first, the worst and the last.
+    """Draw symbols at the farthest receiver: of ``mode``, from 1, or of the first, the worst and the last.
 
     ``channel``, from 1, needs a file with those of all; by default it is the middle one. None without
-    symbols. InputError for modes and channels that the file does not have.
+    symbols. InputError for modes and channels that the file does not contain.
     """
     from matplotlib.figure import Figure
 
@@ -178,7 +178,7 @@ def constellation_figure(
 
 
 def _of_channel(result: Result, points: np.ndarray, channels: int, channel: int | None) -> np.ndarray:
-    """Symbols of one channel, from 1, (modes, 2, symbols)."""
+    """Return the symbols of one channel, from 1, (modes, 2, symbols)."""
     if channel is not None and not 1 <= channel <= channels:
         raise InputError(f"channel: {channel} given; allowed: 1 to {channels}")
     index = channels // 2 if channel is None else channel - 1
@@ -191,38 +191,38 @@ def _of_channel(result: Result, points: np.ndarray, channels: int, channel: int 
 
 
 def mean_db(q: np.ndarray) -> np.ndarray:
-    """Mean over the second axis of Q² in dB, shape (M, C), taken in linear units; in dB, shape (M,)."""
+    """Return the mean over the second axis of Q² in dB, (M, C), averaged in linear units; in dB, (M,)."""
     with np.errstate(divide="ignore"):  # A lost signal has Q² = 0, -inf dB.
         return 10 * np.log10(np.mean(10 ** (q / 10), axis=1))
 
 
 def expected_db(result: Result, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
-    """Q² in dB that theory expects, [mode, channel]; None if the file does not say, or not in this shape."""
+    """Return the Q² in dB expected from theory, [mode, channel]; None if missing, or of another shape."""
     key = f"theory/{name}/q_squared_db"
     q = np.asarray(result[key]) if key in result else np.zeros(0)
     return q if q.shape == shape and q.dtype.kind == "f" else None
 
 
 def mode_groups(result: Result, modes: int) -> np.ndarray:
-    """Mode group of each of so many modes; all 1 if the result does not say."""
+    """Return the mode group of each mode; all 1 if the result does not say."""
     groups = np.asarray(result.get("fibre/groups", []))
     return groups if groups.shape == (modes,) and groups.dtype.kind in "iu" else np.ones(modes, int)
 
 
 def plain_text(text: str) -> str:
-    """Text of a file for a figure: no formulae between dollar signs."""
+    """Return text of a file for a figure, without formulae between dollar signs."""
     return str(text).replace("$", r"\$")
 
 
 def style(**more: Any) -> Any:
-    """Context in which figures are drawn: the look of `STYLE`, with more settings of Matplotlib."""
+    """Return a context in which figures are drawn with `STYLE` and more Matplotlib settings."""
     import matplotlib as mpl
 
     return mpl.rc_context({**STYLE, **more})  # type: ignore[arg-type]
 
 
 def new_axes(width: float, height: float) -> Any:
-    """Axes of a figure of their own, in inches."""
+    """Return the axes of a new figure; size in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained").add_subplot()
@@ -236,7 +236,7 @@ def _q_squared_db(result: Result, name: str) -> np.ndarray:
 
 
 def numbers(result: Result, key: str, dimensions: int) -> np.ndarray:
-    """A dataset of numbers; InputError if it is none of so many dimensions."""
+    """Return a dataset of numbers; `InputError` if it is not numeric with this number of dimensions."""
     values = np.asarray(result[key])
     if values.dtype.kind not in "fiu" or values.ndim != dimensions or not values.size:
         actual = f"has the shape {values.shape} and the type {values.dtype}"
@@ -258,8 +258,9 @@ def _labels(result: Result, modes: int) -> list[str]:
 
 
 def _mode_axes(result: Result, modes: int) -> tuple[Any, np.ndarray, float]:
-    """Axes over the spatial modes with every other mode group shaded and the group numbers on top; the
-    abscissa of the modes, and the size of a marker.
+    """Return axes over the spatial modes, abscissa of the modes, and marker size.
+
+    Every other mode group is shaded, with the group numbers on top.
     """
     groups = mode_groups(result, modes)
     with style():

@@ -1,4 +1,4 @@
-"""Where a result came from: versions, commit, processor, command line, times. No host name, no paths."""
+"""Record the origin of a result: versions, commit, processor, command, times; no host name, no paths."""
 
 import contextlib
 import platform
@@ -10,17 +10,17 @@ from pathlib import Path
 import wavefabric
 from wavefabric.system.machine import cpu_model, usable_threads
 
-#: CUDA kernels, formulas that they include, their launches, and how transforms are split for them.
+#: CUDA kernels, formulas that they include, their launches, and the splitting of transforms for them.
 CUDA_SOURCES = ("*.cu", "kernels/*.h", "*_cuda.py", "cuda_*.py", "fused_plan.py")
-#: Kernels of CPUs that C++ compiles.
+#: Kernels of CPUs, compiled from C++.
 CPU_SOURCES = ("kernels/*.h", "kernels/cpu/*")
 _STARTED = datetime.now(UTC)
-#: Packages whose version may change an answer by round-off.
+#: Packages whose version may change a result by round-off.
 NUMERICAL = ("numpy", "scipy", "cupy-cuda13x", "cupy-cuda12x")
 
 
 def provenance(device: str = "cpu", plan: str = "") -> dict[str, str]:
-    """Return attributes of a file that describe a run with arrays on ``device``, shared by a ``plan``."""
+    """Return attributes of a file that describe a run on ``device``, with the ``plan`` it followed."""
     facts = {
         "wavefabric": wavefabric.__version__,
         "git_commit": git_commit(),
@@ -38,7 +38,8 @@ def provenance(device: str = "cpu", plan: str = "") -> dict[str, str]:
 
 
 def fingerprint(identity: str, **more: str) -> str:
-    """SHA-256 of a run's identity (all settings and inputs) and of the versions that may change its answer.
+    """Return the SHA-256 of a run's identity (all settings and inputs) and of versions that affect its
+    result.
 
     ``more`` must match too for a bit-identical resume: device, its kernels, layout.
     """
@@ -53,7 +54,7 @@ def fingerprint(identity: str, **more: str) -> str:
 
 @cache
 def cuda_source_hash() -> str:
-    """SHA-256 of the sources that decide what a GPU computes, and of their names."""
+    """Return the SHA-256 of the sources that determine results on a GPU, and of their names."""
     return _hash_of(CUDA_SOURCES)
 
 
@@ -68,7 +69,7 @@ def _hash_of(patterns: tuple[str, ...]) -> str:
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
-    """Versions of the packages that are installed."""
+    """Return the versions of those ``packages`` that are installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     result = {}
@@ -79,7 +80,7 @@ def versions(packages: tuple[str, ...]) -> dict[str, str]:
 
 
 def git_commit() -> str:
-    """Commit of the checkout that the package runs from, "+" if it was edited; "" outside a checkout."""
+    """Return the commit of the package's checkout, with "+" if edited; "" outside a checkout."""
     import subprocess
 
     package = Path(wavefabric.__file__).resolve().parent
@@ -91,7 +92,7 @@ def git_commit() -> str:
         return answer.stdout.strip()
 
     try:
-        # An installed copy may lie inside somebody else's repository, whose commit says nothing.
+        # An installed copy may lie inside an unrelated repository, whose commit is meaningless.
         if git("rev-parse", "--show-prefix") != "src/wavefabric/":
             return ""
         edited = git("status", "--porcelain", "--untracked-files=no")
@@ -101,7 +102,7 @@ def git_commit() -> str:
 
 
 def command_line(argv: list[str]) -> str:
-    """The command, absolute paths cut down to their last part."""
+    """Return the command, with absolute paths reduced to their last part."""
 
     def short(word: str) -> str:
         option, equals, value = word.partition("=")
@@ -110,10 +111,10 @@ def command_line(argv: list[str]) -> str:
         return Path(word).name if Path(word).is_absolute() else word
 
     words = " ".join([Path(argv[0]).name, *map(short, argv[1:])]) if argv else ""
-    # Names of files may be any bytes; files of results hold UTF-8.
+    # File names may be any bytes; result files contain UTF-8.
     return words.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def stamp(moment: datetime | None = None) -> str:
-    """A moment, now by default, as text in UTC."""
+    """Return a time, now by default, as text in UTC."""
     return (moment or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""Figures of a parameter sweep: a quantity over an axis, or over distance; the other axes make the lines."""
+"""Draw a parameter sweep: a quantity over an axis, or over distance; the other axes give the lines."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from wavefabric.results.sweeps import SweepResult, mean
 _Q, _PENALTY, _DISTANCE = "q_squared_db", "penalty_db", "distance"
 _LABELS = {_Q: "Q² (dB)", _PENALTY: "Q² − back-to-back (dB)", "evm": "EVM", "delay": "delay (symbols)"}
 _LABELS |= {"ber_counted": "bit error ratio, counted", "ber_from_q": "bit error ratio from Q²"}
-#: Axes along which nothing but randomness changes: a figure shows the mean over them.
+#: Axes that only change the randomness: a figure shows the mean over them.
 _SEEDS = ("seed", "receiver.noise_seed")
-#: Most lines that the legend names.
+#: Largest number of lines in the legend.
 _MOST_NAMED = 12
 
 
 @dataclass(frozen=True)
 class SweepFigure:
-    """What is drawn: a quantity over an axis or over ``"distance"``, by default Q² over the first axis.
+    """Describes a figure: a quantity over an axis or over ``"distance"``, by default Q² over the first axis.
 
-    ``mode`` and ``channel``, numbers from 1, select signals. Without them it is the mean over all, of Q² in
-    linear units, with a band from the least to the largest.
+    ``mode`` and ``channel``, numbers from 1, select signals. Without them the mean over all is drawn, of Q²
+    in linear units, with a band from the minimum to the maximum.
     """
 
     quantity: str = _Q
@@ -40,10 +40,10 @@ class SweepFigure:
 def plot_sweep(
     result: SweepResult, out_dir: str | Path | None = None, suffix="png", wanted: SweepFigure | None = None
 ) -> list[Path]:
-    """Draw one figure of a sweep, or Q² over the first axis and the penalty over distance; gives their paths.
+    """Draw one figure of a sweep, or Q² over the first axis and the penalty over distance; return the paths.
 
-    They are ``<stem>-<quantity>-over-<axis>``, in ``out_dir``, made if missing, or beside the result.
-    InputError for a quantity, an axis, a mode or a channel that the result does not have.
+    These are ``<stem>-<quantity>-over-<axis>``, in ``out_dir``, created if missing, or next to the result.
+    InputError for a quantity, an axis, a mode or a channel that the result does not contain.
     """
     figures = [wanted or SweepFigure()]
     folder, written = result.path.parent if out_dir is None else Path(out_dir), []
@@ -58,7 +58,7 @@ def plot_sweep(
 
 
 def draw_sweep(result: SweepResult, wanted: SweepFigure) -> plots.Figure:
-    """The figure of one quantity; what theory the file has for it is a dashed line of the same colour."""
+    """Return the figure of one quantity; its theory, if in the file, is a dashed line in the same colour."""
     over = wanted.over or next(iter(result.axes))
     if over not in (allowed := [*result.axes, _DISTANCE]):
         raise InputError(f"--over: {over} given; allowed: {', '.join(allowed)}")
@@ -99,7 +99,7 @@ def draw_sweep(result: SweepResult, wanted: SweepFigure) -> plots.Figure:
 
 
 def _look(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:
-    """Colour and marker of a line by its index: the first axis has colours, all others together markers."""
+    """Return colour and marker of a line by its index: the first axis sets colours, all others markers."""
     import matplotlib as mpl
 
     if not line:
@@ -111,7 +111,7 @@ def _look(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:
 
 
 def _values(result: SweepResult, quantity: str) -> np.ndarray:
-    """A quantity by axes, position, mode and channel; the last two of length 1 where it has none."""
+    """Return a quantity by axes, position, mode and channel; the last two have length 1 if not applicable."""
     axis, names = len(result.shape), list(result["position"])
     values = result.numbers(_Q if quantity == _PENALTY else quantity)
     if values.ndim - axis in (0, 2):  # a number of the solver, or the launch power
@@ -124,7 +124,7 @@ def _values(result: SweepResult, quantity: str) -> np.ndarray:
 
 
 def _theory(result: SweepResult) -> np.ndarray:
-    """Q² of theory in the shape of what was received, NaN where the file has none."""
+    """Return Q² from theory in the shape of received Q², NaN where the file has none."""
     out = np.full_like(result.numbers(_Q), np.nan)
     for number, name in enumerate(result["position"]):
         if (key := f"theory/{name}/{_Q}") in result:
@@ -134,7 +134,7 @@ def _theory(result: SweepResult) -> np.ndarray:
 
 
 def _reduced(result: SweepResult, wanted: SweepFigure, over: str, values: np.ndarray) -> list[np.ndarray]:
-    """Mean, least and largest over the selected signals and seeds: axes of the lines, then the abscissa."""
+    """Return mean, minimum and maximum over selected signals and seeds: axes of lines, then the abscissa."""
     for name, number, axis in (("mode", wanted.mode, -2), ("channel", wanted.channel, -1)):
         if number is not None:
             if not 1 <= number <= values.shape[axis]:
@@ -152,7 +152,7 @@ def _reduced(result: SweepResult, wanted: SweepFigure, over: str, values: np.nda
 
 
 def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: plots.Axes) -> np.ndarray:
-    """Abscissa of each line, with its label, scale and ticks."""
+    """Return the abscissa of each line; set label, scale and ticks of ``axes``."""
     if over == _DISTANCE:
         axes.set_xlabel("distance (km)")
         return _reduced(result, SweepFigure(_DISTANCE), over, _values(result, _DISTANCE))[0] / 1e3
@@ -162,7 +162,7 @@ def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: plot
         axes.set_xticks(range(len(x)), [plots.plain_text(text) for text in x])
         return np.broadcast_to(np.arange(len(x)), shape)
     ordered = np.unique(x)
-    if len(ordered) > 2 and ordered[0] > 0 and np.ptp(np.diff(np.log(ordered))) < 0.05:  # steps halved, say
+    if len(ordered) > 2 and ordered[0] > 0 and np.ptp(np.diff(np.log(ordered))) < 0.05:  # e.g. halved steps
         axes.set_xscale("log")
         axes.set_xticks(ordered, [f"{value:g}" for value in ordered])
         axes.minorticks_off()
@@ -170,7 +170,7 @@ def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: plot
 
 
 def _title(result: SweepResult, wanted: SweepFigure, over: str, signals: tuple[int, ...]) -> str:
-    """Over what the mean and the band are, and where."""
+    """Return a title that says over which signals mean and range are taken, and where."""
     chosen = ("mode", wanted.mode, signals[0]), ("channel", wanted.channel, signals[1])
     many = [f"{name} {number}" if number else f"{n} {name}s" for name, number, n in chosen if number or n > 1]
     many += [f"{len(result.axes[name])} seeds" for name in result.axes if name in _SEEDS and name != over]

@@ -1,4 +1,4 @@
-"""Wavenumbers, transforms of one axis inside a CUDA block, and real transforms distributed over ranks.
+"""Compute wavenumbers, transforms of one axis inside a CUDA block, and real transforms over several ranks.
 
-May import ``exchange``, ``device`` and what is below them.
+May import ``exchange``, ``device`` and the packages below them.
 """

@@ -1,11 +1,12 @@
-"""Real 3-D transforms of a field that is cut into slabs or pencils, by transposes between ranks.
+"""Transform a real 3-D field that is divided into slabs or pencils, by transposes between ranks.
 
-Ranks form a grid (1, By, Bz). In space a rank has all x, a block of y and a block of z. Transforms go x, y,
-z; before y the blocks of y are gathered and k_x is cut instead, before z the blocks of z, and k_y is cut:
+Ranks form a grid (1, By, Bz). In space a rank has all x, a block of y and a block of z. Axes are transformed
+in the order x, y, z. Before y its blocks are gathered and k_x is divided instead; before z its blocks are
+gathered and k_y is divided:
 
     (z/Bz, y/By, x) → x → (z/Bz, y/By, kx) ⇄ (z/Bz, y, kx/By) → y ⇄ (z, ky/Bz, kx/By) → z
 
-With By = 1 (slabs) x and y are one transform and the first transpose falls away; with Bz = 1 the second.
+With By = 1 (slabs) x and y are one transform without the first transpose; Bz = 1 needs no second one.
 """
 
 import itertools
@@ -23,7 +24,7 @@ Box = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 
 def cuts(n: int, blocks: int) -> list[tuple[int, int]]:
-    """Ranges that tile ``n`` points and differ by one at most, the longer first."""
+    """Divide ``n`` points into ranges whose lengths differ by at most 1, the longer first."""
     size, more = divmod(n, blocks)
     edges = [i * size + min(i, more) for i in range(blocks + 1)]
     return list(itertools.pairwise(edges))
@@ -48,7 +49,7 @@ def boxes(shape: Triple, grid: Triple) -> tuple[list[Box], ...]:
 
 
 def box_shape(box: Box) -> Triple:
-    """C-order shape (z, y, x) of a box."""
+    """Return the C-order shape (z, y, x) of a box."""
     return tuple(stop - start for start, stop in reversed(box))  # type: ignore[return-value]
 
 
@@ -63,37 +64,37 @@ def transpose_messages(before: list[Box], after: list[Box]) -> list[Message]:
 
 
 def _within(common, box: Box) -> tuple[slice, slice, slice]:
-    """(z, y, x) slices of a global box inside the array of another."""
+    """Return (z, y, x) slices of the global box ``common`` in the array of ``box``."""
     pairs = list(zip(common, box, strict=True))
     x, y, z = (slice(start - first, stop - first) for (start, stop), (first, _) in pairs)
     return z, y, x
 
 
 def held_elements(shape: Triple, grid: Triple, rank: int) -> int:
-    """Complex numbers that a `DistributedRealFFT` holds on a rank: between transforms, and in messages."""
+    """Return the complex numbers that a `DistributedRealFFT` stores on a rank, in fields and messages."""
     _, rows, planes, columns = boxes(shape, grid)
     layouts = [rows] + ([planes] if grid[1] > 1 else []) + ([columns] if grid[2] > 1 else [])
     held = sum(math.prod(box_shape(layout[rank])) for layout in layouts[:-1])
     for layout in itertools.pairwise(layouts):
         here, there = (each[rank] for each in layout)
         stays = [max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in zip(here, there, strict=True)]
-        # There and back.
+        # Forward and back.
         held += 2 * (math.prod(box_shape(here)) + math.prod(box_shape(there)) - 2 * math.prod(stays))
     return held
 
 
 def transpose(comm: Communicator, before: list[Box], after: list[Box], dtype) -> RegionExchange:
-    """One field from one layout to another."""
+    """Return the exchange that moves a field from layout ``before`` to layout ``after``."""
     here, there = (box_shape(layout[comm.rank]) for layout in (before, after))
     return region_exchange(comm, transpose_messages(before, after), here, there, dtype)
 
 
 class DistributedRealFFT:
-    """Transforms of one real field over all ranks, planned once; collective.
+    """Transforms one real field over all ranks, planned once; collective.
 
-    Same interface as `device.base.RealFFT`, with this rank's boxes. ``shape`` is (Nx, Ny, Nz); ``grid`` has
-    the blocks along x (1), y and z, one a rank: (1, 1, K) is slabs, else pencils; ``dtype`` is real. Of
-    a plane (Nz = 1) ``along_y`` may take the place of the transforms along y.
+    The interface is that of `device.base.RealFFT`, with this rank's boxes. ``shape`` is (Nx, Ny, Nz);
+    ``grid`` is the number of blocks along x (1), y and z, one per rank: (1, 1, K) is slabs, else pencils;
+    ``dtype`` is real. For a plane (Nz = 1) ``along_y`` may replace the transforms along y.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class DistributedRealFFT:
         device, kind = comm.device, np.result_type(dtype, np.complex64)
         space, rows, planes, columns = boxes(shape, grid)
         self._local = device.real_fft(box_shape(space[comm.rank]), dtype, (2,) if grid[1] > 1 else (1, 2))
-        # Boxes, and which complex axes are transformed there.
+        # Boxes, and the complex axes transformed in them.
         steps: list[tuple[list[Box], list[int]]] = [(rows, [])]
         if grid[1] > 1:
             steps.append((planes, [1]))
@@ -123,7 +124,7 @@ class DistributedRealFFT:
         self._back = [transpose(comm, b, a, kind) for a, b in pairs]
 
     def forward(self, real, spectrum) -> None:
-        """``spectrum`` of ``real``, NumPy's sign, no scale."""
+        """Write the transform of ``real`` to ``spectrum``, with NumPy's sign and no scale."""
         held = [*self._buffers, spectrum]
         self._local.forward(real, held[0])
         for level, plans in enumerate(self._axes):
@@ -133,7 +134,7 @@ class DistributedRealFFT:
                 plan.forward(held[level])
 
     def backward(self, spectrum, real) -> None:
-        """Unscaled inverse; spoils ``spectrum``."""
+        """Write the unscaled inverse transform of ``spectrum`` to ``real``; overwrites ``spectrum``."""
         held = [*self._buffers, spectrum]
         for level in range(len(held) - 1, -1, -1):
             for plan in self._axes[level]:

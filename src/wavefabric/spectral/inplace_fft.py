@@ -1,4 +1,4 @@
-"""Radices and twiddle factors of the transforms of ``inplace_fft.cu``."""
+"""Choose radices and twiddle factors of the transforms of ``inplace_fft.cu``."""
 
 import math
 
@@ -6,14 +6,14 @@ import numpy as np
 
 from wavefabric.kernels.roots import factorised, rounded, unit_roots
 
-#: What to compile before a source that uses them, in this order.
+#: Sources to compile before a source that uses the transforms, in this order.
 SOURCES = ("wavefabric.spectral/butterflies.cu", "wavefabric.spectral/inplace_fft.cu")
 
 
 def radices(n: int, most: int = 16) -> tuple[int, ...]:
-    """Factors of a transform length, the largest first, of 32, 16, 8, 7, 5, 4, 3, 2, none above ``most``.
+    """Return the factors of a transform length, largest first, of 32, 16, 8, 7, 5, 4, 3, 2, up to ``most``.
 
-    Empty if others are needed, or n is 1.
+    Empty if other factors are needed, or n is 1.
 
     >>> radices(512), radices(512, 8), radices(512, 32), radices(3000), radices(22)
     ((16, 16, 2), (8, 8, 8), (32, 16), (8, 5, 5, 5, 3), ())
@@ -22,12 +22,12 @@ def radices(n: int, most: int = 16) -> tuple[int, ...]:
 
 
 def gap(radices: tuple[int, ...]) -> int:
-    """Points between empty places in shared memory, so that strides of the last radix meet all banks."""
+    """Return the points between padding in shared memory, so that last-radix strides use all banks."""
     return radices[-1] if radices[-1] % 2 == 0 else 0
 
 
 def leg_factors(radices: tuple[int, ...], dtype) -> np.ndarray:
-    """Twiddle factors w^(k m) of all stages, one after another, (R, stride) each, complex64 or complex128."""
+    """Return twiddle factors w^(k m) of all stages, joined, (R, stride) each, complex64 or complex128."""
     left, parts = math.prod(radices), []
     for radix in radices:
         stride = left // radix

@@ -1,9 +1,9 @@
-"""Transforms along y of fields that are even or odd about the first point and vanish beyond the last.
+"""Transform fields along y that are even or odd about the first point and zero beyond the last.
 
 With N points and k_m = (m + ½)π/N these are sums of cos or sin k_m j, over whole points j = 0 … N − 1 or half
 points j + ½: the even and odd discrete trigonometric transforms of types II, III and IV (Martucci 1994,
-doi:10.1109/78.295213, "WSWA" and "HSHA" symmetries). They take the place of a complex transform of 4N points
-with mirrored data.
+doi:10.1109/78.295213, "WSWA" and "HSHA" symmetries). They replace a complex transform of 4N points of
+mirrored data.
 """
 
 from typing import Any, Literal
@@ -17,28 +17,29 @@ Symmetry = Literal["even", "even_half", "odd_half", "odd"]
 
 
 def wavenumbers(n: int, spacing: float) -> np.ndarray:
-    """k_m of ``n`` points, rad/m."""
+    """Return k_m of ``n`` points, rad/m."""
     return (np.arange(n) + 0.5) * np.pi / (n * spacing)
 
 
 def symmetric_fft(device: Any, shape: tuple[int, int, int], dtype: Any) -> Any:
     """Plan in-place transforms along y of complex arrays (Nz, Ny, width).
 
-    ``forward(array, symmetry)`` gives the coefficients, as `order` says, ``backward(array, symmetry)`` the
-    field again, times 2 Ny. ``"odd"`` has no forward transform. ``forward_scaled(out, array, factor)`` is
-    that of an ``"even_half"`` field times a real factor (1, Ny, 1). On a GPU Ny is even.
+    ``forward(array, symmetry)`` computes the coefficients, in the sequence of `order`, and
+    ``backward(array, symmetry)`` the field again, times 2 Ny. ``"odd"`` has no forward transform.
+    ``forward_scaled(out, array, factor)`` transforms an ``"even_half"`` field times a real factor (1, Ny, 1).
+    On a GPU Ny is even.
     """
     return CpuSymmetricFFT(device.threads) if device.name == "cpu" else CudaSymmetricFFT(device, shape, dtype)
 
 
 def order(device: Any, n: int) -> np.ndarray:
-    """Numbers m of the coefficients as they come: on a GPU even ones, then odd ones backwards."""
+    """Return indices m of the coefficients as stored: on a GPU even ones, then odd ones backwards."""
     numbers = np.arange(n)
     return numbers if device.name == "cpu" else np.concatenate([numbers[::2], numbers[1::2][::-1]])
 
 
 class CpuSymmetricFFT:
-    """By `scipy.fft`, real and imaginary parts as columns of their own."""
+    """Transforms by `scipy.fft`, with real and imaginary parts as separate columns."""
 
     def __init__(self, threads: int):
         self._threads = threads
@@ -60,7 +61,7 @@ class CpuSymmetricFFT:
         if symmetry == "even":
             self._put(array, scipy.fft.dct, 2)
         elif symmetry == "odd":
-            # Points 1 … N; the last is not kept, and the first is 0.
+            # Points 1 … N; the last is dropped, and the first is 0.
             self._put(array, scipy.fft.dst, 2)
             array[:, 1:] = array[:, :-1].copy()
             array[:, 0] = 0
@@ -75,10 +76,10 @@ class CpuSymmetricFFT:
 
 
 class CudaSymmetricFFT:
-    """By complex transforms of N or N/2 points and pointwise kernels (``symmetric.cu``).
+    """Transforms by complex transforms of N or N/2 points and pointwise kernels (``symmetric.cu``).
 
-    Types II and III in the order of Makhoul (1980, doi:10.1109/TASSP.1980.1163351), in which the coefficients
-    stay; type IV by a transform of half the length for the real and the imaginary part each.
+    Types II and III use the order of Makhoul (1980, doi:10.1109/TASSP.1980.1163351), which the coefficients
+    keep; type IV uses a transform of half the length for the real and the imaginary part each.
     """
 
     def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any):

@@ -1,4 +1,4 @@
-"""Wavenumbers of a regular grid and the spectral operators made from them, in double precision.
+"""Compute wavenumbers of a regular grid and the spectral operators made from them, in double precision.
 
 Spectra of real fields have the shape ``(Nz, Ny, Nx//2 + 1)``: x, the fastest axis, is the halved one.
 """
@@ -7,15 +7,15 @@ import numpy as np
 
 
 def wavenumbers(n: int, spacing: float) -> np.ndarray:
-    """k of a transform of ``n`` points, rad/m, in transform order; an even grid's Nyquist is negative."""
+    """Return k of a transform of ``n`` points, rad/m, in FFT order; for even n the Nyquist is negative."""
     return 2 * np.pi * np.fft.fftfreq(n, spacing)
 
 
 def derivative(n: int, spacing: float, shift: float = 0.0) -> np.ndarray:
-    """i k e^{i k shift}: the derivative at points moved by ``shift`` metres, shape (n,).
+    """Return i k e^{i k shift}: the derivative at points moved by ``shift`` metres, shape (n,).
 
-    At the Nyquist of an even grid the imaginary part has no place in a real field and is dropped; with a
-    shift of half a point nothing is lost, since the factor is real there.
+    At the Nyquist of even n a real field cannot represent the imaginary part, which is dropped; with a shift
+    of half a point nothing is lost, since the factor is real there.
     """
     k = wavenumbers(n, spacing)
     operator = 1j * k * np.exp(1j * k * shift)
@@ -25,16 +25,16 @@ def derivative(n: int, spacing: float, shift: float = 0.0) -> np.ndarray:
 
 
 def translation(n: int, spacing: float, shift: float) -> np.ndarray:
-    """e^{i k shift}: the field at points moved by ``shift`` metres, shape (n,)."""
+    """Return e^{i k shift}, the operator for the field at points moved by ``shift`` metres, shape (n,)."""
     operator = np.exp(1j * wavenumbers(n, spacing) * shift)
     if n % 2 == 0:
-        # cos(π shift / spacing), without the round-off that half a point would leave
+        # cos(π shift / spacing), without round-off for half a point
         operator[n // 2] = 0.0 if 2 * abs(shift) == spacing else operator[n // 2].real
     return operator
 
 
 def squared(shape: tuple[int, int, int], spacing: tuple[float, float, float]) -> tuple[np.ndarray, ...]:
-    """k_x², k_y², k_z² as vectors of the half spectrum's lengths; an axis of one point has k = 0.
+    """Return k_x², k_y², k_z² as vectors of the half spectrum's lengths; k = 0 on an axis of one point.
 
     ``shape`` is (Nx, Ny, Nz), ``spacing`` dx, dy, dz in metres.
     """

@@ -1,6 +1,6 @@
-"""The time that this process spends on compiling kernels, and a line on stderr that tells the user of it.
+"""Measure the time that this process spends compiling kernels, and announce compilation on stderr.
 
-A first run would otherwise seem to hang, and its steps to take a hundred times longer than they do.
+Otherwise a first run would seem to hang, or its steps to take a hundred times longer than they do.
 """
 
 import sys
@@ -22,9 +22,9 @@ class CompilationClock:
 
     @contextmanager
     def compiling(self, announce_after: float | None = None) -> Iterator[None]:
-        """Count the time inside this context, once for all threads and for contexts inside each other.
+        """Count the time inside this context, once for all threads and nested contexts.
 
-        It is announced if it takes longer than some seconds.
+        With ``announce_after`` it is announced if it takes longer than this, in s.
         """
         timer = threading.Timer(announce_after or 0.0, self.announce)
         with self._lock:
@@ -69,5 +69,5 @@ CLOCK = CompilationClock()
 
 
 def working_time() -> float:
-    """Return a clock in seconds, as `time.perf_counter`, that stands still while kernels are compiled."""
+    """Return the time in s of a clock like `time.perf_counter` that stops while kernels are compiled."""
     return time.perf_counter() - CLOCK.seconds()

@@ -1,4 +1,4 @@
-"""How the GPUs of a host are connected: what ``nvidia-smi topo -m`` says, as a table."""
+"""Read how the GPUs of a host are connected, from ``nvidia-smi topo -m``."""
 
 import os
 import re
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from wavefabric.errors import InputError
 
-#: Classes of links, slow ones first: across sockets; between host bridges of a NUMA node; through one host
-#: bridge; through several PCIe switches; through one. NVLink (NV and how many) is faster than all.
+#: Link classes, slowest first: across sockets; between host bridges of a NUMA node; through one host bridge;
+#: through several PCIe switches; through one. NVLink (NV and the number of links) is faster than all.
 SLOW_FIRST = ("SYS", "NODE", "PHB", "PXB", "PIX")
-#: A GPU with itself.
+#: Entry for a GPU with itself.
 SELF = "X"
 
 _GPU = re.compile(r"GPU\d{1,6}", re.ASCII)
@@ -20,7 +20,7 @@ _ALLOWED = ", ".join((SELF, *SLOW_FIRST, "NV and a number"))
 
 
 def speed(link: str) -> int:
-    """Sorting key of a class of links: slower ones have smaller numbers."""
+    """Return the sorting key of a link class: slower classes have smaller keys."""
     if link == SELF:
         return 1 << 30
     return SLOW_FIRST.index(link) if link in SLOW_FIRST else len(SLOW_FIRST) + int(link[2:])
@@ -28,34 +28,34 @@ def speed(link: str) -> int:
 
 @dataclass(frozen=True)
 class GpuTopology:
-    """Links between the GPUs of a host."""
+    """Holds the links between the GPUs of a host."""
 
-    #: Class of the link between GPU i and GPU j (``"PIX"``, ``"NV18"``, …), ``"X"`` for i = j.
+    #: Link class between GPU i and GPU j (``"PIX"``, ``"NV18"``, …), ``"X"`` for i = j.
     links: tuple[tuple[str, ...], ...]
-    #: NUMA node next to each GPU, None where nvidia-smi does not say.
+    #: NUMA node of each GPU, None if nvidia-smi does not say.
     numa: tuple[int | None, ...]
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs."""
+        """Return the number of GPUs."""
         return len(self.links)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Classes of links between different GPUs that occur, slow ones first."""
+        """Return the link classes that occur between different GPUs, slowest first."""
         return tuple(sorted({link for row in self.links for link in row} - {SELF}, key=speed))
 
     def only(self, gpus: list[int]) -> "GpuTopology":
-        """The same of a part of the GPUs, in the order given."""
+        """Return the topology of the listed GPUs, in the order given."""
         return GpuTopology(
             tuple(tuple(self.links[i][j] for j in gpus) for i in gpus), tuple(self.numa[i] for i in gpus)
         )
 
 
 def parse(text: str) -> GpuTopology:
-    """Read what ``nvidia-smi topo -m`` prints; `InputError` if there is no table, or an entry is unknown.
+    """Parse the output of ``nvidia-smi topo -m``; `InputError` without a table, or for an unknown entry.
 
-    Rows and columns of network adapters are left out. Underlines and colours of a terminal do not matter.
+    Rows and columns of network adapters are skipped, underlines and colours of a terminal removed.
     """
     lines = [_ESCAPE.sub("", line) for line in text.splitlines()]
     while lines and (lines[0].split()[:1] != ["GPU0"] or SELF in lines[0].split()):
@@ -83,7 +83,7 @@ def parse(text: str) -> GpuTopology:
 
 
 def query() -> GpuTopology | None:
-    """The GPUs of this host that CUDA may use here, in its order; None where that is not known."""
+    """Return the topology of this host's GPUs that CUDA may use, in CUDA's order; None if unknown."""
     try:
         command = ["nvidia-smi", "topo", "-m"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)

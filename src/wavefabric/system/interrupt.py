@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGUSR1 between time steps, not within one: a checkpoint needs whole steps."""
+"""Defer Ctrl-C, SIGTERM and SIGUSR1 to the end of a time step: a checkpoint needs complete steps."""
 
 import contextlib
 import signal
@@ -8,33 +8,33 @@ from typing import NoReturn
 
 
 class Terminated(KeyboardInterrupt):
-    """One of `TERMINATING`. Handled wherever Ctrl-C is."""
+    """Raised for a signal of `TERMINATING`. Handled wherever Ctrl-C is."""
 
 
-#: What batch systems send some time before they kill. mpirun of Open MPI kills half a second after it was
-#: given SIGTERM; SIGUSR1 it hands on.
+#: Signals of batch systems some time before they kill. Open MPI's mpirun kills half a second after it
+#: receives SIGTERM; it forwards SIGUSR1.
 TERMINATING = (signal.SIGTERM, signal.SIGUSR1)
 
 
-#: Exit codes after Ctrl-C and SIGTERM: 128 and the signal, as shells count. SIGUSR1 has that of SIGTERM.
+#: Exit codes after Ctrl-C and SIGTERM: 128 + signal, as POSIX shells. SIGUSR1 has that of SIGTERM.
 INTERRUPTED, TERMINATED = 130, 143
 
 
 class _Signals:
-    terminated = False  # whether one of `TERMINATING` has come
+    terminated = False  # whether a signal of `TERMINATING` was received
 
 
 def exit_code() -> int:
-    """Of what was interrupted: 130, or 143 if SIGTERM did it."""
+    """Return the exit code of an interrupted run: 130, or 143 after SIGTERM."""
     return TERMINATED if _Signals.terminated else INTERRUPTED
 
 
 class DeferredInterrupt:
-    """While inside, the first Ctrl-C or a SIGTERM only sets ``requested``; a second Ctrl-C interrupts at
-    once.
+    """Defers interrupts inside: the first Ctrl-C or a SIGTERM only sets ``requested``; a second Ctrl-C
+    interrupts at once.
 
     A second SIGTERM does nothing: batch systems, mpiexec and launchers may each send one. SIGUSR1 counts as
-    SIGTERM. Both are left to whoever has a handler for them. Does nothing outside the main thread, where
+    SIGTERM. Other handlers for these two are left in place. Does nothing outside the main thread, where
     Python delivers no signals.
     """
 
@@ -56,12 +56,12 @@ class DeferredInterrupt:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if it was asked for."""
+        """Raise KeyboardInterrupt if an interrupt was requested."""
         if self.requested:
             self.stop()
 
     def stop(self) -> NoReturn:
-        """Raise KeyboardInterrupt, or `Terminated` if SIGTERM asked for it."""
+        """Raise KeyboardInterrupt, or `Terminated` after SIGTERM."""
         raise Terminated if self._terminated else KeyboardInterrupt
 
     def _handle(self, number: int, frame: object) -> None:
@@ -75,7 +75,7 @@ class DeferredInterrupt:
 
 
 def _raise(number: int, frame: object) -> None:
-    # What the first one set going, such as saving, is not interrupted by another.
+    # Actions started by the first signal, such as saving, are not interrupted by another.
     if not _Signals.terminated:
         _Signals.terminated = True
         raise Terminated
@@ -83,7 +83,7 @@ def _raise(number: int, frame: object) -> None:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Inside, the first SIGTERM or SIGUSR1 raises `Terminated`, so that what is unfinished is removed."""
+    """Raise `Terminated` on the first SIGTERM or SIGUSR1 inside, so that unfinished files are removed."""
     _Signals.terminated = False
     main = threading.current_thread() is threading.main_thread()
     ours = [number for number in TERMINATING if main and signal.getsignal(number) is signal.SIG_DFL]

@@ -1,4 +1,4 @@
-"""Facts about the machine: processor, threads, memory."""
+"""Query facts about the machine: processor, threads, memory."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def cpu_model() -> str:
-    """Name of the processor."""
+    """Return the name of the processor."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -18,7 +18,7 @@ def cpu_model() -> str:
 
 
 def nvidia_driver() -> str:
-    """Version of NVIDIA's kernel driver, "" where there is none."""
+    """Return the version of NVIDIA's kernel driver, "" if there is none."""
     with contextlib.suppress(OSError):
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
         if result := re.search(r"Kernel Module.*?\s(\d[\d.]+)\s", text):
@@ -30,7 +30,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def host_memory() -> tuple[int, int]:
-    """Free and total bytes, within the limits of the control group and of the process (``ulimit -v``)."""
+    """Return free and total bytes, within limits of the control group and of the process (``ulimit -v``)."""
     page = os.sysconf("SC_PAGE_SIZE")
     free = total = page * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError):
@@ -48,22 +48,22 @@ def host_memory() -> tuple[int, int]:
 
 
 def usable_threads() -> int:
-    """Hardware threads that this process may use."""
+    """Return the number of hardware threads that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def peak_memory() -> int:
-    """Largest resident size of this process so far, bytes (0 where the system does not tell)."""
-    # Not ``ru_maxrss``, which keeps what the process that started this one held at that time.
+    """Return the largest resident size of this process so far in bytes (0 if the system does not say)."""
+    # Not ``ru_maxrss``, which inherits the size of the parent process at the start.
     with contextlib.suppress(OSError):
         return _kibibytes("/proc/self/status", "VmHWM")
     return 0
 
 
 def _kibibytes(file: str, key: str) -> int:
-    """A size that a file of Linux tells, in bytes; 0 if it does not."""
+    """Return a size from a Linux status file in bytes; 0 if the key is missing."""
     for line in Path(file).read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024

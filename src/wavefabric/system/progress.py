@@ -1,4 +1,4 @@
-"""How a long computation reports its progress, in a bar where stderr is a terminal, and warns."""
+"""Report the progress of a long computation, as a bar if stderr is a terminal, and print warnings."""
 
 import os
 import sys
@@ -6,20 +6,20 @@ from typing import Any
 
 
 class Progress:
-    """Shows where a long computation is; this one shows nothing."""
+    """Shows the progress of a long computation; this base class shows nothing."""
 
     def start(self, total_steps: float | None, label: str) -> None:
-        """Begin; ``total_steps`` is None if it is not known."""
+        """Begin to show ``total_steps`` steps, None if unknown."""
 
     def update(self, done: float, message: str = "") -> None:
-        """So many steps are done, counted from `start`."""
+        """Report that ``done`` steps are complete since `start`."""
 
     def finish(self) -> None:
-        """End, also after an error."""
+        """End the display, also after an error."""
 
 
 class Bar(Progress):
-    """A bar with the time left on stderr; a further `start` replaces the one before."""
+    """A bar on stderr with the remaining time; another `start` replaces the current bar."""
 
     _bar: Any = None
     _task: Any = None
@@ -55,16 +55,16 @@ class Bar(Progress):
 
 
 def terminal_bar() -> Progress:
-    """A bar if stderr is a terminal, or leads to the launcher's; else what shows nothing."""
+    """Return a bar if stderr is a terminal or leads to the launcher's; else a silent `Progress`."""
     return Bar() if sys.stderr.isatty() or _columns() else Progress()
 
 
 def _columns() -> int:
-    """Columns of the launcher's terminal, on its ranks; else 0."""
+    """Return the columns of the launcher's terminal, on its ranks; else 0."""
     text = os.environ.get("WAVEFABRIC_TERMINAL", "")
     return int(text) if text.isdecimal() else 0
 
 
 def warn(text: str) -> None:
-    """One line on stderr: nothing is refused, but the result may not be what it seems."""
+    """Print a warning on stderr: the run goes ahead, but its result may be misleading."""
     print(f"wavefabric: warning: {text}", file=sys.stderr, flush=True)

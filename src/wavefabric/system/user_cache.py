@@ -1,7 +1,7 @@
-"""Where things are kept between runs that can be made again: compiled kernels, fonts.
+"""Provide a directory to cache reproducible files between runs: compiled kernels, fonts.
 
-The user's cache directory, or where that cannot be written (a service without a home, a container, a full
-quota) a temporary one of this user, and one line on stderr that says so.
+This is the user's cache directory, or if that cannot be written (a service without a home, a container, a
+full quota) a temporary directory of this user, with a line on stderr that says so.
 """
 
 import atexit
@@ -14,22 +14,22 @@ from pathlib import Path
 
 from wavefabric.errors import InputError
 
-#: Names the directory; also how child processes, ranks among them, are told which one was taken.
+#: Environment variable that sets the directory; also passes the selected one to child processes and ranks.
 VARIABLE = "WAVEFABRIC_CACHE"
-#: Ranks after the first leave it to that one to speak.
+#: Variables with the rank: only the first rank prints the message.
 _RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
 def cache_directory(name: str = "", quiet: bool = False) -> Path:
-    """A directory that exists and can be written, or directory ``name`` below it.
+    """Return an existing, writable cache directory, or its subdirectory ``name``.
 
-    ``$WAVEFABRIC_CACHE`` if it is set, else ``$XDG_CACHE_HOME/wavefabric``, else ``~/.cache/wavefabric``.
-    Where that cannot be written it is ``wavefabric-UID`` among the temporary files, readable by this user
-    alone; a line on stderr says so once (unless ``quiet``), and child processes take the same.
+    ``$WAVEFABRIC_CACHE`` if it is set, else ``$XDG_CACHE_HOME/wavefabric``, else ``~/.cache/wavefabric``. If
+    that cannot be written, it is ``wavefabric-UID`` in the directory for temporary files, readable only by
+    this user; a line on stderr says so once (unless ``quiet``), and child processes use the same directory.
     """
     root, problem = _usable_root(_wanted())
     if problem and not quiet:
-        os.environ[VARIABLE] = str(root)  # for child processes, and so that this is said once
+        os.environ[VARIABLE] = str(root)  # for child processes, and so that the message is printed once
         if all(os.environ.get(each, "0") == "0" for each in _RANK) and sys.stderr is not None:
             print(f"wavefabric: cache: {problem}; using {root} ({VARIABLE} names another)", file=sys.stderr)
     directory = root / name
@@ -38,16 +38,16 @@ def cache_directory(name: str = "", quiet: bool = False) -> Path:
 
 
 def redirect(variable: str, name: str, *usual: str) -> None:
-    """Have another library keep its files in our cache if it cannot write its ``usual`` directories.
+    """Make another library store its files in our cache if it cannot write to its ``usual`` directories.
 
-    ``variable`` of the environment tells it where, and is left alone if set.
+    The environment variable ``variable`` sets the library's directory; it is unchanged if already set.
     """
     if not os.environ.get(variable) and not all(map(_writable, usual)):
         os.environ[variable] = str(cache_directory(name, quiet=True))
 
 
 def _writable(directory: str) -> bool:
-    """Whether files can be made there, or it could be made itself."""
+    """Return whether files can be created in a directory, or it can be created itself."""
     path = Path(os.path.expanduser(directory))
     if directory.startswith("~") and not os.path.isdir(os.path.expanduser("~")):
         return False
@@ -61,14 +61,14 @@ def _wanted() -> Path | None:
         return Path(chosen).absolute()
     if caches := os.environ.get("XDG_CACHE_HOME"):
         return Path(caches).absolute() / "wavefabric"
-    with contextlib.suppress(RuntimeError):  # no HOME, and the user is in no list of users
+    with contextlib.suppress(RuntimeError):  # no HOME, and the user is not in the user database
         return Path.home() / ".cache" / "wavefabric"
     return None
 
 
 @lru_cache
 def _usable_root(wanted: Path | None) -> tuple[Path, str]:
-    """The directory, and why it is not the one that was wanted."""
+    """Return the directory, and why it is not ``wanted``, or an empty text."""
     if wanted is None:
         return _temporary(), "there is no home directory"
     import tempfile
@@ -82,7 +82,7 @@ def _usable_root(wanted: Path | None) -> tuple[Path, str]:
 
 
 def _temporary() -> Path:
-    """A directory of this user alone: others could put code there, and it would be run."""
+    """Return a directory private to this user: others could place code in it, which would be run."""
     import shutil
     import tempfile
 

@@ -1,8 +1,8 @@
-"""Training of neural networks simulated on a fabric: one iteration, from layers to the time it takes.
+"""Simulate one iteration of neural-network training on a fabric, from layers to the iteration time.
 
 Packages: models (layer graphs), gpu (time and memory of layers), strategies, communication (calls on
 fabrics), iteration (tasks and the engine), search, traces, pytorch. Imports everything but cli and bench;
-optics and acoustics for their exchanges alone.
+imports optics and acoustics only for the exchanges of their time steps.
 """
 
 from wavefabric.lazy import lazy

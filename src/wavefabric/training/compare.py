@@ -1,4 +1,4 @@
-"""One model on several fabrics, with several collectives and numbers of GPUs, each beside ring and zero."""
+"""Simulate a model on several fabrics, collectives and numbers of GPUs, each compared with ring and zero."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,30 +17,29 @@ from wavefabric.training.iteration.simulate import Iteration, simulate, simulate
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload
 
-#: What so many GPUs do, on whose fabric calls take so long: a workload, or tasks from elsewhere.
+#: A function from the number of GPUs and the times of calls to a workload, or to tasks from another source.
 MakeWork = Callable[[int, CallTimes], Workload | TaskGraph]
 
 
 @dataclass(frozen=True)
 class Case:
-    """One simulation, and the same work with rings on an ideal switch.
+    """Holds one simulation, and as ``ring`` the simulation of the same work with rings on an ideal switch.
 
-    ``ring``: with rings on a switch that never blocks, of the same bandwidth a GPU and the same latency
-    (`fabrics.ideal_switch`).
+    The switch never blocks; bandwidth per GPU and latency are those of the fabric (`fabrics.ideal_switch`).
     """
 
-    gpus: int  # that work
-    label: str  # the fabric as it was asked for, the same for all numbers of GPUs
+    gpus: int  # number of GPUs in use
+    label: str  # the fabric as the user wrote it, the same for all numbers of GPUs
     fabric: AnyFabric = field(repr=False)
-    collective: str  # as it was asked for
+    collective: str  # as the user wrote it
     iteration: Iteration
     ring: Iteration = field(repr=False)
-    #: What said how long calls take; None where communication is free.
+    #: Times of the calls; None if communication is free.
     times: Communication | None = field(repr=False)
 
     @cached_property
     def algorithms(self) -> dict[str, Counter[str]]:
-        """For each purpose of calls: which algorithms serve how many of them."""
+        """Return, per purpose of calls, the algorithms with the number of calls that each serves."""
         result: dict[str, Counter[str]] = {}
         for call in self.iteration.graph.call:
             if call is not None and self.times is not None:
@@ -49,7 +48,7 @@ class Case:
 
     @cached_property
     def left_out(self) -> dict[str, dict[str, str]]:
-        """For each kind of call, such as ``"all-reduce of 8 GPUs"``: algorithms not compared, and why."""
+        """Return the algorithms not compared, with reasons, per call such as ``"all-reduce of 8 GPUs"``."""
         result: dict[str, dict[str, str]] = {}
         for call in self.iteration.graph.call:
             if call is not None and self.times is not None and (missing := self.times.left_out(call)):
@@ -58,17 +57,17 @@ class Case:
 
     @property
     def ratio_to_ring(self) -> float:
-        """Throughput over that with rings on an ideal switch."""
+        """Return the throughput divided by the throughput with rings on an ideal switch."""
         return self.ring.seconds / self.iteration.seconds if self.iteration.seconds else 1.0
 
     @property
     def ratio_to_free(self) -> float:
-        """Throughput over that with free communication."""
+        """Return the throughput divided by the throughput with free communication."""
         return self.iteration.free_seconds / self.iteration.seconds if self.iteration.seconds else 1.0
 
     @property
     def hidden_seconds(self) -> float:
-        """Communication behind computation: s in which the fabric is busy, without what is exposed."""
+        """Return the communication time in s hidden behind computation: fabric busy minus exposed."""
         return max(0.0, self.iteration.timeline.fabric_busy - self.iteration.exposed_seconds)
 
 
@@ -83,30 +82,31 @@ def compare(
     circuits: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> list[Case]:
-    """Simulate every combination: by numbers of GPUs, then fabrics, then collectives, in the order given.
+    """Simulate all combinations: for each number of GPUs, each fabric, each collective, in list order.
 
     Parameters
     ----------
     make : callable
-        ``make(gpus, call_times)``: what so many GPUs do, such as
+        ``make(gpus, call_times)`` returns the work of ``gpus`` GPUs, such as
         ``lambda gpus, _: Workload(model, uniform(model, gpus), device, precision)``.
     gpus : sequence of int
+        Numbers of GPUs.
     fabrics : sequence of str, Fabric or PhotonicFabric
-        Text as of `fabrics.fabric_for`: ``"switch"`` has as many GPUs as work. Others need as many at least.
+        Text as for `fabrics.fabric_for` (``"switch"`` has any size), or fabrics of at least ``gpus`` GPUs.
     collectives : sequence of str
-        Of `communication.algorithms.CHOICES`, ``"zero"`` among them.
+        Choices of `communication.algorithms.CHOICES`, including ``"zero"``.
     policy, merge
-        Of `simulate`.
+        As for `simulate`.
     circuits : mapping, optional
-        Options of `Communication` for the photonic ones of the fabrics, such as ``{"sharing": "paper"}``.
+        Options of `Communication` for the photonic fabrics, such as ``{"sharing": "paper"}``.
     progress : Progress, optional
         Counts the simulations.
 
     Raises
     ------
     InputError
-        For what is unknown, given twice or does not fit; all lists are checked before the first simulation.
-        For ``circuits`` where no fabric is photonic.
+        If an entry is unknown, repeated or does not fit; all lists are checked before the first simulation.
+        Also for ``circuits`` without a photonic fabric.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def compare(
                 times = communication(fabric, collective, **(circuits or {} if photonic else {}))
                 work = make(count, times)
                 iteration = _simulate(work, times, policy, merge)
-                # Unless the strategy was searched for, the work is the same for all.
+                # Only a searched strategy makes the work differ between collectives.
                 reference = next((ran for other, ran in references if work is other or work == other), None)
                 if reference is None:
                     reference = _simulate(work, ring, policy, True)
@@ -165,7 +165,7 @@ def compare(
 
 
 def check_lists(gpus: Sequence[int], fabrics: Sequence[str | AnyFabric], collectives: Sequence[str]) -> None:
-    """Refuse lists that are empty or have something twice, and what is unknown or too small."""
+    """Refuse empty lists, repeated entries, GPU counts below 1 and unknown collectives."""
     labels = [label_of(each) for each in fabrics]
     for key, inputs in (("gpus", gpus), ("fabric", labels), ("collective", collectives)):
         if not inputs:
@@ -181,7 +181,7 @@ def check_lists(gpus: Sequence[int], fabrics: Sequence[str | AnyFabric], collect
 
 
 def label_of(fabric: str | AnyFabric) -> str:
-    """What a fabric is called in a comparison."""
+    """Return the name of a fabric in a comparison."""
     return fabric if isinstance(fabric, str) else fabric.name
 
 

@@ -1,4 +1,4 @@
-"""Picture of a comparison: throughput over GPUs for each fabric and collective, and its ratio to ring."""
+"""Draw a comparison: throughput over GPUs for each fabric and collective, and its ratio to rings."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from wavefabric.results.plots import COLOURS, GREY, INK, MARKERS
 from wavefabric.training.compare import Case
 from wavefabric.units import amount
 
-#: Of lines of the first fabric, the second, …
+#: Line styles of the first fabric, the second, …
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 1.6, 1.2, 1.6)))
 
 
 def draw_comparison(path: str | Path, cases: Sequence[Case], title: str) -> Path:
-    """Throughput over the number of GPUs, above its ratio to rings on an ideal switch.
+    """Draw the throughput over the number of GPUs, and below it the ratio to rings on an ideal switch.
 
-    A line for each fabric and collective, a colour for each collective, dashes for each fabric; grey: the
-    first fabric's work with free communication. Of one number of GPUs bars. Written whole or not at all;
-    replaces a file that is there. `InputError` if it cannot be written.
+    Each fabric and collective is a line: colours for collectives, dashes for fabrics; grey: the first
+    fabric's work with free communication. A single number of GPUs is drawn as bars. The file is written
+    atomically and replaces an existing file. Raises `InputError` if it cannot be written.
     """
     series: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
@@ -42,7 +42,7 @@ def draw_comparison(path: str | Path, cases: Sequence[Case], title: str) -> Path
 
 
 def _bars(axes: plots.Axes, cases: Sequence[Case], title: str) -> None:
-    """Throughput of each fabric and collective, with its ratio to rings behind the bar."""
+    """Draw the throughput of each fabric and collective as a bar, labelled with its ratio to rings."""
     colours = _colours(case.collective for case in cases)
     rates = [case.iteration.samples_per_second for case in cases]
     several = len({case.label for case in cases}) > 1
@@ -61,13 +61,13 @@ def _bars(axes: plots.Axes, cases: Sequence[Case], title: str) -> None:
 
 
 def _colours(collectives: Iterable[str]) -> dict[str, str]:
-    """A colour for each collective; free communication is grey."""
+    """Return a colour for each collective; free communication is grey."""
     names = dict.fromkeys(name for name in collectives if name != "zero")
     return dict(zip(names, cycle(COLOURS), strict=False)) | {"zero": GREY}
 
 
 def _free(above: plots.Axes, below: plots.Axes, cases: Sequence[Case]) -> None:
-    """Free communication, in grey."""
+    """Draw the lines of free communication, in grey."""
     first = {case.gpus: case for case in reversed(cases) if case.label == cases[0].label}
     counts = sorted(first)
     look: Any = {"color": GREY, "linewidth": 1.1, "linestyle": ":", "zorder": 1.5}
@@ -99,7 +99,7 @@ def _lines(above: plots.Axes, below: plots.Axes, series: dict[tuple[str, str], l
 
 
 def _dress(above: plots.Axes, below: plots.Axes, cases: Sequence[Case], title: str) -> None:
-    """Scales, ticks, titles and the legend."""
+    """Set scales, ticks, titles and the legend."""
     counts = sorted({case.gpus for case in cases})
     for axes in (above, below):
         axes.set_xscale("log", base=2)

@@ -1,4 +1,4 @@
-"""Fabrics of as many GPUs as a training run has, and the ideal switch that they are compared with."""
+"""Build fabrics with as many GPUs as a training run uses, and the ideal switch for comparison."""
 
 from wavefabric.collectives.builders.messages import near_square
 from wavefabric.errors import InputError
@@ -8,11 +8,11 @@ from wavefabric.fabric.electrical import families
 
 
 def fabric_for(text: str, gpus: int) -> AnyFabric:
-    """A fabric of at least so many GPUs, from text as of `wavefabric.fabric.load`.
+    """Return a fabric with at least ``gpus`` GPUs; ``text`` as for `wavefabric.fabric.load`.
 
-    Families without numbers are as large as is asked for: ``"switch"``, ``"ring"``, ``"hypercube"``, and
-    ``"mesh"``, ``"torus"``, ``"lightpath"`` of rows and columns that differ as little as they can (32 GPUs:
-    4 x 8). `InputError` for an unknown fabric, one that has fewer GPUs, and a hypercube of no power of two.
+    A family without numbers gets exactly ``gpus`` GPUs: ``"switch"``, ``"ring"``, ``"hypercube"``, and
+    ``"mesh"``, ``"torus"``, ``"lightpath"`` with nearly equal rows and columns (32 GPUs: 4 x 8). Raises
+    `InputError` for an unknown fabric, one with fewer GPUs, or a hypercube whose size is no power of two.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def fabric_for(text: str, gpus: int) -> AnyFabric:
 
 
 def check_size(fabric: AnyFabric, gpus: int) -> AnyFabric:
-    """The fabric, if it has at least so many GPUs; else `InputError`."""
+    """Return ``fabric``; raise `InputError` if it has fewer than ``gpus`` GPUs."""
     if fabric.ranks < gpus:
         raise InputError(f"gpus: {gpus} given; allowed: up to {fabric.ranks}, the GPUs of {fabric.name}")
     return fabric
@@ -43,12 +43,15 @@ def _size(family: str, gpus: int) -> str:
 
 
 def gpu_bandwidth(fabric: AnyFabric) -> float:
-    """B/s that a GPU of the fabric can send in all; the mean, where they differ."""
+    """Return the total send bandwidth per GPU in B/s; the mean over GPUs if they differ."""
     return fabric.bandwidth if isinstance(fabric, PhotonicFabric) else float(port_rates(fabric)[0].mean())
 
 
 def ideal_switch(gpus: int, bandwidth: float, alpha: float) -> Fabric:
-    """A switch that never blocks, with one link each way to each GPU, of so many B/s; ``alpha`` in s."""
+    """Return a non-blocking switch with one link each way to each GPU.
+
+    ``bandwidth`` is the rate of each link in B/s, ``alpha`` the start-up time of a round in s.
+    """
     return Fabric(
         name=f"ideal switch:{gpus}",
         gpus=tuple(f"GPU{r}" for r in range(gpus)),
@@ -59,7 +62,7 @@ def ideal_switch(gpus: int, bandwidth: float, alpha: float) -> Fabric:
 
 
 def is_ideal_switch(fabric: Fabric) -> bool:
-    """Whether every GPU has the same link each way to one switch, and there is nothing else to share."""
+    """Return whether ``fabric`` is one switch with one equal link each way per GPU and no other link."""
     if len(fabric.switches) != 1:
         return False
     switch = fabric.switches[0]

@@ -1,8 +1,8 @@
-"""One time step of our own simulations as tasks, so that their exchanges can be tried on any fabric.
+"""Build one time step of Wavefabric's wave simulations as tasks, to try their exchanges on any fabric.
 
-Computation takes as long as reading or writing so many fields at the rate of a copy. The numbers of fields
-are those measured on one H200 (docs/performance.md): 10.8 ms for 30 rows of 2²¹ samples whose powers are
-exchanged, 7.49 and 11.5 ms for 512³ points. `wavefabric.planner` predicts single steps closer.
+Computation takes as long as reading or writing a number of fields at the rate of a copy. The numbers of
+fields are measured on one H200 (docs/performance.md): 10.8 ms for 30 rows of 2²¹ samples whose powers are
+exchanged, 7.49 and 11.5 ms for 512³ points. `wavefabric.planner` predicts single steps more accurately.
 """
 
 import math
@@ -25,34 +25,35 @@ from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.iteration.task_graph import Call, TaskGraph
 from wavefabric.units import three_digits
 
-#: Share of the memory bandwidth that a copy reaches.
+#: Fraction of the memory bandwidth that a copy reaches.
 _COPY = 0.875
-#: Fields of linear propagation; of sums of powers; of coupling and update.
+#: Fields read or written: by linear propagation, by sums of powers, by coupling and update.
 _LINEAR, _SUMS, _UPDATE = 7.4, 2.3, 5.4
-#: Fields, and transforms, of a time step in homogeneous lossless and heterogeneous absorbing nonlinear media.
+#: Fields moved and transforms per step: homogeneous lossless media, heterogeneous absorbing nonlinear media.
 _MOVED = {False: (58.6, 10), True: (90.0, 14)}
-#: Fields that a step holds: of a fibre, and of the two kinds of media.
+#: Fields stored in memory: for a fibre, and for the two kinds of media.
 _HELD_FIBRE, _HELD = 2.0, {False: 8.4, True: 16.7}
-#: B of a complex number of light, and of a real one of ultrasound.
+#: Bytes per complex number of light, and per real number of ultrasound.
 _COMPLEX, _REAL = 16, 4
-#: Sizes of steps by name.
+#: Patterns of the sizes in the names of steps.
 _NUMBER = "([1-9][0-9]{0,9})"
 _FIBRE = re.compile(f"{_NUMBER}x{_NUMBER}(?::{_NUMBER})?")
 _GRID = re.compile(f"{_NUMBER}x{_NUMBER}x{_NUMBER}(?::(local|global))?")
-#: Messages of a call at most: a bound on memory.
+#: Maximum number of messages per call, to limit memory.
 _MOST_MESSAGES = 2**20
 
 
 def fibre_step(
     modes: int, samples: int, gpus: int, device: DeviceModel, *, groups: int | None = None
 ) -> TaskGraph:
-    """An RK4IP step of light in a multimode fibre, its modes over GPUs.
+    """Build an RK4IP step of light in a multimode fibre with its modes divided among GPUs.
 
-    Two Kerr kernels exchange the powers of phase groups in two all-gathers each, in chunks of time: while one
-    travels, the next is worked on (`RankOperators`). Brehler et al. 2017, doi:10.1016/j.cpc.2017.02.018.
+    Each of two Kerr kernels exchanges the powers of phase groups in two all-gathers, in chunks of time: while
+    one chunk is sent, the next is computed (`RankOperators`). Brehler et al. 2017,
+    doi:10.1016/j.cpc.2017.02.018.
 
-    The field has two rows of ``samples`` for each spatial mode; GPUs are up to one a mode. ``groups``: rows
-    of powers that travel, by default one a row of the field (dense coupling).
+    The field has two rows of ``samples`` per spatial mode; there is at most one GPU per mode. ``groups``:
+    number of rows of powers to exchange, by default one per row of the field (dense coupling).
     """
     split_modes(modes, gpus)
     groups = 2 * modes if groups is None else groups
@@ -88,11 +89,11 @@ def ultrasound_step(
     overlap: int = 16,
     heterogeneous: bool = True,
 ) -> TaskGraph:
-    """A time step of ultrasound on a grid of ``shape`` (Nx, Ny, Nz).
+    """Build a time step of ultrasound on a grid of ``shape`` (Nx, Ny, Nz).
 
-    ``global``: transforms over all GPUs, with transposes between their axes. ``local``: blocks that overlap
-    by ``overlap`` points fill them from their neighbours before each set of transforms (local Fourier basis).
-    ``heterogeneous``: absorbing and nonlinear, 14 transforms a step; else 10.
+    ``global``: transforms over all GPUs, with transposes between the axes. ``local``: blocks with an overlap
+    of ``overlap`` points, which is filled from the neighbours before each set of transforms (local Fourier
+    basis). ``heterogeneous``: absorbing and nonlinear medium, 14 transforms per step; else 10.
     """
     local = decomposition == "local"
     options = Decomposition(kind="local", overlap=overlap) if local else Decomposition(kind="global")
@@ -109,7 +110,7 @@ def ultrasound_step(
     else:
         halos = busiest_exchange(cut)
         ends = halos.transfers["src"], halos.transfers["dst"], transfer_elements(halos)
-        counts = (1, 3, 2) if heterogeneous else (1, 3)  # p; u; what absorption transforms
+        counts = (1, 3, 2) if heterogeneous else (1, 3)  # fields: pressure; velocity; absorption terms
         calls = [_exchange(*ends, gpus, count * _REAL) for count in counts]
     step = _Step(gpus, device)
     ready: list[int] = []
@@ -121,7 +122,7 @@ def ultrasound_step(
 
 
 class _Step:
-    """Tasks of one worker: all GPUs do the same at the same time."""
+    """Tasks of one worker, since all GPUs do the same at the same time."""
 
     def __init__(self, gpus: int, device: DeviceModel):
         self._device, self._gpus = device, gpus
@@ -138,14 +139,14 @@ class _Step:
 
 
 def _check_memory(nbytes: float, device: DeviceModel) -> None:
-    """Refuse what a GPU cannot hold."""
+    """Refuse a step that needs more memory than a GPU has."""
     if nbytes > device.memory:
         actual = f"{three_digits(nbytes / 1e9)} GB needed a GPU at least, {device.memory / 1e9:g} GB there"
         raise InputError(f"memory: {actual}; allowed: more GPUs, or a smaller grid")
 
 
 def _transpose(before: list[Box], after: list[Box], itemsize: int) -> Call:
-    """The call that brings data from one layout to another: an all-to-all in groups where it is one."""
+    """Return the call that changes the layout ``before`` to ``after``: all-to-all in groups if possible."""
     a, b = np.array(before), np.array(after)  # GPU × axis × (first, last + 1)
     sizes = np.ones((len(a), len(b)), np.int64)
     for axis in range(3):
@@ -158,7 +159,7 @@ def _transpose(before: list[Box], after: list[Box], itemsize: int) -> Call:
 
 
 def _exchange(src: np.ndarray, dst: np.ndarray, sizes: np.ndarray, gpus: int, itemsize: int) -> Call:
-    """The call of messages between GPUs, each of so many items: an all-to-all in groups where it is one."""
+    """Return the call for messages of ``sizes`` items: an all-to-all in groups if possible, else messages."""
     talks = np.zeros((gpus, gpus), bool)
     talks[src, dst] = True
     alike = sizes.size and sizes.size == talks.sum() and sizes.min() == sizes.max()
@@ -174,7 +175,7 @@ def _exchange(src: np.ndarray, dst: np.ndarray, sizes: np.ndarray, gpus: int, it
 
 
 def _complete_groups(talks: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
-    """Groups of one size in which all send to all and to no other, if these are all that send."""
+    """Return groups of one size in which all send to all, if no other GPU pair communicates; else None."""
     np.fill_diagonal(talks, talks.any(axis=1))
     _, number = np.unique(np.packbits(talks, axis=1), axis=0, return_inverse=True)
     groups = [np.flatnonzero(number == k) for k in range(number.max() + 1)]
@@ -184,16 +185,16 @@ def _complete_groups(talks: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
 
 
 def parse_wave_step(text: str) -> Callable[[int, DeviceModel], TaskGraph]:
-    """A step of our own simulations from its name, for any number of GPUs on any device.
+    """Return a function (GPUs, device) that builds the wave-simulation step that ``text`` names.
 
-    ``fibre:120x1048576`` is 120 spatial modes of 2²⁰ samples, with ``:34`` behind it 34 phase groups whose
-    powers travel. ``ultrasound:4096x4096x4096`` is a grid, with ``:local`` behind it cut into blocks that
-    overlap (by 16 points).
+    ``fibre:120x1048576`` has 120 spatial modes of 2²⁰ samples; ``:34`` after it means that the powers of 34
+    phase groups are exchanged. ``ultrasound:4096x4096x4096`` is a grid; ``:local`` after it cuts the grid
+    into blocks that overlap by 16 points.
 
     Raises
     ------
     InputError
-        For numbers or words that are none of these.
+        If ``text`` has another form.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Whether the numbers of a problem make sense: one list of rules for files and for the Python API."""
+"""Checks whether the numbers of a problem are valid, by the same rules for files and for the Python API."""
 
 import math
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ from wavefabric.acoustics.solver.formulas import disperses, on_axis
 
 _AXES = "xyz"
 
-#: Time steps at most: the account of the energy has a number for each.
+#: Largest number of time steps: the energy balance stores a number per step.
 MOST_STEPS = 10**8
-#: What the Python API calls each number; its keys are the names that `check` can be given others for.
+#: Names in the Python API of each number; ``names`` of `check` can replace them, by the same keys.
 PYTHON_NAMES: dict[str, str] = {
     **{f"{key}.{a}": f"grid.{key}" for key in ("shape", "spacing", "pml_size", "pml_alpha") for a in _AXES},
     **{f"density_staggered.{axis}": f"medium.density (staggered in {axis})" for axis in _AXES},
@@ -53,9 +53,9 @@ PYTHON_NAMES: dict[str, str] = {
 
 
 def check(problem: Problem, names: Mapping[str, str] | None = None, *, first_index: int = 0) -> None:
-    """Raise an `InputError` at the first number of a problem that makes no sense.
+    """Raise an `InputError` at the first invalid number of a problem.
 
-    ``names`` say what errors call each number, where that is not as in `PYTHON_NAMES`; ``first_index`` is the
+    ``names`` are the names of numbers in errors that differ from `PYTHON_NAMES`; ``first_index`` is the
     number of the first grid point in errors.
     """
     rules = _Rules(problem, names, first_index)
@@ -78,7 +78,7 @@ def check(problem: Problem, names: Mapping[str, str] | None = None, *, first_ind
 def check_recording(
     problem: Problem, recording: Recording, names: Mapping[str, str] | None = None, *, first_index: int = 0
 ) -> None:
-    """Check a recording; arguments as in `check`, ``first_index`` for time steps too."""
+    """Raise `InputError` for an invalid recording; as in `check`, but ``first_index`` also counts steps."""
     rules = _Rules(problem, names, first_index)
     quantities, where, start = recording.quantities, recording.where, recording.start
     unknown = [repr(name) for name in quantities if name not in QUANTITIES] or ["nothing"]
@@ -192,7 +192,7 @@ def _interpolation(where: Interpolation, problem: Problem, rules: "_Rules") -> N
 
 
 class _Rules:
-    """The rules that many numbers share, and what each number is called."""
+    """Holds rules that many numbers share, and the name of each number in errors."""
 
     def __init__(self, problem: Problem, names: Mapping[str, str] | None, first_index: int):
         self.names = {**PYTHON_NAMES, **(names or {})}
@@ -214,9 +214,9 @@ class _Rules:
     def finite(
         self, key: str, array: np.ndarray, ends: tuple[float, float] | None = None
     ) -> tuple[float, float]:
-        """Return the lowest and the highest value of an array: ``ends``, if the caller knows them."""
+        """Return the lowest and the highest value of an array; ``ends`` if the caller knows them."""
         self.require(array.dtype.kind in "fiu", key, f"is of type {array.dtype}", "real numbers")
-        # NaN goes through both; nothing of the array's size is made.
+        # NaN propagates through both, and neither allocates an array.
         low, high = ends or (float(array.min()), float(array.max()))
         finite = math.isfinite(low) and math.isfinite(high)
         self.require(finite, key, "has values that are not finite", "finite numbers")
@@ -225,7 +225,7 @@ class _Rules:
     def field(
         self, key: str, value: Any, *, low: float = -math.inf, open_end: bool = False, scalar: bool = True
     ) -> None:
-        """One number, or one for each grid point; from ``low``, or above it."""
+        """Check one number, or one per grid point: at least ``low``, or above it with ``open_end``."""
         grid = self._problem.array_shape
         if isinstance(value, np.ndarray) and value.ndim:
             actual = f"has the shape {value.shape}"
@@ -235,13 +235,13 @@ class _Rules:
             allowed = "a finite number" if scalar else f"an array of shape {grid}"
             self.require(scalar and _finite(value), key, value, allowed)
             least = float(value)
-        # 9 digits tell float32 apart, and say 0.1 rather than 0.10000000149.
+        # 9 digits distinguish float32 numbers, and show 0.1 rather than 0.10000000149.
         shown = f"{least:.9g}" if isinstance(value, (int, float)) else f"{least:.9g} at a grid point"
         right = least > low if open_end else least >= low
         self.require(right, key, shown, f"{'above' if open_end else 'from'} {low:g}")
 
     def index(self, key: str, index: np.ndarray, unique: bool = True) -> int:
-        """Flat indices of grid points; how many."""
+        """Check flat indices of grid points, and return their number."""
         actual = f"has the shape {index.shape}, type {index.dtype}"
         self.require(index.ndim == 1 and index.dtype.kind in "iu", key, actual, "(points,), whole numbers")
         self.require(index.size, key, "no point", "one grid point or more")

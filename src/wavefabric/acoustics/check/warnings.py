@@ -1,4 +1,4 @@
-"""Warnings of signals above what the grid carries, and of sound that absorbs or travels off its law."""
+"""Warns of signals above the grid's highest frequency, and of absorption or sound speed off the power law."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -15,20 +15,20 @@ from wavefabric.acoustics.problem import Problem, ProductSignal, Signal
 from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.stability.power_law import PowerLaw
 
-#: A share of a signal's energy above the limit that is said. Tone bursts that begin and end abruptly have
-#: some 0.1 % of theirs far above their frequency.
+#: Fraction of a signal's energy above the limit that causes a warning. Tone bursts that begin and end
+#: abruptly have some 0.1 % of their energy far above their frequency.
 FRACTION = 0.01
-#: Samples, zeros included, of a block; and of all points that are looked at (about a second).
+#: Samples, zeros included, of a block, and of all points that are analysed (about a second).
 _BLOCK, _MOST = 1 << 22, 1 << 25
-#: Signals of a source that are looked at for its frequency.
+#: Signals of a source that are analysed for its frequency.
 _SIGNALS = 64
 
 
 def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, advice: str = "") -> list[str]:
-    """A line for each source with frequencies that the grid lacks, for absorption off its law, and for a gas.
+    """Return a line for each source beyond the grid's limit, for absorption off its law, for density jumps.
 
-    ``names`` say what lines call each number, where that is not as in `PYTHON_NAMES`; ``advice`` follows the
-    line about absorption.
+    ``names`` are the names of numbers in lines that differ from `PYTHON_NAMES`; ``advice`` follows the line
+    about absorption.
     """
     names = {**PYTHON_NAMES, **(names or {})}
     lines = band_warnings(problem, names)
@@ -43,9 +43,9 @@ def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, a
 
 @typed
 def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0) -> float:
-    """Highest frequency, Hz, with so many grid points to its shortest wavelength along the widest spacing.
+    """Return the highest frequency, Hz, with ``points_per_wavelength`` grid points per wavelength.
 
-    `InputError`: not more than 0 points to a wavelength.
+    Computed for the smallest sound speed and the largest spacing. `InputError`: not more than 0 points.
     """
     right = real(points_per_wavelength, "points_per_wavelength") > 0
     require(right, "points_per_wavelength", points_per_wavelength, "above 0")
@@ -53,16 +53,16 @@ def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0
 
 
 def highest_frequency(problem: Problem) -> float:
-    """Highest frequency, Hz, with two points to a wavelength: c_min / (2 max Δ), as `max_frequency`."""
+    """Return the highest frequency, Hz, with two points per wavelength, c_min / (2 max Δ)."""
     return problem.extremes.ranges["sound_speed"][0] / (2 * max(problem.spacing[: problem.dimensions]))
 
 
 def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> list[str]:
-    """One line for each source signal with more than `FRACTION` of its energy above the grid's limit.
+    """Return a line for each source signal with more than `FRACTION` of its energy above the grid's limit.
 
     The energy is Σ |F{s}|² over the points of a source, with zeros before the samples s and, if they end
-    before the run does, after them. A signal that goes on to the end of the run or beyond is mirrored at its
-    end instead, since there it does not break off. Of very many points the strongest count alone.
+    before the run does, after them. A signal that lasts to the end of the run or beyond is mirrored at its
+    end instead, since it does not stop abruptly there. Of very many points only the strongest count.
     """
     c, spacing = problem.extremes.ranges["sound_speed"][0], max(problem.spacing[: problem.dimensions])
     limit, lines = highest_frequency(problem), []
@@ -85,7 +85,7 @@ def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> 
 
 
 def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
-    """Name and (samples, points) of each signal, and whether it ends before the run does."""
+    """Yield each signal's name, its samples (samples, points), and whether it ends before the run."""
     pressure, velocity, transducer = problem.pressure_source, problem.velocity_source, problem.transducer
     signals: dict[str, Signal | None] = {}
     if pressure is not None:
@@ -93,7 +93,7 @@ def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
     if velocity is not None:
         signals |= {f"velocity_source.signals.{a}": s for a, s in zip("xyz", velocity.signals, strict=False)}
     for key, signal in signals.items():
-        if signal is not None:  # what it is made of, where that is known
+        if signal is not None:  # the waveforms of a `ProductSignal` suffice
             signal = signal.waveforms if isinstance(signal, ProductSignal) else signal
             yield key, signal, len(signal) < problem.steps
     if transducer is not None:
@@ -101,12 +101,12 @@ def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
 
 
 def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[np.ndarray, np.ndarray]:
-    """Energy of all points, and the frequencies, Hz; nothing if such samples cannot pass the limit."""
+    """Return the energy of all points and the frequencies, Hz; zeros if the Nyquist frequency is too low."""
     if 1 / (2 * dt) <= limit:
         return np.zeros(1), np.zeros(1)
-    import scipy.fft  # late: building a problem should not pay for it
+    import scipy.fft  # late, because building a problem should not pay for this import
 
-    if not (sounding := signal.any(axis=0)).all():  # of an array one element may fire alone
+    if not (sounding := signal.any(axis=0)).all():  # a single element of an array may fire
         signal = signal[:, sounding]
     samples, points = signal.shape
     samples = max(256, (2 if ends else 4) * samples)
@@ -123,22 +123,22 @@ def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[
         block = block if ends else np.concatenate([block, block[::-1]])
         spectrum: Any = scipy.fft.rfft(block, length, axis=0)
         energy += np.sum(spectrum.real**2 + spectrum.imag**2, axis=1, dtype=np.float64)
-    energy[1:] *= 2  # a real signal's frequency stands for two, but for 0
+    energy[1:] *= 2  # negative frequencies of a real signal have the same energy
     return energy, frequency
 
 
 def power_law_line(problem: Problem) -> str | None:
-    """What a medium's absorption makes of the frequency of a source where that is most off the law; or None.
+    """Return a line on the source frequency where absorption deviates most from its law; None if it is close.
 
-    The sound speed of a medium whose absorption goes with f^y is that at frequency 0 for y > 1, and at an
-    infinite one for y < 1. The frequency of a source is the mean of its power spectrum; that of an initial
-    pressure belongs to its root mean square wavenumber.
+    With absorption proportional to f^y, the medium's sound speed is that at frequency 0 for y > 1, and at
+    an infinite frequency for y < 1. The frequency of a source is the mean of its power spectrum; that of an
+    initial pressure corresponds to its root mean square wavenumber.
     """
     if problem.absorption == "none" or not problem.extremes.ranges["alpha_coeff"][1]:
         return None
     law = PowerLaw.strongest(problem)
     c = law.sound_speed
-    # It goes one way with k: nothing to look for if it is small at both ends.
+    # The error is monotonic in k: if it is small at both ends it is small everywhere.
     if all(law.error(c * k / (2 * math.pi)) < 0.5 for k in wavenumber_range(problem)):
         return None
     frequencies = [_mean_frequency(signal, problem.dt) for _, signal, _ in source_signals(problem)]
@@ -149,7 +149,7 @@ def power_law_line(problem: Problem) -> str | None:
 
 
 def _mean_frequency(signal: np.ndarray, dt: float) -> float:
-    """Mean of the power spectrum apart from its constant, Hz; 0 for a constant."""
+    """Return the mean frequency of the power spectrum without its constant, Hz; 0 for a constant signal."""
     some = np.asarray(signal[:, :: max(1, signal.shape[1] // _SIGNALS)], np.float64)
     power = np.sum(np.abs(np.fft.rfft(some - some.mean(axis=0), axis=0)) ** 2, axis=1)
     total = float(power.sum())
@@ -157,7 +157,7 @@ def _mean_frequency(signal: np.ndarray, dt: float) -> float:
 
 
 def _rms_wavenumber(problem: Problem) -> float:
-    """Root mean square |k| of the initial pressure, from differences of neighbours."""
+    """Return the root mean square |k| of the initial pressure, from differences of neighbours."""
     *squares, total = squared_slopes(np.ascontiguousarray(problem.initial_pressure))
     axes = zip(squares, problem.spacing, range(problem.dimensions), strict=False)
     square = sum(each / spacing**2 for each, spacing, _ in axes)

@@ -1,9 +1,10 @@
-"""How a grid is divided among ranks: one Fourier basis over all of it, or one a block.
+"""Divides a grid among ranks: one Fourier basis for the whole grid, or one per block.
 
 *Global*: exact; transforms are distributed, by transposes between ranks (`spectral.distributed`).
+
 *Local*: blocks on a torus, each widened by overlaps that are filled from its neighbours before every
-transform and faded out by a window, after which a block is periodic by itself; an approximation, as good as
-the overlap is wide (Israeli, Vozovoi & Averbuch 1993, J. Sci. Comput. 8, 135).
+transform. A window fades the overlaps out, after which each block is periodic. This is an approximation whose
+error decreases with the width of the overlap (Israeli, Vozovoi & Averbuch 1993, J. Sci. Comput. 8, 135).
 """
 
 import itertools
@@ -23,22 +24,22 @@ from wavefabric.spectral.distributed import boxes
 
 KINDS = ("global", "local")
 _AXES = "xyz"
-#: A block may be so much longer than an even division would make it, to have a size of small factors.
+#: Largest relative excess of a block over an even division, to get a size with small prime factors.
 SLACK = 0.15
 
 
 @dataclass(frozen=True)
 class Decomposition:
-    """Holds what a user may choose; `InputError`: values that no problem allows.
+    """Describes how to divide a grid among ranks; `InputError` for values that no problem allows.
 
     Parameters
     ----------
     kind : str
         ``"global"`` or ``"local"``.
     grid : tuple of int, optional
-        Blocks along x, y and z; their product is the number of ranks. By default what moves the least data.
+        Blocks along x, y and z; their product is the number of ranks. Default: the one that moves least data.
     overlap : int
-        Local: points that a block is widened by on each side of an axis that is divided.
+        Local: points added to a block on each side of every divided axis.
     bell : str
         Local: the window, one of `window.WINDOWS`.
     """
@@ -65,9 +66,9 @@ def _positive(value) -> bool:
 
 @dataclass(frozen=True)
 class Partition:
-    """The subdomains of all ranks, rank by rank: blocks count along z fastest, then y, then x."""
+    """Holds the subdomains of all ranks in rank order: blocks count along z fastest, then y, then x."""
 
-    #: With the grid that was chosen.
+    #: Options of the decomposition; ``grid`` is set.
     options: Decomposition
     subdomains: list[Subdomain]
     #: Advice, one sentence each.
@@ -75,22 +76,22 @@ class Partition:
 
     @property
     def ranks(self) -> int:
-        """Number of subdomains."""
+        """Return the number of subdomains."""
         return len(self.subdomains)
 
     @property
     def grid(self) -> Triple:
-        """Blocks along x, y and z."""
+        """Return the numbers of blocks along x, y and z."""
         assert self.options.grid is not None
         return self.options.grid
 
     @property
     def shape(self) -> Triple:
-        """The whole grid, (Nx, Ny, Nz)."""
+        """Return the shape of the whole grid, (Nx, Ny, Nz)."""
         return self.subdomains[0].shape
 
     def describe(self) -> str:
-        """In words, for the report of a run."""
+        """Return the decomposition in words, for the report of a run."""
         words = f"{self.options.kind}, grid {'x'.join(map(str, self.grid))}"
         local = f", overlap {self.options.overlap}, bell {self.options.bell}"
         return words + (local if self.options.kind == "local" else "")
@@ -99,7 +100,7 @@ class Partition:
 def decompose(shape: Triple, ranks: int, options: Decomposition | None = None) -> Partition:
     """Divide a grid of (Nx, Ny, Nz) points, Nz = 1 in 2-D, among ranks.
 
-    `InputError`: the blocks do not fit the ranks or the points, or one is shorter than the overlap.
+    Raises `InputError` if the blocks do not fit the ranks or the points, or one is shorter than the overlap.
     """
     options = options or Decomposition()
     shape = tuple(int(n) for n in shape)  # type: ignore[assignment]
@@ -117,23 +118,23 @@ def decompose(shape: Triple, ranks: int, options: Decomposition | None = None) -
 
 
 def smooth(n: int) -> bool:
-    """Whether ``n`` has no prime factor above 7, which every transform is fast for."""
+    """Return whether ``n`` has no prime factor above 7, so that transforms of this length are fast."""
     return n == 1 or bool(factorised(n, (7, 5, 3, 2)))
 
 
 def even(n: int, blocks: int) -> tuple[int, ...]:
-    """Sizes that differ by one point at most, the larger first."""
+    """Return sizes that differ by at most one point, the larger first."""
     size, more = divmod(n, blocks)
     return tuple(size + (i < more) for i in range(blocks))
 
 
 @lru_cache(maxsize=1024)
 def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, ...]:
-    """Block sizes that tile ``n`` points, such that size + 2 overlap is smooth for each.
+    """Return block sizes that tile ``n`` points, such that size + 2 ``overlap`` is smooth for each.
 
-    All of size + 2 overlap are multiples of ``multiple`` if that is possible. The longest is as short as it
-    can be, since it sets the pace. Even sizes where none within `SLACK` is found; a block shorter than the
-    overlap is none.
+    All size + 2 ``overlap`` are multiples of ``multiple`` if possible. The longest block is as short as
+    possible, since it limits the speed. Without such sizes within `SLACK`, or only with blocks shorter than
+    the overlap, the sizes are even.
     """
     if blocks == 1:
         return (n,)
@@ -144,7 +145,7 @@ def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, 
 
 
 def _smooth_sizes(n: int, blocks: int, overlap: int, unit: int) -> tuple[int, ...] | None:
-    """Those of `widened` that are smooth and multiples of ``unit``, or None."""
+    """Return the sizes of `widened` that are smooth and multiples of ``unit``, or None."""
     equal = even(n, blocks)
     if all(_suits(size + 2 * overlap, unit) for size in equal):
         return equal
@@ -161,9 +162,9 @@ def _suits(n: int, unit: int) -> bool:
 
 
 def _filled(total: int, blocks: int, limit: int, least: int, unit: int) -> list[int] | None:
-    """``blocks`` suitable sizes from ``least`` to ``limit`` that add up to ``total``, longest first; or None.
+    """Return ``blocks`` suitable sizes from ``least`` to ``limit`` with sum ``total``, or None.
 
-    The fewest steps from ``blocks`` · ``limit`` down to ``total``, each the shortening of one block.
+    The sizes are in descending order. As few blocks as possible are shorter than ``limit``.
     """
     excess = blocks * limit - total
     shortenings = [
@@ -188,12 +189,12 @@ def _divisors(n: int) -> list[int]:
 
 
 def block_grids(ranks: int) -> list[Triple]:
-    """All ways to cut a grid into blocks for so many ranks, along x, y and z."""
+    """Return all divisions of a grid into one block per rank, as numbers of blocks along x, y and z."""
     return [(x, y, ranks // (x * y)) for x in _divisors(ranks) for y in _divisors(ranks // x)]
 
 
 def _global_limits(shape: Triple) -> Triple:
-    """Most blocks along each axis: in space, and for the axis of the spectrum that is divided instead."""
+    """Return the largest number of blocks along each axis, in space and in the divided spectrum."""
     nx, ny, nz = shape
     return 1, min(ny, nx // 2 + 1), min(ny, max(1, nz // 2))  # two planes, or a block would be taken for 2-D
 
@@ -203,7 +204,7 @@ def _global_fits(shape: Triple, grid: Triple) -> bool:
 
 
 def _global_grid(shape: Triple, ranks: int) -> Triple:
-    """Slabs along z if there are planes for all, else pencils as nearly square as fit."""
+    """Return slabs along z if there are enough planes, else the pencils nearest to square that fit."""
     slabs = (1, 1, ranks)
     fitting = [grid for grid in block_grids(ranks) if _global_fits(shape, grid)]
     shapes = {grid: (grid != slabs, max(grid[1:]) / min(grid[1:]), grid[1]) for grid in fitting}
@@ -232,18 +233,18 @@ def _global_subdomains(shape: Triple, grid: Triple) -> list[Subdomain]:
     return subdomains
 
 
-#: Fused kernels on a GPU take rows of an even number of points along x.
+#: Fused kernels on a GPU need rows of an even number of points along x.
 _MULTIPLES = (2, 1, 1)
 
 
 def _too_short(n: int, blocks: int, multiple: int, overlap: int) -> bool:
-    """Whether an overlap would reach beyond some block of an axis that is divided."""
-    # What cannot fit must not be searched for: that would take as long as the numbers are large.
+    """Return whether an overlap would reach beyond a block of a divided axis."""
+    # Without a search if blocks cannot fit: it would take long for large numbers.
     return blocks > 1 and (blocks * overlap > n or min(widened(n, blocks, overlap, multiple)) < overlap)
 
 
 def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
-    """The grid of least halo on any rank; where equal, the one with most blocks along z, then y."""
+    """Return the grid with the smallest halo per rank; of equals that with most blocks along z, then y."""
     grids, overlaps = block_grids(ranks), (overlap,) * 3
     fitting = [grid for grid in grids if not any(map(_too_short, shape, grid, _MULTIPLES, overlaps))]
     if not fitting:
@@ -256,12 +257,12 @@ def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
 
 
 def _block_sizes(shape: Triple, grid: Triple, overlap: int) -> list[tuple[int, ...]]:
-    """Each axis has its result of `widened`."""
+    """Return the block sizes along each axis, from `widened`."""
     return list(map(widened, shape, grid, (overlap,) * 3, _MULTIPLES))
 
 
 def _halo(shape: Triple, grid: Triple, overlap: int) -> int:
-    """Overlap points of the rank that has most."""
+    """Return the largest number of overlap points of any rank."""
     owned = list(map(max, _block_sizes(shape, grid, overlap)))
     wide = [n + 2 * overlap * (blocks > 1) for n, blocks in zip(owned, grid, strict=True)]
     return math.prod(wide) - math.prod(owned)
@@ -291,7 +292,7 @@ def _local_subdomains(shape: Triple, grid: Triple, overlap: int) -> list[Subdoma
 
 
 def _notes(shape: Triple, grid: Triple, options: Decomposition) -> list[str]:
-    """Advice where transforms have sizes with large prime factors."""
+    """Return advice on transforms whose sizes have large prime factors."""
     notes, overlap = [], options.overlap
     for axis, n, blocks, multiple in zip(_AXES, shape, grid, _MULTIPLES, strict=True):
         sizes = [size + 2 * overlap * (blocks > 1) for size in widened(n, blocks, overlap, multiple)]
@@ -310,7 +311,7 @@ def _notes(shape: Triple, grid: Triple, options: Decomposition) -> list[str]:
 
 
 def halo_messages(decomposition: Partition) -> list[Message]:
-    """What fills all overlaps: from each block's edge to each of up to 26 neighbours, on a torus."""
+    """Return the messages that fill all overlaps, from up to 26 neighbours per block, on a torus."""
     grid, over = decomposition.grid, decomposition.options.overlap
     blocks = list(itertools.product(*map(range, grid)))
     number = {block: rank for rank, block in enumerate(blocks)}
@@ -328,7 +329,7 @@ def halo_messages(decomposition: Partition) -> list[Message]:
 
 
 def _box(subdomain: Subdomain, offset, over: int, owned: bool) -> tuple[slice, slice, slice]:
-    """(z, y, x) slices: a rank's overlap towards ``offset``, or what it owns of its opposite neighbour's."""
+    """Return (z, y, x) slices of the overlap towards ``offset``; if ``owned``, of the opposite owned edge."""
     box = []
     for step, inside in zip(reversed(offset), subdomain.owned, strict=True):
         low, high = inside.start, inside.stop

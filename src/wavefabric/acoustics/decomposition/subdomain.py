@@ -1,4 +1,4 @@
-"""What one rank holds of a grid: a block, the overlaps around it, and its share of the spectrum."""
+"""The part of a grid on one rank: a block, the overlaps around it, and a part of the spectrum."""
 
 import math
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Subdomain:
-    """A rank's share of a periodic grid. All triples are (x, y, z), like `Problem.shape`."""
+    """Describes the part of a periodic grid on one rank. All triples are (x, y, z), like `Problem.shape`."""
 
-    #: The whole grid.
+    #: Shape of the whole grid.
     shape: Triple
     #: Global index of the local arrays' first point; may be negative, since the grid is periodic.
     first: Triple
     #: Points of the local arrays: the owned block and its overlaps.
     size: Triple
-    #: First point (global) and size of the block that this rank alone owns.
+    #: First point (global) and size of the block that only this rank owns.
     owned_first: Triple
     owned_size: Triple
     #: Grid of the Fourier basis: the whole grid in a global decomposition, ``size`` in a local one.
@@ -29,44 +29,45 @@ class Subdomain:
 
     @staticmethod
     def whole(shape: Triple) -> "Subdomain":
-        """All of the grid: what a single rank holds."""
+        """Return the subdomain of a single rank, which is the whole grid."""
         nx, ny, nz = shape
         zero = (0, 0, 0)
         return Subdomain(shape, zero, shape, zero, shape, shape, ((0, nx // 2 + 1), (0, ny), (0, nz)))
 
     @property
     def is_whole(self) -> bool:
-        """Whether this is the grid itself."""
+        """Whether the subdomain is the whole grid."""
         return self.size == self.shape and self.owned_size == self.shape
 
     @property
     def spectral_shape(self) -> Triple:
-        """C-order shape (z, y, x) of this rank's half spectrum."""
+        """Return the C-order shape (z, y, x) of this rank's half spectrum."""
         return tuple(stop - start for start, stop in self.spectral[::-1])  # type: ignore[return-value]
 
     @property
     def basis_points(self) -> int:
-        """N of a transform."""
+        """Return the number of points N of a transform."""
         return math.prod(self.basis)
 
     @property
     def owned(self) -> tuple[slice, slice, slice]:
-        """The owned block in local arrays (z, y, x)."""
+        """Return the slices (z, y, x) of the owned block in local arrays."""
         starts = [o - f for o, f in zip(self.owned_first, self.first, strict=True)]
         return tuple(slice(s, s + n) for s, n in zip(starts[::-1], self.owned_size[::-1], strict=True))  # type: ignore[return-value]
 
     def indices(self, axis: int) -> np.ndarray:
-        """Global indices of the local points along an axis (0 = x), shape (size[axis],)."""
+        """Return the global indices of the local points along ``axis`` (0 = x), shape (size[axis],)."""
         return np.arange(self.first[axis], self.first[axis] + self.size[axis]) % self.shape[axis]
 
     def spectrum(self, vector: np.ndarray, axis: int) -> np.ndarray:
-        """This rank's share of a vector over the half spectrum's axis (0 = x)."""
+        """Return this rank's part of ``vector``, which spans the half spectrum's ``axis`` (0 = x)."""
         return vector[slice(*self.spectral[axis])]
 
     def local_index(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which points of the whole grid (flat, x fastest) this rank owns, and where they are in its arrays.
+        """Return which points of the whole grid this rank owns, and their indices in its local arrays.
 
-        Returns a mask like ``index`` and the flat local indices of the owned points, in their order.
+        ``index`` is flat, x fastest. Returns a mask like ``index``, and the flat local indices of the owned
+        points, in their order.
         """
         index = np.asarray(index, np.int64)
         nx, ny, _ = self.shape

@@ -1,4 +1,4 @@
-"""Windows (bell functions) that make a block with its overlaps periodic, for a Fourier basis of its own.
+"""Windows (bell functions) that make a block with its overlaps periodic, for a Fourier basis per block.
 
 A window is 1 on the owned points and falls to 0 over the overlap (Israeli, Vozovoi & Averbuch 1993, J. Sci.
 Comput. 8, 135).
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def _erf(t: np.ndarray) -> np.ndarray:
-    """½(1 + erf(2s/√(1−s²))), s = 2t − 1; after Boyd 2002 (doi:10.1006/jcph.2002.7023)."""
+    """Return ½(1 + erf(2s/√(1−s²))), s = 2t − 1; after Boyd 2002 (doi:10.1006/jcph.2002.7023)."""
     from scipy.special import erf
 
     s = 2 * t - 1
@@ -25,14 +25,14 @@ _RISES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "nested-sine": lambda t: np.sin(np.pi / 4 * (1 + np.sin(np.pi / 2 * np.sin(np.pi * (t - 0.5))))) ** 2,
     "erf": _erf,
 }
-#: Their names.
+#: Names of the windows.
 WINDOWS = tuple(_RISES)
 
 
 def window(name: str, owned: int, overlap: int) -> np.ndarray:
-    """Factors along one axis, shape (owned + 2 overlap,); ``"none"`` is 1 everywhere.
+    """Return the window's factors on one axis, shape (owned + 2 overlap,); ``"none"`` is 1 everywhere.
 
-    Overlap point i, from the outer edge, has t = (i + ½)/overlap, so that rise and fall add up to one.
+    Overlap point i, counted from the outer edge, has t = (i + ½)/overlap, so that rise and fall sum to one.
     """
     rise = _RISES[name]((np.arange(overlap) + 0.5) / overlap) if overlap else np.ones(0)
     return np.concatenate([rise, np.ones(owned), rise[::-1]])

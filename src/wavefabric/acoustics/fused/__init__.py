@@ -1,4 +1,4 @@
-"""Stages of a 3-D time step whose transforms and pointwise work are fused, for CPUs and GPUs.
+"""Stages of a time step whose transforms and pointwise work are fused, for CPUs and GPUs.
 
-May import what `acoustics.solver` may, and that.
+May import `acoustics.solver`, and what that package may import.
 """

@@ -1,8 +1,8 @@
-"""Launches of ``fused_rows.cu`` and ``fused_columns.cu``: the passes of the fused time step on a GPU.
+"""Compiles and launches the fused GPU kernels of the time step, ``fused_rows.cu``, ``fused_columns.cu``.
 
-A kernel along one axis reads each array once (or again from the second-level cache) and writes it once, with
-the transforms of that axis and all pointwise work in between. A lossless step moves 47 fields, instead of
-about 100 with whole-array transforms.
+A kernel along one axis reads each array once (or again from the L2 cache) and writes it once, with the
+transforms of that axis and all pointwise work in between. A lossless step moves 47 fields, instead of about
+100 with whole-array transforms.
 """
 
 import math
@@ -19,7 +19,7 @@ from wavefabric.kernels.roots import rounded, unit_roots
 from wavefabric.kernels.series_plan import chirp, convolution_kernel
 from wavefabric.spectral import inplace_fft
 
-#: Sources of the passes, in this order.
+#: CUDA sources of the kernels, in order.
 SOURCES = (
     "wavefabric.spectral/butterflies.cu",
     "wavefabric.spectral/axis_fft.cu",
@@ -30,39 +30,39 @@ SOURCES = (
     "wavefabric.acoustics.materials/medium.cu",
     "wavefabric.acoustics.fused/fused_rows.cu",
 )
-#: Sources of the passes of the adjoint step along x, and these passes, which are loaded when they are needed.
+#: CUDA sources and names of the adjoint step's kernels along x, which are compiled on first use.
 ADJOINT_SOURCES = (
     *(source for source in SOURCES[:-1] if "columns" not in source),
     "wavefabric.acoustics.solver.adjoint/density.cu",
     "wavefabric.acoustics.fused/adjoint_rows.cu",
 )
 ADJOINT_KERNELS = "x_adjoint_velocity", "x_adjoint_density", "x_adjoint_losses", "x_adjoint_pressure"
-#: Kernels by what they work on: rows along x, columns along y and z, those of the gradient along z.
+#: Kernels by letter: rows along x (X), columns along y (Y) and z (Z), the gradient along z (G).
 _KERNELS = {
     "X": ("x_forward", "x_backward", "x_velocity", "x_density", "x_pressure"),
     "Y": ("y_transform", "y_gradient", "y_gather"),
     "Z": ("z_divergence", "z_scale", "z_translate"),
     "G": ("z_gradient", "z_gather"),
 }
-#: Spaces for a row in shared memory, one if not said.
+#: Buffers in shared memory per row; one for kernels that are not listed.
 _SPACES = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
 _SPACES |= {"x_adjoint_velocity": 3, "x_adjoint_density": 3, "x_adjoint_pressure": 2}
-#: Threads that share a multiprocessor's registers in ``x_velocity`` and ``x_pressure``, in single precision.
+#: Resident threads per multiprocessor of ``x_velocity`` and ``x_pressure``, in single precision.
 _RESIDENT_VELOCITY, _RESIDENT_PRESSURE = 768, 1024
-#: Most threads of a block, but for those of one transform.
+#: Largest number of threads of a block; a block with only one transform may have more.
 _THREADS = {"X": 128, "Y": 1024, "Z": 512, "G": 512}
-#: Most bytes of shared memory of a block, and of one that holds a single row.
+#: Largest shared memory, in bytes, of a block, and of a block with a single row.
 _SHARED, _SHARED_ROW = 96 * 1024, 160 * 1024
-#: How a parameter of the medium is held, as ``medium.cu`` numbers it.
+#: Storage forms of a medium parameter, in the numbering of ``medium.cu``.
 FORMS = ("uniform", "full", "index8", "index16")
-#: Those of `AT_POINTS`, and of the staggered densities, when not said: full grids.
+#: Default forms of `AT_POINTS` and the staggered densities: full grids.
 ALL_FULL: Mapping[str, str] = dict.fromkeys((*AT_POINTS, "staggered"), "full")
-#: Of `split_density.runs_along`.
+#: Result of `split_density.runs_along` without layers.
 NO_LAYERS = np.zeros((0, 3), np.uint64)
 
 
 def usable(nx: int, ny: int, nz: int, dtype) -> bool:
-    """Whether a grid can be transformed by these kernels along all its axes: Nx must be even.
+    """Return whether the kernels can transform a grid along all its axes; Nx must be even.
 
     Nz = 1 is a plane.
     """
@@ -72,9 +72,9 @@ def usable(nx: int, ny: int, nz: int, dtype) -> bool:
 
 
 def longest_axes(dtype) -> tuple[int, int, int]:
-    """Most points of a transform along x, y and z: three rows, or four columns, must fit in shared memory.
+    """Return the longest transforms along x, y and z that fit in shared memory: 3 rows, or 4 columns.
 
-    Along x two points of the grid are one of the transform.
+    Along x two points of the grid are one point of the transform.
     """
     item = 2 * np.dtype(dtype).itemsize
     columns = _SHARED // (4 * item)
@@ -84,10 +84,10 @@ def longest_axes(dtype) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=1024)
 def transformed_points(n: int, most: int = 16) -> int:
-    """Points by which n points are transformed: n, or more for a convolution (Bluestein).
+    """Return the length of the transform used for n points: n, or more for a convolution (Bluestein).
 
-    Of the lengths that a convolution may have the one with the least points times passes is taken.
-    ``most`` is the largest radix.
+    Of the possible lengths of a convolution, the one with the smallest product of length and number of
+    radices is used. ``most`` is the largest radix.
     """
     if inplace_fft.radices(n, most):
         return n
@@ -96,11 +96,11 @@ def transformed_points(n: int, most: int = 16) -> int:
 
 
 def _tuned(name: str, n: int, plane: bool) -> tuple[int, int, int]:
-    """Values of a transform a thread holds, largest radix, threads that share a multiprocessor's registers.
+    """Return the values per thread and largest radix of a transform, and resident threads per multiprocessor.
 
-    More values mean fewer exchanges between threads, but fewer threads, some of which load while others work.
-    Measured in single precision on an H200 (docs/performance.md), but for a ``plane``: its few columns are
-    shared by as many threads as can be.
+    More values per thread mean fewer exchanges between threads, but fewer threads to load while others
+    compute. Measured in single precision on an H200 (docs/performance.md), except for a ``plane``, whose few
+    columns are divided among as many threads as possible.
     """
     if name == "X" or plane:
         return 8, 8, 640
@@ -122,15 +122,15 @@ class _Axis:
         self.inner = transformed_points(self.points, radix)
         self.radices = inplace_fft.radices(self.inner, radix)
         self.threads = -(-self.inner // held)
-        # Rows of a plane are so few that a block has one warp of them.
+        # A plane has few rows, so a block is one warp.
         threads = 32 if plane and name == "X" else _THREADS[name]
         most = max(1, threads // self.threads)
         self.tile = (32 if plane else 128) // item
         if name == "G" and n > 256 and not plane:
-            self.tile //= 2  # two blocks a multiprocessor
-        if name == "X" and self.threads > 32:  # whole warps, which wait for no other row
+            self.tile //= 2  # two blocks per multiprocessor
+        if name == "X" and self.threads > 32:  # whole warps, without barriers between rows
             self.threads, self.tile = -(-self.threads // 32) * 32, 1
-        elif name == "X":  # a divisor of a warp, which waits for nothing
+        elif name == "X":  # a divisor of a warp, without barriers
             self.threads = 1 << (self.threads - 1).bit_length()
             self.tile = most = threads // self.threads
         while self.tile > 1 and (self.tile > most or self.shared("x_density") > _SHARED):
@@ -138,11 +138,11 @@ class _Axis:
         self.block = (self.threads * self.tile, 1, 1)
 
     def blocks(self, resident: int | None = None) -> int:
-        """Blocks a multiprocessor that must find registers."""
+        """Return the number of blocks per multiprocessor that the registers must suffice for."""
         return max(1, (resident or self._resident) * 8 // self._item // self.block[0])
 
     def shared(self, kernel: str) -> int:
-        """Bytes of shared memory of a block."""
+        """Return the shared memory of a block, in bytes."""
         words = self.inner
         if self.name == "X":
             words = _SPACES.get(kernel, 1) * row_space(self.inner, self.threads)
@@ -150,7 +150,7 @@ class _Axis:
 
 
 def row_space(points: int, threads: int) -> int:
-    """Values of a row in shared memory: ``Rows::space`` of ``axis_fft.cu``."""
+    """Return the number of values that a row takes in shared memory: ``Rows::space`` of ``axis_fft.cu``."""
     return -(-(points + 1) // 16) * 16 + (threads if threads < 16 and threads % 2 == 0 else 0)
 
 
@@ -161,16 +161,16 @@ def _axes(shape, real, kernels: str, dimensions: int) -> dict[str, _Axis]:
 
 
 def pitch(nx: int, real) -> int:
-    """Length of a padded row of a half spectrum: whole cache lines."""
+    """Return the length of a padded row of a half spectrum, which fills whole cache lines."""
     line = 64 // np.dtype(real).itemsize
     return -(-(nx // 2 + 1) // line) * line
 
 
 def sinc_series(largest: float, real) -> list[float]:
-    """Coefficients of sin(x)/x in powers of x², exact to round-off for all x² up to ``largest``.
+    """Return the coefficients of sin(x)/x in powers of x², exact to round-off for x² up to ``largest``.
 
-    Empty if x is so large that terms would cancel: beyond π, where no stable step gets in a medium whose
-    sound speed varies.
+    The list is empty for x beyond π, where terms would cancel. No stable time step gets there if the sound
+    speed varies.
     """
     if largest > math.pi**2:
         return []
@@ -183,7 +183,7 @@ def sinc_series(largest: float, real) -> list[float]:
 
 
 def index_macro(runs: np.ndarray) -> str:
-    """Place of an x among the points of the layers along x, of `split_density.runs_along`, as C text."""
+    """Return C text for the layer index of a point x; ``runs`` are those of `split_density.runs_along`."""
     expression = "-1"
     for first, end, position in runs[::-1].tolist():
         expression = f"(x) >= {first} && (x) < {end} ? (x) - {first} + {position} : {expression}"
@@ -191,9 +191,9 @@ def index_macro(runs: np.ndarray) -> str:
 
 
 class MediumKind(NamedTuple):
-    """What of a medium the kernels are compiled for.
+    """Describes the properties of a medium for which kernels are compiled.
 
-    ``forms`` says of each parameter of `AT_POINTS`, and of ``"staggered"``, how it is held, of `FORMS`.
+    ``forms`` maps each parameter of `AT_POINTS`, and ``"staggered"``, to a storage form of `FORMS`.
     """
 
     nonlinear: bool
@@ -212,12 +212,12 @@ def prelude(
     firsts: Sequence[int] = (),
     dimensions: int = 3,
 ) -> str:
-    """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and some of the kernels.
+    """Return the macros to define before the sources, for a grid (Nz, Ny, Nx), a medium and some kernels.
 
-    ``kernels`` are letters of those along x (X), along y (Y), along z (Z), and of the gradient along z (G).
-    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `split_density.runs_along`.
-    ``firsts``: where ranks' parts begin along the axis whose passes end in a transpose, but the first's. Of
-    2 ``dimensions`` the shape is (1, Ny, Nx) for the passes along x, and (Ny, 1, Nx) for those along y, which
+    ``kernels`` are letters: X, Y and Z for kernels along these axes, G for the gradient along z. ``series``
+    is the result of `sinc_series`; ``runs`` are the layers along x, from `split_density.runs_along`.
+    ``firsts`` are the first points of all ranks but rank 0 on the axis whose kernels end in a transpose. With
+    2 ``dimensions`` the shape is (1, Ny, Nx) for kernels along x, and (Ny, 1, Nx) for kernels along y, which
     are those along z of a volume.
     """
     forms = medium.forms
@@ -253,9 +253,9 @@ def prelude(
 
 
 def twiddles(radices: Sequence[int], real) -> np.ndarray:
-    """Twiddle factors of all stages of a transform by these radices, then by the same reversed, complex.
+    """Return the complex twiddle factors of all stages of a transform, then of one by reversed ``radices``.
 
-    Of a stage of radix R after factors M: exp(−2πi q k/(M R)), (R, M), at [k, q]; none of the first.
+    A stage of radix R after factors M has exp(−2πi q k/(M R)), (R, M), at [k, q]; the first stage has none.
     """
     dtype = np.result_type(real, np.complex64)
     parts = [np.zeros(0, dtype)]
@@ -270,10 +270,11 @@ def twiddles(radices: Sequence[int], real) -> np.ndarray:
 
 
 def axis_table(points: int, radices: Sequence[int], real, rows: bool = False) -> np.ndarray:
-    """What the transforms of an axis of so many points read.
+    """Return the table that the transforms of an axis of ``points`` points read.
 
-    `twiddles`; of a convolution its chirp and what values are convolved with; of real ``rows``, of twice as
-    many points N, the first N/2 roots of N, which take their spectra apart.
+    The table is `twiddles`, then for a convolution its chirp and the transform of its kernel, then for real
+    ``rows``, which have N = 2 ``points`` values, the first N/2 of the N-th roots of unity, to separate
+    spectra.
     """
     dtype, inner = np.result_type(real, np.complex64), math.prod(radices)
     parts = [twiddles(radices, real)]
@@ -285,12 +286,12 @@ def axis_table(points: int, radices: Sequence[int], real, rows: bool = False) ->
 
 
 class AxisKernels:
-    """The passes for grids (Nz, Ny, Nx) of one shape, precision and kind of medium on one CUDA device.
+    """Launches the kernels for grids (Nz, Ny, Nx) of one shape, precision and kind of medium on a GPU.
 
-    ``kernels`` are letters, as in `prelude`: ranks hold planes or columns. ``definitions`` gives the text of
-    `prelude` for a letter; the kernels of each are compiled side by side. ``scatter`` is an array of
-    ``Scatter`` (scatter.cu), one a spectrum, for passes that end in a transpose: those along z, or
-    `y_scatter`. ``dimensions`` as there.
+    ``kernels`` are letters, as in `prelude`: those for planes, for columns or for both. ``definitions``
+    returns the text of `prelude` for a letter; the kernels of all letters are compiled in parallel.
+    ``scatter`` is an array of ``Scatter`` (scatter.cu), one per spectrum, for kernels that end in a
+    transpose: those along z, or `y_scatter`. ``dimensions`` is as in `prelude`.
     """
 
     def __init__(
@@ -311,7 +312,7 @@ class AxisKernels:
             for name, axis in self._axes.items()
         }
         half, self._rows = nx // 2 + 1, ny * nz
-        #: For each axis, tiles and the planes or rows that they lie in.
+        #: Launch grid of each axis: tiles, and the planes or rows that contain them.
         items = {"X": (self._rows,), "Y": (half, nz), "Z": (half, ny), "G": (half, ny)}
         self._grids = {k: (-(-items[k][0] // axis.tile), *items[k][1:]) for k, axis in self._axes.items()}
         before, last = sources(scatter is not None)
@@ -323,7 +324,7 @@ class AxisKernels:
         if scatter is not None and "Y" in self._axes:
             self._kernels["y_scatter"] = "Y"
         self._definitions = definitions
-        #: If a list, each launch is noted there: name and grid of its kernel, and a call that repeats it.
+        #: If a list, each launch is appended: name and grid of its kernel, and a call that repeats it.
         self.launches: list[tuple[str, tuple[int, ...], Callable[[], None]]] | None = None
         self._functions: dict[str, Any] = {}
         self._shared: dict[str, int] = {}
@@ -333,7 +334,7 @@ class AxisKernels:
         self._load(modules)
 
     def _load(self, modules: Mapping[str, Any]) -> None:
-        """Get the kernels whose letters have modules here; wait until they are compiled."""
+        """Get the kernels of the letters in ``modules``; wait until they are compiled."""
         for name, key in self._kernels.items():
             if key not in modules or name in self._functions:
                 continue
@@ -342,7 +343,7 @@ class AxisKernels:
             function.max_dynamic_shared_size_bytes = self._shared[name]
 
     def load_adjoint(self) -> None:
-        """Make the adjoint step's passes along x ready."""
+        """Compile and load the adjoint step's kernels along x."""
         *before, last = ADJOINT_SOURCES
         file = last.split("/")[1]
         module = self._device.module(__package__, file, before=tuple(before), prelude=self._definitions("X"))
@@ -366,29 +367,29 @@ class AxisKernels:
         self._launch(name, (*self._grids[self._kernels[name]], layers), *arguments)
 
     def x_forward(self, fields, spectra, rows=None) -> None:
-        """Rows of one to three real fields to half spectra: all, or those whose numbers are given."""
+        """Transform rows of one to three real fields to half spectra: all, or those numbered in ``rows``."""
         count, listed = (self._rows, np.uintp(0)) if rows is None else (rows.size, rows)
         if count:
             grid = -(-count // self._axes["X"].tile), len(fields)
             self._launch("x_forward", grid, *_three(fields), *_three(spectra), listed, count)
 
     def y_transform(self, spectra, inverse: bool) -> None:
-        """One to three spectra along y, in place; or the same planes of each."""
+        """Transform one to three spectra, or the same planes of each, along y in place."""
         grid = self._grids["Y"][0], spectra[0].shape[0], len(spectra)
         self._launch("y_transform", grid, *_three(spectra), inverse)
 
     def z_scale(self, spectra, operators, numbers) -> None:
-        """One or two spectra, of these ``numbers``, times real operators, along z there and back."""
+        """Transform one or two spectra, ``numbers``, along z, multiply by real operators, transform back."""
         first, last = numbers[0], numbers[-1]
         pairs = spectra[first], spectra[last], operators[first], operators[last]
         self.run("z_scale", *pairs, first, layers=len(numbers))
 
     def y_scatter(self, spectrum, number: int, transform: bool) -> None:
-        """The spectrum of that number to the columns of all ranks, transformed along y or as it is."""
+        """Write spectrum ``number`` to the columns of all ranks, transformed along y if ``transform``."""
         self.run("y_scatter", spectrum, number, int(transform))
 
     def await_ranks(self, flags, taken, rank: int, timeout) -> None:
-        """Later work may read what all ranks have put in one more call than ``taken`` counts."""
+        """Make later device work wait for data of all ranks from one more call than ``taken`` counts."""
         arguments = flags, taken, np.int32(rank), *timeout.arguments
         self._device.launch(self._await, (1,), (32,), arguments)
 
@@ -407,26 +408,26 @@ def form_of(parameter) -> str:
 
 
 def medium_forms(at_points: Mapping[str, Any], staggered: Sequence) -> dict[str, str]:
-    """Those of `prelude`: staggered densities may be uniform where others are not."""
+    """Return the ``forms`` of `MediumKind`; full staggered densities may include uniform ones."""
     indexed = [form for density in staggered if (form := form_of(density)).startswith("index")]
     forms = {name: form_of(parameter) for name, parameter in at_points.items()}
     return forms | {"staggered": indexed[0] if indexed else "full"}
 
 
 def members(parameter) -> tuple:
-    """A medium parameter in a `structure`: its values, whether it has points of its own, and their index."""
+    """Return the members of a medium parameter in a `structure`: values, whether they vary, and index."""
     if isinstance(parameter, Indexed):
         return parameter.values, 1, parameter.index
     return parameter, int(form_of(parameter) == "full"), None
 
 
 def sources(scattered: bool) -> tuple[tuple[str, ...], str]:
-    """What comes before the last source, and that; ``scattered``: for passes that end in a transpose."""
+    """Return the files to compile first, and the last; ``scattered``: for kernels that end in a transpose."""
     at = SOURCES.index("wavefabric.acoustics.fused/fused.cu")
     more = (SIGNALS, "wavefabric.acoustics.parallel/scatter.cu") if scattered else ()
     return (*SOURCES[:at], *more, *SOURCES[at:-1]), SOURCES[-1]
 
 
 def _three(arrays: list) -> list:
-    """One to three arrays for a kernel that takes three."""
+    """Return three arrays for a kernel that takes three, given one to three."""
     return [*arrays, *arrays[:1] * (3 - len(arrays))]

@@ -1,7 +1,7 @@
-"""The stages of a time step on a CPU, fused with their transforms (`plane_kernels`), sources included.
+"""Stages of a time step on a CPU, fused with their transforms (`plane_kernels`) and their sources.
 
-Between steps the planes' spectrum of p is kept, so each stage begins where the one before has left the data
-in cache.
+Between steps the spectrum of p in each plane is stored, so each stage starts with the data that the previous
+stage left in cache.
 """
 
 import math
@@ -31,9 +31,9 @@ from wavefabric.spectral.line_transforms import LineTransforms, pitch
 
 
 class FusedCpuStages(Stages):
-    """These stages give the answers of `PlainStages`, to round-off, in fewer passes over memory.
+    """Fused CPU stages: the results of `PlainStages`, to round-off, in fewer passes over memory.
 
-    Gradients never leave the cache. The passes see a grid (outer, middle, Nx); in two dimensions the second
+    Gradients never leave the cache. The kernels see a grid (outer, middle, Nx); in two dimensions the second
     axis is the outer one, and there is no middle one.
     """
 
@@ -44,14 +44,14 @@ class FusedCpuStages(Stages):
         c, f = self.coefficients, self.fields
         self._kernels: Any = c.device.kernels(TABLE)
         nz, ny, nx = c.shape
-        #: Axis (0: x) that the passes have as their middle and outer one; -1: none.
+        #: Axis (0: x) that is the middle and the outer one of the kernels; -1: none.
         self._middle, self._outer = {1: (-1, -1), 2: (-1, 1), 3: (1, 2)}[c.axes]
         shape = (nz, ny, nx) if c.axes == 3 else (ny, 1, nx)
         factors = ([each[0], each[self._middle], each[self._outer]] for each in (c.up, c.down))
         self._lines = LineTransforms(shape, c.dtype, *factors)
         self._medium = MediumState(c.speed, c.density, c.ratio, c.tau, c.eta_factor)
         self._layers = f.split_layers if c.axes == 3 else _by_outer_axis(f.split_layers)
-        if c.axes == 1:  # a step needs a second one
+        if c.axes == 1:  # a step needs a second spectrum
             self._spectra = [*self._spectra, c.device.zeros(c.half_shape, c.complex)]
         _ = c.kappa  # before the first step
 
@@ -69,13 +69,13 @@ class FusedCpuStages(Stages):
         self.transforms += 2 * self.coefficients.axes
 
     def _by_axis(self) -> list:
-        """Spectra of the x, y and z components (None: there is none), the first of which may be s0 or s1."""
+        """Return the spectra of the x, y and z components, None if missing; the first may be s0 or s1."""
         s0, s1, *more = self._spectra
         spectra = [s1, s0, *more] if self._middle > 0 else [s0, s1]
         return (spectra if self.coefficients.axes > 1 else [s0]) + [None] * (3 - self.coefficients.axes)
 
     def _along_lines(self, by_axis: list, missing: Any = None) -> list:
-        """Return the entries for x, y and z in the order of the passes: x, middle, outer axis."""
+        """Return the entries for x, y and z in the kernels' order: x, middle, outer axis."""
         return [by_axis[axis] if axis >= 0 else missing for axis in (0, self._middle, self._outer)]
 
     def _update_velocity(self, pml: list, dt: Any, active: tuple[bool, ...]) -> None:
@@ -109,7 +109,7 @@ class FusedCpuStages(Stages):
     def pressure(self) -> None:
         c, f = self.coefficients, self.fields
         if not c.lossy or c.stokes:
-            return  # `density` has done it in the same pass
+            return  # `density` has computed p
         s0, s1, *_ = self._spectra
         for spectrum, operator in [(s0, c.nabla1), (s1, c.nabla2)][: 1 + c.disperses]:
             self._kernels.multiply_columns(self._lines, spectrum, operator, NONE, None)
@@ -122,7 +122,7 @@ class FusedCpuStages(Stages):
         self._kernels.transform_planes(self._lines, self.fields.p, self._spectra[0])
 
     def apply_operator(self, field, operator, axis=None, adjoint=False, out=None) -> None:
-        """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
+        """Write F⁻¹{operator F{field}} to ``out`` or field; the last spectrum is free when sources call."""
         spectrum = self._spectra[-1]
         self._kernels.transform_planes(self._lines, field, spectrum)
         self._kernels.multiply_columns(self._lines, spectrum, operator, NONE, None)
@@ -159,7 +159,7 @@ class FusedCpuStages(Stages):
         return self._spectra[-1].reshape(-1)[: math.prod(shape)].reshape(shape)
 
     def _source(self, source: SourceTerm | None) -> StepSource:
-        """Describe a source for the passes, or that there is none."""
+        """Describe a source for the kernels; None gives an empty description."""
         if source is None:
             return StepSource()
         clock = self.fields.clock
@@ -169,7 +169,7 @@ class FusedCpuStages(Stages):
         return StepSource(source.field, signal=source.amplitude, clock=clock)
 
     def _delayed(self, on: bool) -> StepSource:
-        """Describe the transducer for the passes, if it is on."""
+        """Describe the transducer for the kernels; the description is empty if it is off."""
         source = self.sources.transducer
         if source is None or not on:
             return StepSource()
@@ -178,7 +178,7 @@ class FusedCpuStages(Stages):
 
 
 def _by_outer_axis(layers: SplitLayers) -> SplitLayers:
-    """Layers of a grid (1, Ny, Nx) as those of one (Ny, 1, Nx): y becomes z, nothing is in layers along y."""
+    """Return layers of a grid (1, Ny, Nx) as those of (Ny, 1, Nx): y becomes z; y then has no layers."""
     nothing, one = np.full(1, -1, np.int32), layers.pml_z
     _, ny, nx = layers.z.shape
     x, y = layers.x.reshape(ny, 1, -1), layers.y.reshape(-1, 1, nx)

@@ -1,6 +1,6 @@
-"""The stages of a step in 2-D and 3-D on a GPU, fused with their transforms by axis (`axis_kernels_cuda`).
+"""Stages of a 2-D or 3-D time step on a GPU, fused with their transforms by axis (`axis_kernels_cuda`).
 
-Between steps the spectrum of p along x is kept. Sources act inside the kernels.
+Between steps the spectrum of p along x is stored. Sources act inside the kernels.
 """
 
 import math
@@ -18,7 +18,7 @@ from wavefabric.acoustics.solver.stages import AdjointChange, Stages
 
 
 class FusedCudaStages(Stages):
-    """Same stages, same answers to round-off as `PlainStages`, half the passes over memory."""
+    """Fused GPU stages: the results of `PlainStages`, to round-off, in half the passes over memory."""
 
     by_index = True
     layout: FusedLayout
@@ -35,12 +35,12 @@ class FusedCudaStages(Stages):
         self._state = structure(
             c.device, *f.split_layers.words, f.rho, f.p, *words, *table, *(layout.exchanged or (None,) * 3)
         )
-        #: Points of sources by rows, on the device, by the source.
+        #: Points of each source, sorted by grid rows, on the device.
         self._points: dict[SourceTerm | TransducerTerm, tuple] = {}
 
     @classmethod
     def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
-        """In two and three dimensions, Nx even, with transforms that fit into a block's memory."""
+        """Return whether the grid is 2-D or 3-D with an even Nx, and transforms fit in a block's memory."""
         return shape[1] > 1 and all(axis_kernels_cuda.usable(*basis, dtype) for basis in bases)
 
     @classmethod
@@ -80,7 +80,7 @@ class FusedCudaStages(Stages):
         c = self.coefficients
         s0, s1 = self._spectra[:2]
         if not c.lossy or c.stokes:
-            return  # `density` made it
+            return  # `density` has computed p
         self._absorption_spectra()
         self._planes.run("x_pressure", s0, s1, self._state, c.disperses, c.eta_factor)
         self.layout.start_exchange([self.fields.p], [s0])
@@ -105,7 +105,7 @@ class FusedCudaStages(Stages):
         return grid
 
     def transform_pressure(self) -> None:
-        """Spectrum along x of a p that was set from outside."""
+        """Compute the spectrum along x of p, which was set from outside."""
         self.layout.fill_overlaps([self.fields.p])
         self._planes.x_forward([self.fields.p], self._spectra[:1])
 
@@ -113,7 +113,7 @@ class FusedCudaStages(Stages):
         self._structures_for(active)
 
     def apply_operator(self, field, operator, axis=None, adjoint=False, out=None) -> None:
-        """``out`` or field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
+        """Write F⁻¹{operator F{field}} to ``out`` or field; the last spectrum is free when sources call."""
         out = field if out is None else out
         with self.layout.overlaps([field], [out], adjoint):
             self._planes.x_forward([field], self._spectra[-1:])
@@ -150,7 +150,7 @@ class FusedCudaStages(Stages):
 
     def adjoint_density_and_velocity(self, change: AdjointChange) -> bool:
         if self.layout.halo is not None:
-            return False  # what comes back to its owners does between the transforms
+            return False  # overlaps are returned to their owners between the transforms
         state, components = self._adjoint_structures(change)
         c, spectra = self.coefficients, change.fields.three(self._spectra)
         self._planes.run("x_adjoint_density", *spectra, state, c.dt, int(change.differs))
@@ -162,7 +162,7 @@ class FusedCudaStages(Stages):
         return True
 
     def _adjoint_structures(self, change: AdjointChange) -> tuple:
-        """Return the structures of a change that the passes of the adjoint step read, made once."""
+        """Return the C structs of ``change`` that the adjoint step's kernels read; they are built once."""
         c, adjoint, before, after = self.coefficients, change.fields, change.before, change.after
         key = c.device.address(before.rho), c.device.address(after.rho)
         if key in change.structures:
@@ -186,7 +186,7 @@ class FusedCudaStages(Stages):
         return change.structures[key]
 
     def translate(self, component, axis: int, factor, out) -> None:
-        """out ← F⁻¹{factor F{component}} along one axis."""
+        """Write F⁻¹{factor F{component}} along ``axis`` to ``out``."""
         spectrum, n = self._spectra[-1], self.coefficients.subdomain.basis
         kernels, real = self.coefficients.kernels, self.coefficients.dtype.type
         self.layout.fill_overlaps([component])
@@ -208,7 +208,7 @@ class FusedCudaStages(Stages):
         self.transforms += 2
 
     def _absorption_spectra(self) -> None:
-        """Spectra along x of what absorption transforms, times its operators."""
+        """Multiply the spectra along x of the absorption terms by their operators, in all three axes."""
         c = self.coefficients
         nablas, numbers = (c.nabla1, c.nabla2), range(1 + c.disperses)
         self.layout.through_z(numbers, lambda s, some: self._columns.z_scale(s, nablas, some))
@@ -216,11 +216,11 @@ class FusedCudaStages(Stages):
     # --- Structures that kernels read --------------------------------------------------------------------
 
     def _by_axis(self) -> list:
-        """Spectra of the x, y and z components."""
+        """Return the spectra of the x, y and z components."""
         return [self._spectra[-1], *self._spectra[:-1]]
 
     def _structures_for(self, active: tuple[bool, ...]) -> tuple:
-        """Structures for a set of active sources: the velocity's components, and the density's source."""
+        """Return the C structs for ``active`` sources: velocity components, and the source of density."""
         if active not in self._structures:
             velocity = self.sources.active_velocity(active)
             transducer = self.sources.transducer if active[-1] else None
@@ -240,7 +240,7 @@ class FusedCudaStages(Stages):
         return structure(c.device, *words)
 
     def _source(self, source: SourceTerm | TransducerTerm | None) -> tuple:
-        """Members of the structure ``Source`` of ``fused_rows.cu``."""
+        """Return the members of the C struct ``Source`` that ``fused_rows.cu`` reads."""
         if source is None:
             return (None,) * 5 + (0, 0, 0)
         if isinstance(source, TransducerTerm):
@@ -252,7 +252,7 @@ class FusedCudaStages(Stages):
         return None, source.signal, *points, source.signal.shape[1], 0, int(source.replace)
 
     def _rows_of(self, source: SourceTerm | TransducerTerm, values: np.ndarray) -> tuple:
-        """Points of a source by rows, with a value each, on the device."""
+        """Return the points of a source by grid rows, with one of ``values`` per point, on the device."""
         if source not in self._points:
             first, x, order = source.rows
             arrays = first.astype(np.int32), x.astype(np.int32), values[order].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Spectra and kernels of a step that is fused axis by axis on a GPU; between the axes there is nothing."""
+"""Spectra and kernels of a time step that is fused axis by axis on one GPU, without exchanges."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,15 +20,15 @@ from wavefabric.acoustics.solver.layout import FieldLayout
 
 
 class FusedLayout(FieldLayout):
-    """The whole grid on one GPU; base of the layouts over ranks.
+    """The layout of the whole grid on one GPU; base of the layouts over ranks.
 
-    ``plane_kernels`` are those along x and y, ``column_kernels`` along z; ``up`` and
-    ``down`` are `scaled_derivatives`, ``squares`` `scaled_squares`, on the device.
+    ``plane_kernels`` work along x and y, ``column_kernels`` along z. ``up`` and ``down`` are
+    `scaled_derivatives`, ``squares`` `scaled_squares`, on the device.
     """
 
-    #: The factor of all k_y to the points of the pressure, where a rank's spectrum has some k_y alone.
+    #: e^{−i k_y Δ/2} for all k_y, if a rank's spectrum has only some k_y; else None.
     unstagger_y: Any = None
-    #: Where absorption transforms fields that ranks exchange: ρ₀∇·u, ρ or None, and flags of the rows sent.
+    #: Fields exchanged between ranks for absorption: ρ₀∇·u, ρ or None, and flags of the rows sent; or None.
     exchanged: tuple | None = None
     #: The axis along which columns lie.
     columns_axis = 2
@@ -36,25 +36,25 @@ class FusedLayout(FieldLayout):
     def _prepare(self) -> None:
         c = self.coefficients
         self.up, self.down = (scaled_derivatives(c, sign) for sign in (1, -1))
-        #: ``up`` along the columns and ``down`` along the planes, where a rank's columns have some k_y alone.
+        #: ``up`` for columns and ``down`` for planes, which differ if a rank's columns have only some k_y.
         self.up_columns, self.down_planes = list(self.up), list(self.down)
         self.squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
         self.plane_kernels, self.column_kernels = self._kernels()
 
     def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
-        """Kernels of planes and of columns."""
+        """Return the kernels of planes and the kernels of columns."""
         kernels = axis_kernels(self.coefficients, self.fields, self.coefficients.shape, "XYZG")
         return kernels, kernels
 
     def start_exchange(self, fields: list, spectra: list) -> None:
-        """Fields and their spectra along x are complete; they are next transformed along y."""
+        """Start to exchange ``fields`` whose ``spectra`` along x are complete; does nothing on one GPU."""
 
     def forward_y(self, spectra: list) -> None:
-        """Transform spectra along y."""
+        """Transform ``spectra`` along y."""
         self.plane_kernels.y_transform(spectra, False)
 
     def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
-        """Spectra of these numbers along y, ``along_z(spectra, numbers)``, and back along y."""
+        """Call ``along_z(spectra, numbers)`` between a transform along y (if ``along_y``) and its inverse."""
         some = [self.spectra[number] for number in numbers]
         if along_y:
             self.forward_y(some)
@@ -63,7 +63,7 @@ class FusedLayout(FieldLayout):
             self.plane_kernels.y_transform(some, True)
 
     def divergence(self, factors: list) -> None:
-        """Spectra along x of three components ← those of their derivatives by factors of each axis."""
+        """Replace the spectra along x of three components by those of derivatives, ``factors`` by axis."""
 
         def along_z(s: list, numbers: Sequence[int]) -> None:
             kernel = "z_divergence", *s, *self.squares, *factors, numbers[0]
@@ -72,14 +72,14 @@ class FusedLayout(FieldLayout):
         self.through_z(range(3), along_z)
 
     def gradient(self) -> None:
-        """The spectrum of p along x to those of its gradient."""
+        """Replace the spectrum of p along x by the spectra of its gradient."""
         s0, s1, s2 = self.spectra
         self.forward_y([s0])
         self.column_kernels.run("z_gradient", s0, s1, *self.squares, self.up[2])
         self.plane_kernels.run("y_gradient", s0, s1, s2, *self.up[:2], layers=2)
 
     def gather(self) -> None:
-        """`gradient` transposed, but for its sign: s0 ← the spectrum along x of ∂x s2 + ∂y s0 + ∂z s1."""
+        """Apply `gradient` transposed, but for its sign: s0 ← spectrum along x of ∂x s2 + ∂y s0 + ∂z s1."""
         s0, s1, s2 = self.spectra
         self.plane_kernels.run("y_gather", s0, s1, s2, *self.down_planes[:2], layers=2)
         self.column_kernels.run("z_gather", s0, s1, *self.squares, self.down[2])
@@ -94,7 +94,7 @@ def axis_kernels(
     firsts: Sequence[int] = (),
     scatter: Any = None,
 ) -> AxisKernels:
-    """Kernels for arrays of a shape: ``kernels``, ``firsts`` and ``scatter`` as of `AxisKernels`."""
+    """Return the `AxisKernels` for arrays of ``shape``; ``firsts`` is as in `prelude`."""
     c = coefficients
     largest = sum(float(k2.max()) for k2 in scaled_squares(c))
     series = sinc_series(largest, c.dtype)
@@ -109,17 +109,17 @@ def axis_kernels(
 
 
 def at_points(coefficients: Coefficients) -> dict[str, Any]:
-    """Parameters of the medium at the points of the pressure, by name."""
+    """Return the medium parameters at the points of the pressure, by name."""
     return {name: getattr(coefficients, name) for name in AT_POINTS}
 
 
 def scaled_derivatives(coefficients: Coefficients, sign: int, subdomain: Subdomain | None = None) -> list:
-    """i k e^{±i k Δ/2} of each axis on the device, with the 1/N of the transforms, which κ here lacks."""
+    """Return i k e^{±i k Δ/2} of each axis on the device, times 1/N, which κ of fused kernels lacks."""
     c = coefficients
     factors = derivatives(c.problem, sign, subdomain or c.subdomain)
     return [c.device.asarray(factor / c.subdomain.basis_points, c.complex) for factor in factors]
 
 
 def scaled_squares(coefficients: Coefficients) -> list[np.ndarray]:
-    """(c_ref Δt/2)² k² along x (half), y and z: κ is sinc of the root of their sum."""
+    """Return (c_ref Δt/2)² k² along x (half), y and z: κ is sinc of the root of their sum."""
     return [k2 * kappa_scale(coefficients.problem) ** 2 for k2 in coefficients.squares]

@@ -1,14 +1,13 @@
-"""Passes of the fused time step on a CPU: each touches every array once, with the transforms inside.
+"""Table of the fused CPU kernels of the time step, each of which accesses every array once.
 
-A 3-D transform is one along x and y in every z plane, and one along z in columns of a few vectors. Between
-the two kinds lies a barrier; all pointwise work happens while its rows or columns are in cache. A lossless
-step is four passes, one with power-law absorption six; with whole-array transforms it would be 10 or 14
-transforms of two passes each, and the pointwise kernels. ∂x and ∂y share their transform along z. In two
-dimensions the second axis takes the place of z (Ny is 1), and a pass over planes has rows alone; in one
-dimension Nz is 1 too.
+A 3-D transform is one along x and y in every z plane, and one along z in columns of a few vectors, with a
+barrier between the two. All pointwise work happens while its rows or columns are in cache. A lossless step
+takes four passes over memory, a step with power-law absorption six; with whole-array transforms it would take
+10 or 14 transforms of two passes each, and the pointwise kernels. ∂x and ∂y share their transform along z. In
+two dimensions the second axis replaces z (Ny is 1), so a plane is a single row; in one dimension Nz is 1 too.
 
-Between passes only x and y are transformed. κ and the derivatives multiply a spectrum as it is transformed
-back. The kernels of `wavefabric.acoustics.solver.kernels` are the reference for these, which
+Between kernels arrays are transformed only along x and y. κ and the derivatives multiply a spectrum as it is
+transformed back. The kernels of `wavefabric.acoustics.solver.kernels` are the reference for these, which
 ``kernels/cpu/planes.cpp`` explains.
 """
 
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 from wavefabric.kernels.cpu_launch import address, medium_words
 from wavefabric.kernels.table import kernel_table
 
-#: Derivatives at points half a step to one or the other side, and what follows from the density.
+#: Codes of derivatives, at points half a spacing up or down, and of absorption.
 NONE, UP, DOWN = range(3)
 LOSSLESS, STOKES, POWER_LAW = range(3)
 
@@ -41,12 +40,12 @@ TABLE = kernel_table(
 
 
 class StepSource(NamedTuple):
-    """A source's action on a field in the step that ``clock`` counts.
+    """Describes the action of a source on a field in the step that ``clock`` counts.
 
-    Either ``pattern`` times the signal is added; or the signal is added at points, or replaces the field
-    there (``replace``). The points of row r of the grid are ``first[r]`` to ``first[r + 1]`` − 1, at
+    Either ``pattern`` times the signal is added, or the signal is added at points or, with ``replace``,
+    replaces the field there. The points of row r of the grid are ``first[r]`` to ``first[r + 1]`` − 1, at
     ``index`` in the row. ``signal`` has a row per step, with a column per point (``position`` is its number)
-    or one for all; if it is ``delayed``, it is one series, of which a point gets number ``position`` + step.
+    or one for all. A ``delayed`` signal is one series, of which each point uses sample ``position`` + step.
     """
 
     pattern: Any = None
@@ -68,7 +67,7 @@ class StepSource(NamedTuple):
 
 
 class VelocityComponent(NamedTuple):
-    """A component of the velocity: field, ρ₀ at its points, PML factors, source and spectrum; or none."""
+    """Describes a velocity component: field, ρ₀ at its points, PML factors, source, spectrum; or none."""
 
     u: Any = None
     density: Any = None
@@ -85,7 +84,7 @@ class VelocityComponent(NamedTuple):
 
 
 class MediumState(NamedTuple):
-    """c₀, ρ₀, B/A and τ, each a full grid or one row for all; η/(τ c₀)."""
+    """Holds c₀, ρ₀, B/A and τ, each as a full grid or as one row for all, and η/(τ c₀)."""
 
     speed: Any
     density: Any

@@ -1,4 +1,4 @@
-"""Spectra and kernels of a step in two dimensions that is fused axis by axis on a GPU."""
+"""Spectra and kernels of a 2-D time step that is fused axis by axis on one GPU."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,10 +7,11 @@ from wavefabric.acoustics.fused.fused_layout import FusedLayout, axis_kernels
 
 
 class PlaneLayout(FusedLayout):
-    """A plane on one GPU: its columns along y are those along z of a volume that is one point thick.
+    """The layout of a plane on one GPU: its columns along y act as z columns of a volume one point thick.
 
     Two spectra hold F{u_y} and F{u_x}, or the derivatives along these axes. There are no other columns, so a
-    step is a pass along y, one along x, one along y and one along x, and two more with power-law absorption.
+    step runs one kernel along y, one along x, one along y and one along x, and two more with power-law
+    absorption.
     """
 
     columns_axis = 1
@@ -35,7 +36,7 @@ class PlaneLayout(FusedLayout):
 
     def divergence(self, factors: list) -> None:
         s0, s1 = self.spectra
-        # Of a volume these are the spectra 1 and 2, of u_z and u_x.
+        # In a volume these are the spectra 1 and 2, of u_z and u_x.
         self.column_kernels.run("z_divergence", s0, s0, s1, *self.squares, *factors, 1, layers=2)
 
     def gradient(self) -> None:

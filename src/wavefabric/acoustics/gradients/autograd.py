@@ -1,4 +1,4 @@
-"""Simulations within PyTorch models and JAX functions, whose gradients come by the adjoint of each step."""
+"""Runs simulations within PyTorch models and JAX functions, with gradients by the adjoint of each step."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,10 +22,10 @@ from wavefabric.acoustics.source import Source
 from wavefabric.errors import InputError, MissingExtra
 from wavefabric.quantities import instance
 
-#: The last forward run of JAX, by its number, until its gradient is taken.
+#: The last forward run of JAX, by its number, until its gradient is computed.
 _LAST: dict[int, Any] = {}
 _NUMBERS = count()
-#: XLA may call from several threads; kernels serve one.
+#: XLA may call from several threads; kernels are not thread-safe.
 _LOCK = Lock()
 
 
@@ -68,7 +68,7 @@ def simulate_torch(
     simulation = _Simulation(grid, medium, source, sensor, tensors, options)
     wrt = tuple(name for name, one in tensors.items() if one.requires_grad and torch.is_grad_enabled())
     device = max((one.device for one in tensors.values()), key=lambda device: device.type != "cpu")
-    positions: dict[str, Any] = {}  # of what is recorded in the outputs
+    positions: dict[str, Any] = {}  # of the recorded quantities in the outputs
 
     def host(tensor: Any) -> np.ndarray:
         return tensor.detach().cpu().numpy()
@@ -82,7 +82,7 @@ def simulate_torch(
             outputs: list[Any] = []
             results, ctx.linearization = run(inputs)
             positions.update(_each(lambda array: outputs.append(array) or len(outputs) - 1, results))
-            ctx.save_for_backward(*inputs)  # so that PyTorch refuses a change in place before the way back
+            ctx.save_for_backward(*inputs)  # so that PyTorch detects changes in place before ``backward``
             return tuple(torch.from_numpy(array).to(device) for array in outputs)
 
         @staticmethod
@@ -90,7 +90,7 @@ def simulate_torch(
         def backward(ctx: Any, *cotangents: Any) -> tuple:
             inputs, arrays = ctx.saved_tensors, [*map(host, cotangents)]
             linearization, ctx.linearization = ctx.linearization, None
-            # Autograd comes in a thread of its own for a GPU.
+            # For a GPU autograd calls from another thread.
             with torch.cuda.device(device if device.type == "cuda" else -1):
                 linearization = linearization or run(inputs)[1]
                 gradient = linearization.gradient(_each(arrays.__getitem__, positions))
@@ -105,16 +105,17 @@ def simulate_torch(
 def simulate_jax(
     grid: Grid, medium: Medium, source: Source, sensor: Sensor, parameters: Mapping[str, Any], **options: Any
 ) -> dict[str, Any]:
-    """As `simulate_torch` with JAX's arrays, for `jax.grad`, also within `jax.jit`.
+    """Simulate with JAX arrays, like `simulate_torch`, for `jax.grad`, also within `jax.jit`.
 
-    All ``parameters`` are differentiated. Without ``jax_enable_x64`` what is recorded is in single precision.
-    Within `jax.jit` what goes wrong in a run is a ``JaxRuntimeError`` with the line of an `InputError` or
+    All ``parameters`` are differentiated. Without ``jax_enable_x64`` recorded data are in single precision.
+    Within `jax.jit` an error of a run is a ``JaxRuntimeError`` with the message of an `InputError` or
     `FieldLost`.
 
     Notes
     -----
-    A `jax.pure_callback`; `jax.vmap` runs one simulation after another. The last forward run is kept for its
-    gradient; that of an earlier one begins with another forward run. No forward mode, no second derivatives.
+    Uses `jax.pure_callback`; `jax.vmap` runs one simulation after another. Only the last forward run is kept
+    for its gradient; the gradient of an earlier run repeats the forward run. Forward mode and second
+    derivatives are not supported.
     """
     try:
         import jax
@@ -149,7 +150,7 @@ def simulate_jax(
         return number, dict(results)
 
     def backward(number: Any, values: dict[str, np.ndarray], cotangents: dict[str, Any]) -> dict[str, Any]:
-        # JAX may leave out and repeat callbacks: a forward run that is gone is made again.
+        # JAX may omit and repeat callbacks: a forward run that is no longer stored is repeated.
         linearization = _LAST.pop(int(number), None) or simulation.run(values, tuple(values))[1]
         gradient = linearization.gradient(cotangents)
         return {name: np.asarray(gradient[name]) for name in values}
@@ -167,14 +168,14 @@ def simulate_jax(
         recorded_values = simulated(values)
         for array in jax.tree.leaves(recorded_values):
             if not isinstance(array, jax.core.Tracer):
-                array.block_until_ready()  # an error comes here, rather than where the array is read
+                array.block_until_ready()  # raise errors now, not where the array is read
     except jax.errors.JaxRuntimeError as error:
         raise (failures or [error])[0] from None
     return recorded_values
 
 
 def _real_parameters(parameters: Any) -> dict[str, Any]:
-    """Parameters as they are, or as arrays; refuses what are no real numbers."""
+    """Return parameters as tensors or arrays; `InputError` unless they are real numbers."""
     instance("parameters", parameters, Mapping)
     each = {n: v if hasattr(v, "dtype") else real_array(v, f"parameters.{n}") for n, v in parameters.items()}
     for name, value in each.items():
@@ -185,7 +186,7 @@ def _real_parameters(parameters: Any) -> dict[str, Any]:
 
 
 class _Simulation:
-    """What is recorded, as a function of ``parameters``; time step, number of steps and c_ref stay."""
+    """Computes recorded data as a function of ``parameters``, with fixed time step, steps and c_ref."""
 
     def __init__(self, grid: Grid, medium: Medium, source: Source, sensor: Sensor, parameters, options: dict):
         inputs = grid, medium, source, sensor, GradientSettings(**options)
@@ -200,7 +201,7 @@ class _Simulation:
         self._options = options | fixed
 
     def run(self, values: Mapping[str, np.ndarray], wrt: tuple[str, ...]) -> tuple[Results, Any]:
-        """The results, and if there is something in ``wrt`` their `Linearization`."""
+        """Return the results and, unless ``wrt`` is empty, their `Linearization`."""
         medium = {name: value for name, value in values.items() if hasattr(self._medium, name)}
         source: dict[str, Any] = {name: value for name, value in values.items() if name not in medium}
         if "transducer" in source:
@@ -214,7 +215,7 @@ class _Simulation:
         return simulate(*inputs, **options), None
 
     def blank(self) -> Results:
-        """Results of the names, shapes and types that runs have."""
+        """Return results of zeros with the names, shapes and types of a run's results."""
         problem, recording, dtype = self._inputs
         layout, zero = layout_of(problem, recording, dtype), np.zeros((), dtype)
         shapes: dict[str, Any] = dict.fromkeys(layout.fields, problem.array_shape)
@@ -224,7 +225,7 @@ class _Simulation:
 
 
 def _each(function: Callable[[Any], Any], recorded: Any) -> Any:
-    """A function of each array that is recorded; of boxes these are lists."""
+    """Apply ``function`` to each recorded array; arrays of boxes are in lists."""
     if isinstance(recorded, Mapping):
         return {name: _each(function, value) for name, value in recorded.items()}
     return [_each(function, one) for one in recorded] if isinstance(recorded, list) else function(recorded)

@@ -1,4 +1,4 @@
-"""`linearize`, `simulate_and_gradient`: gradients of a simulation, in the terms of its arguments."""
+"""Provides `linearize` and `simulate_and_gradient`: gradients with respect to a simulation's arguments."""
 
 import copy
 import math
@@ -35,31 +35,31 @@ from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
 from wavefabric.units import show
 
-#: What a simulation can be differentiated by: names of the parameters of `Medium` and `Source`.
+#: Parameters of `Medium` and `Source` with respect to which a simulation can be differentiated.
 PARAMETERS = ("p0", *SOURCES, *MEDIUM, "density_staggered")
-#: Settings that prepared simulations have.
+#: Settings that prepared simulations fix.
 _OF_PREPARED = ("device", "threads", "precision", "check_stability", "comm", "decomposition", "dt", "cfl")
 _UNITS = {"p0": "Pa", "p": "Pa", "sound_speed": "m/s", "density": "kg/m^3", "density_staggered": "kg/m^3"}
 _UNITS |= {"ux": "m/s", "uy": "m/s", "uz": "m/s", "transducer": "m/s", "alpha_coeff": "dB/(MHz^y cm)"}
 
 
 class Gradient(dict[str, Any]):
-    """Derivatives of an objective, by the names of the parameters: ``gradient["sound_speed"]``.
+    """Holds derivatives of an objective by the names of the parameters: ``gradient["sound_speed"]``.
 
-    Each has the shape of the parameter: a number where that is one.
+    Each derivative has the shape of its parameter; it is a number if the parameter is one.
 
     Attributes
     ----------
     value : float
-        Of the objective.
+        Value of the objective.
     results : Results
-        Of the forward run.
+        Results of the forward run.
     states : Tiers
-        How many states of the forward run were stored on the device, in host memory and on disk.
+        Numbers of states of the forward run stored on the device, in host memory and on disk.
     steps_again : int
-        Time steps of the forward run that were taken again.
+        Number of forward time steps that were repeated.
     seconds : float
-        Wall time of the adjoint steps and of those taken again, without compilation.
+        Wall time of the adjoint steps and of the repeated steps, without compilation.
     """
 
     def __init__(self, derivatives: Mapping[str, Any], value: float, results: Results, run: AdjointRun):
@@ -72,7 +72,7 @@ class Gradient(dict[str, Any]):
         return f"Gradient({', '.join(self)}; value {self.value:.6g})"
 
     def save(self, path: str | Path, force: bool = False) -> Path:
-        """Write an HDF5 result file, on rank 0 alone.
+        """Write an HDF5 result file, on rank 0 only.
 
         `InputError` if it exists (without ``force``) or cannot be written.
         """
@@ -94,46 +94,47 @@ def simulate_and_gradient(
     wrt: str | tuple[str, ...] = ("sound_speed",),
     **options: Any,
 ) -> Gradient:
-    """Simulate, and differentiate an objective of what was recorded: exactly, by the adjoint of each step.
+    """Simulate, and differentiate an objective of the recorded data, exactly, by the adjoint of each step.
 
-    The same on all ranks. Errors are those of `simulate`; `InputError` also if a name in ``wrt`` or what the
-    objective returns is wrong.
+    The result is the same on all ranks. Errors are those of `simulate`; `InputError` also if a name in
+    ``wrt`` or the result of the objective is wrong.
 
     Parameters
     ----------
     grid, medium, source, sensor
-        As of `simulate`. Of what a sensor records, ``p``, ``u``, ``p_final``, ``u_final``, ``p_amp`` and
+        As in `simulate`. Of the recorded quantities, ``p``, ``u``, ``p_final``, ``u_final``, ``p_amp`` and
         ``p_amp_all`` with their phases can be differentiated.
     objective : callable
         ``objective(results)`` returns its value and a mapping of derivatives: by the name of a recorded
-        quantity an array (of boxes a list) of its shape. Called on rank 0.
+        quantity an array (for boxes a list) of its shape. Called on rank 0.
     wrt : str or sequence of str
-        By what to differentiate: ``"sound_speed"``, ``"density"``, ``"alpha_coeff"``, ``"nonlinearity"``,
-        ``"density_staggered"`` (if set), ``"p0"``, ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``, and the signal of
-        the ``"transducer"``. For the elements of an array see `TransducerMask.element_signals`.
+        Differentiate with respect to these: ``"sound_speed"``, ``"density"``, ``"alpha_coeff"``,
+        ``"nonlinearity"``, ``"density_staggered"`` (if set), ``"p0"``, ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``,
+        and the signal of the ``"transducer"``. For elements of an array see `TransducerMask.element_signals`.
 
     Other Parameters
     ----------------
     states : int, optional
-        Most states of the forward run that are stored; by default as many as help and fit.
+        Largest number of stored states of the forward run; by default as many as help and fit.
     scratch : path, optional
-        A folder for states on disk, where memory is short.
+        A folder for states on disk, if memory is short.
     prepared : PreparedSimulation, optional
-        What `prepare` returned for this grid and medium, whose time step, device and ranks count then: for
-        many sources, as the shots of an inversion.
+        Result of `prepare` for this grid and medium, whose time step, device and ranks are used: for many
+        sources, such as the shots of an inversion.
     checkpoint : path or Checkpoints, optional
-        As of `simulate`; the steps back are saved in ``<checkpoint>.adjoint``. The same call goes on there.
+        As in `simulate`; adjoint steps are saved in ``<checkpoint>.adjoint``. Repeat the call to resume
+        there.
     **options
-        As of `simulate`: ``dt``, ``steps``, ``t_end``, ``cfl`` and the keywords of `RunSettings`.
+        As in `simulate`: ``dt``, ``steps``, ``t_end``, ``cfl`` and the keywords of `RunSettings`.
 
     Notes
     -----
     Derivatives hold the time step and c_ref fixed (`Medium.reference_speed`, by default the largest sound
-    speed). Those by the sound speed include the scaling of the source's signals (`Source`); those by the
-    density the default staggered densities. In single precision sums over the steps are in single precision.
-    The adjoint is that of the discrete scheme (`solver.adjoint`); states between are taken again by binomial
-    checkpointing (Griewank & Walther 2000, doi:10.1145/347837.347846). A call that would go on from a
-    ``<checkpoint>.adjoint`` of another objective is refused.
+    speed). Those with respect to sound speed include the scaling of the source's signals (`Source`); those
+    with respect to density include the default staggered densities. In single precision, sums over the steps
+    are in single precision. The adjoint is that of the discrete scheme (`solver.adjoint`); states that are
+    not stored are recomputed by binomial checkpointing (Griewank & Walther 2000, doi:10.1145/347837.347846).
+    A call that would resume from a ``<checkpoint>.adjoint`` of another objective is an `InputError`.
     """
     require(callable(objective), "objective", objective, "a function of results")
     with _run(GradientSettings(**options), wrt, grid, medium, source, sensor) as linearization:
@@ -143,9 +144,10 @@ def simulate_and_gradient(
 def linearize(
     grid: Grid, medium: Medium, source: Source, sensor: Sensor, wrt: str | tuple[str, ...], **options: Any
 ) -> "Linearization":
-    """Simulate, and keep what the gradient of an objective needs whose derivatives come later.
+    """Simulate, and keep the data for the gradient of an objective whose derivatives are known later.
 
-    As `simulate_and_gradient`, without objective and checkpoint. The gradient frees it; so does leaving.
+    Like `simulate_and_gradient`, without objective and checkpoint. The data are freed by computing the
+    gradient, and at the end of a ``with`` block.
     """
     how = GradientSettings(**options)
     for key in ("checkpoint", "prepared"):
@@ -162,7 +164,10 @@ def _run(how: GradientSettings, wrt: Any, grid: Grid, medium: Medium, source: So
 def prepare_gradient(
     names: tuple[str, ...], key: str, grid: Grid, medium: Medium, source: Any, sensor: Any, how: Any
 ) -> tuple[Problem, Recording, GradientSettings]:
-    """Prepare as `simulation.prepare`; refuse what has no derivatives. ``key``: argument with the names."""
+    """Return problem, recording and settings of a run to differentiate with respect to ``names``.
+
+    `InputError`: a name or the recording has no derivative; ``key`` is the argument that has the names.
+    """
     check_inputs(grid, medium, source, sensor)
     how, prepared = _prepared(grid, medium, how)
     require(bool(names), key, names, f"one or more of {', '.join(PARAMETERS)}")
@@ -200,7 +205,7 @@ def _prepared(
 
 
 class Linearization(AbstractContextManager):
-    """A simulation that was run, with its `results`, to be taken back for one gradient: see `linearize`."""
+    """A completed forward run with its `results`, to be used for one gradient: see `linearize`."""
 
     def __init__(
         self, grid: Grid, medium: Medium, source: Any, problem: Problem, recording: Recording,
@@ -213,20 +218,20 @@ class Linearization(AbstractContextManager):
         sources: dict[str, Any] = {name: u for name, signal in signals if signal is not None}
         sources |= {"p": p, "transducer": transducer}
         self._points = {name: each.index for name, each in sources.items() if each is not None}
-        #: Sources whose scale goes with the sound speed; in an order, which sets have not in all processes.
+        #: Sources whose scale depends on the sound speed, in the same order in all processes, unlike a set.
         self._scaled: tuple[str, ...] = ()
         if "sound_speed" in names and isinstance(source, Source):
             moved = {name: name == "transducer" or source.scale_power(name) for name in self._points}
             self._scaled = tuple(name for name in sorted(moved) if moved[name])
         self._simulate()
-        # Graphs of automatic differentiation drop it unclosed.
+        # Graphs of automatic differentiation do not close it.
         weakref.finalize(self, self._held.close)
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Free what the gradient needs; `results` stay."""
+        """Free the data for the gradient, but not `results`."""
         self._held.close()
         self._back = None
 
@@ -234,12 +239,12 @@ class Linearization(AbstractContextManager):
         called = {"p0": "initial_pressure", "density_staggered": "density"}
         wrt = frozenset(called.get(name, name) for name in self._names)
         scaled = frozenset(self._scaled)
-        if "transducer" in scaled:  # from whose derivative that of its scale follows
+        if "transducer" in scaled:  # the derivative for its scale follows from that for its signal
             wrt, scaled = wrt | {"transducer"}, scaled - {"transducer"}
         with ExitStack() as stack:
             run = AdjointRun(self._problem, self._recording, wrt, scaled, self._how)
             self._back = stack.enter_context(closing(run))
-            # A digest of what the objective said before the steps back that a checkpoint goes on with.
+            # Digest of the objective's derivatives with which the checkpoint's adjoint steps began.
             self._evaluated, checkpoint, how = None, None, self._how
             inputs = self._problem, self._recording, self._grid
             if how.checkpoints is not None:
@@ -250,7 +255,7 @@ class Linearization(AbstractContextManager):
                 stack.enter_context(locked_by_first_rank(how.ranks, checkpoint.path, "checkpoint"))
             self._checkpoint = checkpoint
             if checkpoint is not None and checkpoint.find() is not None:
-                # Everything as after the forward run, for the steps back that are left.
+                # Restore the state after the forward run, for the remaining adjoint steps.
                 arrays, state = run.restore(checkpoint)
                 self._recorded = {name.removeprefix("recorded/"): array for name, array in arrays.items()}
                 self._evaluated, report = state["objective"], Report(**state["report"])
@@ -261,20 +266,21 @@ class Linearization(AbstractContextManager):
                 self.results = solve(*inputs[:2], how, self._grid, self._keep, observer=run, setup=setup)
                 if how.prepared is not None:
                     how.prepared.stable = True
-            # As they were recorded: whoever has the results may change them in place.
+            # Copies as recorded, because users may change the results in place.
             tones = {name: value for name, value in self.results.items() if is_tone(name)}
             self._tones = copy.deepcopy(tones)
             self._held = stack.pop_all()
 
     def _keep(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Arrays as recorded."""
+        """Store the recorded arrays, and return them."""
         self._recorded.update(arrays)
         return arrays
 
     def gradient(self, derivatives: Mapping[str, Any] | Objective) -> Gradient:
-        """The gradient of an objective, by its derivatives with respect to `results`, or by itself.
+        """Return the gradient of an objective, from its derivatives with respect to `results` or from itself.
 
-        Both as `simulate_and_gradient` takes them, of rank 0; collective. InputError if wrong, or twice.
+        Either as in `simulate_and_gradient`, of rank 0; collective. `InputError` if wrong, or if called
+        twice.
         """
         run, checkpoint = self._back, self._checkpoint
         if run is None:
@@ -295,7 +301,7 @@ class Linearization(AbstractContextManager):
         return gradient
 
     def _on_first_rank(self, said: Mapping[str, Any] | Objective) -> tuple[float, dict[str, np.ndarray]]:
-        """On rank 0; value, and derivatives as the recorder keeps them, on all."""
+        """Evaluate on rank 0; return value, and derivatives in the recorder's layout, on all ranks."""
         derivatives: dict[str, np.ndarray] = {}
 
         def call() -> float:
@@ -333,7 +339,7 @@ class Linearization(AbstractContextManager):
         return {name: of(name) for name in self._names}
 
     def _like(self, field: np.ndarray, parameter: Any) -> Any:
-        """A derivative by a parameter: a number, or on the user's grid."""
+        """Convert derivatives at grid points to those for a parameter: a number, or a user's array."""
         whole = field.astype(np.float64)
         return float(whole.sum()) if np.ndim(parameter) == 0 else self._grid.from_edges(whole)
 
@@ -341,7 +347,7 @@ class Linearization(AbstractContextManager):
         return at_points(self._problem.sound_speed, self._points[name])
 
     def _signal(self, name: str, derivative: np.ndarray) -> np.ndarray:
-        """Of the solver's signals (steps, points) or (steps, 1), that of the user's."""
+        """Convert derivatives for the solver's signals, (steps, points or 1), to those for the user's."""
         values = np.asarray(getattr(self._source, name))
         scale = self._source.scale(name, self._grid, self._speed_at(name), self._problem.dt)
         scaled = (derivative * scale).T
@@ -353,14 +359,14 @@ class Linearization(AbstractContextManager):
         return out.reshape(values.shape)
 
     def _transducer_sums(self, derivative: np.ndarray) -> np.ndarray:
-        """Of the pushes (steps, points), that of the signal before its scale."""
+        """Convert derivatives for the pushes (steps, points) to those for the signal before scaling."""
         transducer: Any = self._problem.transducer
         at, size = transducer.delay + np.arange(len(derivative))[:, None], transducer.signal.size
         pushes = derivative.ravel().astype(np.float64)
         return np.bincount(at.ravel(), pushes, max(size, int(at.max()) + 1))[:size]
 
     def _with_scales(self, field: np.ndarray, signals: Mapping, products: Mapping) -> np.ndarray:
-        """Add that sources are scaled by the sound speed where they are."""
+        """Add the derivatives with respect to sound speed through the scaling of the sources."""
         total = field.astype(np.float64)
         flat = total.reshape(-1)
         for name in self._scaled:
@@ -375,7 +381,7 @@ class Linearization(AbstractContextManager):
 
 
 def transposed_stagger(field: np.ndarray, axis: int, wrap: bool = False) -> np.ndarray:
-    """The transpose of `medium.stagger`."""
+    """Apply the transpose of `medium.stagger`."""
     out = field / 2
     along, half = np.moveaxis(out, 2 - axis, 0), np.moveaxis(field / 2, 2 - axis, 0)
     along[1:] += half[:-1]

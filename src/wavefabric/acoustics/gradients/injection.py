@@ -1,4 +1,4 @@
-"""The transpose of the recorder: derivatives with respect to what was recorded enter the adjoint fields."""
+"""Applies the transpose of the recorder: adds an objective's derivatives to the adjoint fields."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,20 +14,20 @@ from wavefabric.acoustics.recording.tones import sum_names, weights
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.stages import Stages
 
-#: Bytes of a block of rows of all series on the device, at most.
+#: Largest size, in bytes, of a block of rows of all series on the device.
 _BLOCK_BYTES = 16 << 20
 
 
 def injected_fields(recording: Recording, dimensions: int) -> int:
-    """Most fields that an `Injection` holds."""
+    """Return the largest number of fields that an `Injection` stores."""
     finals = sum(dimensions if name[0] == "u" else 1 for name in recording.quantities if "final" in name)
     return finals + 2 * len(recording.frequencies) * ("p_amp_all" in recording.tones)
 
 
 class Injection:
-    """Adds what an objective's derivatives say to the adjoint fields, of a rank.
+    """Adds an objective's derivatives to the adjoint fields of a rank.
 
-    ``derivatives`` are those of `objective.evaluate`, of the whole grid and all points.
+    ``derivatives`` are those of `objective.as_recorded`, for the whole grid and all points.
     """
 
     def __init__(self, stages: Stages, kernels: Any, recording: Recording, derivatives: Mapping[str, Any]):
@@ -39,11 +39,11 @@ class Injection:
         row = max(1, read.size * c.dtype.itemsize)
         self._block_rows = max(1, min(c.problem.steps, _BLOCK_BYTES // row))
         self._first, self._clock = c.problem.steps, stages.fields.clock
-        #: Of each series the rows of some steps on the device; that of a step is row ``step % rows``.
+        #: For each series the rows of some steps on the device; a step has row ``step % rows``.
         self._blocks: dict[str, Any] = {}
         self._finals: dict[str, Any] = {}  # fields after the last step
         self._series: dict[str, np.ndarray] = {}  # (rows, columns)
-        #: Of tones: weights of the steps, and the derivatives, at the sensor on the host or of fields.
+        #: For tones: weights of the steps, and the derivatives, at the sensor on the host or of fields.
         self._tones: list[tuple[np.ndarray, np.ndarray]] = []
         self._field_tones: list[tuple[Any, Any]] = []
         sums = {name: (quantity, number) for name, quantity, number in sum_names(recording)}
@@ -66,7 +66,7 @@ class Injection:
                 self._tones.append((by_step, array))
 
     def begin(self, fields: Fields, step: int) -> None:
-        """Add fields after the last step, and bring the rows of a step to the device; steps fall."""
+        """Add fields after the last step, and load rows of ``step`` to the device; steps must fall."""
         if step == self._c.problem.steps - 1:
             for name, array in self._finals.items():
                 target = _target(fields, name)
@@ -75,7 +75,7 @@ class Injection:
             self._load(step)
 
     def add(self, fields: Fields, step: int) -> None:
-        """Add what was recorded after a time step, that of the clock; launches kernels alone."""
+        """Add derivatives for data recorded after a time step, the clock's; only launches kernels."""
         if step < self._start:
             return
         for name, block in self._blocks.items():
@@ -84,7 +84,7 @@ class Injection:
             self._c.kernels.add_pattern(fields.p, array, by_step, self._clock)
 
     def _load(self, last: int) -> None:
-        """Bring rows to the device, the last of them that of a step; those of tones are part of p's."""
+        """Load rows up to step ``last`` to the device; rows of tones are added to those of p."""
         count = self._block_rows
         self._first = first = max(self._start, last // count * count)
         span = slice(first - self._start, last + 1 - self._start)
@@ -105,7 +105,7 @@ def _target(fields: Fields, name: str) -> Any:
 
 
 def _transposed(recording: Recording, subdomain: Subdomain) -> tuple[np.ndarray, ...]:
-    """Grid points of a rank that are read: each once, and from ``bounds`` on the samples and weights."""
+    """Return a rank's recorded grid points, each once, with ``bounds`` of their samples and weights."""
     rows = rows_of(recording.where, subdomain.shape)
     samples = np.repeat(np.arange(rows.bounds.size - 1), np.diff(rows.bounds))
     mask, local = subdomain.local_index(rows.points)

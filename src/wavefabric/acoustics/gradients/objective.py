@@ -1,4 +1,4 @@
-"""What an objective says: its derivatives with respect to what was recorded, as the recorder keeps it."""
+"""Evaluates objectives, and converts their derivatives to the layout of the recorder."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,14 +13,14 @@ from wavefabric.acoustics.result import Results
 from wavefabric.errors import InputError
 from wavefabric.units import show
 
-#: A function of the `Results` that gives its value and, by name, its derivatives with respect to them.
+#: A function of `Results` that returns its value and, by name, its derivatives with respect to results.
 Objective = Callable[[Results], tuple[float, Mapping[str, Any]]]
 #: Quantities that can be differentiated, besides amplitudes.
 DIFFERENTIABLE = ("p", "u", "p_final", "u_final")
 
 
 def check_recorded(recording: Recording) -> None:
-    """Refuse a recording of which something has no derivative here."""
+    """Raise `InputError` for a recording with a quantity that cannot be differentiated."""
     for name in (quantity.removesuffix("_raw") for quantity in recording.quantities):
         if name not in DIFFERENTIABLE:
             what = f"{show(name)} has no derivative; allowed: {', '.join(DIFFERENTIABLE)}, p_amp, p_amp_all"
@@ -28,7 +28,7 @@ def check_recorded(recording: Recording) -> None:
 
 
 def evaluate(objective: Objective, results: Results) -> tuple[float, Mapping[str, Any]]:
-    """The value of an objective, and its derivatives."""
+    """Return the value of an objective, and its derivatives."""
     answer = objective(results)
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], Mapping):
         raise InputError("objective: returns something else; allowed: (value, {name: derivative})")
@@ -44,7 +44,7 @@ def evaluate(objective: Objective, results: Results) -> tuple[float, Mapping[str
 def as_recorded(
     derivatives: Mapping[str, Any], results: Results, tones: Mapping, grid: Grid, recording: Recording
 ) -> dict[str, np.ndarray]:
-    """Derivatives by the names and in the layout of the recorder, in double precision.
+    """Return derivatives by the names and in the layout of the recorder, in double precision.
 
     ``tones`` are amplitudes and phases as recorded. Series are (rows, samples), running
     sums of tones (samples,) or (Nz, Ny, Nx), fields (Nz, Ny, Nx).
@@ -53,7 +53,7 @@ def as_recorded(
     if unknown:
         raise InputError(f"objective: a derivative of {show(unknown[0])}; allowed: {', '.join(results)}")
     arrays = {name: _in_memory(name, each, results[name], grid) for name, each in derivatives.items()}
-    # Amplitudes and phases become the running sums that they are made of.
+    # Convert derivatives for amplitudes and phases to derivatives for their running sums.
     for tone in recording.tones:
         names = tone, tone.replace("amp", "phase")
         if not any(name in arrays for name in names):
@@ -72,14 +72,14 @@ def as_recorded(
 
 
 def _in_memory(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
-    """A derivative like ``results[name]`` as the recorder keeps it: the transpose of `Results`."""
+    """Return a derivative like ``results[name]`` in the recorder's layout: the transpose of `Results`."""
     if is_tone(name):
         return np.stack([_one(name, *pair, grid) for pair in _pairs(name, derivative, values)])
     return _one(name, derivative, values, grid)
 
 
 def _one(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
-    """The same of one frequency."""
+    """Return the derivative of one frequency in the recorder's layout."""
     if isinstance(values, list):  # boxes: (Cx[, Cy[, Cz]], …) -> (…, points)
         d, parts = grid.dimensions, [_checked(name, *pair) for pair in _pairs(name, derivative, values)]
         parts = [np.moveaxis(part, range(d), range(-1, -d - 1, -1)) for part in parts]
@@ -93,7 +93,7 @@ def _one(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
 
 
 def _pairs(name: str, derivatives: Any, values: Any) -> Iterator[tuple[Any, Any]]:
-    """Each derivative and what it is taken with respect to, of tones or boxes."""
+    """Return pairs of each derivative and the values it belongs to, for tones or boxes."""
     try:
         each, count = list(derivatives), str(len(derivatives))
     except TypeError:

@@ -1,4 +1,4 @@
-"""A run forward, watched, and back: the adjoint steps, the states that they need, checkpoints, progress."""
+"""Takes the adjoint steps of an observed forward run, with stored states, checkpoints and progress."""
 
 import copy
 import math
@@ -29,16 +29,16 @@ from wavefabric.system.compiling import working_time
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.progress import Progress
 
-#: Steps, forward or back, from one exchange of the status of ranks to the next.
+#: Steps, forward or adjoint, between two exchanges of the ranks' status.
 _STATUS_STEPS = 16
-#: Points of a grid up to which an adjoint step is repeated as a whole, on a CPU and on a GPU: the copies of
-#: stored states that this needs take less time than the launches that it saves.
+#: Largest grids, in points, on which an adjoint step is repeated as a whole, on a CPU and on a GPU: copies of
+#: stored states, which this needs, then take less time than the launches that it saves.
 _REPEATED_POINTS, _REPEATED_POINTS_GPU = 1 << 17, 1 << 21
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSettings(SimulateSettings):
-    """The keywords of `simulate_and_gradient`."""
+    """Holds the keywords of `simulate_and_gradient`."""
 
     states: int | None = None
     scratch: str | Path | None = None
@@ -58,17 +58,17 @@ class GradientSettings(SimulateSettings):
 
 
 class _Forward:
-    """The forward fields of some stages, as a `Reversible`."""
+    """Provides the forward fields of some stages as a `Reversible`."""
 
     def __init__(self, stages: Stages, step: Step, poll: Any):
         self._stages, self._step, self._poll = stages, step, poll
-        self.spectrum_lost = False  # used by others
+        self.spectrum_lost = False  # True: the pressure's spectrum must be computed; `AdjointRun` sets it
 
     def arrays(self) -> dict[str, Any]:
         return self._stages.fields.named()
 
     def fields_of(self, arrays: dict[str, Any]) -> Fields:
-        """Stored arrays as fields."""
+        """Return stored arrays as `Fields`."""
         fields = copy.copy(self._stages.fields)
         fields.p, fields.rho = arrays["p"], arrays["rho"]
         fields.u = [arrays[f"u{axis}"] for axis in "xyz"[: fields.dimensions]]
@@ -94,9 +94,9 @@ class _Forward:
 
 
 class AdjointRun:
-    """The `Observer` of the forward run; `back` then takes its steps back.
+    """Observes the forward run (an `Observer`); `back` then takes the adjoint steps.
 
-    ``wrt`` and ``scaled`` are as of `AdjointStep`. To be closed.
+    ``wrt`` and ``scaled`` are as in `AdjointStep`. Call `close` at the end.
     """
 
     def __init__(
@@ -110,21 +110,21 @@ class AdjointRun:
         self._store: StateStore | None = None
         self._reversal: Reversal | None = None  # none if no states are needed
         self._cyclic: list[Any] = [self]  # objects that refer to each other
-        #: Where states were stored.
+        #: Numbers of states stored on the device, in host memory and on disk.
         self.tiers = Tiers(0)
         self.seconds = 0.0
         self._number, self._half, self._resumed = problem.steps - 1, False, False
         self._interrupt: DeferredInterrupt | None = None
-        #: Of each kind of adjoint step what repeats it; None if it was taken once, as it is written.
+        #: Function that repeats each kind of adjoint step; None after the first step of a kind.
         self._repeats: dict[tuple, Any] = {}
 
     @property
     def advanced(self) -> int:
-        """Steps that were taken again."""
+        """Return the number of forward steps that were repeated."""
         return 0 if self._reversal is None else self._reversal.advanced
 
     def close(self) -> None:
-        """Free the stored states; and the fields, which would wait for the collector of cycles."""
+        """Free the stored states, and the fields, which would otherwise wait for the garbage collector."""
         if self._store is not None:
             self._store.close()
         self._repeats.clear()
@@ -139,7 +139,7 @@ class AdjointRun:
         return max(AdjointStep.nbytes(problem, self._wrt, *sizes) + later * sizes[1] for sizes in each)
 
     def begin(self, stages: Stages, taken: int) -> None:
-        step = Step(stages)  # of its own: steps that are taken again are not recorded again
+        step = Step(stages)  # without a recorder: repeated steps are not recorded again
         self._cyclic += [step] if self._how.prepared is not None else [stages, step]
         self._stages, self._adjoint = stages, AdjointStep(stages, self._wrt, self._scaled)
         self._forward, self._fields = _Forward(stages, step, self._poll), stages.fields
@@ -161,9 +161,9 @@ class AdjointRun:
             self._reversal.after(taken)
 
     def restore(self, checkpoint: RunCheckpoint) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """In place of the forward run, the adjoint fields and sums of a checkpoint of the steps back.
+        """Restore adjoint fields and sums from a checkpoint of the adjoint steps, instead of a forward run.
 
-        Returns the other arrays and the state in it; `back` brings the forward fields.
+        Return the other arrays and the state in it; `back` restores the forward fields.
         """
         device, dtype = self._comm.device, self._how.dtype
         inputs = self._problem, self._recording, dtype, device, self._partition, self._comm.one_sided
@@ -185,7 +185,7 @@ class AdjointRun:
         self, derivatives: Mapping[str, np.ndarray], checkpoint: RunCheckpoint | None,
         arrays: Mapping[str, np.ndarray], state: dict[str, Any],
     ) -> None:  # fmt: skip
-        """Take the adjoint steps, given the objective's derivatives by the recorded data; collective.
+        """Take the adjoint steps from the objective's derivatives with respect to recorded data; collective.
 
         ``checkpoint`` also saves ``arrays`` (host) and ``state``; after `restore`, steps resume from there.
         """
@@ -230,7 +230,7 @@ class AdjointRun:
                 self._injection.add(adjoint.fields, number)
                 adjoint.after(number, after)
                 self._half = True
-            if self._reversal is not None:  # the forward fields go back to those before the step
+            if self._reversal is not None:  # restore the forward fields before the step
                 if stored is None or self._repeatable:
                     after = adjoint.kept(after)
                     self._bring(number)
@@ -244,15 +244,15 @@ class AdjointRun:
 
     @property
     def _repeatable(self) -> bool:
-        """Whether adjoint steps are repeated as a whole, but for those that need steps forward."""
+        """Whether adjoint steps are repeated as a whole, except those that need forward steps."""
         device, points = self._comm.device, math.prod(self._problem.shape)
         most = _REPEATED_POINTS if device.name == "cpu" else _REPEATED_POINTS_GPU
         return self._comm.size == 1 and points <= most and self._adjoint.repeatable
 
     def _repeat(self, number: int, stored: dict[str, Any] | None) -> None:
-        """Take a step back as a whole: of each kind the first as it is written, the others by one call.
+        """Take an adjoint step as a whole: the first of each kind call by call, the others by one call.
 
-        The forward fields after the step and before it take turns in two places.
+        The forward fields after the step and before it alternate between two sets of arrays.
         """
         adjoint, after = self._adjoint, self._fields
         first, second = self._stages.fields, adjoint.after_step or self._stages.fields
@@ -290,7 +290,7 @@ class AdjointRun:
         self._fields = self._stages.fields
 
     def _poll(self) -> None:
-        """A step is done, forward or back: stop or save, as all ranks do now."""
+        """Count a completed step, forward or adjoint; stop or save a checkpoint together with all ranks."""
         if self._interrupt is None:
             return
         self._done += 1
@@ -317,7 +317,7 @@ class AdjointRun:
     # --- Results ------------------------------------------------------------------------------------------
 
     def medium(self) -> dict[str, np.ndarray]:
-        """Derivatives with respect to medium and p₀ on the whole grid, (Nz, Ny, Nx); on all ranks."""
+        """Return derivatives with respect to medium and p₀ on the whole grid, (Nz, Ny, Nx); on all ranks."""
         named = dict(self._adjoint.gradients())
         if "initial_pressure" in self._wrt:
             named["initial_pressure"] = self._adjoint.fields.p
@@ -326,7 +326,7 @@ class AdjointRun:
         return {name: self._gathered(blocks, np.array(to_host(each))[owned]) for name, each in named.items()}
 
     def signals(self, points: Mapping[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Derivatives with respect to signals, (steps, points) or (steps, 1), and Σ s̄ s over time, (points,).
+        """Return derivatives with respect to signals, (steps, points or 1), and Σ s̄ s over time, (points,).
 
         ``points`` has the indices of the sources' points in the whole grid by name; on all ranks.
         """
@@ -340,7 +340,7 @@ class AdjointRun:
             mask, _ = c.subdomain.local_index(points[name])
             shape = None if own is None else (own.shape[:-1], own.shape[-1] == np.count_nonzero(mask))
             shapes = [one for one in comm.control.all_gather(shape) if one is not None]
-            if not all(by_point for _, by_point in shapes):  # one signal of many points was read in sum
+            if not all(by_point for _, by_point in shapes):  # a signal of many points is read as a sum
                 sums = comm.control.all_gather(own)
                 return np.sum([one for one in sums if one is not None], axis=0)
             steps = shapes[0][0]

@@ -1,5 +1,5 @@
-"""What ultrasound heats: absorbed power, temperature by Pennes's equation, thermal dose.
+"""Computes heating by ultrasound: absorbed power, temperature by Pennes's equation, thermal dose.
 
-May import `acoustics.simulation` and what it imports. The transforms are those of the plain stages, so that
-temperatures lie over ranks as pressures do.
+May import `acoustics.simulation` and its imports. The transforms are those of the plain stages, so that
+temperatures are split among ranks as pressures are.
 """

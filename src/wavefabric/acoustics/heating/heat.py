@@ -1,4 +1,4 @@
-"""`heat`: temperature and thermal dose over time."""
+"""Provides `heat`, which computes temperature and thermal dose over time."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ from wavefabric.results.provenance import provenance
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.progress import Progress
 
-#: Steps between looks at the other ranks, at most, and the longest step by default, s.
+#: Largest number of steps between two exchanges of the ranks' status, and default longest step, s.
 _LOOK, _LONGEST = 20, 0.1
 _TEXTS = {
     "temperature": ("degC", "at the end"),
@@ -42,10 +42,10 @@ _TEXTS = {
 
 
 class Heated(dict[str, Any]):
-    """By name ``temperature``, at the end, and ``temperature_max``, °C, and ``dose``, CEM43 minutes,
-    of the grid's shape; with a sensor ``series``, (points, times), at ``time``, s.
+    """Holds ``temperature`` at the end and ``temperature_max``, °C, and ``dose``, CEM43 minutes, by name.
 
-    The first time is 0, before anything is heated.
+    They have the grid's shape. With a sensor there is also ``series``, (points, times), °C, at ``time``, s,
+    from time 0, before heating.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Heated(dict[str, Any]):
         return f"Heated({', '.join(self)})"
 
     def save(self, path: str | Path, force: bool = False) -> Path:
-        """Write an HDF5 result file, on rank 0; `InputError` if it exists (without `force`)."""
+        """Write an HDF5 result file, on rank 0; `InputError` if it exists (without ``force``)."""
         if not self._writes:
             return Path(path)
         fields = {name: Data(array, *_TEXTS[name]) for name, array in self.items()}
@@ -89,20 +89,19 @@ def heat(
     Parameters
     ----------
     grid : Grid
-        Cartesian; its PML counts for nothing.
+        Cartesian; its PML is ignored.
     medium : ThermalMedium
-        The tissue.
+        Thermal properties of the tissue.
     power : array_like, grid's shape, or float
         Q, W/m³ (`absorbed_power`).
     schedule : sequence of (float, float)
-        Phases: how long, s, and what multiplies the power meanwhile; ``[(10, 1), (20, 0)]`` heats for 10 s
-        and cools for 20.
+        Phases: duration, s, and factor of the power; ``[(10, 1), (20, 0)]`` heats for 10 s and cools for 20.
     dt : float or str, optional
-        Time step, s, at most. Default: Δ²/(π² D) of the largest diffusivity, at most 0.1 s.
+        Largest time step, s. Default: Δ²/(π² D) of the largest diffusivity, at most 0.1 s.
     temperature : array_like or float, optional
-        At the start, °C. Default: that of the blood.
+        Initial temperature, °C. Default: the blood temperature.
     sensor : Sensor, optional
-        Points where every time step's temperature is kept; what it records does not matter.
+        Points where the temperature of every time step is recorded; its ``record`` is ignored.
 
     Other Parameters
     ----------------
@@ -182,7 +181,7 @@ class _Run:
             shape = self._steps + 1, self._sampler.samples
             series = self.how.ranks.device.zeros(shape, np.float64)
             self._sampler.read(series, 0, theta)
-        #: What a checkpoint holds.
+        #: Arrays that a checkpoint stores.
         self._arrays = {"theta": theta, "highest": theta.copy(), "dose": 0 * theta, "series": series}
 
     def _take_steps(self, done: int) -> None:
@@ -210,13 +209,13 @@ class _Run:
             progress.finish()
 
     def _schedule(self) -> Iterator[tuple[float, float]]:
-        """Length, s, and factor of each step."""
+        """Yield the length, s, and the power factor of each step."""
         for (seconds, factor), count in zip(self.phases, self._counts, strict=True):
             for _ in range(count):
                 yield seconds / count, factor
 
     def _look(self, interrupt: DeferredInterrupt, done: int) -> None:
-        """Save and stop as all ranks do."""
+        """Exchange the ranks' status; save a checkpoint or stop if any rank requests it."""
         due = self._checkpoint is not None and self._checkpoint.due()
         status = combine(self.how.ranks, Status(interrupt.requested, due))
         if self._checkpoint is not None and (status.save_due or status.interrupted):

@@ -1,10 +1,10 @@
-"""One step of Pennes's equation, Fourier in space, exact in time for uniform tissue.
+"""Takes steps of Pennes's equation, Fourier in space, exact in time for uniform tissue.
 
     ρC ∂θ/∂t = ∇·(k∇θ) − ρ_b C_b w θ + Q,   θ = T − T_b   (Pennes 1948, doi:10.1152/jappl.1948.1.2.93)
 
-With λ = D k² + P of a reference diffusivity D and cooling P, a step is θ += F⁻¹{Δt φ₁(λΔt) F{∂θ/∂t}}. It is
-exact where tissue is uniform. Else a second stage makes it of second order (ETD2RK; Cox & Matthews 2002,
-doi:10.1006/jcph.2002.6995). The flux k∇θ lies half a spacing off, with the harmonic mean of k there.
+With λ = D k² + P of a reference diffusivity D and cooling P, a step is θ += F⁻¹{Δt φ₁(λΔt) F{∂θ/∂t}}. This is
+exact for uniform tissue. Otherwise a second stage makes it second order (ETD2RK; Cox & Matthews 2002,
+doi:10.1006/jcph.2002.6995). The flux k∇θ is half a spacing off, with the harmonic mean of k there.
 """
 
 from typing import Any
@@ -18,15 +18,15 @@ from wavefabric.acoustics.medium import Medium, stagger
 from wavefabric.acoustics.parallel.restrict import restrict_array
 from wavefabric.exchange.communicator import Communicator
 
-#: Any: the transforms are those of sound, which is not simulated.
+#: An arbitrary medium: only the transforms of the stages are used, sound is not simulated.
 _SOUND = Medium(1500.0, 1000.0)
 _DTYPE = np.dtype(np.float64)
-#: Fields of the grid's size that a step takes, transforms included.
+#: Fields of the grid's size that a step needs, transforms included.
 FIELDS = 30
 
 
 class PennesStep:
-    """Steps of θ, (Nz, Ny, Nx) on this rank's device; collective over ranks."""
+    """Takes steps of θ, (Nz, Ny, Nx) on this rank's device; collective over ranks."""
 
     def __init__(self, grid: Grid, medium: ThermalMedium, power: Any, comm: Communicator):
         several = comm if comm.size > 1 else None
@@ -50,18 +50,18 @@ class PennesStep:
         self._dt = 0.0
 
     def put(self, values: Any) -> Any:
-        """A number, or what this rank holds of a field [x, y(, z)], on its device."""
+        """Return a number, or this rank's part of a field [x, y(, z)], on its device."""
         return self._local(self._grid.to_memory(values, "thermal") if np.ndim(values) else values)
 
     def _local(self, values: Any) -> Any:
-        """The same of a field in memory order."""
+        """Return a number, or this rank's part of a field in memory order, on its device."""
         if np.ndim(values) == 0:
             return float(values)
         c = self.stages.coefficients
         return c.device.asarray(restrict_array(np.asarray(values, float), c.subdomain), _DTYPE)
 
     def set_step(self, dt: float) -> None:
-        """Make the operators of a time step, s."""
+        """Compute the operators of a time step ``dt``, s."""
         if dt == self._dt:
             return
         self._dt = dt
@@ -85,7 +85,7 @@ class PennesStep:
             self._rest = scale * (first - second * decay)
 
     def take(self, factor: float) -> None:
-        """A step with the power times ``factor``."""
+        """Take a step with the power times ``factor``."""
         self._set_rate(self.theta, factor)
         if self._uniform:
             self.stages.apply_operator(self._rate, self._first)
@@ -102,7 +102,7 @@ class PennesStep:
         self.theta += early
 
     def _set_rate(self, theta: Any, factor: float) -> None:
-        """∂θ/∂t."""
+        """Compute ∂θ/∂t of ``theta``."""
         c, rate = self.stages.coefficients, self._rate
         rate[...] = factor * self._power - self._cooling * theta
         for axis, conductivity in enumerate(self._flux):

@@ -1,4 +1,4 @@
-"""Thermal properties of tissue, and the power that it absorbs of a steady pressure."""
+"""Defines thermal properties of tissue, and computes the power absorbed from a steady pressure."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class ThermalMedium:
-    """Tissue as Pennes's equation takes it; numbers, or arrays of the grid's shape.
+    """Properties of tissue in Pennes's equation; numbers, or arrays of the grid's shape.
 
     `InputError`: a value is not finite, or not above 0 (perfusion: below 0).
 
@@ -30,7 +30,7 @@ class ThermalMedium:
     density, specific_heat, conductivity
         ρ, kg/m³; C, J/(kg K); k, W/(m K).
     perfusion_rate
-        w, 1/s: volume of blood that comes through a volume of tissue in a second.
+        w, 1/s: volume of blood that flows through a volume of tissue per second.
     blood_density, blood_specific_heat, blood_temperature : float
         kg/m³, J/(kg K), °C.
     """
@@ -58,27 +58,27 @@ class ThermalMedium:
 
     @property
     def uniform(self) -> bool:
-        """Whether it is the same everywhere."""
+        """Whether the tissue is the same everywhere."""
         return all(np.ptp(getattr(self, name)) == 0 for name in _UNITS)
 
     @property
     def heat_capacity(self) -> Any:
-        """ρC, J/(m³ K)."""
+        """Return ρC, J/(m³ K)."""
         return self.density * self.specific_heat
 
     @property
     def blood_cooling(self) -> Any:
-        """ρ_b C_b w, W/(m³ K)."""
+        """Return ρ_b C_b w, W/(m³ K)."""
         return self.blood_density * self.blood_specific_heat * self.perfusion_rate
 
 
 @typed
 def absorbed_power(medium: Medium, amplitude: Any, frequencies: Any) -> np.ndarray:
-    """Heat per volume, W/m³, of a steady pressure: Σ 2α(f) |p_f|²/(2ρc), the plane-wave approximation.
+    """Return the heat per volume, W/m³, of a steady pressure: Σ 2α(f) |p_f|²/(2ρc), for plane waves.
 
-    The ``amplitude``, Pa, is (frequencies, …) as of ``p_amp_all``, or (…) for one of the ``frequencies``, Hz;
-    shapes as the medium's arrays. The medium's α₀ f^y is all taken to absorb, none to scatter. `InputError`:
-    shapes or frequencies do not fit, or the medium is lossless.
+    ``amplitude``, Pa, is (frequencies, …) as in ``p_amp_all``, or (…) for one frequency; ``frequencies`` are
+    in Hz; shapes as the medium's arrays. All of the attenuation α₀ f^y counts as absorption, none as
+    scattering. `InputError`: shapes or frequencies do not fit, or the medium is lossless.
     """
     if medium.alpha_coeff is None:
         raise InputError("medium.alpha_coeff: None; allowed: an absorption, without which nothing is heated")
@@ -91,7 +91,7 @@ def absorbed_power(medium: Medium, amplitude: Any, frequencies: Any) -> np.ndarr
     right = len(fields) == len(tones) and shapes <= {fields.shape[1:]}
     allowed = f"one field for each of {len(tones)} frequencies, as the medium"
     require(right, "amplitude", fields.shape, allowed)
-    neper = 100 * math.log(10) / 20  # 1/m in a dB/cm
+    neper = 100 * math.log(10) / 20  # Np/m per dB/cm
     power = np.zeros(fields.shape[1:])
     for field, tone in zip(fields, tones, strict=True):
         power += (tone * 1e-6) ** float(medium.alpha_power or 0.0) * np.square(field, dtype=float)

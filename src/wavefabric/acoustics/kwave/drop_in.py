@@ -1,6 +1,6 @@
-"""k-wave-python's simulation function, run by this solver: a script changes one import.
+"""Provides k-wave-python's simulation function on this solver: a script changes only one import.
 
-`kspaceFirstOrder` takes k-wave-python's objects as they are: only their attributes are read, and the package
+`kspaceFirstOrder` accepts k-wave-python's objects unchanged: only their attributes are read, and the package
 itself is not imported.
 """
 
@@ -27,15 +27,15 @@ from wavefabric.system.compiling import CLOCK
 from wavefabric.system.machine import usable_threads
 from wavefabric.system.progress import terminal_bar
 
-#: Thicknesses that ``pml_size="auto"`` chooses from.
+#: PML sizes from which ``pml_size="auto"`` selects.
 _AUTO = range(10, 41)
-#: Words for a precision.
+#: Names of each precision.
 _SINGLE, _DOUBLE = ("float32", "single"), ("float64", "double", "off", "float")
 _named: set[str] = set()
 
 
 def name_once(option: str, why: str) -> None:
-    """Warn of an option that has no effect, the first time that it is given."""
+    """Warn that an option has no effect, only the first time that the option is set."""
     if option not in _named:
         _named.add(option)
         warnings.warn(f"{option}: has no effect here: {why}", stacklevel=4)
@@ -49,13 +49,13 @@ def kspaceFirstOrder(
     Parameters
     ----------
     kgrid, medium, source, sensor
-        As in `from_kwave`, and so are errors. A transducer may also be the sensor: its active elements'
-        points are recorded.
+        As in `from_kwave`, with the same errors. ``sensor`` may also be a transducer: the points of its
+        active elements are recorded.
 
     Other Parameters
     ----------------
     pml_size, pml_inside : optional
-        As in `from_kwave`, but 20 and False; ``"auto"``: from 10 to 40 points, whatever gives the fastest
+        As in `from_kwave`, but 20 and False; ``"auto"``: from 10 to 40 points, whichever gives the fastest
         transforms.
     device, device_num, dtype, num_threads, quiet : optional
         ``"cpu"`` or ``"gpu"``, and its number; float64 or float32; CPU threads, by default as many as suit
@@ -64,20 +64,20 @@ def kspaceFirstOrder(
         Write k-Wave's input file into the directory ``data_path`` and return its name and that of the output,
         ``input_file`` and ``output_file``.
     backend, binary_path, debug : optional
-        Accepted; this solver takes the place of each backend.
+        Accepted without effect: this solver replaces each backend.
     pml_alpha, use_sg, use_kspace, smooth_p0, smooth_c0, smooth_rho0, scale_source_terms : optional
-        As in `from_kwave`; k-wave-python has the last three in its older functions alone.
+        As in `from_kwave`; k-wave-python has the last three in its older functions only.
     output, force, checkpoint, check_stability, progress, comm, decomposition : optional
-        As in `simulate`; k-wave-python has nothing like it.
+        As in `simulate`; k-wave-python has no such options.
 
     Returns
     -------
     dict
-        By default ``p`` and ``p_final``. Series have the shape (points, Nt), points in the order of C;
-        whole-domain quantities lack the PML, wherever it is.
+        By default ``p`` and ``p_final``. Series have the shape (points, Nt), points in C order;
+        whole-domain quantities exclude the PML, wherever it is.
     """
     how = KSpaceOptions(grid_shape(kgrid), **options)
-    if how.save_only:  # the input file alone, with the warnings of a run
+    if how.save_only:  # write only the input file, with the warnings of a run
         folder = Path(how.data_path)
         with kwave_names():
             problem, recording = from_kwave(kgrid, medium, source, sensor, **how.objects)
@@ -88,7 +88,7 @@ def kspaceFirstOrder(
     with CLOCK.announcing("progress" in how.run):
         results = simulate_kwave(kgrid, medium, source, sensor, **how.objects, **how.run)
     layers = zip(results.grid.pml_size, results.grid.pml_alpha, strict=True)
-    # A PML that absorbs nothing is none.
+    # A PML without absorption is not removed.
     inside = tuple(slice(n, -n) if n and alpha else slice(None) for n, alpha in layers)
     if how.objects["pml_inside"]:
         whole = [name for name in results if vector_of(name).endswith(("_final", "_all"))]
@@ -99,7 +99,7 @@ def kspaceFirstOrder(
 class KSpaceOptions:
     """The keywords of `kspaceFirstOrder` on a grid of ``shape``.
 
-    ``objects`` is how the objects are read, ``run`` how the run goes.
+    ``objects`` are the options for reading the objects, ``run`` those of the run.
     """
 
     _passed_on = ("output", "force", "checkpoint", "check_stability", "progress", "comm", "decomposition")
@@ -142,7 +142,7 @@ class KSpaceOptions:
 
 
 def precision(dtype: Any) -> Literal["single", "double"]:
-    """The precision that k-wave-python's ``dtype`` or ``data_cast`` stands for."""
+    """Return the precision for k-wave-python's ``dtype`` or ``data_cast``."""
     name = "double" if dtype is None else dtype
     if not isinstance(name, str):
         with suppress(TypeError):
@@ -153,6 +153,6 @@ def precision(dtype: Any) -> Literal["single", "double"]:
 
 
 def save_input(path: str | Path, problem: Problem, recording: Recording) -> Path:
-    """Write k-Wave's input file, in place of one that is there."""
+    """Write k-Wave's input file; replace an existing file."""
     check_recording(problem, recording, PROBLEM_NAMES, first_index=1)
     return write_input(path, problem, recording.where, force=True)

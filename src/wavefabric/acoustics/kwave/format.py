@@ -1,7 +1,7 @@
-"""Datasets and attributes as k-Wave's HDF5 files have them: read with every fault named, and written.
+"""Reads and writes datasets and attributes of k-Wave's HDF5 files; errors name the dataset.
 
-Everything is a three-dimensional dataset of the root, scalars too; float32 (``float``) or uint64
-(``long``), and says so in two attributes. Source: k-Wave manual 1.1, appendix B.
+Everything is a three-dimensional dataset of the root, scalars too, float32 (``float``) or uint64 (``long``),
+with two attributes that state its type. Source: k-Wave manual 1.1, appendix B.
 """
 
 import re
@@ -19,13 +19,13 @@ from wavefabric.errors import InputError
 from wavefabric.files.contiguous import read_whole
 from wavefabric.files.hdf5 import attributes, bytes_of, check_inside, check_stored, open_hdf5, read, reading
 
-#: Their places are the numbers in the file.
+#: Source modes and kinds of absorption; the file stores their indices.
 MODES: tuple[SourceMode, ...] = get_args(SourceMode)
 ABSORPTION: tuple[Absorption, ...] = get_args(Absorption)
 AXES = "xyz"
 
 _DTYPES = {"float": np.dtype("<f4"), "long": np.dtype("<u8")}
-#: Counts, switches and indices; all else is ``float``.
+#: Datasets of type ``long``: counts, switches and indices; all others are ``float``.
 _LONG = re.compile(r"N[xyzt]|delay_mask|.*_(size|flag|mode|many|type|index|corners)")
 
 _ON_EACH_AXIS = {
@@ -36,7 +36,7 @@ _ON_EACH_AXIS = {
     "rho0_sg{}": "density_staggered.{}",
     "u{}_source_input": "velocity_source.signals.{}",
 }
-#: Dataset to what it holds of a `Problem`, as `check.rules` calls it.
+#: Each dataset with the number of a `Problem` that it stores, by the names in `check.rules`.
 DATASETS = {name.format(a): key.format(a) for name, key in _ON_EACH_AXIS.items() for a in AXES} | {
     "axisymmetric_flag": "axisymmetric",
     "dt": "dt",
@@ -61,27 +61,27 @@ DATASETS = {name.format(a): key.format(a) for name, key in _ON_EACH_AXIS.items()
 
 
 def kind_of(name: str) -> str:
-    """``long`` or ``float``."""
+    """Return the type of a dataset, ``long`` or ``float``."""
     return "long" if _LONG.fullmatch(name) else "float"
 
 
 def dataset_key(path: str | Path, name: str) -> str:
-    """What an error calls a dataset of a file."""
+    """Return the name that errors use for a dataset of a file."""
     return f"{path}: dataset '{name}'"
 
 
 class Reader:
-    """A k-Wave file, opened to read; refuses what is no HDF5 file.
+    """A k-Wave file, opened to read; `InputError` for a file that is not HDF5.
 
     With ``outline`` set, `array` checks and counts datasets but does not read them; ``sizes`` holds the bytes
-    of each array that was asked for.
+    of each array that was requested.
     """
 
     def __init__(self, path: str | Path, wanted: str = "a k-Wave input file (HDF5)"):
         self.path = Path(path)
         self.outline = False
         self.sizes: dict[str, int] = {}
-        # What was found right, and read: a file is gone through twice, in outline first.
+        # Datasets checked and scalars read already: a file is read twice, in outline first.
         self._datasets: dict[str, h5py.Dataset] = {}
         self._scalars: dict[str, int | float] = {}
         self.file = open_hdf5(self.path, wanted)
@@ -93,16 +93,16 @@ class Reader:
         self.file.close()
 
     def fault(self, name: str, actual: str, allowed: str = "") -> InputError:
-        """The error to raise for a dataset."""
+        """Return the error for a dataset."""
         key = dataset_key(self.path, name)
         return InputError(f"{key}: {actual}" + (f"; allowed: {allowed}" if allowed else ""))
 
     def read(self, name: str, *most: int) -> Any:
-        """All of a dataset of any form, of at most so many bytes."""
+        """Return all of a dataset of any form; ``most`` limits its bytes."""
         return read(self.file, name, *most)
 
     def reading(self, name: str) -> AbstractContextManager[None]:
-        """Name what is read where the file turns out to be damaged."""
+        """Return a context in which errors of a damaged file name the dataset ``name``."""
         return reading(self.path, name)
 
     def __contains__(self, name: str) -> bool:
@@ -111,13 +111,13 @@ class Reader:
             return name in self.file
 
     def attributes(self) -> dict[str, str]:
-        """The root's attributes that are text."""
+        """Return the text attributes of the root."""
         with self.reading("/"):
             texts = {name: _text(value) for name, value in attributes(self.file).items()}
         return {name: text for name, text in texts.items() if text is not None}
 
     def dataset(self, name: str) -> h5py.Dataset:
-        """The dataset, once its type and its attributes are known to be right."""
+        """Return a dataset after checking its type and its attributes."""
         if name in self._datasets:
             return self._datasets[name]
         if name not in self:
@@ -143,7 +143,7 @@ class Reader:
         return item
 
     def scalar(self, name: str) -> Any:
-        """The one number of a dataset, as int or float."""
+        """Return the single number of a dataset, as int or float."""
         if name not in self._scalars:
             item = self.dataset(name)
             if item.shape != (1, 1, 1):
@@ -153,9 +153,9 @@ class Reader:
         return self._scalars[name]
 
     def array(self, name: str, *shapes: tuple[int | str, ...]) -> np.ndarray:
-        """All of a dataset, float32 or uint64; with `outline` zeros of its shape, which take no memory.
+        """Return a whole dataset, float32 or uint64; with ``outline`` zeros of its shape, without memory.
 
-        Of the ``shapes`` allowed, (z, y, x), a text stands for any number from 1, and is shown in the error.
+        In ``shapes``, the allowed (z, y, x), a text stands for any number from 1, and is shown in errors.
         """
         item, dtype = self.dataset(name), _DTYPES[kind_of(name)]
         if not any(all(map(_fits, item.shape, shape)) for shape in shapes):
@@ -174,16 +174,16 @@ def _fits(size: int, allowed: int | str) -> bool:
 
 
 def _text(value: Any) -> str | None:
-    """An attribute's text up to its first zero; None if it is no text."""
+    """Return an attribute's text up to its first zero byte; None if it is not text."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     return value.split("\0")[0] if isinstance(value, str) else None
 
 
 def put_attribute(where: h5py.Group | h5py.Dataset, name: str, text: str, size: int = 0) -> None:
-    """A scalar text attribute of fixed length, ended by a zero, as k-Wave writes and reads them.
+    """Write a scalar text attribute of fixed length, zero-terminated, as k-Wave writes and reads them.
 
-    A text of the same size (in bytes; at least `size`) replaces the one before in its place, which changes
+    A text of the same size (in bytes; at least ``size``) overwrites the previous one, which changes
     nothing else in the file.
     """
     data = text.encode("utf-8")
@@ -203,7 +203,7 @@ def put_attribute(where: h5py.Group | h5py.Dataset, name: str, text: str, size: 
 
 
 def put_header(file: h5py.File, kind: str, description: str, date: str, **more: str) -> None:
-    """The attributes that every file has, and ``more``; ``date`` is a format of `time.strftime`."""
+    """Write the attributes of every file, and ``more``; ``date`` is a format of `time.strftime`."""
     texts = {
         "created_by": f"wavefabric {wavefabric.__version__}",
         "creation_date": time.strftime(date),
@@ -217,19 +217,19 @@ def put_header(file: h5py.File, kind: str, description: str, date: str, **more: 
 
 
 def put_types(item: h5py.Dataset) -> None:
-    """The two attributes that every dataset has."""
+    """Write the two attributes of every dataset."""
     put_attribute(item, "data_type", "long" if item.dtype.kind == "u" else "float")
     put_attribute(item, "domain_type", "real")
 
 
 def put(group: h5py.Group, name: str, value: Any, chunks: tuple[int, ...] | None = None) -> None:
-    """A dataset of a number, as (1, 1, 1), or of an array of three dimensions."""
+    """Write a dataset of a number, as (1, 1, 1), or of an array of three dimensions."""
     data = np.asarray(value, _DTYPES[kind_of(name)])
     put_types(group.create_dataset(name, data=data if data.ndim else data[None, None, None], chunks=chunks))
 
 
 def sensor_datasets(sensor: np.ndarray | Cuboids) -> dict[str, Any]:
-    """The datasets that say where is recorded, with indices from 1."""
+    """Return the datasets that describe the sensor, with indices from 1."""
     if not isinstance(sensor, Cuboids):
         return {"sensor_mask_type": 0, "sensor_mask_index": sensor[None, None] + 1}
     corners = np.concatenate([sensor.first, sensor.last], axis=1)

@@ -1,7 +1,7 @@
-"""k-Wave's input files as a `Problem`, format 1.0 to 1.2, and a `Problem` as one, format 1.2.
+"""Reads k-Wave's input files, format 1.0 to 1.2, as a `Problem`, and writes a `Problem` in format 1.2.
 
-Source: k-Wave manual 1.1, appendix B, and what the C++ programs 1.3 and 1.4 take. A source flag is the
-number of time steps of its signal; indices in the file count from 1, x fastest.
+Source: k-Wave manual 1.1, appendix B, and the behaviour of the C++ programs 1.3 and 1.4. A source flag is
+the number of time steps of its signal; indices in the file count from 1, x fastest.
 """
 
 import math
@@ -36,28 +36,28 @@ from wavefabric.system.machine import host_memory
 
 # Indices are 64 bit in the file, and sizes are multiplied freely.
 _MAX_POINTS = 1 << 50
-#: A file and a run that take less are not compared with the memory that is free.
+#: A file and a run that need fewer bytes are not compared with the free memory.
 _SMALL = 1 << 28
 
 
 @dataclass(frozen=True)
 class KWaveInput:
-    """What an input file holds."""
+    """Holds the contents of an input file."""
 
     path: Path
     problem: Problem  # arrays are float32
-    sensor: np.ndarray | Cuboids | None  # where to record; an array holds flat grid indices, 0-based
+    sensor: np.ndarray | Cuboids | None  # recorded points; an array holds flat grid indices, 0-based
     attributes: dict[str, str]  # the file's header
-    copied_scalars: dict[str, int | float]  # which k-Wave copies into its output
-    version: tuple[int, int]  # of the file's format: (1, 0) to (1, 2)
+    copied_scalars: dict[str, int | float]  # scalars that k-Wave copies into its output
+    version: tuple[int, int]  # version of the format: (1, 0) to (1, 2)
 
 
 def read_input(path: str | Path, device: Device | None = None) -> KWaveInput:
-    """Read and check an input file; ``device`` will run it alone: a CPU's memory must hold the run as well.
+    """Read and check an input file; if ``device`` is a CPU, memory must also hold its run on that device.
 
-    `InputError`: it is no k-Wave input file, or is damaged; a dataset is missing, lies in another file, or
-    has a wrong type, shape or value (the line names it); the grid is nonuniform; it has a source that is not
-    simulated; all arrays together, written or not, do not fit into memory.
+    `InputError`: the file is no k-Wave input file, or is damaged; a dataset is missing, lies in another file,
+    or has a wrong type, shape or value (the message names it); the grid is nonuniform; a source is not
+    supported; all arrays together, stored or not, do not fit into memory.
     """
     with _Contents(path) as file:
         file.read_header()
@@ -73,7 +73,7 @@ def read_input(path: str | Path, device: Device | None = None) -> KWaveInput:
 
 
 def _check_memory(file: "_Contents", device: Device | None) -> None:
-    """Refuse what does not fit, by the shapes of the datasets and before any is read."""
+    """Raise `InputError` if datasets and run do not fit into memory; uses only the datasets' shapes."""
     from wavefabric.acoustics.choose_stages import needed_bytes
 
     file.outline = True
@@ -95,13 +95,13 @@ def _check_memory(file: "_Contents", device: Device | None) -> None:
 
 
 def dataset_names(path: str | Path) -> dict[str, str]:
-    """What errors of `check` call each number: its dataset in a file."""
+    """Return the names that errors of `check` use for each number: its dataset in a file."""
     names = {key: dataset_key(path, name) for name, key in DATASETS.items()}
     return names | {"transducer.index": names["velocity_source.index"]}
 
 
 class _Contents(Reader):
-    """Reads header, problem and sensor of a file, and keeps the scalars that go into the output too."""
+    """Reads header, problem and sensor of a file, and keeps the scalars that the output also stores."""
 
     def __init__(self, path: str | Path):
         super().__init__(path)
@@ -109,7 +109,7 @@ class _Contents(Reader):
         self.copied_scalars: dict[str, int | float] = {}
 
     def read_header(self) -> None:
-        """Refuse what is no input file."""
+        """Read the header; `InputError` if the file is no k-Wave input file."""
         self.header = self.attributes()
         if self.header.get("format") == "wavefabric result":
             raise InputError(f"{self.path}: is a result of wavefabric; allowed: a k-Wave input file")
@@ -132,12 +132,12 @@ class _Contents(Reader):
         return value
 
     def problem(self) -> Problem:
-        """Grid, medium and sources."""
+        """Return the grid, the medium and the sources as a `Problem`."""
         scalar = self._scalar
         shape = self._shape()
         axes = AXES[:2] if shape[2] == 1 else AXES
         fill = 3 - len(axes)
-        # In the order of k-Wave's own files, which the output keeps.
+        # In the order of k-Wave's files, as the output stores scalars in the order of reading.
         grid: dict[str, Any] = {"shape": shape, "steps": scalar("Nt"), "dt": scalar("dt")}
         grid["spacing"] = (*(scalar(f"d{a}") for a in axes), *[1.0] * fill)
         grid["reference_speed"] = scalar("c_ref")
@@ -154,7 +154,7 @@ class _Contents(Reader):
         else:
             scalar("axisymmetric_flag", 1)
         grid["axisymmetric"] = bool(self.copied_scalars["axisymmetric_flag"])
-        with self.reading("/"):  # other sources, as those of stress, are refused
+        with self.reading("/"):  # other sources, such as stress sources, are not supported
             flags = {name for name in map(str, self.file) if name.endswith("_source_flag")}
         for name in sorted(flags - {f"{name}_source_flag" for name in (*signals, "p0")}):
             if value := self.scalar(name):
@@ -189,7 +189,7 @@ class _Contents(Reader):
         return shape  # type: ignore[return-value]
 
     def _medium(self, axes: str, grid: tuple[int, ...], absorbing: int, nonlinear: int) -> dict[str, Any]:
-        """The medium's part of a `Problem`, by the names of its parameters; ``grid`` is (Nz, Ny, Nx)."""
+        """Return the medium's parameters of a `Problem` by name; ``grid`` is (Nz, Ny, Nx)."""
         field = partial(self._field, grid)
         density, staggered = field("rho0"), tuple(field(f"rho0_sg{axis}") for axis in axes)
         for axis, value in zip(axes, staggered, strict=True):
@@ -211,9 +211,9 @@ class _Contents(Reader):
         return float(array[0, 0, 0]) if array.shape == (1, 1, 1) else array
 
     def _index(self, name: str, *shape: int | str) -> np.ndarray:
-        """Indices, which count from 1 in the file, from 0; without the first axis of their shape."""
+        """Return a dataset of indices, 1-based in the file, as 0-based, without the first axis."""
         index = self.array(name, shape)[0]
-        if self.outline:  # zeros, perhaps more than can be looked at
+        if self.outline:  # zeros, perhaps too many to compute a maximum
             return np.broadcast_to(np.zeros((), np.int64), index.shape)
         if index.max() > np.uint64(_MAX_POINTS):
             raise self.fault(name, f"{index.max()}", f"1 to {_MAX_POINTS}")
@@ -223,7 +223,7 @@ class _Contents(Reader):
         return self._index(name, 1, 1, "points")[0]
 
     def _signals(self, kind: str, names: Iterable[str], flags: list[int], index: np.ndarray) -> Any:
-        """The signals at points, as many as the flags, and their mode."""
+        """Return the signals at points, cut to the steps of their ``flags``, and the mode."""
         many, mode = self._scalar(f"{kind}_source_many", 1), MODES[self._scalar(f"{kind}_source_mode", 2)]
         signals: list[np.ndarray | None] = []
         for name, flag in zip(names, flags, strict=False):
@@ -238,7 +238,7 @@ class _Contents(Reader):
         return tuple(signals), mode
 
     def sensor(self) -> np.ndarray | Cuboids | None:
-        """Where to record."""
+        """Return the recorded points or cuboids, or None without a sensor."""
         old = self.version < (1, 1)
         parts = ("index",) if old else ("type", "index", "corners")
         if not any(f"sensor_mask_{part}" in self for part in parts):
@@ -260,13 +260,13 @@ def write_input(
     force: bool = False,
     description: str = "",
 ) -> Path:
-    """Write a problem as a file that k-Wave reads; numbers become float32.
+    """Write a problem as an input file that k-Wave reads; numbers become float32.
 
-    ``sensor``: where to record, flat grid indices (int64), cuboids or None. k-Wave itself will not run a file
-    without one. ``force`` replaces a file that is there; ``description`` is kept in the file. `InputError`:
-    the file cannot be written, a number is out of its range, also once it is float32, or the format has no
-    place for something: points between those of the grid, absorption without dispersion, a transducer and a
-    velocity source at different points.
+    ``sensor``: recorded points as flat grid indices (int64), cuboids or None, which k-Wave itself does not
+    run. ``force`` replaces an existing file; ``description`` is stored in the file. `InputError`: the file
+    cannot be written; a number is out of range, also once it is float32; or the format cannot express points
+    between grid points, absorption without dispersion, or a transducer and a velocity source at different
+    points.
     """
     path = check_output(path, force, "path")
     check(problem)
@@ -290,7 +290,7 @@ def write_input(
 
 
 def _contents(problem: Problem) -> dict[str, Any]:
-    """Return the datasets that `DATASETS` names of a problem, and the flags that say which there are."""
+    """Return the datasets of a problem that `DATASETS` names, and the flags that say which of them exist."""
     axes, missing = AXES[: problem.dimensions], AXES[problem.dimensions :]
     # The last is read by k-Wave's MATLAB side only.
     contents: dict[str, Any] = dict.fromkeys(("nonuniform_grid_flag", "elastic_flag"), 0)
@@ -311,7 +311,7 @@ def _contents(problem: Problem) -> dict[str, Any]:
         "p0_source_flag": int("p0_source_input" in contents),
     }
     densities = {name: value for name, value in contents.items() if name.startswith("rho0")}
-    if any(map(np.ndim, densities.values())):  # the format wants all of them alike
+    if any(map(np.ndim, densities.values())):  # in the format all densities are numbers, or all are arrays
         contents |= {name: np.broadcast_to(rho, problem.array_shape) for name, rho in densities.items()}
     contents |= _signals("p", ["p"], problem.pressure_source)
     contents |= _signals("u", [f"u{axis}" for axis in axes], problem.velocity_source)
@@ -327,7 +327,7 @@ def _contents(problem: Problem) -> dict[str, Any]:
 
 
 def _signals(kind: str, names: Sequence[str], source: PointSource | None) -> dict[str, Any]:
-    """The flag of each signal, and what there is of the source."""
+    """Return the flag of each signal, and the datasets of the source if there is one."""
     if source is None:
         return {f"{name}_source_flag": 0 for name in names}
     signals = dict(zip(names, source.signals, strict=True))
@@ -346,10 +346,10 @@ def _signals(kind: str, names: Sequence[str], source: PointSource | None) -> dic
 
 
 def _single(name: str, value: Any) -> np.ndarray:
-    """Numbers as float32, which must be able to hold them."""
+    """Return ``value`` as float32; `InputError` if float32 cannot represent it."""
     with np.errstate(over="ignore", under="ignore"):
         single = np.asarray(value, np.float32)
-    # A Δt that becomes 0 is as lost as one that becomes infinite.
+    # A Δt that underflows to 0 is as wrong as one that overflows.
     vanished = not single.ndim and single == 0 and value != 0
     if vanished or not (np.isfinite(single.min()) and np.isfinite(single.max())):
         actual = "has values beyond float32" if single.ndim else f"{value:g}"

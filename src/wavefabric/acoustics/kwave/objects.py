@@ -1,4 +1,4 @@
-"""Simulations described with k-wave-python's objects, which are read by their attributes alone."""
+"""Simulates problems described with k-wave-python's objects, of which only the attributes are read."""
 
 import math
 from collections.abc import Callable
@@ -39,7 +39,7 @@ from wavefabric.exchange.launch import environment
 from wavefabric.system.machine import host_memory
 
 _ELASTIC = "Wavefabric simulates fluids, not elastic media"
-#: Attributes that are refused where they are set, and what Wavefabric has in their place.
+#: Attributes that raise an error if they are set, and the replacement in Wavefabric.
 _NOT_READ = (
     ("medium", "alpha_filter alpha_sign", "Wavefabric has no filter or sign of absorption"),
     ("medium", "alpha_coeff_compression alpha_coeff_shear", _ELASTIC),
@@ -59,12 +59,12 @@ _NOT_READ = (
     ),
     ("sensor", "time_reversal_boundary_data", "wavefabric.acoustics.time_reversal makes the image"),
 )
-#: k-wave-python 0.6 takes "u" at the pressure's points, and its statistics from that.
+#: k-wave-python 0.6 records "u" at the pressure points, and computes its statistics from that.
 _U_RECORDED = {
     **dict.fromkeys(("u", "u_non_staggered", "u_max", "u_min", "u_rms"), "u_non_staggered"),
     "u_staggered": "u",
 }
-#: Points of a PML are at most so many, or as many as the grid has along its axis.
+#: A PML has at most this number of points, or as many as the grid along its axis.
 _THICKEST = 1000
 _REDUCE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "max": lambda series: series.max(axis=0),
@@ -76,9 +76,9 @@ _REDUCE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def from_kwave(
     kgrid: Any, medium: Any, source: Any, sensor: Any = None, **options: Any
 ) -> tuple[Problem, Recording]:
-    """The numbers the solver takes, from k-wave-python's objects.
+    """Return the problem and the recording that the solver needs, from k-wave-python's objects.
 
-    `InputError`: an attribute is set that has no counterpart here, or a value is wrong.
+    `InputError`: an attribute is set that is not supported, or a value is wrong.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ def from_kwave(
         ``sound_speed``, ``sound_speed_ref``, ``density`` (1000 kg/m³ if None), ``alpha_coeff``,
         ``alpha_power``, ``alpha_mode`` (``"no_dispersion"`` or ``"stokes"``), ``BonA``.
     source : kSource or NotATransducer
-        ``p0``, ``p``, ``p_mask``, ``p_mode``, ``ux``, ``uy``, ``uz``, ``u_mask``, ``u_mode``. A transducer's
-        elements, delays, signal and transmit apodization are taken.
+        ``p0``, ``p``, ``p_mask``, ``p_mode``, ``ux``, ``uy``, ``uz``, ``u_mask``, ``u_mode``. Of a
+        transducer: elements, delays, signal and transmit apodization.
     sensor : kSensor, NotATransducer or None
         ``mask`` (binary, Cartesian in m, corners of cuboids counted from 1, or None for every point),
-        ``record``, ``record_start_index``. Of a transducer the points of its active elements.
+        ``record``, ``record_start_index``. Of a transducer: the points of its active elements.
 
     Other Parameters
     ----------------
@@ -100,41 +100,41 @@ def from_kwave(
         As in `Grid`; the defaults are those of MATLAB. k-wave-python's ``kspaceFirstOrder`` puts 20 points
         *outside*, in 3-D too: give ``pml_size=20, pml_inside=False`` for the same.
     smooth_p0 : bool
-        Smooth the initial pressure; in 1-D it never is, as in k-wave-python.
+        Smooth the initial pressure, but never in 1-D, as in k-wave-python.
     smooth_c0, smooth_rho0 : bool
         Smooth an array of sound speeds or densities on the whole grid, PML included (False).
     scale_source_terms : bool
-        False: ``p``, ``ux``, ``uy``, ``uz`` and a transducer's signal are what is added in each time step.
+        False: ``p``, ``ux``, ``uy``, ``uz`` and a transducer's signal are added unscaled in each time step.
     signal_order : str
-        How the rows of ``p``, ``ux``, ``uy`` and ``uz`` run through the points of their masks: ``"C"`` (last
-        axis fastest), as ``kspaceFirstOrder`` takes them, or ``"F"`` (x fastest), as in MATLAB and as
-        ``kWaveArray.get_distributed_source_signal`` gives them unless it is told ``order="C"``.
+        Order of the rows of ``p``, ``ux``, ``uy`` and ``uz`` over the points of their masks: ``"C"`` (last
+        axis fastest), as in ``kspaceFirstOrder``, or ``"F"`` (x fastest), as in MATLAB and in the result of
+        ``kWaveArray.get_distributed_source_signal`` without ``order="C"``.
     use_sg, use_kspace : bool
         Staggered grid; k-space correction. Without a staggered grid the PML is not staggered either, as in
-        MATLAB; k-wave-python's still is.
+        MATLAB; in k-wave-python it still is.
     axisymmetric : bool
-        As in `Grid`; absorption is that of Stokes, as in ``kspaceFirstOrderAS``.
+        As in `Grid`; absorption is Stokes absorption, as in ``kspaceFirstOrderAS``.
 
     Notes
     -----
-    Only attributes are read, so that any object with the same names serves. Two differences from
-    k-wave-python 0.6.2: ``sound_speed_ref`` is obeyed, and a pressure source on unequal spacings is scaled
-    by that along x for all densities, as in MATLAB.
+    Only attributes are read, so any object with the same attribute names works. Two differences from
+    k-wave-python 0.6.2: ``sound_speed_ref`` is used, and a pressure source on unequal spacings is scaled
+    by the spacing along x for all densities, as in MATLAB.
     """
     with kwave_names():
         return _translate(kgrid, medium, source, sensor, ObjectOptions(**options))[1:3]
 
 
 def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **options: Any) -> Results:
-    """Run k-wave-python's objects on this solver; arrays come named and ordered as ``kspaceFirstOrder``'s.
+    """Run k-wave-python's objects on this solver; arrays have the names and order of ``kspaceFirstOrder``.
 
     Objects, errors and options are those of `from_kwave`; ``output``, ``force`` and the keywords of
-    `RunSettings` besides are as in `simulate`.
+    `RunSettings` are as in `simulate`.
 
-    Points of a binary mask are in the order of C. As in k-wave-python 0.6, ``ux`` is at the pressure's points
-    and ``ux_staggered`` is where the solver has it (MATLAB calls them ``ux_non_staggered`` and ``ux``), and
-    the statistics ``u_max``, ``u_min`` and ``u_rms`` are those of ``ux``. Whole-domain quantities have the
-    shape of `kgrid`, ``kgrid.N``, wherever the PML is. docs/kwave.md says what k-wave-python does otherwise.
+    Points of a binary mask are in C order. As in k-wave-python 0.6, ``ux`` is at the pressure points and
+    ``ux_staggered`` is at the solver's velocity points (in MATLAB ``ux_non_staggered`` and ``ux``), and the
+    statistics ``u_max``, ``u_min`` and ``u_rms`` are those of ``ux``. Whole-domain quantities have the shape
+    of ``kgrid``, ``kgrid.N``, wherever the PML is. docs/kwave.md lists differences from k-wave-python.
     """
     own = {each.name: options.pop(each.name) for each in fields(ObjectOptions) if each.name in options}
     how = ResultSettings(**options)
@@ -149,18 +149,19 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
 class _LastRun:
     """Keeps the fields and operators of the last run for a next run with the same grid, medium and time step.
 
-    Scripts of k-wave-python loop over sources. Nothing is kept that takes more than half of the memory left.
+    Scripts of k-wave-python loop over sources. Fields and operators are not kept if they need more than half
+    of the remaining memory.
     """
 
     def __init__(self) -> None:
         self._digest = ""
         self._problem: Problem | None = None
         self._setup: Setup | None = None
-        #: Whether the last time step was found to be stable.
+        #: Whether the last time step is known to be stable.
         self._stable = False
 
     def solve(self, problem: Problem, recording: Recording, how: ResultSettings, *rest: Any, **more: Any):
-        """Run a problem, as `simulation.solve` does."""
+        """Run a problem as `simulation.solve` does; reuse the last run's fields and operators if possible."""
         silent, options = problem.with_medium(steps=1), (how.device, how.threads, how.precision)
         digest, last = identity(silent, *options), self._problem
         # A script may have changed arrays of the last run in place since.
@@ -171,7 +172,7 @@ class _LastRun:
         else:
             self._digest, self._problem, self._setup, self._stable = digest, silent, None, False
         how = how.with_ranks(problem.shape)
-        setup, self._setup = self._setup or Setup(how), None  # another thread's run makes its own
+        setup, self._setup = self._setup or Setup(how), None  # a run of another thread creates a new one
         results = solve(problem, recording, how, *rest, setup=setup, **more)
         self._stable |= how.check_stability
         if setup.nbytes <= how.ranks.device.memory()[0]:
@@ -185,7 +186,7 @@ _LAST = _LastRun()
 def _translate(
     kgrid: Any, medium: Any, source: Any, sensor: Any, options: ObjectOptions
 ) -> tuple[Grid, Problem, Recording, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]]:
-    """What is simulated, and what makes the arrays asked for of those recorded."""
+    """Return grid, problem and recording, and a function that converts recorded arrays to requested ones."""
     objects = {"medium": medium, "source": source, "sensor": sensor}
     for part, names, instead in _NOT_READ:
         for name in names.split():
@@ -203,12 +204,12 @@ def _translate(
 
 
 def _smoothed(problem: Problem, grid: Grid, options: ObjectOptions) -> Problem:
-    """The medium as the options want it: smoothed on the total grid; not staggered, or by k-Wave's means."""
+    """Return the problem with the medium smoothed on the total grid and staggered, as ``options`` say."""
     wanted = {"sound_speed": options.smooth_c0, "density": options.smooth_rho0}
     arrays: dict[str, Any] = {name: getattr(problem, name) for name, smoothed in wanted.items() if smoothed}
     arrays = {name: smooth(a, restore_max=False) for name, a in arrays.items() if isinstance(a, np.ndarray)}
     density, axes = arrays.get("density", problem.density), range(problem.dimensions)
-    # k-Wave's means do not wrap around where the grid is periodic.
+    # k-Wave's staggered means do not wrap around on periodic axes.
     if not options.use_sg or "density" in arrays or any(grid.periodic):
         staggered = (stagger(density, axis) if options.use_sg else density for axis in axes)
         arrays["density_staggered"] = tuple(staggered)
@@ -216,8 +217,8 @@ def _smoothed(problem: Problem, grid: Grid, options: ObjectOptions) -> Problem:
 
 
 def _attribute(described: Any, name: str) -> Any:
-    """None if it is not there: k-wave-python's media raise NotImplementedError for what is elastic."""
-    if name == "time_reversal_boundary_data":  # k-wave-python warns whoever reads the public name
+    """Return an attribute or None; k-wave-python's media raise NotImplementedError for elastic ones."""
+    if name == "time_reversal_boundary_data":  # k-wave-python warns when the public name is read
         private = getattr(described, f"_{name}", None)
         return getattr(described, "__dict__", {}).get(name) if private is None else private
     try:
@@ -227,7 +228,7 @@ def _attribute(described: Any, name: str) -> Any:
 
 
 def _time(kgrid: Any) -> tuple[float, int]:
-    """Time step, s, and number of steps."""
+    """Return the time step, s, and the number of steps."""
     for name in ("dt", "Nt"):
         value = getattr(kgrid, name)
         unset = "a number; call kgrid.makeTime(medium.sound_speed) or kgrid.setTime(Nt, dt) first"
@@ -256,7 +257,7 @@ def _grid(kgrid: Any, options: ObjectOptions) -> Grid:
 
 
 def _check_memory(grid: Grid, medium: Medium, source: Source) -> None:
-    """Refuse a total grid that the memory cannot hold, before arrays are put into it."""
+    """Raise `InputError` if memory cannot hold the total grid, before its arrays are created."""
     arrays = (medium.sound_speed, medium.density, medium.alpha_coeff, medium.nonlinearity)
     copies = sum(isinstance(values, np.ndarray) for values in arrays)
     copies += 0 if source.p0 is None else 3 if source.smooth else 1
@@ -302,14 +303,14 @@ def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
     require(described or hasattr(sensor, "active_elements_mask"), "sensor", sensor, "a kSensor or None")
     start = getattr(sensor, "record_start_index", None)
     start = 1 if start is None else whole_number(start, "sensor.record_start_index", 1)
-    # What ``kspaceFirstOrder`` takes None for.
+    # The meaning of None in ``kspaceFirstOrder``.
     record = getattr(sensor, "record", None)
     record = ("p", "p_final") if record is None else record
     record = (record,) if isinstance(record, str) else plain(record)
     words = isinstance(record, list | tuple) and all(isinstance(name, str) for name in record)
     require(words, "sensor.record", record, "names of what to record")
     allowed = (*record_names(), "u_staggered")
-    recorded: dict[str, None] = {}  # in the order asked for, each once
+    recorded: dict[str, None] = {}  # in the requested order, each once
     arrays: dict[str, None] = {}
     for name in record:
         stem = vector_of(name)
@@ -324,13 +325,13 @@ def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
 def _adapted(
     names: tuple[str, ...], order: np.ndarray | None, arrays: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """The arrays asked for, from those recorded; points in the ``order`` asked for, if it is another."""
+    """Return the requested arrays from the recorded ones, with points in ``order`` if that is not None."""
     adapted = {}
     for name in names:
         stem, _, kind = name.partition("_")
         source = _U_RECORDED.get(f"u_{kind}" if kind else "u") if stem[0] == "u" else None
         recorded = name if source is None else stem + source[1:]
-        if recorded not in arrays:  # z in 2-D
+        if recorded not in arrays:  # such as z in 2-D
             continue
         array = arrays[recorded]
         if source is not None and kind in _REDUCE:
@@ -340,7 +341,7 @@ def _adapted(
 
 
 def _sensor(mask: Any, grid: Grid) -> tuple[Sensor, np.ndarray | None]:
-    """A sensor at a mask, and the places of its points in the order of C (None if no mask)."""
+    """Return a sensor at a mask, and the Fortran positions of its points in C order (None without a mask)."""
     dims = grid.dimensions
     mask = np.ones(grid.shape, bool) if mask is None else real_array(mask, "sensor.mask")
     mask = np.full(grid.shape, mask.reshape(-1)[0]) if mask.size == 1 else mask

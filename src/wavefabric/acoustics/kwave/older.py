@@ -1,8 +1,8 @@
-"""k-wave-python's older functions, ``kspaceFirstOrder3D`` and its like, run by this solver.
+"""Provides k-wave-python's older functions, ``kspaceFirstOrder3D`` and similar ones, on this solver.
 
-Objects are read as by `kspaceFirstOrder`, so that nothing is lost of what k-wave-python does not write into
-k-Wave's input file. All else is as with k-Wave's C++ programs: an input file is written and run in single
-precision, and what stands in the output file is returned as k-wave-python reads it.
+Objects are read as by `kspaceFirstOrder`, including data that k-wave-python does not write into k-Wave's
+input file. Otherwise the run follows k-Wave's C++ programs: an input file is written and run in single
+precision, and the contents of the output file are returned as k-wave-python reads them.
 """
 
 import copy
@@ -42,16 +42,16 @@ from wavefabric.acoustics.source import Source
 from wavefabric.errors import InputError
 from wavefabric.system.compiling import CLOCK
 
-#: What lines of `run_input` call things; no option runs an unstable step.
+#: Names in messages of `run_input`; no option runs an unstable step.
 _NAMES = {**PROBLEM_NAMES, "check_stability=False": "", "where": ""}
-#: Points this far from those of the grid, in spacings, count as between them.
+#: Points farther than this from grid points, in spacings, count as between them.
 _BETWEEN = 1e-3
 
 
 def _function(
     name: str, dimensions: int, device: str | None = None, axisymmetric: bool = False
 ) -> Callable[..., dict[str, Any]]:
-    """The older function of a name; ``device`` if it has one alone."""
+    """Return the older function ``name``; ``device`` is given if the function runs on one device only."""
 
     def run(
         kgrid: Any, source: Any, sensor: Any, medium: Any, simulation_options: Any, execution_options: Any
@@ -66,7 +66,7 @@ def _function(
             results = kspaceFirstOrder(*objects, **options)
         else:
             results = _run_as_program(objects, simulation, execution, KSpaceOptions(shape, **options), kind)
-        if timed is not kgrid:  # k-wave-python puts there what was left to it, and scripts read it
+        if timed is not kgrid:  # k-wave-python stores the time step it computed, and scripts read it
             kgrid.Nt, kgrid.dt = timed.Nt, timed.dt
         for axis, size in zip("xyz", options["pml_size"], strict=False):
             if isinstance(getattr(simulation, f"pml_{axis}_size", None), ChosenSize | None):
@@ -93,7 +93,7 @@ def _function(
 def _run_as_program(
     objects: tuple[Any, ...], simulation: Any, execution: Any, options: KSpaceOptions, axisymmetric: bool
 ) -> dict[str, Any]:
-    """Write k-Wave's input file, run it as k-Wave's program, and return what the output file holds."""
+    """Write k-Wave's input file, run it like k-Wave's program, and return the contents of the output."""
     kgrid, medium, source, sensor = objects
     begun, read = time.perf_counter(), {**options.objects, "signal_order": "F", "axisymmetric": axisymmetric}
     run: dict[str, Any] = {**options.run, "precision": "single", "record": recorded(sensor)}
@@ -108,7 +108,7 @@ def _run_as_program(
         listening = _at_grid_points(sensor, kgrid, simulation, axisymmetric)
         problem, recording = from_kwave(kgrid, medium, source, listening, **read)
         switches = {name: getattr(problem, name) for name in ("dispersion", "k_space", "staggered")}
-        # A file that is kept must say all; one that is not lacks what k-Wave's format has no place for.
+        # A file that is kept must be complete; a temporary one omits switches that the format lacks.
         written = problem if kept else replace(problem, **dict.fromkeys(switches, True))
         path = save_input(simulation.input_filename, written, recording)
         if simulation.save_to_disk_exit:
@@ -130,9 +130,9 @@ def _run_as_program(
 
 
 def _timed(kgrid: Any, medium: Any, source: Any) -> Any:
-    """The grid with a time step and a number of steps: those of ``makeTime`` if neither is set.
+    """Return the grid with time step and number of steps; from ``makeTime`` if they are not set.
 
-    As in k-wave-python, for an initial pressure alone; signals need a time step that is known.
+    As in k-wave-python, ``makeTime`` is used for an initial pressure only; signals need a known time step.
     """
     signals = ("p", "ux", "uy", "uz", "stored_input_signal")
     driven = any(getattr(source, name, None) is not None for name in signals)
@@ -145,7 +145,7 @@ def _timed(kgrid: Any, medium: Any, source: Any) -> Any:
 
 
 def _with_smooth_p0(source: Any, shape: tuple[int, ...], axisymmetric: bool) -> Any:
-    """A copy of the source whose initial pressure is smoothed, on the grid without a PML around it."""
+    """Return a copy of the source with smoothed initial pressure, on the grid without a PML around it."""
     grid = Grid(shape, 1.0, pml_size=0, axisymmetric=axisymmetric)
     p0 = grid_values(getattr(source, "p0", None), grid, "source.p0", alone=False)
     if p0 is None:
@@ -156,14 +156,14 @@ def _with_smooth_p0(source: Any, shape: tuple[int, ...], axisymmetric: bool) -> 
 
 
 def _at_grid_points(sensor: Any, kgrid: Any, simulation: Any, axisymmetric: bool) -> Any:
-    """A copy of the sensor with Cartesian points put on the grid; what it records is left out.
+    """Return a copy of the sensor with Cartesian points moved to grid points, and no list of quantities.
 
-    k-Wave's programs take the nearest points of the grid, each once, in the order of Fortran.
+    Like k-Wave's programs it uses the nearest grid points, each once, in Fortran order.
     """
     if not hasattr(sensor, "record"):
         return sensor
     sensor = copy.copy(sensor)
-    sensor.record = None  # the output file has other names for what is recorded
+    sensor.record = None  # the output file has other names for the quantities
     shape, mask = grid_shape(kgrid), getattr(sensor, "mask", None)
     positions = np.zeros(0) if mask is None else real_array(mask, "sensor.mask")
     if positions.shape == shape or positions.ndim != 2 or positions.shape[0] != len(shape):

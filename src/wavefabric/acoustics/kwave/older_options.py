@@ -1,4 +1,4 @@
-"""``SimulationOptions`` and ``SimulationExecutionOptions`` of k-wave-python's older functions as keywords."""
+"""Converts ``SimulationOptions`` and ``SimulationExecutionOptions`` of k-wave-python to keywords."""
 
 import math
 import os
@@ -13,7 +13,7 @@ from wavefabric.acoustics.recording.quantities import record_names, recorded_qua
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 from wavefabric.system.progress import terminal_bar
 
-#: Options that have only these values here; the first stands for an option that is missing.
+#: Options of which only these values are supported; the first is the value of a missing option.
 _ONLY = {
     "use_fd": (None,),
     "use_finite_difference": (False,),
@@ -24,7 +24,7 @@ _ONLY = {
     **dict.fromkeys(("show_sim_log", "is_gpu_simulation"), (False, True, None)),
     "verbose_level": (0, 1, 2),
 }
-#: Options that have no effect: values that are not worth a word, and why.
+#: Options without effect: the values for which there is no warning, and the reason in the warning.
 _WITHOUT_EFFECT = {
     "stream_to_disk": ((False,), "what is recorded goes to the output file during the run"),
     "create_log": ((False,), "no log is written"),
@@ -43,11 +43,11 @@ _MOST_SEARCHED, _PML_ALPHA = 1000, 2.0
 
 
 class ChosenSize(int):
-    """A PML size that a run has chosen and noted in the options, where scripts read it; not an option."""
+    """A PML size that a run selected and stored in the options, where scripts read it; not an option."""
 
 
 def is_axisymmetric(simulation: Any, function: bool, dimensions: int) -> bool:
-    """Whether the grid is axisymmetric: by the function, or by the options' simulation type."""
+    """Return whether the grid is axisymmetric: by the function, or by the options' simulation type."""
     require(hasattr(simulation, "pml_inside"), "simulation_options", simulation, "a SimulationOptions")
     kind = getattr(simulation, "simulation_type", None)
     kind = getattr(kind, "name", "FLUID" if kind is None else kind)
@@ -63,7 +63,7 @@ def is_axisymmetric(simulation: Any, function: bool, dimensions: int) -> bool:
 def keywords(
     simulation: Any, execution: Any, shape: tuple[int, ...], axisymmetric: bool, device: str | None
 ) -> dict[str, Any]:
-    """Return keywords for `kspaceFirstOrder`; refuse unsupported options, warn of those without effect."""
+    """Return keywords for `kspaceFirstOrder`; raise for unsupported options, warn of unused ones."""
     mark = "is_python_backend"
     require(hasattr(execution, mark), "execution_options", execution, "a SimulationExecutionOptions")
     for key, options in (("simulation_options", simulation), ("execution_options", execution)):
@@ -104,11 +104,11 @@ def recorded(sensor: Any) -> list[str]:
 
 
 def _pml_sizes(simulation: Any, shape: tuple[int, ...], usual: int, axisymmetric: bool) -> tuple[Any, ...]:
-    """Points of the PML along each axis: chosen, ``pml_size``, or each axis its own."""
+    """Return the PML points along each axis: selected automatically, from ``pml_size``, or set per axis."""
     key, size = "simulation_options.pml_size", plain(getattr(simulation, "pml_size", None))
     each = [getattr(simulation, f"pml_{axis}_size", None) for axis in "xyz"[: len(shape)]]
     each = [None if isinstance(one, ChosenSize) else plain(one) for one in each]
-    # k-wave-python chooses for axisymmetric grids; as it does, as if the radius had a PML at both ends.
+    # As k-wave-python, select sizes for axisymmetric grids as if the radius had a PML at both ends.
     if getattr(simulation, "pml_auto", False) or (axisymmetric and size is None and not any(each)):
         ends = plain(getattr(simulation, "pml_search_range", [10, 40]))
         right = isinstance(ends, list | tuple) and len(ends) == 2 and all(map(is_whole, ends))
@@ -128,10 +128,11 @@ def _pml_sizes(simulation: Any, shape: tuple[int, ...], usual: int, axisymmetric
 
 
 def _pml_alphas(simulation: Any, dimensions: int) -> tuple[Any, ...]:
-    """Absorption of the PML along each axis.
+    """Return the absorption of the PML along each axis.
 
-    k-wave-python copies ``pml_alpha`` to each axis when options are made. If ``pml_alpha`` is set later, the
-    three copies are still alike: it counts then, unless it has its default, so that the axes were set.
+    k-wave-python copies ``pml_alpha`` to each axis when options are created. If the three copies are equal
+    and ``pml_alpha`` is not the default, ``pml_alpha`` was set later and counts; otherwise the axes' values
+    count.
     """
     whole = plain(getattr(simulation, "pml_alpha", _PML_ALPHA))
     alphas = each_axis(whole, dimensions, "simulation_options.pml_alpha")
@@ -158,7 +159,7 @@ def _checkpoints(execution: Any) -> Checkpoints | None:
 
 
 def require_files(options: Any, key: str, *names: str) -> None:
-    """Refuse options that are no names of files."""
+    """Raise `InputError` if an option is not the name of a file."""
     for name in names:
         value = getattr(options, name)
         require(isinstance(value, str | os.PathLike) and value, f"{key}.{name}", value, "the name of a file")

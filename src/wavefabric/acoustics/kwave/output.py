@@ -1,9 +1,9 @@
-"""k-Wave's output file, written while the run goes on, so that it survives a kill and can be resumed.
+"""Writes k-Wave's output file during the run, so that it survives a kill and can be resumed.
 
-Time series go to ``NAME.partial`` as they come. All datasets and attributes are there before the first step,
-with all their space: from then on only data change in the file, none of its structure, and a kill leaves it
-readable up to the moment when it gets its name. ``NAME.partial.json`` says which run it is of, and which
-checkpoint goes with it.
+Time series go to ``NAME.partial`` as they come. All datasets and attributes are created before the first
+step, with all their space: later only data change in the file, not its structure, so that a kill leaves it
+readable until it gets its final name. ``NAME.partial.json`` identifies its run and the checkpoint that
+belongs to it.
 """
 
 import contextlib
@@ -32,11 +32,11 @@ from wavefabric.results.hdf5_output import OutputFile
 
 @dataclass(eq=False)
 class KWaveOutput:
-    """A `Sink` that writes what k-Wave would write, float32 whatever the precision of the run.
+    """A `Sink` that writes k-Wave's output file, float32 whatever the precision of the run.
 
-    The file gets its name when it is finished; deflate at level ``compression`` is applied then.
-    ``start`` is the first time step recorded (0-based), ``threads`` and ``plan`` are for the header only. An
-    unfinished file that another run than that of ``checkpoint`` can go on from is kept, unless `force`.
+    The file gets its name when it is finished; deflate at level ``compression`` is applied then. ``start`` is
+    the first time step recorded (0-based), ``threads`` and ``plan`` are for the header only. An unfinished
+    file from which a run other than that of ``checkpoint`` can resume is an error, unless ``force``.
     """
 
     path: Path
@@ -66,18 +66,21 @@ class KWaveOutput:
     # --- Sink ----------------------------------------------------------------------------------------
 
     def begin(self, layout: RecordingLayout, rows_done: int) -> None:
-        """Make space for all that is recorded, or open the file of an earlier leg; refuse another run's."""
+        """Allocate space for all recorded data, or open the file of an earlier run of this problem.
+
+        `InputError`: the file belongs to another run, or the disk is too small.
+        """
         datasets = output_datasets(layout, self.input.sensor, self.input.problem.array_shape)
         shapes = {name: [item.shape for item in items] for name, items in sorted(datasets.items())}
         described = json.dumps({"parts": shapes, "start": self.start})
-        # Once more, now that nobody else writes here: another run may have ended since the first look.
+        # Check again now that the output is locked: another run may have ended since the first check.
         check_output(self.path, self.force)
         if rows_done:
             file = self._reopen(described, layout.run)
             self._begun = True
         else:
             self._check_unfinished()
-            # Everything is laid out at once: say so now if the disk cannot hold it.
+            # All space is allocated at once, so check the free space of the disk now.
             needed = sum(item.file_bytes for items in datasets.values() for item in items)
             needed *= 2 if self.compression else 1
             free, steps = shutil.disk_usage(self.path.parent).free, self.input.problem.steps
@@ -107,7 +110,7 @@ class KWaveOutput:
             self._sync()
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
-        """Add statistics, fields and header, and give the file its name."""
+        """Write statistics, fields and header, and give the file its final name."""
         assert self._file is not None
         complete = self._packed if self.compression else self._partial
         try:
@@ -134,7 +137,7 @@ class KWaveOutput:
         self._remove_working_files()
 
     def abandon(self, keep: bool) -> None:
-        # One that never began leaves alone what belongs to an earlier leg.
+        # Without a `begin` the files belong to an earlier run.
         if not self._begun:
             return
         if keep and self._file is not None:
@@ -149,7 +152,7 @@ class KWaveOutput:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Raise an error of the disk as InputError; it goes before those of HDF5 that follow from it."""
+        """Return a context that raises errors of the disk as InputError, before HDF5's resulting errors."""
         try:
             try:
                 yield
@@ -160,7 +163,7 @@ class KWaveOutput:
             raise unwritable(self.path, "output", error) from None
 
     def _check_unfinished(self) -> None:
-        """Keep the file of another run that can still go on from its own checkpoint."""
+        """Raise `InputError` if the unfinished file is of another run that can resume from its checkpoint."""
         run = self._read_run()
         other = Path(run.get("checkpoint") or "/")
         if self.force or not self._partial.exists() or other == self.checkpoint:
@@ -175,7 +178,7 @@ class KWaveOutput:
             )
 
     def _read_run(self) -> dict[str, Any]:
-        """Which run the unfinished file is of."""
+        """Return the run that the unfinished file belongs to; empty if unknown."""
         try:
             run = json.loads(read_bytes(self._run_file))
         except (OSError, ValueError):
@@ -210,13 +213,13 @@ class KWaveOutput:
     def _sync(self) -> None:
         assert self._file is not None
         self._file.flush()
-        if self.checkpoint is not None:  # which says after a crash of the machine too what is here
+        if self.checkpoint is not None:  # it must match the file even after a crash of the machine
             _to_disk(self._partial)
 
     def _close(self) -> None:
         self._items = {}
         if self._file is not None:
-            # A disk that is full fails once more here; the first error is the one to show.
+            # A full disk fails again on closing; the first error is the one to show.
             with contextlib.suppress(Exception):
                 self._file.close()
             self._file = None
@@ -228,7 +231,7 @@ class KWaveOutput:
 
 
 def working_names(path: Path) -> tuple[Path, Path, Path]:
-    """Where an output is while it is made, while it is compressed, and what says which run it is of."""
+    """Return the names of the output in progress, of its compressed copy, and of the run's description."""
     endings = (".partial", ".packed.partial", ".partial.json")
     return tuple(path.parent / (path.name + ending) for ending in endings)  # type: ignore[return-value]
 

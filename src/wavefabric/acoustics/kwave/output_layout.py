@@ -1,4 +1,4 @@
-"""What stands in k-Wave's output file: its datasets with their chunks, its header, its compressed copy.
+"""Lays out k-Wave's output file: its datasets and chunks, its header, its compressed copy.
 
 Source: k-Wave manual 1.1, appendix B, and the files of the C++ programs 1.3.
 """
@@ -19,19 +19,19 @@ from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.acoustics.run_settings import default_threads
 from wavefabric.results.hdf5_output import OutputFile
 
-#: How all output files are opened. A format that older readers know. Rows are written whole: HDF5's chunk
-#: cache would only copy them once more, and costs up to three quarters of the speed.
+#: Options of all output files: a format that older readers know, and no chunk cache. Rows are written whole,
+#: and HDF5's chunk cache would only copy them once more, at up to three quarters of the speed.
 OPEN_OPTIONS: dict[str, Any] = {"libver": ("earliest", "v110"), "rdcc_nbytes": 0}
-#: What HDF5 keeps about each chunk, about.
+#: Approximate bytes that HDF5 stores about each chunk.
 _CHUNK_BYTES = 64
 # As in k-Wave: rows of more than 32 MB are cut into chunks of 4 MB. HDF5 itself allows below 4 GB.
 _LONG_ROW, _CUT_ROW = 1 << 23, 1 << 20
-#: Bytes that are compressed at a time.
+#: Bytes compressed in one piece.
 _COPY_BYTES = 1 << 26
-# Of texts that are known at the end only, and then written over what is there.
+# Size of texts that are known only at the end and then overwrite placeholders.
 _MEASURED_BYTES = 16
 
-#: Attributes of phases, and what we call these.
+#: Attributes of phases, and the names of these phases in a `Report`.
 PHASES = {
     "data_loading_phase_execution_time": "loading",
     "pre-processing_phase_execution_time": "preprocessing",
@@ -42,7 +42,7 @@ PHASES = {
 
 
 class OutputDataset(NamedTuple):
-    """A dataset to be: its path in the file, shape and chunk."""
+    """Describes a dataset to create: its path in the file, shape and chunk."""
 
     path: str
     shape: tuple[int, ...]
@@ -50,7 +50,7 @@ class OutputDataset(NamedTuple):
 
     @property
     def file_bytes(self) -> int:
-        """Bytes in the file."""
+        """Return the bytes that the dataset needs in the file."""
         size = math.prod(self.shape)
         return 4 * size + _CHUNK_BYTES * size // math.prod(self.chunk)
 
@@ -58,16 +58,16 @@ class OutputDataset(NamedTuple):
 def output_datasets(
     layout: RecordingLayout, sensor: np.ndarray | Cuboids | None, grid: tuple[int, int, int]
 ) -> dict[str, list[OutputDataset]]:
-    """The datasets of every quantity: one, or one a cuboid; ``grid`` is (Nz, Ny, Nx)."""
+    """Return the datasets of every quantity, one or one per cuboid; ``grid`` is (Nz, Ny, Nx)."""
     rows_of = {name: ((rows,), samples) for name, (rows, samples) in layout.series.items()}
-    # A statistic has no time.
+    # A statistic has no time axis.
     rows_of |= {name: ((), samples) for name, samples in layout.points.items()}
     datasets: dict[str, list[OutputDataset]] = {}
     for name, (rows, samples) in rows_of.items():
         if isinstance(sensor, Cuboids):
             datasets[name] = []
             for i, box in enumerate(sensor.shapes(), 1):
-                # All of a cuboid, or a plane where HDF5 takes no chunk that big.
+                # A chunk is a whole cuboid, or a plane if HDF5 does not allow a chunk of that size.
                 chunk = box if math.prod(box) * 8 < 1 << 32 else (1, *box[1:])
                 dataset = OutputDataset(f"{name}/{i}", (*rows, *box), (*(1 for _ in rows), *chunk))
                 datasets[name].append(dataset)
@@ -81,17 +81,17 @@ def _row_chunk(samples: int) -> int:
 
 
 def allocate(file: h5py.File, dataset: OutputDataset) -> None:
-    """Create a dataset whose chunks all have their place in the file at once."""
+    """Create a dataset and allocate all its chunks in the file at once."""
     settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     settings.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-    # All of it will be written; zeros would cost as much again.
+    # All data will be written; writing zeros first would double the cost.
     settings.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
     path, shape, chunk = dataset
     put_types(file.create_dataset(path, shape, "<f4", chunks=chunk, dcpl=settings))
 
 
 def put_input(file: h5py.File, input: KWaveInput, sensor_too: bool) -> None:
-    """What k-Wave copies from the input, the number of steps, and the sensor if it is asked for."""
+    """Write the scalars copied from the input, the number of steps and, if ``sensor_too``, the sensor."""
     steps, sensor = input.problem.steps, input.sensor
     for name, value in {**input.copied_scalars, "Nt": steps, "t_index": steps}.items():
         put(file, name, value)
@@ -100,11 +100,11 @@ def put_input(file: h5py.File, input: KWaveInput, sensor_too: bool) -> None:
 
 
 def put_run(file: h5py.File, input: KWaveInput, threads: int | None, report: Report, plan: str) -> None:
-    """The file's attributes; times and memory are written over what is there."""
+    """Write the file's attributes; times and memory overwrite the previous values."""
     seconds = {name: report.seconds.get(phase, 0.0) for name, phase in PHASES.items()}
     megabytes = report.peak_bytes >> 20
     threads = threads or default_threads(input.problem.shape)
-    # Results are shared: no name of a computer.
+    # Users share result files, so the host name is left out.
     shared = {"host_names": "-", "number_of_cpu_cores": str(threads)}
     put_header(file, "output", input.attributes.get("file_description", ""), "%d/%m/%y, %H:%M:%S", **shared)
     measured = {
@@ -123,7 +123,7 @@ def put_run(file: h5py.File, input: KWaveInput, threads: int | None, report: Rep
 
 @contextlib.contextmanager
 def compressed_copy(file: h5py.File, path: Path, level: int) -> Iterator[h5py.File]:
-    """A deflated copy of all datasets in another file, some planes at a time."""
+    """Yield a deflated copy of all datasets in another file, copied some planes at a time."""
 
     def copy(name: str, item: Any) -> None:
         if not isinstance(item, h5py.Dataset):

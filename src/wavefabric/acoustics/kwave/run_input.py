@@ -1,4 +1,4 @@
-"""`run_kwave_file`: from a k-Wave input file to its output file, as k-Wave's own programs do it."""
+"""Provides `run_kwave_file`, which runs a k-Wave input file into an output file like k-Wave's programs."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +25,10 @@ from wavefabric.lifecycle.agreement import on_all_ranks
 
 @dataclass(frozen=True, kw_only=True)
 class KWaveFileSettings(RunSettings):
-    """The keywords of `run_kwave_file`.
+    """Holds the keywords of `run_kwave_file`.
 
-    ``names`` are what errors call ``start``, ``check_stability=False`` and ``u_non_staggered``, where that is
-    another; ``started`` is called with the input when all is checked, before the first step.
+    ``names`` are other names of ``start``, ``check_stability=False`` and ``u_non_staggered`` in errors;
+    ``started`` is called with the input after all checks, before the first step.
     """
 
     precision: str = "single"
@@ -65,24 +65,24 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
     Other Parameters
     ----------------
     record : str or sequence of str, optional
-        What is recorded, by the names that `Sensor` takes. Default: ``p`` and ``p_max`` at the file's sensor,
+        Quantities to record, by the names of `Sensor`. Default: ``p`` and ``p_max`` at the file's sensor,
         if it has one, and ``p_max_all`` and ``p_final``.
     start : int
         First time step recorded, from 1 as in k-Wave.
     steps : int, optional
-        Number of time steps, other than the file's.
+        Number of time steps that replaces the file's.
     compression : int
         Deflate level of the output, 0 (none; default) to 9.
     copy_sensor_mask, force : bool
-        Copy the sensor mask into the output; replace an output that is there.
+        Copy the sensor mask into the output; replace an existing output.
     device, threads, precision, progress, checkpoint, check_stability, comm, decomposition : optional
-        As in `RunSettings`. The output holds float32 in any precision.
+        As in `RunSettings`. The output is float32 in any precision.
 
     Returns
     -------
     Report
-        What the run cost, the same on all ranks. If ``steps < total_steps``, a checkpoint ended the run
-        (`Checkpoints.stop`): the same call goes on.
+        Cost of the run, the same on all ranks. If ``steps < total_steps``, a checkpoint ended the run
+        (`Checkpoints.stop`): repeat the call to resume.
     """
     begun = time.perf_counter()
     how = KWaveFileSettings(**options)
@@ -98,7 +98,7 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
 
 
 def run_input(inputs: KWaveInput, output: str | Path, how: KWaveFileSettings, begun: float) -> Report:
-    """Run what an input file holds; ``begun`` is when reading began."""
+    """Run the contents of an input file; ``begun`` is the time when reading began."""
     path = inputs.path
     names = {**dataset_names(path), "alpha_power": f"{path}: alpha_power", "where": f"{path}: ", **how.names}
     recording = _recording(inputs, how)

@@ -1,4 +1,4 @@
-"""k-wave-python's sources and transducers as a `Source`, and the apodization of transducers."""
+"""Converts k-wave-python's sources and transducers to a `Source`, and applies transmit apodization."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +21,7 @@ from wavefabric.acoustics.source import Source, Transducer
 
 @dataclass(frozen=True)
 class _UnscaledSource(Source):
-    """A source whose signals are what is added in each time step."""
+    """A source whose signals are added without scaling in each time step."""
 
     def scale(self, name: str, grid: Grid, c: np.ndarray, dt: float) -> np.ndarray:
         return np.ones(1)
@@ -40,7 +40,7 @@ def read_source(source: Any, grid: Grid, options: ObjectOptions) -> Source:
         signal, mask = getattr(source, name, None), inputs[f"{name[0]}_mask"]
         if signal is not None:
             signal = np.atleast_2d(real_array(signal, f"source.{name}"))
-            in_c = options.signal_order == "C"  # in that of Fortran `Source` takes them
+            in_c = options.signal_order == "C"  # `Source` needs Fortran order
             if in_c and mask is not None and len(signal) == np.count_nonzero(mask):
                 signal = signal[np.argsort(fortran_positions(mask))]
         inputs[name] = signal
@@ -64,7 +64,7 @@ def _transducer(source: Any) -> Transducer:
 
 
 def apodized(problem: Problem, source: Any) -> Problem:
-    """Return the problem with the transmit apodization of its transducer: a signal for each point."""
+    """Return the problem with its transducer's transmit apodization, as a signal per point."""
     transducer, key = problem.transducer, "source.transmit_apodization"
     kind = getattr(source, "transmit_apodization", "Rectangular")
     if transducer is None or (isinstance(kind, str) and kind == "Rectangular"):

@@ -1,4 +1,4 @@
-"""Attributes of k-wave-python's objects as numbers and arrays, with errors that name the user's attribute."""
+"""Reads attributes of k-wave-python's objects as numbers and arrays; errors name the user's attribute."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from wavefabric.acoustics.check.rules import PYTHON_NAMES
 from wavefabric.acoustics.grid import Grid
 from wavefabric.errors import InputError, one_line
 
-#: Names of `Grid`, `Medium`, `Source`, `Sensor` and `simulate` to k-wave-python's, where those differ.
+#: k-wave-python's names for those of `Grid`, `Medium`, `Source`, `Sensor` and `simulate` that differ.
 _KWAVE_NAMES = {
     **{"grid.shape": "kgrid.N", "grid.spacing": "kgrid.spacing", "dt": "kgrid.dt", "steps": "kgrid.Nt"},
     **{f"grid.{name}": name for name in ("pml_size", "pml_alpha", "axisymmetric")},
@@ -27,14 +27,14 @@ _KWAVE_NAMES = {
     "source.transducer.delay": "source.delay_mask",
     **dict.fromkeys(("source.transducer.signal", "source.transducer.steps"), "source.input_signal"),
 }
-#: What `check` and its like call each number of a `Problem` made of k-wave-python's objects.
+#: Names in errors of `check` for each number of a `Problem` read from k-wave-python's objects.
 PROBLEM_NAMES = {key: _KWAVE_NAMES.get(name, name) for key, name in PYTHON_NAMES.items()}
 PROBLEM_NAMES["dispersion=False"] = "medium.alpha_mode='no_dispersion'"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectOptions:
-    """How k-wave-python's objects are read: keywords of `from_kwave`."""
+    """Options for reading k-wave-python's objects: keywords of `from_kwave`."""
 
     pml_size: Any = None
     pml_alpha: Any = 2.0
@@ -57,7 +57,7 @@ class ObjectOptions:
 
 @contextmanager
 def kwave_names() -> Iterator[None]:
-    """Let errors inside name what k-wave-python's user has set."""
+    """Return a context in which errors name k-wave-python's attributes and options."""
     try:
         yield
     except InputError as error:
@@ -67,7 +67,7 @@ def kwave_names() -> Iterator[None]:
 
 
 def computed(described: Any, name: str, key: str, allowed: str) -> Any:
-    """Return an attribute, or what a method of this name returns; refuse where k-wave-python cannot tell."""
+    """Return an attribute, or the result of a method ``name``; `InputError` if k-wave-python fails."""
     try:
         value = getattr(described, name, None)
         value = value() if callable(value) else value
@@ -79,7 +79,7 @@ def computed(described: Any, name: str, key: str, allowed: str) -> Any:
 
 
 def grid_shape(kgrid: Any) -> tuple[int, ...]:
-    """Points along each axis of a kWaveGrid."""
+    """Return the number of points along each axis of a kWaveGrid."""
     points = real_array(getattr(kgrid, "N", None), "kgrid.N").ravel().tolist()
     right = len(points) in (1, 2, 3) and all(2 <= n < 2**31 and n == n // 1 for n in points)
     require(right, "kgrid.N", kgrid.N, "1 to 3 whole numbers from 2")
@@ -87,19 +87,19 @@ def grid_shape(kgrid: Any) -> tuple[int, ...]:
 
 
 def each_axis(value: Any, dimensions: int, key: str) -> tuple[Any, ...]:
-    """One value for each axis; as in k-wave-python the last of fewer values serves all further axes."""
+    """Return one value per axis; as in k-wave-python the last of fewer values serves all further axes."""
     each = per_axis(plain(value), dimensions)
     require(0 < len(each) <= dimensions, key, plain(value), f"one value, or up to {dimensions}, one an axis")
     return each + each[-1:] * (dimensions - len(each))
 
 
 def plain(value: Any) -> Any:
-    """A number or numbers as Python's, if they are NumPy's."""
+    """Return a NumPy number or array as Python numbers, and anything else unchanged."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 def real_array(value: Any, key: str) -> np.ndarray:
-    """Any array of real numbers, at least one."""
+    """Return an array of at least one real number; `InputError` for anything else."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, OverflowError):
@@ -109,24 +109,24 @@ def real_array(value: Any, key: str) -> np.ndarray:
 
 
 def real_number(value: Any, key: str) -> float:
-    """One finite number, as k-wave-python may hold it: alone or in an array."""
+    """Return one finite number, which k-wave-python may store alone or in an array."""
     array = real_array(value, key)
     require(array.size == 1 and np.isfinite(array).all(), key, value, "a number")
     return float(array.reshape(-1)[0])
 
 
 def whole_number(value: Any, key: str, least: int) -> int:
-    """One whole number from ``least``, alone or in an array."""
+    """Return one whole number of at least ``least``, alone or in an array."""
     number = real_number(value, key)
     require(number == number // 1 and least <= number < 2**53, key, value, f"a whole number from {least}")
     return int(number)
 
 
 def grid_values(value: Any, grid: Grid, key: str, alone: bool = True) -> Any:
-    """None, one float (if ``alone`` may be), or an array of the grid's shape.
+    """Return None, one float (if ``alone`` allows it), or an array of the grid's shape.
 
-    k-wave-python also takes what is flattened in the order of C, and any other shape with as many values,
-    which is refused here.
+    k-wave-python also accepts arrays flattened in C order, as this function does, and any other shape with
+    as many values, which is an `InputError`.
     """
     if value is None:
         return None
@@ -140,13 +140,13 @@ def grid_values(value: Any, grid: Grid, key: str, alone: bool = True) -> Any:
 
 
 def grid_mask(mask: Any, grid: Grid, key: str) -> np.ndarray:
-    """A mask as bool; one value serves all points."""
+    """Return a mask as bool; one value applies to all points."""
     mask = grid_values(mask, grid, key)
     return grid.mask(np.full(grid.shape, mask) if isinstance(mask, float) else mask, key)
 
 
 def fortran_positions(mask: np.ndarray) -> np.ndarray:
-    """Points of a mask in the order of C: the place of each in the order of Fortran."""
+    """Return for each point of a mask, in C order, its position in Fortran order."""
     positions = np.zeros(mask.shape, np.int64)
     positions.T[mask.T] = np.arange(np.count_nonzero(mask))
     return positions[mask]

@@ -1,5 +1,4 @@
-"""Media of few materials: which parameters may be held as an index into a table, found on the host; how a GPU
-reads them.
+"""Media of few materials: finds the parameters to store as an index into a table; reads them on a GPU.
 
 May import `acoustics.problem` and `system`.
 """

@@ -1,4 +1,4 @@
-"""Which parameters of a medium take few enough values to be held as an index into a table of materials."""
+"""Finds medium parameters with few enough values to be stored as an index into a table of materials."""
 
 import copy
 import math
@@ -13,29 +13,29 @@ from wavefabric.acoustics.parts import threads_for
 from wavefabric.acoustics.problem import Problem
 from wavefabric.kernels.cpu_launch import call_kernel
 
-#: Most materials of an index: what 16 bits can name.
+#: Largest number of materials of an index, which has at most 16 bits.
 LIMIT = 1 << 16
 #: Parameters at the points of the pressure, in the order of their columns in a table.
 AT_POINTS = ("speed", "density", "ratio", "tau")
 #: The density at the points of u_x, u_y and u_z.
 STAGGERED = ("staggered_x", "staggered_y", "staggered_z")
-#: In words.
+#: Names of the parameters in words.
 _WORDS = {"speed": "sound speed", "density": "density", "ratio": "B/A", "tau": "absorption"}
-#: Points that are looked at together, about: their values stay in cache.
+#: Approximate number of points processed together, so that their values stay in cache.
 _BLOCK = 1 << 15
 
 
 class Sets:
-    """The distinct sets of values of arrays (Nz, Ny, Nx) at the points of a grid, rounded to ``dtype``.
+    """Finds the distinct sets of values of ``arrays`` (Nz, Ny, Nx) at the grid points, rounded to ``dtype``.
 
-    Values count as equal if all their bits are. ``full`` once there are more than ``limit`` sets; ``values``
-    are those of each set, (sets, arrays), in an order that does not matter.
+    Values are equal if all their bits are. ``full`` is true once there are more than ``limit`` sets;
+    ``values`` are those of each set, (sets, arrays), in arbitrary order.
     """
 
     def __init__(self, arrays: Sequence[np.ndarray], dtype, limit: int):
         self._dtype, self._limit = np.dtype(dtype), limit
         self._kernel = "number_sets_float" if self._dtype == np.float32 else "number_sets_double"
-        #: The sets by number, of which so many are there; a hash table of the number of a set, or −1.
+        #: Table of the sets and their count; hash table of set numbers, −1 where empty.
         self._table, self._count = np.empty((limit, len(arrays)), self._dtype), np.zeros(1, np.int64)
         self._positions = np.full(1 << (4 * limit - 1).bit_length(), -1, np.int32)
         first, *planes = _spread(len(arrays[0]))
@@ -46,7 +46,7 @@ class Sets:
         if threads == 1:
             self._collect(arrays, planes)
             return
-        others = [copy.deepcopy(self) for _ in range(threads)]  # a thread each
+        others = [copy.deepcopy(self) for _ in range(threads)]  # one per thread
 
         def collect(number: int) -> None:
             others[number]._collect(arrays, planes[number::threads])
@@ -60,7 +60,7 @@ class Sets:
                 self._collect([column.reshape(1, 1, -1) for column in other.values.T], [0])
 
     def _collect(self, arrays: Sequence[np.ndarray], planes: Sequence[int]) -> None:
-        """Number the sets of some planes, until there are too many."""
+        """Number the sets of the given planes, until there are too many."""
         for z in planes:
             for _ in self._numbered([array[z] for array in arrays]):
                 if self.full:
@@ -68,7 +68,7 @@ class Sets:
 
     @property
     def full(self) -> bool:
-        """Whether there are too many."""
+        """Whether there are more sets than the limit."""
         return len(self) > self._limit
 
     def __len__(self) -> int:
@@ -79,9 +79,9 @@ class Sets:
         return self._table[: len(self)]
 
     def index(self, arrays: Sequence[np.ndarray], dtype) -> np.ndarray:
-        """Return the numbers of the points' sets, (Nz, Ny, Nx).
+        """Return the set number of each point, (Nz, Ny, Nx).
 
-        `RuntimeError`: the arrays have changed since, to values that were not there.
+        Raises `RuntimeError` if the arrays have changed since the sets were found, to values in none of them.
         """
         index, before = np.empty(np.shape(arrays[0]), dtype), len(self)
 
@@ -98,10 +98,10 @@ class Sets:
         return index
 
     def _numbered(self, planes: list[np.ndarray]) -> Iterator[np.ndarray]:
-        """Numbers of the sets of one block of rows after another, (points,), int32.
+        """Yield the set numbers of successive blocks of rows, (points,), int32.
 
-        They are in the order of first appearance, and unfinished where a set more than the table holds is
-        met: the count is then one more than its length.
+        Sets are numbered in order of first appearance. If there are more sets than the table can store, the
+        numbers are incomplete and the count is one more than the length of the table.
         """
         rows, nx = planes[0].shape
         some = max(1, _BLOCK // nx)
@@ -117,7 +117,7 @@ class Sets:
 
 
 def _spread(count: int) -> list[int]:
-    """All planes, the middle first, neighbours late: a medium of many values shows soon."""
+    """Return all planes, the middle first, neighbours late, so that many values are detected early."""
     bits = max(count - 1, 1).bit_length()
     reversed_bits = (int(f"{i:0{bits}b}"[::-1], 2) for i in range(1, (1 << bits) + 1) if i < 1 << bits)
     return [z for z in (*reversed_bits, 0) if z < count]
@@ -125,10 +125,10 @@ def _spread(count: int) -> list[int]:
 
 @dataclass(frozen=True)
 class IndexedGroup:
-    """Parameters of `AT_POINTS` and `STAGGERED`, by ``names``, that one index of so many ``bits`` serves.
+    """Describes parameters ``names``, of `AT_POINTS` and `STAGGERED`, that share an index of ``bits`` bits.
 
-    ``columns`` names the arrays whose sets of values are the materials: as the parameters, but for τ, which
-    follows from ``"speed"`` and ``"alpha"``.
+    ``columns`` names the arrays whose sets of values are the materials: the parameters themselves, except τ,
+    which follows from ``"speed"`` and ``"alpha"``.
     """
 
     names: tuple[str, ...]
@@ -137,7 +137,7 @@ class IndexedGroup:
     bits: int
 
     def values(self, column: str) -> np.ndarray | None:
-        """Of each material, (materials,); None if the same everywhere."""
+        """Return the value of each material, (materials,); None if it is the same everywhere."""
         return self.sets.values[:, self.columns.index(column)] if column in self.columns else None
 
     def index(self, problem: Problem) -> np.ndarray:
@@ -146,13 +146,13 @@ class IndexedGroup:
         return self.sets.index([arrays[name] for name in self.columns], f"u{self.bits // 8}")
 
     def nbytes(self, points: int, itemsize: int) -> int:
-        """Bytes of the index and its table, which has a column for each of `AT_POINTS` if it has any."""
+        """Return the bytes of the index and its table, which has all columns of `AT_POINTS` or none."""
         width = len(AT_POINTS) * any(name in AT_POINTS for name in self.names)
         width += sum(name in STAGGERED for name in self.names)
         return points * self.bits // 8 + len(self.sets) * width * itemsize
 
     def describe(self) -> str:
-        """The parameters and how many different sets of them there are, staggered densities apart."""
+        """Return the parameters and their number of distinct sets, without staggered densities, in words."""
         at = [k for k, name in enumerate(self.columns) if name not in STAGGERED]
         if not at:
             axes = ", ".join(name[-1] for name in self.names)
@@ -165,9 +165,9 @@ class IndexedGroup:
 
 @dataclass(frozen=True)
 class Materials:
-    """What of a medium is held by index: groups of parameters, none of them in two.
+    """Lists the groups of medium parameters that are stored by index; no parameter is in two groups.
 
-    At most one group has parameters of `AT_POINTS`; those with `STAGGERED` are of the same bits.
+    At most one group has parameters of `AT_POINTS`; groups with parameters of `STAGGERED` have equal bits.
     """
 
     groups: tuple[IndexedGroup, ...] = ()
@@ -176,22 +176,22 @@ class Materials:
         return any(name in group.names for group in self.groups)
 
     def nbytes(self, points: int, itemsize: int) -> int:
-        """Bytes of all indices and tables."""
+        """Return the bytes of all indices and tables."""
         return sum(group.nbytes(points, itemsize) for group in self.groups)
 
     def note(self) -> str:
-        """How the medium is held, for the report of a run; nothing without materials."""
+        """Return how the medium is stored, for the report of a run; empty without materials."""
         parts = (f"{group.describe()}: held as an index of {group.bits} bits" for group in self.groups)
         return "; ".join(parts)
 
 
 def find_materials(problem: Problem, dtype) -> Materials:
-    """Parameters of a medium that take less memory as an index of 8 or 16 bits and a table of their values.
+    """Find parameters that need less memory as an index of 8 or 16 bits and a table of their values.
 
-    One index serves all if there are at most `LIMIT` different sets of values; else one serves as many of
-    the parameters at the points of the pressure as it can, those of few values first, and the staggered
-    densities, or these have one of their own, or one each. Values count as they are in the precision of the
-    run, to the bit.
+    One index serves all parameters if these have at most `LIMIT` different sets of values. Otherwise one
+    index serves as many parameters at the points of the pressure as possible, those of few values first. It
+    also serves the staggered densities if possible; if not, they share another index, or have one each.
+    Values are compared bit by bit in the precision of the run.
     """
     dtype = np.dtype(dtype)
     return problem.fact(("materials", dtype.str), lambda: _Search(problem, dtype).materials())
@@ -208,7 +208,7 @@ class _Search:
         made_of = {name: (name,) for name in (*AT_POINTS, *STAGGERED)} | {"tau": ("speed", "alpha")}
         if problem.absorption == "none":
             del made_of["tau"]
-        #: Parameters that are not the same everywhere, and the arrays that they are made of.
+        #: Parameters that vary in space, and the arrays that determine them.
         self._columns = {
             name: result
             for name, columns in made_of.items()
@@ -233,11 +233,11 @@ class _Search:
         return Materials(groups)
 
     def _alone(self, names: Sequence[str]) -> list[IndexedGroup]:
-        """Each of these that an index of its own can serve."""
+        """Return a group for each of ``names`` that an index can serve by itself."""
         return [group for name in names if (group := self._group([name])) is not None]
 
     def _group(self, names: Sequence[str]) -> IndexedGroup | None:
-        """These parameters by one index; None if it cannot serve them, or saves nothing."""
+        """Return a group of ``names`` with one index; None if it cannot serve them, or saves no memory."""
         if not names:
             return None
         names = [name for name in (*AT_POINTS, *STAGGERED) if name in names]
@@ -251,13 +251,13 @@ class _Search:
 
 
 def medium_values(problem: Problem) -> dict[str, float | np.ndarray | None]:
-    """Parameters of a medium by the names of columns."""
+    """Return the parameters of a medium by the names of columns."""
     medium = {"speed": problem.sound_speed, "density": problem.density, "ratio": problem.nonlinearity}
     medium |= zip(STAGGERED, problem.density_staggered, strict=False)
     return {**medium, "alpha": problem.alpha_coeff}
 
 
 def _arrays(problem: Problem) -> dict[str, np.ndarray]:
-    """Those that are not the same everywhere."""
+    """Return the parameters of a medium that vary in space, by name."""
     values = medium_values(problem).items()
     return {name: value for name, value in values if isinstance(value, np.ndarray) and value.ndim}

@@ -1,4 +1,4 @@
-"""A medium parameter on a device as the values of materials and each point's material."""
+"""A medium parameter on a device, stored as the values of materials and the material of each point."""
 
 import math
 from collections.abc import Callable
@@ -13,9 +13,10 @@ from wavefabric.acoustics.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Indexed:
-    """``values`` (materials,) and ``index`` (Nz, Ny, Nx) of 8 or 16 bits.
+    """A medium parameter as ``values`` (materials,) and ``index`` (Nz, Ny, Nx) of 8 or 16 bits.
 
-    The values may be a column of a ``table`` (materials, parameters), which others share with the index.
+    The values may be a column of a ``table`` (materials, parameters), which other parameters share, like the
+    index.
     """
 
     values: Any
@@ -31,11 +32,11 @@ class Indexed:
         return 8 * self.index.dtype.itemsize
 
     def part(self, where: tuple[slice, ...]) -> "Indexed":
-        """The same of a block of the grid."""
+        """Return the parameter in the block ``where`` of the grid."""
         return Indexed(self.values, self.index[where])
 
     def __getitem__(self, where):
-        """An array of the values there, made for this."""
+        """Return a new array of the values at ``where``."""
         return self.values[self.index[where]]
 
     def fill(self, out) -> None:
@@ -47,10 +48,10 @@ class Indexed:
 def indexed_parameters(
     device, problem: Problem, materials: Materials, dtype: np.dtype, fill_tau: Callable[[Any, Any, Any], None]
 ) -> dict[str, Indexed]:
-    """Parameters of a medium that are held by index, by their names in `AT_POINTS` and `STAGGERED`.
+    """Return the medium parameters stored by index, named as in `AT_POINTS` and `STAGGERED`.
 
-    Those of `AT_POINTS` are columns of one table (materials, 4), so that a point's are side by side.
-    ``fill_tau(tau, speed, alpha)`` makes absorption from rows (1, 1, n) on the device.
+    Parameters of `AT_POINTS` are columns of one table (materials, 4), so that those of a point are adjacent
+    in memory. ``fill_tau(tau, speed, alpha)`` computes absorption from rows (1, 1, n) on the device.
     """
     result = {}
     for group in materials.groups:

@@ -1,4 +1,4 @@
-"""The stages of the time step over several ranks: decompositions, overlaps, transposes.
+"""Layouts of the time step over several ranks: decompositions, overlaps, transposes.
 
 May import `acoustics.problem`, `acoustics.solver`, `spectral` and `exchange`.
 """

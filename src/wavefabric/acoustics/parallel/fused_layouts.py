@@ -1,6 +1,6 @@
-"""The layouts of several ranks for fused GPU kernels: slabs of one Fourier basis, blocks with their own.
+"""Layouts of several ranks for fused GPU kernels: slabs with one Fourier basis, blocks with one each.
 
-Slabs change between planes and columns by transposes, or kernels write transposed into each other's memory.
+Slabs convert planes to columns by transposes, or their kernels write transposed data to other ranks' memory.
 """
 
 import math
@@ -22,15 +22,15 @@ _OUTLET = [("at", np.int64), ("along", np.int64), ("across", np.int64), ("flag",
 
 
 def scatter_type(ranks: int) -> np.dtype:
-    """``Scatter`` of ``scatter.cu``."""
+    """Return the NumPy type of the C struct ``Scatter`` of ``scatter.cu``."""
     return np.dtype([("ranks", _OUTLET, (ranks,)), ("calls", np.uint64), ("done", np.uint64)])
 
 
 class FusedGlobalLayout(FusedLayout):
-    """Slabs: a rank holds planes for the kernels along x and y, and columns for those along z.
+    """Slabs: a rank stores planes for the kernels along x and y, and columns for those along z.
 
-    Spectra change between the two by transposes. Those of several spectra follow one another, each under the
-    work on its neighbours.
+    Transposes between ranks convert spectra from planes to columns and back. With several spectra, the
+    transpose of one overlaps with the work on the others.
     """
 
     def _prepare(self) -> None:
@@ -43,12 +43,12 @@ class FusedGlobalLayout(FusedLayout):
 
     @classmethod
     def supports(cls, decomposition: Partition, dtype: np.dtype) -> bool:
-        """Slabs alone."""
+        """Return whether the grid is divided into slabs along z."""
         return decomposition.grid[:2] == (1, 1)
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
-        """Three spectra once more as columns, and what leaves and comes of each, there and back."""
+        """Return the bytes of three spectra as columns, and of the buffers to send and receive them."""
         subdomain = decomposition.subdomains[rank]
         nx, ny, _ = decomposition.shape
         columns = math.prod(subdomain.spectral_shape)
@@ -70,7 +70,7 @@ class FusedGlobalLayout(FusedLayout):
         return axis_kernels(c, f, c.shape, "XY"), axis_kernels(c, f, self._columns_shape(), "ZG")
 
     def _columns_shape(self) -> tuple[int, ...]:
-        """Of a grid whose half spectra are the columns of this rank."""
+        """Return the shape of a grid whose half spectra are the columns of this rank."""
         return (*self.coefficients.half_shape[:2], self.partition.shape[0])
 
     def _spectrum_shape(self) -> tuple[int, ...]:
@@ -125,15 +125,15 @@ class FusedGlobalLayout(FusedLayout):
 
 
 class OneSidedLayout(FusedGlobalLayout):
-    """`FusedGlobalLayout` of a one-sided communicator.
+    """`FusedGlobalLayout` with a one-sided communicator: kernels write into other ranks' memory.
 
-    A kernel along y puts what it makes into the columns of all ranks, a kernel along z into their planes. No
-    acknowledgement is sent: a spectrum that has come from all ranks proves that they have read the last one.
+    A kernel along y writes its results into the columns of all ranks, a kernel along z into their planes. No
+    acknowledgement is sent: a spectrum received from all ranks proves that they have read the previous one.
     """
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
-        """Three spectra once more, as columns; nothing is packed."""
+        """Return the bytes of three more spectra, as columns; there are no send buffers."""
         nx, ny, _ = decomposition.shape
         planes = max(subdomain.size[2] for subdomain in decomposition.subdomains)
         return 2 * dtype.itemsize * 3 * planes * ny * (nx // 2 + 1)
@@ -152,7 +152,7 @@ class OneSidedLayout(FusedGlobalLayout):
             [each[: math.prod(shapes[comm.rank])].reshape(shapes[comm.rank]) for each in here.own]
             for here, shapes in zip(capacity, (flat, tall), strict=True)
         )
-        # What has come, by direction, spectrum and sender; calls, finished blocks and what was waited for.
+        # Flags of received data, by direction, spectrum and sender; counts of calls, blocks and waits.
         self._flags = comm.symmetric((2, 3, comm.size), np.uint32)
         self._counts = device.zeros((2, 3, 3), np.uint32)
         flags = device.to_host(self._flags.addresses).astype(np.int64)
@@ -195,7 +195,7 @@ class OneSidedLayout(FusedGlobalLayout):
         self.plane_kernels.y_scatter(self.spectra[number], number, along_y)
 
     def _send_columns(self, number: int) -> None:
-        """The kernel along z has done it."""
+        """Do nothing: the kernel along z has sent the columns."""
 
     def _receive(self, number: int, planes: bool) -> None:
         if self._timeout.waits:
@@ -204,10 +204,10 @@ class OneSidedLayout(FusedGlobalLayout):
 
 
 class FusedLocalLayout(FusedLayout):
-    """Blocks: overlaps travel while planes that lack none are transformed along y.
+    """Blocks: overlaps are exchanged while planes with complete data are transformed along y.
 
-    Rows of the overlaps alone are transformed along x once more when they are filled; where x is cut, every
-    row has overlaps and all are.
+    When the overlaps are filled, only their rows are transformed along x again. If x is divided, every row
+    has overlaps, so all rows are.
     """
 
     def _connect(self) -> None:
@@ -220,9 +220,9 @@ class FusedLocalLayout(FusedLayout):
         if whole_rows:
             overlap[z, y] = False
         self._overlap_rows = c.device.asarray(np.flatnonzero(overlap).astype(np.int32))
-        #: Planes that are transformed along y while the overlaps travel.
+        #: Planes that are transformed along y while the overlaps are exchanged.
         self._early = z if whole_rows and y == slice(0, ny) else slice(0, 0)
-        if c.lossy and not c.stokes:  # p is free until it is known, so one field more at most
+        if c.lossy and not c.stokes:  # p is unused until it is computed, so at most one more field is needed
             sent = np.zeros(c.shape[:2], np.uint8)
             for message in halo_messages(self.partition):
                 if message.src == self.comm.rank:
@@ -232,7 +232,7 @@ class FusedLocalLayout(FusedLayout):
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
-        """The halo, and ρ₀∇·u where there is dispersion."""
+        """Return the bytes of the halo and, with dispersion, of ρ₀∇·u."""
         subdomain = decomposition.subdomains[rank]
         rate = dtype.itemsize * math.prod(subdomain.size) if disperses(problem) else 0
         return HaloExchange.nbytes(problem, subdomain, dtype) + rate
@@ -242,9 +242,10 @@ class FusedLocalLayout(FusedLayout):
         self.pending = fields, list(spectra)
 
     def finish_exchanges(self) -> None:
-        """What is under way arrives, and its rows are transformed along x.
+        """Complete the pending exchange, and transform the received rows along x.
 
-        The last step leaves p under way; what comes later would land in memory that others use by then.
+        The last step leaves the exchange of p pending. Data received later would overwrite memory then in use
+        by others.
         """
         if self.pending is not None:
             fields, spectra = self.pending

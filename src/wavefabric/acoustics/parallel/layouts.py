@@ -1,6 +1,6 @@
-"""The layouts of several ranks for whole-array transforms: slabs and pencils (global), blocks (local).
+"""Layouts of several ranks for whole-array transforms: slabs and pencils (global), blocks (local).
 
-Overlaps of blocks are filled by a `HaloExchange`.
+A `HaloExchange` fills the overlaps of blocks.
 """
 
 import math
@@ -22,9 +22,10 @@ from wavefabric.spectral.distributed import DistributedRealFFT, held_elements
 
 
 class HaloExchange:
-    """Fills the overlaps of a rank's block from the neighbours, faded by a window; collective.
+    """Fills the overlaps of a rank's block from its neighbours and applies the window; collective.
 
-    ``exchanges`` go by the number of fields that travel together; ``weights`` are the window, (z, y, x).
+    ``exchanges`` maps a number of fields to the exchange that sends them together; ``weights`` are the
+    window's factors along (z, y, x).
     """
 
     def __init__(self, coefficients: Coefficients, comm: Communicator, decomposition: Partition):
@@ -46,30 +47,30 @@ class HaloExchange:
 
     @staticmethod
     def counts(problem: Problem) -> set[int]:
-        """How many fields of a problem travel together: p, or u, or what dispersion transforms."""
+        """Return the numbers of fields sent together: 1 (p), D (u) and, with dispersion, 2 (ρ₀∇·u and ρ)."""
         return {1, problem.dimensions} | ({2} if disperses(problem) else set())
 
     @staticmethod
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:
-        """Bytes that are sent and received in all exchanges of a rank."""
+        """Return the bytes of the send and receive buffers of all exchanges of a rank."""
         overlap = math.prod(subdomain.size) - math.prod(subdomain.owned_size)
         return 2 * dtype.itemsize * sum(HaloExchange.counts(problem)) * overlap
 
     def start(self, fields: list) -> None:
-        """Begin to fill the overlaps of ``fields``."""
+        """Start to fill the overlaps of ``fields``."""
         self.exchanges[len(fields)].start(fields)
 
     def finish(self, fields: list) -> None:
-        """Wait until the overlaps are there."""
+        """Wait until the overlaps of ``fields`` are filled, and apply the window."""
         self.exchanges[len(fields)].finish(fields, self.weights)
 
     def fill(self, fields: list) -> None:
-        """Exchange what the overlaps of ``fields`` lack."""
+        """Fill the overlaps of ``fields`` from the neighbours, and apply the window."""
         self.start(fields)
         self.finish(fields)
 
     def empty(self, fields: list) -> None:
-        """Overlaps ← 0."""
+        """Set the overlaps of ``fields`` to 0."""
         for field in fields:
             for axis, owned in enumerate(self._owned):
                 before = (slice(None),) * axis
@@ -77,7 +78,7 @@ class HaloExchange:
                 field[(*before, slice(owned.stop, None))] = 0
 
     def give_back(self, fields: list) -> None:
-        """Add overlaps, times the window, to what their owners have: the transpose of `fill`."""
+        """Add overlaps, times the window, to the values of their owners: the transpose of `fill`."""
         for field in fields:
             if self.weights is not None:
                 z, y, x = self.weights
@@ -91,7 +92,7 @@ class HaloExchange:
 
 
 class GlobalLayout(FieldLayout):
-    """A slab or pencil of a grid with one Fourier basis: the answers of one rank, to round-off."""
+    """A slab or pencil of a grid with one Fourier basis; results are those of one rank, to round-off."""
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
@@ -104,11 +105,11 @@ class GlobalLayout(FieldLayout):
 
 
 class LocalLayout(FieldLayout):
-    """A block with a Fourier basis of its own: overlaps are filled before every transform.
+    """A block with a Fourier basis per block: overlaps are filled before every transform.
 
-    Only the owned points are right, and the overlaps when they are filled. The fractional Laplacians of
-    power-law absorption reach further than any overlap: with them the error falls slowly from about 10⁻³ on,
-    where without them it falls with the overlap to round-off.
+    Only the owned points are correct, and the overlaps after they are filled. The fractional Laplacians of
+    power-law absorption reach farther than any overlap. With them the error decreases slowly with the
+    overlap, from about 10⁻³; without them it decreases to round-off.
     """
 
     def _connect(self) -> None:

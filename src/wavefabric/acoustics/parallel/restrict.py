@@ -1,4 +1,4 @@
-"""A problem as one rank sees it: arrays on its subdomain, sources at the points that it owns."""
+"""Restricts a problem to one rank: arrays on its subdomain, sources at the points that it owns."""
 
 from dataclasses import replace
 
@@ -12,11 +12,11 @@ _ARRAYS = ("sound_speed", "density", "nonlinearity", "alpha_coeff", "initial_pre
 
 
 def restrict_problem(problem: Problem, subdomain: Subdomain) -> Problem:
-    """The problem of a rank, of the shape ``subdomain.size``.
+    """Return the problem of a rank, with the shape ``subdomain.size``.
 
-    Sources keep the points that the rank owns, with indices into its own arrays, and are left out where there
-    are none; but one whose application needs all ranks (``"additive"``, which is transformed) stays, with the
-    form that the whole source has. The PML stays that of the whole grid: see `pml_factors`.
+    Sources keep the points that the rank owns, with indices into its local arrays. A source without such
+    points is left out, except one that needs all ranks (``"additive"``, which is transformed); this one has
+    the form of the whole source. The PML remains that of the whole grid: see `pml_factors`.
     """
     if subdomain.is_whole:
         return problem
@@ -37,7 +37,7 @@ def restrict_problem(problem: Problem, subdomain: Subdomain) -> Problem:
 
 
 def restrict_array(value, subdomain: Subdomain):
-    """What a rank holds of a whole-grid array (Nz, Ny, Nx), contiguous; scalars and None as they are."""
+    """Return a rank's part of a whole-grid array (Nz, Ny, Nx), contiguous; scalars and None unchanged."""
     if value is None or np.ndim(value) == 0:
         return value
     axes = zip(subdomain.first, subdomain.size, subdomain.shape, strict=True)
@@ -51,7 +51,7 @@ def restrict_array(value, subdomain: Subdomain):
 
 
 def _restrict_signal(signal: Signal | None, mask: np.ndarray) -> Signal | None:
-    """Signals of the points kept; one for all stays one for all."""
+    """Return the signals of the points in ``mask``; one signal for all points is not changed."""
     if isinstance(signal, ProductSignal):
         return replace(signal, weights=signal.weights[mask])
     if signal is None or signal.shape[1] == 1:

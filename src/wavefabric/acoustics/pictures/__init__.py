@@ -1,4 +1,4 @@
-"""Pictures of acoustic fields: `fields` draws what is in memory, `plot_recorded` what is in a result file.
+"""Draws acoustic fields: `fields` those in memory, `plot_recorded` those in a result file.
 
 May import `grid`, `result` and the reader of k-Wave's files; Matplotlib is imported when a figure is drawn.
 """

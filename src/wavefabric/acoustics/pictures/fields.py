@@ -1,4 +1,4 @@
-"""Pictures of acoustic fields in memory: a plane with contours and outlines; profiles along a line."""
+"""Draws acoustic fields in memory: a plane with contours and outlines; profiles along a line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINE_COLOURS = (BLUE, RED, ORANGE, INK)
 
 
 def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> np.ndarray:
-    """The grid plane of a field nearest to a coordinate (m) on its ``normal``; in 2-D the field itself."""
+    """Return the plane of a field nearest to ``at``, m, on the axis ``normal``; in 2-D the field itself."""
     values = np.asarray(field)
     ensure(values.shape == grid.shape, "field", f"has the shape {values.shape}", f"{grid.shape}, the grid's")
     if grid.dimensions == 2:
@@ -35,7 +35,7 @@ def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> n
 
 @dataclass(frozen=True, kw_only=True)
 class _Picture:
-    """What a picture of either kind may be told."""
+    """Holds the keywords that all kinds of pictures share."""
 
     title: str = ""
     scale: float = 1e-6
@@ -45,7 +45,7 @@ class _Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldPicture(_Picture):
-    """The keywords of `plot_field`."""
+    """Holds the keywords of `plot_field`."""
 
     normal: str = "y"
     at: float | str = 0.0
@@ -59,7 +59,7 @@ class FieldPicture(_Picture):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfilePicture(_Picture):
-    """The keywords of `plot_profiles`."""
+    """Holds the keywords of `plot_profiles`."""
 
     shaded: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     dashed: Sequence[str] = ()
@@ -70,15 +70,16 @@ class ProfilePicture(_Picture):
 def plot_field(field: Any, grid: Grid, **options: Any) -> plots.Figure:
     """Draw a plane of a positive field (Pa, the grid's shape), such as ``p_max_all``; longer axis right.
 
-    Options: ``normal`` and ``at``, the axis across the plane of a 3-D grid and where the plane is on it, m.
-    ``outlines``, an array of the grid's shape: lines are drawn where neighbouring values differ, as of a
-    medium's sound speed or labels of tissue. ``contours_db``: contours, dB below the peak; none if empty.
-    ``contours_in``, booleans of the grid's shape: contours are drawn there only, such as behind a skull.
-    ``peak``: what 0 dB is and where the colours end, Pa; by default the largest value in the plane.
-    ``origin``: what the axes count from, m, one an axis of the grid; by default its own origin.
-    ``title``, ``label``, ``scale``: above the picture and beside its colour bar, which shows the field times
-    the scale. ``axes``: Matplotlib axes to draw in, not a figure of its own. ``path``: where the figure is
-    saved, 160 dots per inch. `InputError`: something does not fit the grid, or there is nothing to draw.
+    Options: ``normal`` and ``at``, the axis across the plane of a 3-D grid and the plane's position on it, m.
+    ``outlines``, an array of the grid's shape: lines are drawn between neighbouring values that differ, such
+    as a medium's sound speed or labels of tissue. ``contours_db``: contours, dB below the peak; none if
+    empty. ``contours_in``, booleans of the grid's shape: contours are drawn only there, such as behind a
+    skull. ``peak``: the pressure of 0 dB and the colour scale maximum, Pa; by default the largest value in
+    the plane. ``origin``: zero point of the axis labels, m, one per axis of the grid; by default the grid's
+    origin. ``title``, ``label``, ``scale``: title of the picture, label of its colour bar, and factor of the
+    field in the colour bar. ``axes``: Matplotlib axes to draw in, instead of a new figure. ``path``: file in
+    which the figure is saved, 160 dots per inch. `InputError`: an argument does not fit the grid, or there is
+    nothing to draw.
     """
     how = FieldPicture(**options)
     names = "xy" if grid.dimensions == 2 else "xyz".replace(how.normal, "")
@@ -98,7 +99,7 @@ def plot_field(field: Any, grid: Grid, **options: Any) -> plots.Figure:
     x, y = millimetres[right], millimetres[up]
 
     def turned(values: np.ndarray) -> np.ndarray:
-        """Rows go up, columns to the right."""
+        """Return values with rows upwards and columns to the right."""
         return values.T if names[0] == right else values
 
     values = turned(values)
@@ -157,34 +158,34 @@ def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) ->
 
 
 def cell_edges(middles: np.ndarray) -> np.ndarray:
-    """Edges of cells around equally spaced middles, one more than these."""
+    """Return the edges of cells around equally spaced ``middles``, one more than these."""
     half = (middles[-1] - middles[0]) / (2 * max(1, len(middles) - 1)) or 0.5
     return np.append(middles - half, middles[-1] + half)
 
 
 def show_image(axes: plots.Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray, **options: Any) -> Any:
-    """``values`` [y, x] over the middles of their cells."""
+    """Draw ``values`` [y, x] over the centres of their cells."""
     right, up = cell_edges(x), cell_edges(y)
     extent = (right[0], right[-1], up[0], up[-1])
     return axes.imshow(values, origin="lower", extent=extent, **options)
 
 
 def add_colour_bar(picture: Any, axes: Any, label: str, **options: Any) -> None:
-    """A bar beside the axes that share a picture's colours."""
+    """Draw a colour bar beside the axes that share a picture's colours."""
     bar = picture.figure.colorbar(picture, ax=axes, pad=0.015, fraction=0.05, aspect=28, **options)
     bar.set_label(label)
     bar.outline.set_visible(False)
 
 
 def save(figure: Any, path: str | Path | None, key: str) -> plots.Figure:
-    """Write a figure, 160 dots per inch, if there is a ``path``, which is called ``key`` in errors."""
+    """Write a figure to ``path`` unless it is None, 160 dots per inch; ``key`` names the path in errors."""
     if path is not None:
         save_figure(figure, path, key, dpi=160)
     return figure
 
 
 def _outline(axes: plots.Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
-    """Lines between grid cells that differ."""
+    """Draw lines between grid cells that differ."""
     from matplotlib.collections import LineCollection
 
     x, y = cell_edges(x), cell_edges(y)

@@ -1,4 +1,4 @@
-"""Movies of a plane that was recorded over time: sensor boxes, or masks that fill one, one point thick."""
+"""Draws movies of a plane recorded over time: sensor boxes, or masks that fill one, one point thick."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from wavefabric.results.plots import new_axes, style
 from wavefabric.system.progress import Progress
 from wavefabric.units import show
 
-#: Frames that a movie has by default, at most, and values read at a time.
+#: Largest default number of frames, and number of values read at once.
 _FRAMES, _BLOCK = 200, 1 << 22
 
 
 class Movie:
-    """A plane over time: its axes, the frames that are drawn, and their times.
+    """Describes a movie of a plane: its axes, the frames that are drawn, and their times.
 
-    ``every`` counts time steps from frame to frame; by default as many as make at most 200 frames.
-    `InputError`: the quantity is not there, or no series of a plane.
+    ``every`` is the number of time steps from frame to frame; by default as many as give at most 200 frames.
+    `InputError`: the quantity is missing, or is not a series of a plane.
     """
 
     def __init__(self, file: RecordedFile, name: str, every: int | None = None):
@@ -53,7 +53,7 @@ class Movie:
         if first is not None:
             start = [int(n) - file.origin(axis) for axis, n in enumerate(first)]
         self.millimetres = [(start[a] + np.arange(shape[a])) * file.spacing[a] * 1e3 for a in axes]
-        #: What axes are called, and where the plane is, as far as the file says it.
+        #: Labels of the axes, and the position of the plane, as far as the file contains it.
         self.labels = [f"{'xyz'[axis]} {'in the box ' * (first is None)}(mm)" for axis in axes]
         flat = [] if first is None else [axis for axis in range(len(start)) if axis not in axes]
         positions = (f", {'xyz'[a]} = {start[a] * file.spacing[a] * 1e3:.4g} mm" for a in flat)
@@ -64,14 +64,15 @@ class Movie:
         self.times = item.first_time() + self.steps * file.dt
 
     def frames(self) -> Iterator[np.ndarray]:
-        """Each frame, [first axis, second axis]; read in blocks: a series may be larger than memory."""
+        """Yield each frame, [first axis, second axis]; read in blocks: a series may be larger than memory."""
         count = max(1, _BLOCK // math.prod(self.shape))
         for first in range(0, self.steps.size, count):
             yield from self.item.samples_of_box(self._box, self.steps[first : first + count])
 
     def top(self) -> float:
-        """Where colours end: twice the median of the frames' largest magnitudes, so that one frame of a high
-        peak does not make the others pale; at most the largest.
+        """Return the colour scale maximum: twice the median of the frames' peaks, at most the largest peak.
+
+        One frame of a high peak then does not make the others pale.
         """
         peaks = np.array([np.max(np.abs(frame)) for frame in self.frames()])
         largest = float(peaks.max())
@@ -82,7 +83,7 @@ class Movie:
 
 
 def draw_movie(movie: Movie, target: Path, fps: int = 20, progress: Progress | None = None) -> Path:
-    """Draw it as ``.gif``, or ``.mp4`` where ffmpeg is installed; the file is written whole or not at all.
+    """Draw a movie as ``.gif``, or ``.mp4`` if ffmpeg is installed; the file is written whole or not at all.
 
     Colours are symmetric about zero and the same in all frames. `InputError`: another ending, no ffmpeg,
     ``fps`` not from 1 to 100, or the file cannot be written.
@@ -107,9 +108,9 @@ def draw_movie(movie: Movie, target: Path, fps: int = 20, progress: Progress | N
         figure: Any = axes.figure
         axes.set_title(movie.title)
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # once is enough
+        figure.set_layout_engine("none")  # the layout stays the same in all frames
         writer = PillowWriter(fps=fps) if kind == ".gif" else FFMpegWriter(fps=fps)
-        named = unfinished.with_name(f"{unfinished.name}{kind}")  # its kind goes by the ending
+        named = unfinished.with_name(f"{unfinished.name}{kind}")  # the writer needs the ending
         progress.start(movie.steps.size, "frames")
         try:
             with writer.saving(figure, str(named), dpi=100):

@@ -1,4 +1,4 @@
-"""Pictures of what a run recorded: fields as slices, time series over the sensor's points, values a point."""
+"""Draws recorded quantities: fields as slices, time series over the sensor's points, values per point."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from wavefabric.results import plots
 from wavefabric.results.plots import BLUE, GREY, new_axes, style
 from wavefabric.units import show
 
-#: Up to so many points a time series is drawn as curves above one another, beyond as a picture.
+#: Largest number of points whose time series are drawn as stacked curves, and not as a picture.
 CURVES = 12
 _MOST_POINTS, _MOST_SAMPLES = 1500, 3000
-#: A field with no more than this part of its peak below zero is a positive one.
+#: A field counts as positive if its values below zero are at most this fraction of its peak.
 _SIGNED = 0.02
 _SEQUENTIAL, _DIVERGING = "magma", "RdBu_r"
-#: SI unit to the quantity, and to the units that it is shown in.
+#: For each SI unit the quantity and the units in which it is shown.
 _SCALES = {
     "Pa": ("pressure", ((1e6, "MPa"), (1e3, "kPa"), (1.0, "Pa"))),
     "rad": ("phase", ((1.0, "rad"),)),
@@ -35,10 +35,10 @@ _SCALES = {
 def plot_recorded(
     file: RecordedFile, targets: Mapping[str, Path], cuts: Mapping[str, float] | None = None
 ) -> tuple[list[Path], dict[str, InputError]]:
-    """Draw quantities of a file, a figure each: ``targets`` are their pictures by name.
+    """Draw quantities of a file, one figure each; ``targets`` maps their names to files of pictures.
 
     Fields in 3-D are cut at ``cuts`` (m, by axis, in the grid's coordinates), or through the largest
-    magnitude. Gives the pictures drawn, and by name why others were not.
+    magnitude. Return the pictures drawn, and the errors of those not drawn, by name.
     """
     drawn: list[Path] = []
     faults: dict[str, InputError] = {}
@@ -56,10 +56,10 @@ def plot_recorded(
 
 
 def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | None = None) -> plots.Figure:
-    """The figure of one quantity.
+    """Return the figure of one quantity.
 
-    A field: a line in 1-D, one plane in 2-D, three orthogonal slices in 3-D; colours from zero upwards where
-    it is positive, to both sides of zero where it is not. A time series: curves, or a picture of points over
+    A field: a line in 1-D, one plane in 2-D, three orthogonal slices in 3-D; colours start at zero if it is
+    positive, and are symmetric about zero if it is not. A time series: curves, or a picture of points over
     time. Values of a sensor's points: a line; of a box: as a field.
     """
     item = file.items[name]
@@ -76,7 +76,7 @@ def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | N
 
 
 def select_quantities(file: RecordedFile, wanted: Sequence[str]) -> list[str]:
-    """Names of the quantities wanted, all if none is: ``u_final`` has components, ``p`` may have boxes."""
+    """Return the names in a file of the ``wanted`` quantities with components and boxes; default: all."""
     if not wanted:
         return list(file.items)
     names: list[str] = []
@@ -95,7 +95,7 @@ def _title(item: RecordedArray) -> str:
 
 
 def scale_of(item: RecordedArray, top: float) -> tuple[float, str, str]:
-    """What values are multiplied with, the label of their axis, and the unit in it."""
+    """Return the factor of the values in a picture, the label of their axis, and its unit."""
     quantity, scales = _SCALES[describe(item.name)[0]]
     size, unit = next(((size, unit) for size, unit in scales if top >= 0.1 * size), scales[-1])
     if not top:
@@ -115,7 +115,7 @@ def colours_of(low: float, high: float) -> dict[str, Any]:
 
 
 def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float]) -> plots.Figure:
-    """One plane, or one across each axis; ``extended`` axes have more than one point."""
+    """Draw one plane, or one across each axis; ``extended`` axes have more than one point."""
     low, high, peak = item.extremes()
     scale, label, unit = scale_of(item, max(-low, high))
     colours = colours_of(low * scale, high * scale)
@@ -124,7 +124,7 @@ def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float])
     dimensions = len(item.size)
     millimetres = [item.coordinates(axis) * 1e3 for axis in range(dimensions)]
     at = _cuts(item, peak, cuts)
-    # A box may be flat; then its plane is the only one.
+    # A flat box has only one plane.
     normals = [2] if dimensions == 2 else [n for n in (2, 1, 0) if len(extended) == 3 or n not in extended]
     pairs = [tuple(axis for axis in range(dimensions) if axis != normal) for normal in normals]
     figure, panels = _panels([tuple(float(np.ptp(millimetres[a])) + 1e-12 for a in pair) for pair in pairs])
@@ -151,7 +151,7 @@ def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float])
 
 
 def _panels(lengths: list[tuple[float, ...]]) -> tuple[plots.Figure, Any]:
-    """A figure and a row of axes for planes of these lengths."""
+    """Return a figure and a row of axes for planes with these side lengths."""
     from matplotlib.figure import Figure
 
     height = 2.9 if len(lengths) > 1 else 4.6
@@ -162,7 +162,7 @@ def _panels(lengths: list[tuple[float, ...]]) -> tuple[plots.Figure, Any]:
 
 
 def _cuts(item: RecordedArray, peak: tuple[int, ...], cuts: Mapping[str, float]) -> list[int]:
-    """Index along each axis where a field is cut: at its peak, unless elsewhere."""
+    """Return the index along each axis where a field is cut: at its peak, or at ``cuts``."""
     at = list(peak)
     if item.kind != "field" or len(peak) < 3:
         return at
@@ -217,7 +217,7 @@ def _series(item: RecordedArray) -> plots.Figure:
 def _curves(
     axes: plots.Axes, time: np.ndarray, values: np.ndarray, points: np.ndarray, label: str, unit: str
 ) -> None:
-    """Curves above one another, all to the same scale."""
+    """Draw stacked curves, all to the same scale."""
     if len(values) == 1:
         axes.plot(time, values[0], color=BLUE, linewidth=1.2)
         axes.set_ylabel(label)

@@ -1,6 +1,6 @@
-"""What a finished run recorded, read from its file: k-Wave's output files, and results of `simulate`.
+"""Reads recorded quantities from k-Wave's output files and from result files of `simulate`.
 
-Nothing is read as a whole: fields and time series may be larger than the memory.
+Fields and time series are read in parts, as they may be larger than the memory.
 """
 
 import contextlib
@@ -20,17 +20,18 @@ from wavefabric.files.hdf5 import bytes_of, check_inside, check_memory, check_st
 from wavefabric.results.file import FORMAT
 from wavefabric.system.machine import host_memory
 
-#: Bytes of a number for each of three axes; how much more the points of a sensor take than their indices.
+#: Bytes of a number for each of three axes; memory of a sensor's points relative to that of their indices.
 _AXES_BYTES, _INDEX_BYTES = 24, 8
-#: Points along an axis, or steps, that no run has.
+#: Number of points along an axis, or of steps, that no run reaches.
 _MOST_STEPS = 1 << 40
 
 
 class RecordedFile(Reader):
     """A file with recorded quantities (``items`` by name), open to read; a context manager.
 
-    ``shape`` and ``spacing`` (m) are those of whole-domain fields along x, y(, z), ``dt`` is in s. k-Wave's
-    files, whose datasets are [z, y, x], have the number of time ``steps``; ours, [x, y, z], have 0.
+    ``shape`` and ``spacing`` (m) are those of whole-domain fields along x, y(, z), ``dt`` is in s. ``steps``
+    is the number of time steps of a k-Wave file, whose datasets are [z, y, x]; 0 for a result file, [x, y,
+    z].
     """
 
     def __init__(self, path: str | Path):
@@ -41,7 +42,7 @@ class RecordedFile(Reader):
         self.items: dict[str, RecordedArray] = {}
 
     def find(self) -> bool:
-        """Look for what is recorded; False if it is another kind of file."""
+        """Find the recorded quantities; return False for another kind of file."""
         attributes = self.attributes()
         kind = attributes.get("file_type")
         if attributes.get("format") == FORMAT and "recorded" in self:
@@ -77,16 +78,19 @@ class RecordedFile(Reader):
             self.axisymmetric = name in self and bool(self.read(name, _AXES_BYTES))
 
     def origin(self, axis: int) -> int:
-        """The point at the origin of an axis: N // 2, of a radius the first."""
+        """Return the index of the coordinate origin along an axis: N // 2, or 0 along a radius."""
         return 0 if self.axisymmetric and axis == 1 else self.shape[axis] // 2
 
     def first_time(self) -> float:
-        """Time of the first sample of all series of a result of ours, s."""
+        """Return the time of the first sample of all series of a result file, s."""
         with self.reading("time"):
             return float(self.read("time", host_memory()[0])[0])
 
     def sensor_box(self, number: int) -> np.ndarray | None:
-        """First and last point of a box along x, y(, z), from 0; None if not known. A mask may fill one."""
+        """Return first and last point of a box along x, y(, z), from 0; also of a mask that fills a box.
+
+        None if the file does not contain it.
+        """
         kwave, axes, most = int(self.steps > 0), len(self.shape), host_memory()[0] // _INDEX_BYTES
         boxes, points = "sensor/boxes", "sensor/points"
         if kwave:
@@ -104,7 +108,7 @@ class RecordedFile(Reader):
             return corners if np.prod(corners[1] - corners[0] + 1) == index.size else None
 
     def _check_grid(self) -> None:
-        """Refuse what no run can have had: pictures have axes of it."""
+        """Raise `InputError` for a grid or time step that no run can have."""
         counts = all(0 < n < _MOST_STEPS for n in (*self.shape, self.steps or 1))
         lengths = all(1e-12 < d < 1e6 for d in self.spacing) and 1e-18 < self.dt < 1e6
         if not (counts and lengths and len(self.spacing) == len(self.shape) in (1, 2, 3)):
@@ -129,7 +133,7 @@ class RecordedFile(Reader):
 
 
 class _Axes:
-    """A dataset in the order x, y(, z), or points, and time; k-Wave's axes are the other way round.
+    """A dataset with axes x, y(, z), or points, and time; k-Wave stores them in reverse order.
 
     k-Wave's first axis of one point, before time and points or before a plane, is left out.
     """
@@ -148,14 +152,14 @@ class _Axes:
 
 @dataclass(frozen=True)
 class RecordedArray:
-    """One recorded array: whole domain, points over time, a value a point, or a value a point of a box."""
+    """One recorded array: a field, points over time, a value per point, or a value per point of a box."""
 
     name: str  # as in the file: p_final, ux_max, p/1 (the first box)
     kind: Literal["field", "series", "points", "box"]
     file: RecordedFile
 
     def fault(self, actual: str) -> InputError:
-        """The error to raise for it."""
+        """Return the error for this array."""
         return InputError(f"{self.file.path}: '{self.name}' {actual}")
 
     @contextlib.contextmanager
@@ -173,21 +177,21 @@ class RecordedArray:
             yield axes
 
     def _check(self, axes: _Axes) -> None:
-        """Refuse a dataset that cannot be this array."""
+        """Raise `InputError` for a dataset that cannot be this array."""
         shape, points = axes.data.shape or (), self.file.shape
         if self.kind == "field" and axes.shape != points:
             raise self.fault(f"has the shape {shape}; allowed: that of the grid, {points} points")
         least = {"field": len(points), "box": len(points), "series": 2, "points": 1}[self.kind]
         if len(shape) < least or (self.kind == "box" and len(axes.shape) != least):
             raise self.fault(f"has {len(shape)} dimensions; allowed: {least}")
-        # In three dimensions a field is read by planes.
+        # Three-dimensional fields are read plane by plane.
         planes = self.kind in ("field", "box") and len(axes.shape) == 3
         largest = bytes_of(axes.data) // min((n for n in shape if n > 1), default=1) if planes else None
         check_stored(axes.data, largest)
 
     @property
     def size(self) -> tuple[int, ...]:
-        """Points along x, y(, z) of a field or box; of a series, points and samples."""
+        """Return the points along x, y(, z) of a field or box; of a series, points and samples."""
         with self._reading() as axes:
             if self.kind in ("field", "box"):
                 return axes.shape
@@ -195,7 +199,7 @@ class RecordedArray:
             return (math.prod(points), samples)[: 1 + (self.kind == "series")]
 
     def frequency(self) -> float | None:
-        """Hz of an amplitude or phase, if the file says it."""
+        """Return the frequency of an amplitude or phase, Hz; None if the file does not contain it."""
         number = self.name.rpartition("/")[2]
         if not (is_tone(self.name) and number.isdecimal() and "frequencies" in self.file):
             return None
@@ -204,12 +208,12 @@ class RecordedArray:
             return float(frequencies[int(number)]) if int(number) < frequencies.size else None
 
     def coordinates(self, axis: int) -> np.ndarray:
-        """m: in the grid from its origin, in a box from its first point."""
+        """Return coordinates along an axis, m, from the grid's origin, or from the first point of a box."""
         first = self.file.origin(axis) if self.kind == "field" else 0
         return (np.arange(self.size[axis]) - first) * self.file.spacing[axis]
 
     def extremes(self) -> tuple[float, float, tuple[int, ...]]:
-        """Smallest and largest value of a field or box, and where the largest magnitude is, [x, y(, z)]."""
+        """Return smallest and largest value of a field or box, and the index [x, y(, z)] of its peak."""
         low, high, top, at = math.inf, -math.inf, -1.0, ()
         with self._reading() as axes:
             for i in range(axes.data.shape[0]):
@@ -225,7 +229,7 @@ class RecordedArray:
         return low, high, (at[::-1] if self.file.steps else at)[: len(self.size)]
 
     def plane(self, normal: int, index: int) -> np.ndarray:
-        """The plane of a field or box across an axis, [first axis, second axis]; in 2-D all of it."""
+        """Return the plane of a field or box across an axis, [first axis, second axis]; in 2-D all of it."""
         with self._reading() as axes:
             cut: list[Any] = [slice(None)] * len(axes.shape)
             if len(cut) == 3:
@@ -233,9 +237,9 @@ class RecordedArray:
             return axes[tuple(cut)]
 
     def box_of_series(self) -> tuple[tuple[int, ...], np.ndarray | None]:
-        """Points along x, y(, z) of the box of a series, none if it has no box; its first point, if known.
+        """Return the points along x, y(, z) of a series' box, and its first point if known.
 
-        A mask that fills a box is one.
+        No points without a box. A mask that fills a box counts as one.
         """
         kwave, number = self.file.steps > 0, self.name.rpartition("/")[2]
         box = self.file.sensor_box(int(number) - kwave if "/" in self.name else 0)
@@ -248,7 +252,7 @@ class RecordedArray:
         return tuple(int(n) for n in box[1] - box[0] + 1), first
 
     def samples_of_box(self, shape: tuple[int, ...], rows: np.ndarray) -> Iterator[np.ndarray]:
-        """The box of `box_of_series`, axes of one point left out, at samples that are equally far apart."""
+        """Yield the box of `box_of_series`, without axes of one point, at equally spaced samples ``rows``."""
         part = slice(int(rows[0]), int(rows[-1]) + 1, int(rows[1] - rows[0]) if rows.size > 1 else 1)
         with self._reading() as axes:
             block = axes[..., part].astype(float).reshape(*shape, rows.size, order="F")
@@ -257,18 +261,21 @@ class RecordedArray:
             yield block[..., i].squeeze()
 
     def first_time(self) -> float:
-        """Time of the first sample of a series, s."""
+        """Return the time of the first sample of a series, s."""
         steps, file = self.file.steps, self.file
         return (steps - self.size[1]) * file.dt if steps else file.first_time()
 
     def values(self) -> np.ndarray:
-        """One value a point."""
+        """Return one value per point."""
         with self._reading() as axes:
             check_memory(axes.data, host_memory()[0])
             return np.asarray(axes.data[()], float).reshape(-1)
 
     def series(self, most_points: int, most_samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A time series (points, samples), thinned out to so many; numbers of the points; times, s."""
+        """Return a thinned time series (points, samples), the numbers of its points, and its times, s.
+
+        ``most_points`` and ``most_samples`` are the largest numbers of points and samples.
+        """
         file, (count, samples) = self.file, self.size
         points = np.arange(0, count, max(1, math.ceil(count / most_points)))
         rows = np.arange(0, samples, max(1, math.ceil(samples / most_samples)))
@@ -289,7 +296,7 @@ class RecordedArray:
 
 
 def open_recorded(path: str | Path) -> RecordedFile | None:
-    """A file of recorded quantities; None if it is something else, an error if it is damaged or an input."""
+    """Return a file of recorded quantities, or None for another kind; raise if damaged or an input file."""
     with contextlib.ExitStack() as closing:
         file = closing.enter_context(RecordedFile(path))
         if not file.find():

@@ -1,4 +1,4 @@
-"""Images from what sensors have recorded: time reversal and its iterations.
+"""Computes images from recorded data: time reversal and its iterations.
 
-May import `acoustics.simulation` and what it imports.
+May import `acoustics.simulation` and its imports.
 """

@@ -1,4 +1,4 @@
-"""At which grid points recorded pressures are imposed, for sensors of any kind, and what these enclose."""
+"""Finds the grid points at which recorded pressures are imposed, for any sensor, and the region inside."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,24 +15,24 @@ from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation
 from wavefabric.acoustics.recording.sampling import rows_of
 from wavefabric.acoustics.sensor import Sensor
 
-#: A grid point is driven where a sensor hears it with this part of its largest weight or more.
+#: A sensor drives a grid point if the point's weight is at least this fraction of the sensor's largest.
 _HEARD = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Imposed:
-    """A sensor, and how its series drive a grid.
+    """A sensor, and the weights with which its series drive a grid.
 
     With weights W by which series record the grid, y = W p, the pressure imposed at a grid point is the mean
-    of the series weighted by its column of W: the transpose of recording, scaled so that equal series come
-    out as they are. Weights below half of a row's largest are left out: tails of elements, far corners of
-    cells.
+    of the series weighted by the point's column of W: the transpose of recording, scaled so that equal series
+    are imposed unchanged. Weights below half of a row's largest are left out: tails of elements, far corners
+    of cells.
     """
 
     sensor: Sensor
     mask: np.ndarray  # grid points that are driven: bool, the grid's shape
     weights: Any  # csr_array (driven points, series)
-    enclosed: np.ndarray  # where an image may be by default: bool, the grid's shape
+    enclosed: np.ndarray  # default region of the image: bool, the grid's shape
 
     @classmethod
     def of(cls, sensor: Any, grid: Grid) -> "Imposed":
@@ -64,8 +64,11 @@ class Imposed:
 
 
 def _enclosed(mask: np.ndarray, gap: float, grid: Grid) -> np.ndarray:
-    """What points enclose, if that is more than as many points, else all; a ``gap``, m, counts as closed."""
-    # Beyond the grid there is space in which the closing of gaps is undone again.
+    """Return the points that ``mask`` encloses, or all points if it encloses fewer than it has.
+
+    Gaps of the mask up to ``gap``, m, count as closed.
+    """
+    # The padding lets the dilation that closes gaps be undone at the grid's edges.
     wide = [math.ceil(gap / step) + 1 for step in grid.spacing]
     padded = np.pad(mask, [(n, n) for n in wide])
     near = np.asarray(distance_transform_edt(~padded, grid.spacing)) <= gap

@@ -1,4 +1,4 @@
-"""Photoacoustic images: the initial pressure from recorded pressures, by time reversal, also iterated.
+"""Computes photoacoustic images: the initial pressure from recorded pressures, by iterated time reversal.
 
 Time reversal: Xu & Wang 2004 (doi:10.1103/PhysRevLett.92.033902); Treeby, Zhang & Cox 2010
 (doi:10.1088/0266-5611/26/11/115003). As a Neumann series: Stefanov & Uhlmann 2009
@@ -34,18 +34,18 @@ from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.quantities import instance, positive
 from wavefabric.system.progress import Progress
 
-#: Iterations at most: a Neumann series that converges is over long before.
+#: Largest number of iterations: a Neumann series that converges does so long before.
 MOST_ITERATIONS = 1000
-#: CFL numbers up to which simulations take the time step of the data, in a uniform medium, where the k-space
-#: scheme is exact, and in others; and that of the shorter steps that they take beyond.
+#: CFL numbers up to which simulations use the time step of the data, in a uniform medium, where the k-space
+#: scheme is exact, and in others; and the CFL number of shorter time steps otherwise.
 _UNIFORM, _UNEVEN, _SHORTER = 1.0, 1 / 3, 0.3
-#: Steps of simulations to one of the data, at most.
+#: Largest number of simulation steps per time step of the data.
 _MOST_PARTS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReversalSettings(RunSettings):
-    """The keywords of `time_reversal`."""
+    """Holds the keywords of `time_reversal`."""
 
     iterations: int = 1
     non_negative: bool = False
@@ -63,10 +63,10 @@ class ReversalSettings(RunSettings):
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """What `time_reversal` returns.
+    """Result of `time_reversal`.
 
     ``image`` is the initial pressure, Pa, of the grid's shape. ``residuals`` are ‖y − A p₀‖/‖y‖ of the image
-    that each iteration began with: the first, of no image, is 1.
+    at the start of each iteration: the first, without an image, is 1.
     """
 
     image: np.ndarray
@@ -76,18 +76,18 @@ class Reconstruction:
 def time_reversal(
     grid: Grid, medium: Medium, mask: Any, signals: Any, dt: float | str, **options: Any
 ) -> Reconstruction:
-    """The initial pressure of which a sensor recorded a series of pressures.
+    """Return the initial pressure from a series of pressures that a sensor recorded.
 
-    Errors are those of `simulate`. It warns if the grid carries frequencies that the series' samples do not,
-    and their spectrum is not over there.
+    Errors are those of `simulate`. Warns if the grid carries frequencies above the Nyquist frequency of the
+    series, and the series have energy near it.
 
     Parameters
     ----------
     grid, medium
         As in the simulation or experiment.
     mask : array_like of bool, grid's shape, or Sensor
-        Points of the sensor: a closed surface around what is imaged, or as much of one as there is. Or a
-        `Sensor` of a mask, `Sensor.points` or `Sensor.elements`; what it records does not matter.
+        Points of the sensor: a closed surface around the object, or the available part of one. Or a `Sensor`
+        with a mask, `Sensor.points` or `Sensor.elements`; its ``record`` is ignored.
     signals : array_like, shape (points, steps)
         Pressures, Pa, the first at t = 0; points in the order of `Results`: those of a mask x fastest.
     dt : float or str
@@ -96,33 +96,34 @@ def time_reversal(
     Other Parameters
     ----------------
     iterations : int, optional
-        1 (default): one pass of time reversal. More repeat it with what the image does not explain yet.
+        1 (default): one pass of time reversal. More iterations repeat it with the residual of the image.
     non_negative : bool, optional
-        Set what is negative to zero after each iteration.
+        Set negative values to zero after each iteration.
     region : array_like of bool, grid's shape, optional
-        Where the image may differ from zero. Default: what the mask encloses, if that is more than its own
-        points, else everywhere. Outside of sensors all around lies a mirror image, which iterations must not
-        keep: of a mask with gaps give the inside.
+        Region where the image may differ from zero. Default: the points that the mask encloses, if they are
+        more than the mask's points, else all. Outside of sensors that surround the object lies a mirror
+        image, which iterations must not keep: for a mask with gaps give the inside.
     absorption : bool, optional
         True: time reversal absorbs as the medium does. Default: it is lossless.
     device, threads, precision, progress, checkpoint, check_stability, comm, decomposition : optional
-        As in `RunSettings`. The same call goes on from the checkpoint: images are saved there after each run,
-        and fields during a run in ``<checkpoint>.run``.
+        As in `RunSettings`. Repeat the call to resume from the checkpoint: images are saved there after each
+        run, and fields during a run in ``<checkpoint>.run``.
 
     Notes
     -----
     docs/reconstruction.md says how points and elements drive the grid (`Imposed`), how series of long time
-    steps are interpolated, and what one pass and iterations come to.
+    steps are interpolated, and how accurate one pass and iterations are.
 
-    Of y[n], n = 0 … N − 1, step m imposes y[N − 1 − m] as Dirichlet pressure at the mask, in a medium at
+    With y[n], n = 0 … N − 1, step m imposes y[N − 1 − m] as Dirichlet pressure at the mask, in a medium at
     rest. The pressure after N steps is that of t = 0, about which the scheme is symmetric: p₀ begins with
-    u(−Δt/2) = −u(Δt/2). Nothing is scaled. If sensors are all around and the field has left by the end, this
-    (R y) is p₀ but for the discrete scheme; in one dimension at a CFL number of 1 it is exact.
+    u(−Δt/2) = −u(Δt/2). Nothing is scaled. If sensors surround the object and the field has left by the end,
+    the result, R y, is p₀ up to errors of the discrete scheme; in one dimension with CFL number 1 it is
+    exact.
 
     Iterations are p₀ ← P[p₀ + R(y − A p₀)], with the simulation A and the projection P on region and sign.
     This Neumann series converges if all of the image is visible (the proof begins R with a harmonic extension
-    of y[N − 1], here with rest). A absorbs and is nonlinear as the medium is; R is linear, and amplifies
-    nothing (no negative α₀).
+    of y[N − 1], this code with rest). A is absorbing and nonlinear as the medium is; R is linear, and
+    amplifies nothing (no negative α₀).
     """
     instance("grid", grid, Grid)
     instance("medium", medium, Medium)
@@ -131,7 +132,7 @@ def time_reversal(
 
 
 class _Reversal:
-    """One reconstruction, run after run."""
+    """One reconstruction, which alternates time reversal and simulation."""
 
     def __init__(self, grid: Grid, medium: Medium, mask: Any, signals: Any, dt: float, how: ReversalSettings):
         self._grid, self._medium, self._dt, self._how = grid, medium, dt, how
@@ -151,7 +152,7 @@ class _Reversal:
         if 0.5 / dt < max_frequency(grid, medium) and how.ranks.rank == 0:
             warn_if_coarse(self._signals, dt, "signals")
         self._check_stability, self._parts = how.check_stability, 1
-        # How many time steps of simulations go into one of the series: 1 where that is short enough.
+        # Time steps of simulations per time step of the series: 1 if that is short enough.
         uniform = MediumExtremes.of(grid.silent_problem(medium, dt)).uniform
         if dt > (1 + 1e-9) * grid.cfl_step(medium, _UNIFORM if uniform else _UNEVEN):
             shorter = grid.cfl_step(medium, _SHORTER)
@@ -168,7 +169,7 @@ class _Reversal:
             advice = f"use a larger spacing: one time step of the data is {self._parts} on this grid"
             check_memory(how.ranks, how.ranks.device, need, "interpolation of the signals", advice)
         options = {field.name: getattr(how, field.name) for field in fields(RunSettings)}
-        options |= {"checkpoint": None, "check_stability": self._check_stability}  # which refuses
+        options |= {"checkpoint": None, "check_stability": self._check_stability}  # raises an error
         options |= {"dt": dt / self._parts, "steps": self._steps}
         self._simulation = self._reversal = prepare(grid, medium, **options)
         if changes:
@@ -176,7 +177,7 @@ class _Reversal:
 
     @property
     def _steps(self) -> int:
-        """Time steps of each simulation."""
+        """Return the number of time steps of each simulation."""
         return (self._signals.shape[1] - 1) * self._parts + 1
 
     def run(self) -> Reconstruction:
@@ -216,7 +217,7 @@ class _Reversal:
     def _simulate(
         self, number: int, prepared: PreparedSimulation, source: Source, sensor: Sensor
     ) -> np.ndarray:
-        """The one quantity that the sensor records."""
+        """Return the only quantity that the sensor records."""
         how, options = self._how, dict[str, Any]()
         if how.checkpoints is not None:
             path = how.checkpoints.path
@@ -224,7 +225,7 @@ class _Reversal:
         if how.progress is not None:
             options["progress"] = _Numbered(how.progress, f"run {number + 1} of {2 * how.iterations - 1}, ")
         with warnings.catch_warnings():
-            if number > 1:  # what is left after some iterations is small, and beyond the grid's frequencies
+            if number > 1:  # later residuals are small, and above the grid's frequencies
                 warnings.simplefilter("ignore", UserWarning)
             results = prepared.simulate(source, sensor, **options)
         if self._simulation is not self._reversal:
@@ -234,7 +235,7 @@ class _Reversal:
 
 
 class _Numbered(Progress):
-    """Progress that says in which run it is."""
+    """Shows progress with the number of the current run."""
 
     def __init__(self, shown: Progress, prefix: str):
         self._start, self._prefix = shown.start, prefix

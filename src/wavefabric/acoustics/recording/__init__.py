@@ -1,5 +1,5 @@
-"""What a run records: sampled each step, gathered over ranks, and given to a sink.
+"""Recording of a run: fields are sampled each step, gathered over ranks, and passed to a sink.
 
-`recorder` → `sampling` → `delivery` → `sinks`. May import `problem`, `lifecycle`, and the
-solver's stages that it reads fields from.
+`recorder` → `sampling` → `delivery` → `sinks`. May import `problem`, `lifecycle`, and the solver's stages,
+whose fields it reads.
 """

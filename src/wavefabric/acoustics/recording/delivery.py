@@ -1,4 +1,4 @@
-"""From the recorders of all ranks to the sink: gathered on rank 0, then written there by a second thread."""
+"""Delivers recorded data of all ranks to the sink: gathers on rank 0, writes there in a second thread."""
 
 import math
 from collections import deque
@@ -14,9 +14,9 @@ from wavefabric.lifecycle.agreement import on_first_rank
 
 
 class Delivery:
-    """Gives a sink what one rank, or several, have recorded; collective but for `abandon` and `close`.
+    """Passes the recorded data of one or several ranks to a sink; collective except `abandon` and `close`.
 
-    What goes wrong with the sink is raised on all ranks, at the same call. ``layout`` is that of the whole
+    All ranks raise an error of the sink, at the same call. ``layout`` describes the recording of the whole
     run. With one rank ``comm``, ``columns`` and ``blocks`` are None.
     """
 
@@ -32,26 +32,26 @@ class Delivery:
         self._first = comm is None or comm.rank == 0
         self._sink: Any = sink if self._first else None
         self._thread: Any = None
-        # Writes that nobody has waited for; those of each series may need two blocks of memory, no more.
+        # Writes that were not waited for yet; those of one series may need at most two blocks of memory.
         self._writes: deque[Future] = deque()
         self._last_write: dict[str, Future] = {}
 
     def _on_first(self, call: Callable[[], None]) -> None:
-        """Call on rank 0; its errors on all ranks."""
+        """Run ``call`` on rank 0; raise its errors on all ranks."""
         if self._comm is None:
             call()
         else:
             on_first_rank(self._comm, call)
 
     def begin(self, run: str, rows_done: int) -> None:
-        """Before the first step; ``run`` as in `RecordingLayout`."""
+        """Prepare the sink before the first step; ``run`` is as in `RecordingLayout`."""
         layout = replace(self._layout, run=run)
         self._on_first(lambda: self._sink.begin(layout, rows_done))
         if self._first:
             self._thread = ThreadPoolExecutor(1, "wavefabric-writer")
 
     def put_rows(self, name: str, first: int, host: Callable[[], np.ndarray]) -> Future | None:
-        """Rows of a series at this rank's points; they may change once the future, if any, is done."""
+        """Write rows of a series at this rank's points; they may change once a returned future is done."""
         if self._columns is None:
             self._check_writes()
             return self._write(name, first, host)
@@ -62,20 +62,20 @@ class Delivery:
         return None
 
     def _write(self, name: str, first: int, host: Callable[[], Any]) -> Future:
-        """Write in the other thread what ``host()`` returns."""
+        """Write the result of ``host()`` to the sink, in the other thread."""
         future = self._thread.submit(lambda: self._sink.write_rows(name, first, host()))
         self._writes.append(future)
         return future
 
     def _check_writes(self, name: str = "") -> None:
-        """Raise what went wrong with a write; wait for the last one of the series ``name``."""
+        """Raise the errors of finished writes; wait for the last write of the series ``name``."""
         if name in self._last_write:
             self._last_write[name].result()
         while self._writes and self._writes[0].done():
             self._writes.popleft().result()
 
     def flush(self) -> None:
-        """Make all rows so far last through a kill."""
+        """Write all rows so far, so that they survive if the process is killed."""
 
         def write_all() -> None:
             while self._writes:
@@ -85,14 +85,14 @@ class Delivery:
         self._on_first(write_all)
 
     def finish(self, arrays: Mapping[str, Callable[[], np.ndarray]], report: Report) -> None:
-        """Statistics at this rank's points and its owned blocks of fields, made one at a time."""
+        """Write statistics at this rank's points and its owned blocks of fields, computed one at a time."""
         gathered = self._gathered(arrays)
 
         def finish_sink() -> None:
             try:
                 self._sink.finish(gathered, report)
             finally:
-                deque(gathered, 0)  # what a sink that failed has left: the other ranks send it
+                deque(gathered, 0)  # receives what a failed sink did not take, since the other ranks send it
 
         if not self._first:
             deque(gathered, 0)
@@ -104,27 +104,27 @@ class Delivery:
             yield name, make() if parts is None else parts.gather(make())
 
     def abandon(self, keep: bool) -> None:
-        """The run ends early; the sink keeps its files if a checkpoint needs them."""
+        """End the run early; with ``keep`` the sink keeps its files, since a checkpoint needs them."""
         self.close()
         if self._first:
             self._sink.abandon(keep)
 
     def close(self) -> None:
-        """End the writing thread; rows that nobody waited for may be left out."""
+        """End the writing thread; rows that were not waited for may be lost."""
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
             self._thread = None
 
 
 class RankParts:
-    """The parts of an array that ranks hold, by their indices into its last axes, which have this shape."""
+    """Describes the parts of an array on all ranks, by indices into its last axes, which have ``shape``."""
 
     def __init__(self, comm, shape: tuple[int, ...], indices: list[tuple], sizes: list[tuple[int, ...]]):
         self._comm, self._shape, self._indices, self._sizes = comm, shape, indices, sizes
 
     @classmethod
     def of_columns(cls, comm, columns: np.ndarray, samples: int) -> "RankParts":
-        """Sensor points, of which this rank has some; a point may be shared if values are `summed`."""
+        """Return the parts of sensor data, ``columns`` on this rank; ranks may share points if `summed`."""
         columns = np.ascontiguousarray(columns, np.int64)
         sizes = [(count,) for count in comm.control.all_gather(columns.size)]
         parts = cls(comm, (samples,), [()] * comm.size, sizes)
@@ -136,7 +136,7 @@ class RankParts:
 
     @classmethod
     def of_blocks(cls, comm, parts: list) -> "RankParts":
-        """The blocks of the grid that ranks own; ``parts`` are the `Subdomain` of all of them."""
+        """Return the parts of the grid that ranks own; ``parts`` are the `Subdomain` objects of all ranks."""
         indices = [
             tuple(slice(o, o + n) for o, n in zip(part.owned_first[::-1], part.owned_size[::-1], strict=True))
             for part in parts
@@ -144,25 +144,25 @@ class RankParts:
         return cls(comm, parts[0].shape[::-1], indices, [part.owned_size[::-1] for part in parts])
 
     def gather(self, values: np.ndarray) -> np.ndarray | None:
-        """The whole array on rank 0, from each rank's part; None on the others."""
+        """Return the whole array on rank 0, from each rank's part; None on the other ranks."""
         if self._comm.size == 1:
             return values
-        leading = values.shape[: values.ndim - len(self._shape)]  # axes that all ranks hold whole
+        leading = values.shape[: values.ndim - len(self._shape)]  # axes that are not divided
         whole = None if self._comm.rank else np.empty((*leading, *self._shape), values.dtype)
         for index, part in self._parts(values, leading):
             whole[(..., *index)] = part  # type: ignore[index]
         return whole
 
     def summed(self, values: np.ndarray) -> np.ndarray | None:
-        """As `gather`, but shares of different ranks are added in their order, in double precision."""
+        """Return on rank 0 the sums of all ranks' parts, in rank order and double precision; else None."""
         whole = None if self._comm.rank else np.zeros(self._shape)
         for index, part in self._parts(values, ()):
-            # Each rank has an index once, so that this adds up right.
+            # A rank has no index twice, so += adds every value.
             whole[index] += part  # type: ignore[index]
         return whole
 
     def _parts(self, values: np.ndarray, leading: tuple[int, ...]) -> Iterator[tuple[tuple, np.ndarray]]:
-        """On rank 0: indices and values of all ranks, in their order; nothing on the others, which send."""
+        """Yield on rank 0 indices and values of all ranks, in order; other ranks send, and yield nothing."""
         comm = self._comm
         if comm.rank:
             if math.prod(self._sizes[comm.rank]):
@@ -177,7 +177,7 @@ class RankParts:
 
 
 def broadcast(comm, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays of rank 0 on all ranks."""
+    """Return the arrays of rank 0 on all ranks."""
     if comm.size == 1:
         return arrays
     received = {}

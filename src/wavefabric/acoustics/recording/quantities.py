@@ -1,4 +1,4 @@
-"""What a run can record: one table that sensors, the recorder, result files, pictures and the CLI go by.
+"""Table of the quantities that a run can record, for sensors, recorder, result files, pictures and CLI.
 
 Names are k-Wave's, plus the time-averaged acoustic intensity.
 """
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from wavefabric.errors import InputError, not_one_of
 
-if TYPE_CHECKING:  # the command line makes its options of this table: it loads no NumPy
+if TYPE_CHECKING:  # the command line builds its options from this table without loading NumPy
     import numpy as np
 
-#: SI unit and meaning of what a name begins with.
+#: SI unit and meaning of the first letter of a name.
 FIELDS = {"p": ("Pa", "pressure"), "u": ("m/s", "particle velocity"), "I": ("W/m^2", "acoustic intensity")}
 
 
@@ -30,15 +30,15 @@ class Statistic:
     """
 
     update: Callable[[Any, Any, Any], Any]
-    start: float = 0.0  # what ``kept`` is filled with
+    start: float = 0.0  # initial value of ``kept``
     kernels_alone: bool = False
-    double: bool = False  # kept in double precision whatever that of the run
+    double: bool = False  # whether ``kept`` has double precision in every run
     finish: Callable[[np.ndarray, int], np.ndarray] = lambda kept, rows: kept
 
 
 @dataclass(frozen=True)
 class RecordedQuantity:
-    """A quantity: a value a step and point of the sensor, one a point, or one a point of the whole domain."""
+    """Describes a quantity: one value per step and sensor point, per sensor point, or per grid point."""
 
     kind: Literal["series", "points", "field"]
     text: str
@@ -67,7 +67,7 @@ _AT_POINTS = {
     "min": RecordedQuantity("points", "smallest over time", _MIN),
 }
 
-#: Of the vectors u and I all components are recorded: ``u_max`` is ``ux_max``, ``uy_max``(, ``uz_max``).
+#: For the vectors u and I all components are recorded: ``u_max`` is ``ux_max``, ``uy_max``(, ``uz_max``).
 QUANTITIES: dict[str, RecordedQuantity] = {
     "p_raw": _SERIES,
     **{f"p_{kind}": quantity for kind, quantity in (_AT_POINTS | _EVERYWHERE).items()},
@@ -77,38 +77,38 @@ QUANTITIES: dict[str, RecordedQuantity] = {
     "I_raw": _SERIES,
     "I_avg": RecordedQuantity("points", "mean over time"),
 }
-#: Amplitude, Pa, and phase, rad, at each frequency of a sensor: the phase has the name with ``phase``.
+#: Amplitude, Pa, at each frequency of a sensor. The name of the phase, rad, has ``phase`` for ``amp``.
 TONES = {
     "p_amp": RecordedQuantity("points", "amplitude at a frequency"),
     "p_amp_all": RecordedQuantity("field", "amplitude at a frequency, whole domain"),
 }
-#: What k-wave-python calls ``u``, where ours is its ``u_staggered``.
+#: k-wave-python's ``u_staggered``, which is ``u`` in this package; its ``u`` is at the pressure's points.
 _STAGGERED = RecordedQuantity("series", "at each time step, half a spacing and half a step off the pressure")
 
 
 def is_tone(array: str) -> bool:
-    """Whether an array is an amplitude or a phase."""
+    """Return whether an array is an amplitude or a phase."""
     return array.partition("/")[0].replace("phase", "amp") in TONES
 
 
 def is_local(name: str) -> bool:
-    """Whether a quantity is recorded at the sensor."""
+    """Return whether a quantity is recorded at the sensor."""
     return QUANTITIES[name].kind != "field"
 
 
 def meaning(name: str) -> str:
-    """What a quantity is: ``pressure, largest over time``."""
+    """Return the meaning of a quantity in words, such as ``pressure, largest over time``."""
     return f"{FIELDS[name[0]][1]}, {QUANTITIES[name].text}"
 
 
 def components(name: str, axes: str) -> list[str]:
-    """Names of the arrays of a quantity: p_max; ux, uy of u_raw; Ix_avg, Iy_avg of I_avg."""
+    """Return the array names of a quantity: p_max; ux, uy for u_raw; Ix_avg, Iy_avg for I_avg."""
     stem = name.removesuffix("_raw")
     return [stem] if stem[0] == "p" else [stem[0] + axis + stem[1:] for axis in axes]
 
 
 def vector_of(array: str) -> str:
-    """``u_max`` for ``ux_max/1``, ``p`` for ``p/1``."""
+    """Return the name of an array without axis and box: ``u_max`` for ``ux_max/1``, ``p`` for ``p/1``."""
     stem = array.partition("/")[0]
     return stem[0] + stem[2:] if stem[:1] in ("u", "I") and stem[1:2] in ("x", "y", "z") else stem
 
@@ -124,12 +124,12 @@ def quantity_of(array: str) -> RecordedQuantity | None:
 
 
 def is_field(array: str) -> bool:
-    """Whether an array holds a value a point of the whole domain."""
+    """Return whether an array has one value per point of the whole domain."""
     return (quantity := quantity_of(array)) is not None and quantity.kind == "field"
 
 
 def describe(array: str) -> tuple[str, str]:
-    """SI unit and meaning of a recorded array."""
+    """Return the SI unit and the meaning of a recorded array."""
     quantity = quantity_of(array)
     unit, field = FIELDS[array[0]]
     if is_tone(array) and "phase" in array and quantity is not None:
@@ -151,7 +151,7 @@ def names_of(record: Any) -> tuple[Any, ...]:
 def recorded_quantities(record: Any, key: str) -> tuple[str, ...]:
     """Convert names that users record by to names in `QUANTITIES`, in the order of that table.
 
-    `InputError`, which begins with ``key``, if a name is unknown or there is none.
+    Raises `InputError`, with a message that begins with ``key``, if a name is unknown or there is no name.
     """
     names, known = names_of(record), record_names()
     if not names:

@@ -1,8 +1,8 @@
-"""What is recorded each step: statistics stay on the device, time series leave it in blocks.
+"""Records quantities in each step: statistics stay on the device, time series leave it in blocks.
 
-The rows of a series are two blocks on the device, used in turn: one is handed over while the other is filled,
-so the next steps run meanwhile. With several ranks each records the points and the block that it owns, and
-all hand over at the same steps (`delivery`).
+The rows of a series are in two blocks on the device, used alternately: one is passed on while the other is
+filled, so the next steps run meanwhile. With several ranks each records the points and the block that it
+owns, and all pass blocks on at the same steps (`delivery`).
 """
 
 import math
@@ -23,12 +23,12 @@ from wavefabric.acoustics.recording.tones import sum_names, weights
 from wavefabric.acoustics.solver.formulas import unstaggering
 from wavefabric.acoustics.solver.stages import Stages
 
-#: Bytes of all blocks of time series on the device, at most (one row of each if that is more).
+#: Largest total size, in bytes, of all blocks of time series on the device, or one row of each if more.
 BLOCK_BYTES = 64 << 20
 
 
 def layout_of(problem: Problem, recording: Recording, dtype) -> RecordingLayout:
-    """Names and sizes of everything a recording will give."""
+    """Return the names and sizes of everything that a recording yields."""
     of_kind: dict[str, list[str]] = {"series": [], "points": [], "field": []}
     for name in recording.quantities:
         of_kind[QUANTITIES[name].kind] += components(name, "xyz"[: problem.dimensions])
@@ -43,7 +43,7 @@ def layout_of(problem: Problem, recording: Recording, dtype) -> RecordingLayout:
 
 
 def recorder_bytes(problem: Problem, recording: Recording, subdomain: Subdomain, dtype: np.dtype) -> int:
-    """Bytes of a rank's statistics, of a component at the points of the pressure, and of blocks of series."""
+    """Return the bytes of a rank's statistics, of a velocity at the pressure points, of blocks of series."""
     size, layout = math.prod(subdomain.size), layout_of(problem, recording, dtype)
     statistics = [quantity.statistic for name in layout.fields if (quantity := quantity_of(name))]
     fields = sum(8 if kept.double else dtype.itemsize for kept in statistics if kept)
@@ -63,11 +63,11 @@ class _Series:
         #: Row ``number`` of the series is ``ring[number % len(ring)]``.
         self.ring = device.empty((2 * rows, samples), dtype)
         self._writes: tuple[list[Future], list[Future]] = ([], [])
-        # Rows that are recorded, and those of them that are handed over.
+        # Number of rows recorded, and of those handed over.
         self._done, self._written = 0, 0
 
     def begin(self, done: int) -> None:
-        """Continue after ``done`` rows, which an earlier leg of the run has recorded."""
+        """Continue after ``done`` rows, which were recorded before a checkpoint."""
         self._done = self._written = done
 
     @property
@@ -100,7 +100,7 @@ class _Series:
 
 
 class Recorder:
-    """Records a run into a sink, which is None on other ranks than 0; collective over those of the stages."""
+    """Records a run into ``sink``, None on ranks other than 0; collective over the ranks of the stages."""
 
     def __init__(self, stages: Stages, recording: Recording, sink: Sink | None):
         c = stages.coefficients
@@ -130,7 +130,7 @@ class Recorder:
         for name, quantity, _ in self._tones:
             self.statistics[name] = device.zeros(shape if quantity.kind == "field" else self.samples, dtype)
         steps = range(recording.start, c.problem.steps)
-        #: Of each frequency what a step's pressure counts in its sums.
+        #: Weights of each step's pressure in the sums of each frequency.
         self._weights = [
             device.asarray(np.array([weights(c.problem, recording, number, step) for step in steps]))
             for number in range(len(recording.frequencies) if self._tones else 0)
@@ -142,7 +142,7 @@ class Recorder:
         names = self._layout.series
         self._series = {name: _Series(device, name, rows, self.samples, dtype) for name in names}
         self._staggered = self._staggered_quantities()
-        # What brings velocities to the pressure's points, if that is recorded.
+        # Factors that move velocities to the pressure's points, if these are recorded.
         self._shifted, self.intensity = None, None
         intensity = any(q.startswith("I") for q in recording.quantities)
         if intensity or "u_non_staggered_raw" in recording.quantities:
@@ -154,7 +154,7 @@ class Recorder:
             self.intensity = Intensity(device, self._axes, self.samples, dtype)
 
     def begin(self, step: int, run: str = "") -> None:
-        """Before time step ``step``: the first, or the one after a checkpoint; ``run`` identifies the run."""
+        """Start before time step ``step``, the first or the one after a checkpoint; ``run`` names the run."""
         done = max(0, step - self._recording.start)
         self.delivery.begin(run, done)
         products = 0 if self.intensity is None else self.intensity.resume(done)
@@ -171,7 +171,7 @@ class Recorder:
 
     @property
     def kernels_alone(self) -> bool:
-        """Whether recording a step needs kernels of this rank only: no other rank, no work of the host."""
+        """Whether recording a step only needs kernels of this rank: no other ranks, no work of the host."""
         statistics = all(kept.kernels_alone for kept in self._kept.values())
         return statistics and not self._sampler.shared and self.intensity is None
 
@@ -203,10 +203,10 @@ class Recorder:
                 self._sample(self._shift(axis), shifted)
 
     def _staggered_quantities(self) -> list[tuple[Any, _Series | None, bool, list]]:
-        """Return (field, series, sampled, statistics) of the pressure and velocities at their own points.
+        """Return (field, series, sampled, statistics) of pressure and velocities at their staggered points.
 
         ``series`` is the time series or None; ``sampled``, whether each step reads values at the sensor;
-        ``statistics`` are pairs of a name and whether it is made of these values, not of the whole field.
+        ``statistics`` are pairs of a name and whether it uses these values rather than the whole field.
         """
         result, fields = [], self._stages.fields.named()
         for field in ("p", *("u" + axis for axis in self._axes)):
@@ -219,7 +219,7 @@ class Recorder:
         return result
 
     def _record_staggered(self) -> None:
-        """Pressure and velocities as the solver has them."""
+        """Record pressure and velocities at their staggered points, as the solver stores them."""
         for field, series, sampled, statistics in self._staggered:
             values = self._sample(field, series) if sampled else None
             for name, at_points in statistics:
@@ -239,7 +239,7 @@ class Recorder:
             self._kernels.accumulate_tone(sums[cosines], sums[sines], now, *by)
 
     def _shift(self, axis: int):
-        """The velocity along an axis at the pressure's points."""
+        """Return the velocity along ``axis`` at the pressure's points."""
         self._stages.translate(self._stages.fields.u[axis], axis, self._factors[axis], self._shifted)
         return self._shifted
 
@@ -266,7 +266,7 @@ class Recorder:
         self.delivery.flush()
 
     def finish(self) -> dict[str, Callable[[], np.ndarray]]:
-        """The last step is recorded: what makes each statistic and field of this rank, for `delivery`."""
+        """Finish after the last step; return functions that compute this rank's statistics and fields."""
         if self.intensity is not None:
             self._store_intensity(self.intensity.flush())
         self.settle()
@@ -289,12 +289,12 @@ class Recorder:
         return host.astype(self._layout.dtype, copy=False)
 
     def _to_host(self, name: str, array) -> np.ndarray:
-        """A copy of the values at this rank's points, or of the block of a field that it owns."""
+        """Return a copy of the values at this rank's points, or of the block of a field that it owns."""
         if name in self._layout.fields:
             array = array[self._stages.coefficients.subdomain.owned]
         return np.array(self._device.to_host(array))
 
     def state(self) -> dict[str, Any]:
-        """Device arrays that a checkpoint must hold."""
+        """Return the device arrays that a checkpoint stores."""
         extra = self.intensity.state() if self.intensity is not None else {}
         return {f"recorded/{name}": array for name, array in (self.statistics | extra).items()}

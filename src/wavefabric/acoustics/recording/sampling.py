@@ -1,4 +1,4 @@
-"""What is measured at the sensor, on one device or on several ranks: values of a field, and intensity."""
+"""Samples fields at the sensor, on one device or several ranks, and computes the intensity there."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recor
 from wavefabric.acoustics.recording.delivery import RankParts
 from wavefabric.acoustics.solver.stages import Stages
 
-#: Weights of u at −5/2, −3/2, …, +5/2 steps.
+#: Weights of u at −5/2, −3/2, …, +5/2 steps, for interpolation in time.
 WEIGHTS = np.array([3.0, -25.0, 150.0, 150.0, -25.0, 3.0]) / 256.0
 
 
 def rows_of(where: Any, shape: tuple[int, int, int]) -> Elements:
-    """Points, of a grid (Nx, Ny, Nz), and weights of each value that a `Recording` reads, as elements."""
+    """Return the points, on a grid (Nx, Ny, Nz), and weights of each value of a `Recording`, as elements."""
     if isinstance(where, Elements):
         return where
     if isinstance(where, Interpolation):
@@ -28,8 +28,8 @@ def rows_of(where: Any, shape: tuple[int, int, int]) -> Elements:
 class Sampler:
     """Reads a field at the sensor.
 
-    Of several ranks each samples the grid points that it owns. Points between those of the grid and elements
-    belong to rank 0, and every rank adds the share of the points that it owns.
+    With several ranks, each samples the grid points that it owns. Points between grid points, and elements,
+    belong to rank 0; every rank adds its contribution, from the points that it owns.
     """
 
     def __init__(self, stages: Stages, recording: Recording):
@@ -38,9 +38,9 @@ class Sampler:
         self._parts: RankParts | None = None
         #: Whether values are sums over ranks.
         self.shared = False
-        #: Where the points of this rank are among all, with several ranks.
+        #: Positions of this rank's points among all sensor points; None with one rank.
         self.columns: RankParts | None = None
-        #: Values that this rank records.
+        #: Number of values that this rank records.
         self.samples = recording.samples
         arrays: tuple[np.ndarray, ...]
         if isinstance(where, Elements):
@@ -58,21 +58,21 @@ class Sampler:
         self._where = *map(self._device.asarray, map(np.ascontiguousarray, arrays)), *more
 
     def _between(self, where: Interpolation, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
-        """Corners and weights of the points between those of the grid that this rank reads."""
+        """Return corners and weights, on this rank, of the sensor points between grid points."""
         corners, weights = where.corners, where.weights
         if comm is not None:
             mask, local = part.local_index(corners)
             index, own = np.zeros(corners.shape, np.int64), np.where(mask, weights, 0.0)
             index[mask] = local
             here: Any = mask.any(axis=1)
-            # A corner that is elsewhere has no weight: any point of this one's own serves.
+            # A corner on another rank has no weight: any point that this rank owns can replace it.
             spare = np.where(mask, index, index.max(axis=1, keepdims=True, where=mask, initial=0))
             corners, weights = spare[here], own[here]
             self._add_parts(here, comm)
         return corners.astype(np.int64, copy=False), weights.astype(np.float64, copy=False)
 
     def _elements(self, where: Elements, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
-        """Bounds, points and weights of the elements that this rank reads."""
+        """Return bounds, points and weights, on this rank, of the elements."""
         bounds, points, weights = where.bounds, where.points, where.weights
         if comm is not None:
             mask, points = part.local_index(points)
@@ -83,7 +83,7 @@ class Sampler:
         return bounds.astype(np.int64), points.astype(np.int64), weights
 
     def _add_parts(self, here: np.ndarray, comm) -> None:
-        """Values of which this rank adds a share to rank 0's."""
+        """Prepare sums over ranks; ``here`` marks the values to which this rank contributes."""
         self._parts, self.shared = RankParts.of_columns(comm, np.flatnonzero(here), here.size), True
         self._values: Any = None
         self._shared = int(here.sum())
@@ -92,7 +92,7 @@ class Sampler:
         self.columns = RankParts.of_columns(comm, np.arange(self.samples), here.size)
 
     def read(self, target: Any, row: int, field: Any) -> None:
-        """``target[row]``, shape (samples,), ← values of ``field``; collective with several ranks."""
+        """Write values of ``field`` to ``target[row]``, shape (samples,); collective with several ranks."""
         if self._parts is None:
             self._sample(target[row], field, *self._where)
             return
@@ -105,14 +105,14 @@ class Sampler:
 
 
 class Intensity:
-    """Acoustic intensity I = p u at the sensor, and its time average, for the axes ``"xy"`` or ``"xyz"``.
+    """Computes acoustic intensity I = p u at the sensor, and its time average; ``axes`` is "xy" or "xyz".
 
-    The velocity lives half a time step before the pressure of the same step. It is brought to the pressure's
-    time by six-point Lagrange interpolation, which errs by 2.8·10⁻⁴ at ten steps a period and 5·10⁻⁶ at
-    twenty. It needs velocities of later steps, so products lag three steps behind.
+    Velocities are half a time step earlier than the pressure of the same step. Six-point Lagrange
+    interpolation moves them to the pressure's time, with an error of 2.8·10⁻⁴ at ten steps per period and
+    5·10⁻⁶ at twenty. It needs velocities of later steps, so products lag three steps behind.
     """
 
-    #: Steps by which products lag behind, and steps needed before the first.
+    #: Steps by which products lag behind, and steps needed before the first recorded step.
     lag = 3
     reach = 2
 
@@ -132,16 +132,16 @@ class Intensity:
         self._u = [*self._u[1:], self._u[0]]
 
     def velocity(self, axis: int, values) -> None:
-        """This step's velocity at the pressure's points, half a step earlier."""
+        """Store the velocity of this step at the pressure's points; its time is half a step earlier."""
         self._u[-1][axis] = values
 
     def advance(self, recorded: int) -> list:
-        """Return in a list the intensity (axes, samples) that row ``recorded`` completes, if any; add to sums."""
+        """Add the intensity (axes, samples) that row ``recorded`` completes, if any; return it in a list."""
         self._recorded = max(recorded, 0)
         return [self._product()] if recorded > self.lag else []
 
     def flush(self) -> list:
-        """The last products: beyond the end the velocity is taken to go on as it was."""
+        """Return the last products; after the end the last velocity and pressure are repeated."""
         rows = []
         for late in range(self.lag):
             last = self._u[-1].copy()
@@ -152,18 +152,18 @@ class Intensity:
         return rows
 
     def resume(self, recorded: int) -> int:
-        """Go on after ``recorded`` steps; the rows of products that were written by then."""
+        """Resume after ``recorded`` steps; return the number of rows of products written by then."""
         self._recorded = recorded
         return max(0, recorded - self.lag)
 
     def averages(self, rows: int) -> dict[str, np.ndarray]:
-        """⟨I⟩ over the recording, by name."""
+        """Return ⟨I⟩ over the recording, by name."""
         sums = np.asarray(self._device.to_host(self.sums)) / rows
         dtype = self._p[0].dtype
         return {f"I{axis}_avg": sums[i].astype(dtype) for i, axis in enumerate(self._axes)}
 
     def state(self) -> dict[str, Any]:
-        """Arrays that a checkpoint must hold."""
+        """Return the arrays that a checkpoint stores."""
         velocities = {f"I_u{i}": array for i, array in enumerate(self._u)}
         pressures = {f"I_p{i}": array for i, array in enumerate(self._p)}
         return velocities | pressures | {"I_sums": self.sums}

@@ -1,6 +1,6 @@
-"""Where recorded quantities go: memory, and files that outlive the process.
+"""Sinks, which receive recorded quantities: memory, and files that outlive the process.
 
-A sink is called on rank 0 alone, with what all ranks have recorded: it knows no ranks.
+A sink is called only on rank 0, with the data of all ranks, and does not deal with ranks.
 """
 
 import os
@@ -20,7 +20,7 @@ _SERIES_ENDING = ".series.partial"
 
 @dataclass(frozen=True)
 class RecordingLayout:
-    """Names and sizes of all that a run records."""
+    """Holds the names and sizes of everything that a run records."""
 
     series: dict[str, tuple[int, int]]  # p, ux, ux_non_staggered, Ix …: (time steps, sensor points)
     points: dict[str, int]  # statistics over time, p_max, ux_rms, Ix_avg …: sensor points
@@ -29,7 +29,7 @@ class RecordingLayout:
     run: str = ""  # identifies the run in its checkpoint and in the files that go with it, if any
 
 
-#: The phases of a run, as reports call them, in their order, and what they are called in words.
+#: Phases of a run in order: names in reports, and words for them.
 PHASE_WORDS = {
     "loading": "reading",
     "preprocessing": "set-up",
@@ -41,52 +41,52 @@ PHASE_WORDS = {
 
 @dataclass
 class Report:
-    """What a run cost; the same on all ranks."""
+    """Reports the cost of a run; it is the same on all ranks."""
 
-    steps: int = 0  # done now
+    steps: int = 0  # excluding those before a resumed checkpoint
     total_steps: int = 0
     device: str = ""
-    #: By phase (compilation apart), over all legs, rank 0's.
+    #: Seconds by phase (compilation apart) on rank 0, including time before checkpoints.
     seconds: dict[str, float] = field(default_factory=dict)
     transforms_per_step: float = 0.0
-    #: s a step when the first ones, which compile and capture, are over; 0 for runs of a few steps.
+    #: Seconds per step after the first steps, which compile and capture; 0 for runs of a few steps.
     step_seconds: float = 0.0
-    peak_bytes: int = 0  # of the host's memory, of the rank that used most
-    device_bytes: int = 0  # of the memory of its GPU in use at the end, of the GPU with most; 0 on CPUs
+    peak_bytes: int = 0  # largest host memory of any rank
+    device_bytes: int = 0  # largest memory of any GPU in use at the end; 0 on CPUs
     resumed_at: int = 0
     ranks: int = 1
-    transport: str = ""  # how the ranks exchanged fields; empty for one
-    decomposition: str = ""  # how the grid was shared, in words; empty for one rank
+    transport: str = ""  # how the ranks exchanged fields; empty for one rank
+    decomposition: str = ""  # how the grid was divided, in words; empty for one rank
     notes: list[str] = field(default_factory=list)  # advice: sizes that slow the run down
 
 
 class Sink(Protocol):
-    """Takes what is recorded. `write_rows` is called from a second thread, in order, one call at a time.
+    """Receives recorded data; `write_rows` is called from a second thread, in order, one call at a time.
 
-    A sink that makes a file has its name as ``path``: no other process may write it during the run.
+    A sink that writes a file has its name as ``path``; no other process may write it during the run.
     """
 
     def begin(self, layout: RecordingLayout, rows_done: int) -> None:
-        """Before the first step. ``rows_done`` rows of every series are there from an earlier leg."""
+        """Prepare before the first step; ``rows_done`` rows of each series exist from before a checkpoint."""
 
     def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
-        """Rows ``first`` … of series ``name``; ``block`` (n, samples) is valid during the call only."""
+        """Write series ``name`` from row ``first`` on; ``block`` (n, samples) is valid only in the call."""
 
     def flush(self) -> None:
-        """Make all rows so far last through a kill; called before a checkpoint is written."""
+        """Write all rows so far, so that they survive a kill; called before a checkpoint is written."""
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
-        """The run is complete: name and array of each statistic (samples,) and field (Nz, Ny, Nx).
+        """Finish a complete run: take each statistic (samples,) and field (Nz, Ny, Nx) with its name.
 
-        Each is made when it is iterated over: keep no more than one in memory where that can be.
+        Each array is computed when it is iterated over: keep no more than one in memory if possible.
         """
 
     def abandon(self, keep: bool) -> None:
-        """The run ends early; ``keep`` what is there if a checkpoint refers to it."""
+        """End the run early; with ``keep`` keep the data, since a checkpoint refers to it."""
 
 
 class MemorySink(Sink):
-    """Keeps everything: ``arrays[name]``, time series as (rows, samples)."""
+    """Stores everything in memory: ``arrays[name]``, time series as (rows, samples)."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
@@ -111,9 +111,9 @@ class MemorySink(Sink):
 
 
 class SeriesFiles(MemorySink):
-    """Keeps each series in a file beside the checkpoint during the run; everything is in memory at its end.
+    """Stores each series in a file beside the checkpoint during the run, and everything in memory at its end.
 
-    Series ``p`` of a run goes to ``<checkpoint>.<run>.p.series.partial``: no other run takes it for its own.
+    Series ``p`` of a run is in ``<checkpoint>.<run>.p.series.partial``, which no other run uses.
     """
 
     def __init__(self, checkpoint: str | Path):
@@ -126,7 +126,7 @@ class SeriesFiles(MemorySink):
         return self._checkpoint.with_name(f"{self._checkpoint.name}{run}.{name}{_SERIES_ENDING}")
 
     def begin(self, layout: RecordingLayout, rows_done: int) -> None:
-        """Make the files, or open those of an earlier leg and refuse what is gone or another run's."""
+        """Create the files, or open those from before a checkpoint; `InputError` if they do not match."""
         self._run = layout.run
         if not rows_done:
             # Files of runs that were killed before their first checkpoint.
@@ -137,7 +137,7 @@ class SeriesFiles(MemorySink):
             if not rows_done:
                 try:
                     self.arrays[name] = np.lib.format.open_memmap(path, "w+", layout.dtype, shape)
-                    # Its space is taken now: a disk full later would end the process (SIGBUS).
+                    # Allocate the space now: if the disk is full later, the process is killed (SIGBUS).
                     with open(path, "rb+") as file:
                         os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
                 except OSError as error:

@@ -1,6 +1,6 @@
-"""Amplitude and phase of the pressure at given frequencies, from running sums: no series is kept.
+"""Computes amplitude and phase of the pressure at given frequencies from running sums, without a series.
 
-Of p(t) = A cos(ωt + φ) over whole periods, N samples: Σ p cos ωt = N A cos(φ)/2, Σ p sin ωt = −N A sin(φ)/2.
+For p(t) = A cos(ωt + φ) over whole periods, N samples: Σ p cos ωt = N A cos(φ)/2, Σ p sin ωt = −N A sin(φ)/2.
 """
 
 import math
@@ -11,7 +11,7 @@ import numpy as np
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import TONES, RecordedQuantity
 
-#: Periods that a recording may miss of a whole number before that is said.
+#: Largest deviation of a recording from a whole number of periods without a warning.
 NEARLY_WHOLE = 0.02
 
 
@@ -29,7 +29,7 @@ def sum_names(recording: Recording) -> list[tuple[str, RecordedQuantity, int]]:
 
 
 def weights(problem: Problem, recording: Recording, number: int, step: int) -> tuple[float, float]:
-    """What a step's pressure counts in the sums: 2/N cos(ωt) and sin(ωt), t = 0 at the first time step."""
+    """Return a step's weights in the sums, 2/N cos(ωt) and 2/N sin(ωt), with t = 0 at the first step."""
     turns = recording.frequencies[number] * problem.dt * step
     angle = 2 * math.pi * (turns - round(turns))
     factor = 2 / (problem.steps - recording.start)
@@ -37,9 +37,9 @@ def weights(problem: Problem, recording: Recording, number: int, step: int) -> t
 
 
 def with_tones(arrays: Mapping[str, np.ndarray], recording: Recording) -> dict[str, np.ndarray]:
-    """Arrays by name, the sums in them replaced by ``p_amp``, ``p_phase``, …: (frequencies, …).
+    """Return ``arrays`` with the sums replaced by ``p_amp``, ``p_phase``, …: (frequencies, …).
 
-    A run that a checkpoint has ended has none yet.
+    A run that was ended by a checkpoint has no sums, and so no amplitudes and phases.
     """
     sums = {name for name, *_ in sum_names(recording)}
     results = {name: array for name, array in arrays.items() if name not in sums}
@@ -54,7 +54,7 @@ def with_tones(arrays: Mapping[str, np.ndarray], recording: Recording) -> dict[s
 
 
 def broken_periods(problem: Problem, recording: Recording) -> Iterable[str]:
-    """A line for each frequency of which no whole number of periods is recorded."""
+    """Yield a warning for each frequency of which no whole number of periods is recorded."""
     steps = problem.steps - recording.start
     for frequency in recording.frequencies:
         periods = steps * problem.dt * frequency

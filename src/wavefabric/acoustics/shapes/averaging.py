@@ -1,16 +1,16 @@
-"""What a grid point gets of a medium that is known on a finer grid.
+"""Averages a medium that is known on a finer grid to the points of a grid.
 
 Momentum and mass are conserved if the staggered density is a mean of ρ along the direction of its velocity,
 across it of 1/ρ (a tangential velocity jumps where density does), and if the compressibility 1/(ρc²) at the
-points of the pressure is a mean of itself (Backus 1962, doi:10.1029/JZ067i011p04427; Moczo et al. 2002,
-doi:10.1785/0120010167). The mean is weighted by a kernel. Its second moment is what a boundary's transmission
-is wrong by at second order, so the kernel here is one that has none, Lanczos's of three points: the flatter
-its spectrum within the grid's band, the fewer waves tell the mean from the medium (Capdeville & Marigo 2007,
+pressure points is a plain mean (Backus 1962, doi:10.1029/JZ067i011p04427; Moczo et al. 2002,
+doi:10.1785/0120010167). The mean is weighted by a kernel. The kernel's second moment causes a second-order
+error of a boundary's transmission. The Lanczos kernel of three points has none: the flatter its spectrum
+within the grid's band, the fewer waves distinguish the mean from the medium (Capdeville & Marigo 2007,
 doi:10.1111/j.1365-246X.2007.03462.x).
 
-At the surface of a gas that fails: spectral derivatives ring, and the ringing drives the light side. A
-geometric mean makes the impedance change smoothly over four cells. Its weights go with ρ^⅓, so that the dense
-side keeps its mass, hence its length (that of water beside air to 0.03 cells).
+At the surface of a gas this fails: spectral derivatives ring, and the ringing drives the light side. A
+geometric mean makes the impedance change smoothly over four cells. Its weights are proportional to ρ^⅓, so
+that the dense side keeps its mass, hence its length (that of water beside air to 0.03 cells).
 """
 
 from collections.abc import Callable, Iterator
@@ -23,17 +23,17 @@ from wavefabric.acoustics.medium import density_jump
 from wavefabric.errors import InputError
 
 Kernel = Literal["lanczos", "box", "geometric"]
-#: Cells that are looked at beyond the grid: a kernel's three, and half a spacing.
+#: Cells used beyond the grid: three for a kernel, and half a spacing.
 REACH = 4
-#: Fine values held at a time.
+#: Fine values in memory at once.
 _BLOCK = 1 << 22
 
 
 def weights(n: int, factor: int, offset: float, kernel: Kernel) -> csr_array:
-    """Weights (n, (n + 2 REACH) factor) of fine cells in n points, ``offset`` spacings further along."""
+    """Return weights (n, (n + 2 REACH) factor) of fine cells in n points, ``offset`` spacings further."""
     fine = (np.arange((2 * REACH + 1) * factor) + 0.5) / factor - 0.5 - REACH - offset
     if kernel == "box":
-        # The part of each fine cell that lies in the coarse one.
+        # The overlap of each fine cell with the coarse cell.
         low, high = np.maximum(fine - 0.5 / factor, -0.5), np.minimum(fine + 0.5 / factor, 0.5)
         values = np.maximum(high - low, 0.0)
     elif kernel == "geometric":
@@ -48,9 +48,9 @@ def weights(n: int, factor: int, offset: float, kernel: Kernel) -> csr_array:
 
 
 class Averages:
-    """Means at the points of a grid, block by block along its last axis.
+    """Computes means at the points of a grid, block by block along its last axis.
 
-    ``factors``: fine cells in a spacing of each axis; 0 along an axis that the medium does not change with.
+    ``factors``: fine cells per spacing of each axis; 0 along an axis on which the medium is constant.
     ``kernel``: ``"lanczos"`` or ``"box"``, of density and compressibility, or ``"geometric"``, of density and
     speed.
     """
@@ -61,7 +61,7 @@ class Averages:
         self._kernel: Kernel = kernel
 
     def blocks(self) -> Iterator[tuple[slice, tuple[slice, ...]]]:
-        """Points along the last axis, and the fine cells, REACH cells more on each side, that they need."""
+        """Yield points along the last axis, and their fine cells with REACH cells more on each side."""
         sizes = zip(self.shape, self._factors, strict=True)
         whole = [(n + 2 * REACH) * factor if factor else 1 for n, factor in sizes]
         n = self.shape[-1]
@@ -76,7 +76,7 @@ class Averages:
     def mean(
         self, fine: np.ndarray, kernel: Kernel | None = None, along: int | None = None, inverse: bool = False
     ) -> np.ndarray:
-        """Mean at the grid's points of a block; with ``along`` half a spacing further along that axis.
+        """Return the mean at the grid points of a block; with ``along`` half a spacing further on that axis.
 
         With ``inverse`` the harmonic mean over the other axes.
         """
@@ -90,13 +90,13 @@ class Averages:
         return 1 / fine if inverse else fine
 
     def medium(self, rho: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Sound speed, density, and the density half a spacing further along each axis."""
+        """Return sound speed, density, and the density half a spacing further along each axis."""
         axes, weight = range(rho.ndim), np.cbrt(rho)
 
         def geometric(fine: np.ndarray, along: int | None = None) -> np.ndarray:
             return np.exp(self.mean(weight * np.log(fine), along=along) / self.mean(weight, along=along))
 
-        with np.errstate(invalid="ignore", divide="ignore"):  # what is not above 0 is refused by the caller
+        with np.errstate(invalid="ignore", divide="ignore"):  # the caller refuses values not above 0
             if self._kernel == "geometric":
                 return geometric(c), geometric(rho), *(geometric(rho, axis) for axis in axes)
             if jump := density_jump(rho, c):
@@ -118,11 +118,12 @@ class Averages:
 def effective(
     averages: Averages, sample: Callable[[tuple[slice, ...]], dict[str, np.ndarray]], power: float
 ) -> dict[str, np.ndarray]:
-    """Sound speed, density, its staggered values, and α₀ and B/A if the medium has them.
+    """Return sound speed, density, its staggered values, and α₀ and B/A if the medium has them.
 
-    ``sample`` gives the parameters of `Medium` in fine cells, ``power`` is the absorption's y. Absorption and
-    nonlinearity are weighted by a box, which makes nothing negative: α₀ so that the imaginary part of the
-    compressibility is a mean, B/A so that its part of second order in the pressure is.
+    ``sample`` returns the parameters of `Medium` in fine cells, ``power`` is the absorption's y. Absorption
+    and nonlinearity are weighted by a box, which makes nothing negative: α₀ so that the imaginary part of the
+    compressibility is a mean, B/A so that the second-order part of the compressibility in the pressure is
+    one.
     """
     results: dict[str, np.ndarray] = {}
 

@@ -1,4 +1,4 @@
-"""A homogeneous material, by its parameters or by how a wave of one frequency travels in it."""
+"""Defines homogeneous materials, by parameters or by speed and attenuation at one frequency."""
 
 import math
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ _DB_PER_NEPER = 20 / math.log(10)
 
 @dataclass(frozen=True)
 class Material:
-    """What fills a shape or a layer; the names and units are those of `Medium`.
+    """The material of a shape or a layer; names and units are those of `Medium`.
 
     ``sound_speed`` in m/s, ``density`` in kg/m³ (or text with a unit), ``alpha_coeff`` in dB/(MHz^y cm),
-    ``nonlinearity`` B/A. `InputError`: a number out of its range.
+    ``nonlinearity`` B/A. `InputError`: a number is out of range.
     """
 
     sound_speed: Any
@@ -39,7 +39,7 @@ class Material:
     def at_frequency(
         cls, frequency: Any, sound_speed: Any, density: Any, attenuation: float, alpha_power: float = 2.0
     ) -> Self:
-        """The material with power-law absorption in which a wave has this speed and attenuation.
+        """Return the power-law absorbing material in which a wave has a given speed and attenuation.
 
         ``frequency`` in Hz, phase speed c in m/s, ``attenuation`` α in dB/m, ``alpha_power`` y, 2 for Stokes.
         With k = ω/c + iα = |k| exp(iθ) in the equation of `stability.power_law`, c₀ = c x cos θ follows from

@@ -1,4 +1,4 @@
-"""Media of layers, of shapes and of finer arrays, averaged into the cells of a grid."""
+"""Builds media from layers, shapes and finer arrays, averaged into the cells of a grid."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from wavefabric.acoustics.shapes.material import Material
 from wavefabric.errors import choice
 from wavefabric.quantities import instance, positive
 
-#: Fine cells in a spacing: of layers, which cost little, and of shapes.
+#: Fine cells per spacing: of layers, which cost little, and of shapes.
 LAYER_CELLS, SHAPE_CELLS = 1000, 8
 _PARAMETERS = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
 
@@ -30,27 +30,27 @@ def layered_medium(
     kernel: Kernel = "lanczos",
     **medium: Any,
 ) -> Medium:
-    """Flat layers across an axis; their boundaries lie anywhere between grid points.
+    """Return a medium of flat layers across an axis; boundaries lie anywhere between grid points.
 
-    `InputError`: a thickness is not positive, or the kernel cannot hold the contrast.
+    `InputError`: a thickness is not positive, or the kernel does not support the contrast.
 
     Parameters
     ----------
     layers : sequence of (Material, float or str)
-        Materials and thicknesses, m; the first and the last reach to the ends of the grid, so that the first
-        one's thickness counts from ``start`` on and the last one's does not matter (None).
+        Materials and thicknesses, m. The first and the last layer extend to the ends of the grid: the first
+        thickness counts from ``start``, and the last one is ignored (None).
     start : float or str, optional
         Coordinate, m, at which the first thickness begins. Default: the first point of the grid.
     axis : int
         0 for x, 1 for y, 2 for z.
     kernel : str
-        ``"lanczos"``; ``"box"`` for contrasts such as steel's in water, which is less accurate;
-        ``"geometric"`` for gases, whose surface takes four cells.
+        ``"lanczos"``; ``"box"`` for contrasts such as steel in water, which is less accurate;
+        ``"geometric"`` for gases, whose surface spans four cells.
 
     Other Parameters
     ----------------
     absorption, alpha_power, dispersion, reference_speed : optional
-        As of `Medium`; by default Stokes absorption where a material absorbs.
+        As in `Medium`; by default Stokes absorption if a material absorbs.
 
     Examples
     --------
@@ -79,20 +79,20 @@ def shaped_medium(
     kernel: Kernel = "lanczos",
     **medium: Any,
 ) -> Medium:
-    """Shapes of materials in a background, averaged into cells; later ones cover earlier ones.
+    """Return a medium of shapes in a background, averaged into cells; later shapes cover earlier ones.
 
     Parameters
     ----------
     shapes : (callable, Material)
-        ``inside(x, y, z)`` takes coordinates, m (arrays that broadcast against each other, one an axis; a
+        ``inside(x, y, z)`` receives coordinates, m (arrays that broadcast against each other, one per axis; a
         radius may be negative), and returns whether they are inside.
     cells : int
-        Fine cells along a spacing by which a boundary is found.
+        Fine cells per spacing that resolve a boundary.
 
     Other Parameters
     ----------------
     kernel, absorption, alpha_power, dispersion, reference_speed : optional
-        As of `layered_medium`.
+        As in `layered_medium`.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def shaped_medium(
 
 @typed
 def averaged_medium(grid: Grid, fine: Medium, factor: int, kernel: Kernel = "lanczos") -> Medium:
-    """A medium whose arrays have ``factor`` cells along each spacing, averaged into the cells of a grid.
+    """Average a medium whose arrays have ``factor`` cells per spacing into the cells of a grid.
 
     Arrays of ``fine`` have ``factor`` times the grid's shape; cells ``i factor`` to ``(i + 1) factor - 1``
     along an axis surround grid point i. `InputError`: other shapes.
@@ -151,7 +151,7 @@ def _of_materials(
     kernel: Kernel,
     medium: dict[str, Any],
 ) -> Medium:
-    """The medium of materials by their numbers at coordinates, of size 1 along an axis without change."""
+    """Return the medium of ``materials``; ``number`` at coordinates has size 1 along a constant axis."""
     for each in materials:
         instance("material", each, Material)
     tables = {name: np.array([getattr(each, name) for each in materials], float) for name in _PARAMETERS}
@@ -174,7 +174,7 @@ def _of_materials(
 
 
 def _fine_cells(grid: Grid, axis: int, part: slice, factor: int) -> np.ndarray:
-    """Numbers of the fine cells of a block along an axis, 0 where the grid begins; around a periodic one."""
+    """Return numbers of a block's fine cells along an axis, 0 at the grid's start; wrap if periodic."""
     cells = np.arange(part.start, part.stop) - REACH * factor
     return cells % (grid.shape[axis] * factor) if grid.periodic[axis] else cells
 

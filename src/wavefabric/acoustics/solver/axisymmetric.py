@@ -1,9 +1,9 @@
-"""The stages on an axisymmetric grid: x along the axis, y the radius, from the axis outwards.
+"""Time-step stages on an axisymmetric grid: x is the axis of symmetry, y the radius, starting at the axis.
 
-Fields are even about the axis and vanish one point beyond the last; the velocity along the radius is odd, and
-the divergence has u_r/r besides: Treeby, Wise, Kuklis, Jaros & Cox 2020 (doi:10.1121/10.0002177), k-Wave's
-``kspaceFirstOrderAS`` with the radial symmetry "WSWA". κ takes the radial wavenumber for one of a plane, so
-that it is not exact in a uniform medium.
+Fields are even about the axis and vanish one point beyond the last radial point. The radial velocity is odd,
+and the divergence has the additional term u_r/r: Treeby, Wise, Kuklis, Jaros & Cox 2020
+(doi:10.1121/10.0002177), k-Wave's ``kspaceFirstOrderAS`` with the radial symmetry "WSWA". κ treats the radial
+wavenumber as one of a plane wave, so the scheme is not exact in a uniform medium.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from wavefabric.spectral.symmetric import Symmetry, symmetric_fft
 
 
 class _Radial:
-    """Transforms along the radius, in place, of the ``symmetry`` that is set; none does nothing."""
+    """Transforms arrays along the radius in place, with the current ``symmetry``; if None, does nothing."""
 
     symmetry: Symmetry | None = None
 
@@ -36,12 +36,12 @@ class _Radial:
 
 
 class AxisymmetricStages(PlainStages):
-    """Takes steps by transforms of whole fields, real along x and symmetric along the radius, and kernels.
+    """Takes time steps by whole-array transforms (real along x, symmetric along the radius) and kernels.
 
-    A spectrum has all of the radius.
+    Each rank's spectrum covers the whole radius.
     """
 
-    #: Of u along x, as of the pressure, and along the radius.
+    #: Symmetry about the axis of u_x, which is also that of the pressure, and of u_r.
     _VELOCITY: tuple[Symmetry, Symmetry] = ("even", "odd_half")
 
     def __init__(self, layout: FieldLayout):
@@ -60,12 +60,12 @@ class AxisymmetricStages(PlainStages):
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, device: Any, subdomain: Subdomain) -> int:
-        # u_r/r, and on a GPU what a radial transform copies to.
+        # The spectrum of u_r/r, and on a GPU the copies that radial transforms make.
         spectra = 2 * int(np.prod(subdomain.spectral_shape)) * (1 if device.name == "cpu" else 2)
         return super().nbytes(problem, dtype, device, subdomain) + dtype.itemsize * spectra
 
     def _derivatives(self, fields: list, factors: list) -> None:
-        """∂u_x/∂x, and ∂u_r/∂r + u_r/r: the radius divides what is transformed along x."""
+        """Compute spectra of ∂u_x/∂x and ∂u_r/∂r + u_r/r; 1/r multiplies u_r after its transform along x."""
         c, quotient, (axial, radial) = self.coefficients, self._quotient, self._spectra
         self._forward(fields[0], axial)
         self._transform(fields[1], radial, None)
@@ -86,7 +86,7 @@ class AxisymmetricStages(PlainStages):
         self._transform_back(spectrum, real, self._VELOCITY[axis or 0])
 
     def _transform(self, real: Any, spectrum: Any, symmetry: Symmetry | None) -> None:
-        """``spectrum`` of ``real``, without scale; along x alone without a symmetry."""
+        """Write the unscaled ``spectrum`` of ``real``; without ``symmetry``, transform along x only."""
         self._radial.symmetry = symmetry
         self._rows.forward(real, spectrum)
         if self._alone:
@@ -94,7 +94,7 @@ class AxisymmetricStages(PlainStages):
         self.transforms += 1
 
     def _transform_back(self, spectrum: Any, real: Any, symmetry: Symmetry) -> None:
-        """Inverse, times 2 N; spoils ``spectrum``."""
+        """Write the inverse transform of ``spectrum``, times 2 N, to ``real``; overwrites ``spectrum``."""
         self._radial.symmetry = symmetry
         if self._alone:
             self._radial.backward(spectrum)

@@ -1,4 +1,4 @@
-"""Arrays of the time step on one device: coefficients of medium, operators and PML, and the fields."""
+"""Device arrays of the time step: coefficients of the medium, operators and PML, and the fields."""
 
 import math
 from functools import cached_property
@@ -16,14 +16,14 @@ from wavefabric.spectral import symmetric
 
 
 class Coefficients:
-    """Medium and operators of a rank's problem, restricted to its subdomain, in one precision on one device.
+    """Holds the medium and operators of a rank's subdomain, in one precision on one device.
 
-    ``speed``, ``density``, ``staggered``, ``ratio``, ``tau`` are c₀, ρ₀, ρ₀ where the velocities live, B/A
-    and absorption: full grids or rows (1, 1, Nx), or `Indexed` if ``by_index`` and a medium of few
-    materials takes less memory so. Dispersion needs no array: η = ``eta_factor`` τ c₀. Of the
-    shape ``half_shape``, its rows padded to ``pitch``, are ``kappa``, ``nabla1``, ``nabla2``:
-    sinc(c_ref |k| Δt/2)/N, |k|^(y−2)/N, |k|^(y−1)/N, N points of the Fourier basis. ``up``, ``down``:
-    i k e^{±i k Δ/2} along x (half), y and z.
+    ``speed``, ``density``, ``staggered``, ``ratio`` and ``tau`` are c₀, ρ₀, ρ₀ at the velocity points, B/A
+    and τ (absorption). Each is a full grid or one row (1, 1, Nx); with ``by_index``, parameters of a medium
+    of few materials are `Indexed` where this saves memory. Dispersion needs no array:
+    η = ``eta_factor`` τ c₀. ``kappa``, ``nabla1`` and ``nabla2``, of shape ``half_shape`` with rows padded to
+    ``pitch``, are sinc(c_ref |k| Δt/2)/N, |k|^(y−2)/N and |k|^(y−1)/N, for N points of the Fourier basis.
+    ``up`` and ``down`` are i k e^{±i k Δ/2} along x (half), y and z.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Coefficients:
         both = (self._in_order(formulas.derivatives(problem, sign, subdomain)) for sign in (1, -1))
         self.up, self.down = ([device.asarray(d, self.complex) for d in each] for each in both)
         for vectors in (self.pml, self.pml_staggered, self.up, self.down):
-            vectors += [vectors[-1][:1]] * (3 - len(vectors))  # of axes that are missing: never read
+            vectors += [vectors[-1][:1]] * (3 - len(vectors))  # missing axes: never read
         self.dt, self.half_dt = real.type(problem.dt), real.type(problem.dt / 2)
         self.dimensions = real.type(problem.dimensions)
 
@@ -65,9 +65,10 @@ class Coefficients:
     def nbytes(
         problem: Problem, subdomain: Subdomain, dtype: np.dtype, device, materials: Materials | None = None
     ) -> int:
-        """Bytes of a rank's arrays but ``kappa``; on a CPU float32 input of a whole grid serves as it is.
+        """Return the bytes of a rank's arrays, except ``kappa``.
 
-        ``materials`` are those of the whole grid, if parameters may be held by index; a part has no more.
+        On a CPU float32 input of a whole grid is used without a copy. ``materials`` are those of the whole
+        grid if parameters may be stored by index; a part of the grid has no more materials.
         """
         shared = dtype.itemsize == 4 and device.name == "cpu" and subdomain.is_whole
         materials = materials or Materials()
@@ -82,7 +83,7 @@ class Coefficients:
         return indexed + dtype.itemsize * (fields * size + spectra * half)
 
     def parameter(self, value):
-        """A number or a grid of the medium as one row or a grid on the device."""
+        """Return a number or a grid of the medium as a device array: one row (1, 1, Nx) or a full grid."""
         if _uniform(value):
             return self.device.asarray(np.full((1, 1, self.shape[2]), value or 0.0, self.dtype))
         return self.device.asarray(value, self.dtype)
@@ -108,19 +109,19 @@ class Coefficients:
                 self.fill_tau(self.tau, speed, self.parameter(problem.alpha_coeff))
 
     def fill_tau(self, tau, speed, alpha) -> None:
-        """τ of a sound speed and α₀, as rows or grids on the device."""
+        """Compute ``tau``, τ, from sound speed and α₀; all are rows or all are grids on the device."""
         factor, _ = formulas.absorption_factors(self.problem)
         self.kernels.fill_absorption(tau, speed, alpha, factor, float(self.problem.alpha_power) - 1)
 
     def part(self, parameter, where: tuple[slice, ...]):
-        """A parameter of the medium in a block of the grid: what gives an array when it is indexed."""
+        """Return a medium parameter in the block ``where``, as an array or an `Indexed` to be subscripted."""
         if isinstance(parameter, Indexed):
             return parameter.part(where)
         return self.device.xp.broadcast_to(parameter, self.shape)[where]
 
     def _set_operators(self) -> None:
         problem, subdomain = self.problem, self.subdomain
-        #: 1/N of the transforms, there and back.
+        #: Scale of a forward and an inverse transform together: 1/N, or 1/(2N) on an axisymmetric grid.
         self.scale = (0.5 if problem.axisymmetric else 1.0) / subdomain.basis_points
         squares = enumerate(formulas.squares(problem, subdomain.basis))
         kx2, ky2, kz2 = self._in_order([subdomain.spectrum(k2, axis) for axis, k2 in squares])
@@ -136,22 +137,22 @@ class Coefficients:
             self.nabla2 = self._operator(formulas.POWER, problem.alpha_power - 1)
 
     def _in_order(self, vectors: list[np.ndarray]) -> list[np.ndarray]:
-        """Vectors over the spectrum; that over the radius in the order of the coefficients of transforms."""
+        """Return spectral vectors, the one along a radius in the order of the transforms' coefficients."""
         if self.problem.axisymmetric:
             vectors[1] = vectors[1][symmetric.order(self.device, self.subdomain.basis[1])]
         return vectors
 
     @cached_property
     def kappa(self):
-        """sinc(c_ref |k| Δt/2)/N, made when it is asked for: some stages compute it in each step."""
+        """Return sinc(c_ref |k| Δt/2)/N, computed on first use: some stages compute κ per step instead."""
         return self._operator(formulas.SINC, formulas.kappa_scale(self.problem))
 
     def source_kappa(self):
-        """cos(c_ref |k| Δt/2)/N for additive sources (Cox & Treeby 2018, doi:10.1121/1.5019468)."""
+        """Return cos(c_ref |k| Δt/2)/N for additive sources (Cox & Treeby 2018, doi:10.1121/1.5019468)."""
         return self._operator(formulas.COS, formulas.kappa_scale(self.problem))
 
     def _operator(self, kind: int, parameter: float):
-        """A new operator of |k| with the transforms' 1/N in it, shape (Nz, Ny, Nx//2+1)."""
+        """Return a new operator, a function of |k| times the transforms' 1/N, (Nz, Ny, Nx//2+1)."""
         out = self.device.empty(self.half_shape, self.dtype)
         self.kernels.fill_operator(out, *self._squares, kind, float(parameter), self.scale)
         return out
@@ -166,10 +167,10 @@ def _uniform_absorption(problem: Problem) -> bool:
 
 
 class Fields:
-    """Pressure p, velocity u and density rho, each (Nz, Ny, Nx), and the number of the time step.
+    """Holds pressure p, velocity u and density rho, each (Nz, Ny, Nx), and the number of the time step.
 
-    ``split_layers`` holds the split parts of the density in the PML (`SplitLayers`), ``clock`` that number
-    for kernels.
+    ``split_layers`` holds the split parts of the density in the PML (`SplitLayers`); ``clock`` is the number
+    of the time step, which kernels read.
     """
 
     def __init__(self, coefficients: Coefficients):
@@ -185,12 +186,12 @@ class Fields:
 
     @staticmethod
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:
-        """Bytes of p, u, rho and the parts of rho of a rank."""
+        """Return the bytes of p, u, rho and the split parts of rho on a rank."""
         full = (2 + problem.dimensions) * math.prod(subdomain.size)
         return dtype.itemsize * (full + split_points(problem, subdomain))
 
     def named(self) -> dict:
-        """Arrays by name: p, ux, …, rho, and of its parts rhox, … those that are not empty."""
+        """Return arrays by name: p, ux, …, rho, and rhox, … for the split parts that are not empty."""
         named = {"p": self.p}
         named |= {f"u{axis}": field for axis, field in zip("xyz", self.u, strict=False)}
         named["rho"] = self.rho
@@ -198,5 +199,5 @@ class Fields:
         return named | {f"rho{axis}": part for axis, part in parts if part.size}
 
     def three(self, components: list) -> list:
-        """Components for a kernel that takes three; those of missing axes are not touched."""
+        """Return three components for a kernel, which does not touch those of missing axes."""
         return [*components, *[components[-1]] * (3 - len(components))]

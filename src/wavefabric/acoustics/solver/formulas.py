@@ -1,8 +1,8 @@
-"""Formulas of the time step: derivatives and the k-space correction κ, the layers, power-law absorption.
+"""Formulas of the time step: derivatives, k-space correction κ, PML factors, power-law absorption.
 
 κ = sinc(c_ref |k| Δt/2) makes the step exact in a uniform medium; the perfectly matched layer (PML) damps
 velocities and split densities (Tabei, Mast & Waag 2002, doi:10.1121/1.1421344; Treeby & Cox 2010,
-doi:10.1117/1.3360308). Absorption is by fractional Laplacians, |k|^(y−2) for the loss and |k|^(y−1) for the
+doi:10.1117/1.3360308). Absorption uses fractional Laplacians, |k|^(y−2) for the loss and |k|^(y−1) for the
 dispersion (Treeby & Cox 2010, doi:10.1121/1.3377056).
 """
 
@@ -21,21 +21,21 @@ SINC, COS, POWER = 0, 1, 2
 
 
 def kappa_scale(problem: Problem) -> float:
-    """c_ref Δt/2, m: κ is sinc of it times |k|; cos of the same corrects additive sources. 0: no κ."""
+    """Return a = c_ref Δt/2, m: κ = sinc(a |k|), and cos(a |k|) corrects additive sources; 0 without κ."""
     return problem.reference_speed * problem.dt / 2 if problem.k_space else 0.0
 
 
 def wavenumber_range(problem: Problem) -> tuple[float, float]:
-    """Smallest and largest |k| on the grid, rad/m, apart from 0."""
+    """Return the smallest and the largest |k| on the grid, rad/m, excluding 0."""
     axes = list(zip(problem.shape, problem.spacing, strict=True))[: problem.dimensions]
-    if problem.axisymmetric:  # as of the mirrored radius
+    if problem.axisymmetric:  # as on a grid mirrored about the axis
         axes[1] = (2 * axes[1][0], axes[1][1])
     steps = [2 * math.pi / (n * spacing) for n, spacing in axes]
     return min(steps), math.hypot(*(step * (n // 2) for step, (n, _) in zip(steps, axes, strict=True)))
 
 
 def squares(problem: Problem, basis: tuple[int, int, int]) -> list[np.ndarray]:
-    """k² of each axis of a Fourier basis, half the spectrum along x."""
+    """Return k² along each axis of a Fourier basis; along x for the half spectrum."""
     axes = list(squared(basis, problem.spacing))
     if problem.axisymmetric:
         axes[1] = symmetric.wavenumbers(basis[1], problem.spacing[1]) ** 2
@@ -43,17 +43,17 @@ def squares(problem: Problem, basis: tuple[int, int, int]) -> list[np.ndarray]:
 
 
 def derivatives(problem: Problem, sign: int, subdomain: Subdomain | None = None) -> list[np.ndarray]:
-    """i k e^{±i k Δ/2} of every axis: to the staggered points (+) and back (−); x is the half spectrum."""
+    """Return i k e^{±i k Δ/2} of every axis, x halved: to staggered points (``sign`` +1) or back (−1)."""
     return _along_axes(derivative, problem, sign, subdomain)
 
 
 def unstaggering(problem: Problem, subdomain: Subdomain | None = None) -> list[np.ndarray]:
-    """e^{−i k Δ/2} of every axis: velocities from the staggered points to those of the pressure."""
+    """Return e^{−i k Δ/2} of every axis, which moves velocities from staggered to pressure points."""
     return _along_axes(translation, problem, -1, subdomain)
 
 
 def _along_axes(factor, problem: Problem, sign: int, subdomain: Subdomain | None) -> list[np.ndarray]:
-    """``factor`` of half a spacing for every axis of the basis, where the subdomain holds the spectrum."""
+    """Return ``factor`` of half a spacing for every axis, on the part of the spectrum on the subdomain."""
     subdomain, d = subdomain or Subdomain.whole(problem.shape), problem.dimensions
     half = sign / 2 if problem.staggered else 0.0
     factors = [
@@ -71,10 +71,11 @@ def _along_axes(factor, problem: Problem, sign: int, subdomain: Subdomain | None
 def pml(
     n: int, size: int, alpha: float, speed: float, spacing: float, dt: float, *, staggered: bool, first=True
 ):
-    """Factors of the perfectly matched layer along one axis, shape (n,); applied twice per update.
+    """Return the factors of the PML along one axis, shape (n,); each update applies them twice.
 
-    exp(−Δt/2 · α c_ref/Δx · d⁴), with d from 1 at the outer edge to 0 at the inner one (Tabei, Mast &
-    Waag 2002, doi:10.1121/1.1421344; Treeby & Cox 2010, eq. (14)). ``first``: also at the first points.
+    The factor is exp(−Δt/2 · α c_ref/Δx · d⁴), with d from 1 at the outer edge to 0 at the inner one (Tabei,
+    Mast & Waag 2002, doi:10.1121/1.1421344; Treeby & Cox 2010, eq. (14)). The layer is at the last points
+    and, if ``first``, also at the first points.
     """
     factor = np.ones(n)
     if size:
@@ -87,12 +88,12 @@ def pml(
 
 
 def on_axis(problem: Problem, axis: int) -> bool:
-    """Whether an axis of the grid begins at the axis of symmetry, where there is no PML."""
+    """Return whether an axis of the grid begins at the axis of symmetry, where there is no PML."""
     return problem.axisymmetric and axis == 1
 
 
 def pml_factors(problem: Problem, staggered: bool, subdomain: Subdomain | None = None) -> list[np.ndarray]:
-    """`pml` of every axis of the whole grid, x first, at the points of a subdomain."""
+    """Return `pml` of every axis of the whole grid, x first, at the points of a subdomain."""
     subdomain = subdomain or Subdomain.whole(problem.shape)
     c_ref, dt = problem.reference_speed, problem.dt
     layers = zip(subdomain.shape, problem.pml_size, problem.pml_alpha, problem.spacing, strict=True)
@@ -107,22 +108,22 @@ def pml_factors(problem: Problem, staggered: bool, subdomain: Subdomain | None =
 
 
 def neper_coefficient(power: float) -> float:
-    """Np m⁻¹ (rad/s)^−y of 1 dB MHz^−y cm⁻¹ (Treeby & Cox 2010, after eq. (8))."""
+    """Return 1 dB MHz^−y cm⁻¹ in Np m⁻¹ (rad/s)^−y (Treeby & Cox 2010, after eq. (8))."""
     return 100 * (1e-6 / (2 * math.pi)) ** power / (20 * math.log10(math.e))
 
 
 def disperses(problem: Problem) -> bool:
-    """Whether absorption changes the speed of sound with frequency."""
+    """Return whether absorption makes the sound speed depend on frequency."""
     return problem.absorption == "power_law" and problem.dispersion
 
 
 def absorption_factors(problem: Problem) -> tuple[float, float]:
-    """(a, b) with τ = a α₀ c₀^(y−1), η = b α₀ c₀^y (Treeby & Cox 2010, eq. (10)); b = 0: no dispersion."""
+    """Return (a, b): τ = a α₀ c₀^(y−1), η = b α₀ c₀^y (Treeby & Cox 2010, eq. (10)); no dispersion: b = 0."""
     y = problem.alpha_power
     twice = 2 * neper_coefficient(y)
     return -twice, twice * math.tan(math.pi * y / 2) if disperses(problem) else 0.0
 
 
 def eta_factor(problem: Problem) -> float:
-    """η/(τ c₀) = −tan(πy/2), the same everywhere; 0 without dispersion."""
+    """Return η/(τ c₀) = −tan(πy/2), which is the same at all points; 0 without dispersion."""
     return -math.tan(math.pi * problem.alpha_power / 2) if disperses(problem) else 0.0

@@ -1,43 +1,41 @@
-"""Kernels of the ultrasound time step on whole arrays: what they take; their formulas are in
-`wavefabric.kernels`.
+"""Table of the whole-array kernels of the ultrasound time step; `wavefabric.kernels` has their formulas.
 
 Real grids are C-order ``(Nz, Ny, Nx)``, half spectra ``(Nz, Ny, Nx//2+1)``. A medium parameter is a full grid
-or one row ``(1, 1, Nx)`` that serves everywhere. ``clock`` holds the number of the time step, one int64; a
-signal has a row a step, with a column a point or one for all. Units are SI; every factor 1/N of the
-transforms is in the operators.
+or one row ``(1, 1, Nx)`` for all points. ``clock`` holds the number of the time step, one int64. A signal has
+one row per step, and one column per point or one column for all points. Units are SI; the operators include
+every factor 1/N of the transforms.
 
-- ``fill_operator``: a real operator of |k|, times ``scale``, from squared wavenumbers; ``kind`` is one of
-  those of `formulas`, with the parameter a: sin(a |k|)/(a |k|), cos(a |k|), |k|^a (0 where k = 0 and a is not
-  0).
+- ``fill_operator``: a real operator of |k|, times ``scale``, from squared wavenumbers. ``kind`` is a constant
+  of `formulas`: sin(a |k|)/(a |k|), cos(a |k|) or |k|^a (0 where k = 0 and a is not 0), a = ``parameter``.
 - ``fill_absorption``: out = factor · α₀ · c₀^power, for τ.
-- ``gradient_spectra``: spectra of ∂p/∂x, ∂p/∂y, ∂p/∂z from that of p in ``sx``: i k e^{ikΔ/2} κ F{p};
-  ``divergence_spectra``: of ∂u_x/∂x, ∂u_y/∂y, ∂u_z/∂z from those of u, in place; ``ring_divergence_spectra``:
-  of ∂u_x/∂x and ∂u_r/∂r + u_r/r from those of u_x, u_r and the ``quotient`` u_r/r. Of fewer than three
-  ``axes`` the last arrays are not touched.
+- ``gradient_spectra``: spectra of ∂p/∂x, ∂p/∂y, ∂p/∂z from that of p in ``sx``: i k e^{ikΔ/2} κ F{p}.
+  ``divergence_spectra``: spectra of ∂u_x/∂x, ∂u_y/∂y, ∂u_z/∂z from those of u, in place.
+  ``ring_divergence_spectra``: spectra of ∂u_x/∂x and ∂u_r/∂r + u_r/r from those of u_x, u_r and the
+  ``quotient`` u_r/r. With fewer than three ``axes`` the last arrays are not touched.
 - ``update_velocity``: u ← pml (pml u − Δt/ρ₀ ∂p), one component (Treeby & Cox 2010, eq. (17a) with (14)).
 - ``update_density``: ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ/∂ξ) and Σρ_ξ, ``total``; with ρ = ρ₀ or, nonlinear, 2Σρ_ξ
-  + ρ₀ (Treeby et al. 2012, doi:10.1121/1.4712021, eq. (7), (8)). Parts are kept in the layers of the PML
-  alone.
+  + ρ₀ (Treeby et al. 2012, doi:10.1121/1.4712021, eq. (7), (8)). Split parts are stored only in the layers of
+  the PML.
 - ``absorption_terms``: ρ into ``total`` and ρ₀ ∇·u into ``rate``; these may be ``gy`` and ``gx``.
 - ``update_pressure``: p = c₀² (ρ [+ B/A ρ²/(2ρ₀)] [+ τ loss] [− η shift]), eq. (9); ``ratio`` is B/A,
   ``eta_factor`` η/(τ c₀); ``loss`` and ``shift`` are L1{ρ₀ ∇·u} and L2{ρ}, or ρ₀ ∇·u itself (Stokes).
-- ``split_density``: the density of an initial pressure, each of so many ``parts`` p/(parts c₀²).
-- ``clear``: field = 0. ``set_points``: field[index] = or += the signal; ``add_delayed``: with a delay in
-  steps for each point; ``add_pattern``: += pattern × signal; ``mix_patterns``: = one × signal 0 + two ×
-  signal 1; ``…_density_…``: the same into each of so many ``parts`` of the density.
-- ``sample``: target = field at points, or Σ weights · field[corners], a row of corners a point;
-  ``sample_elements``: Σ weights · field[points], from bounds[e] to bounds[e + 1]; ``store_row``: values into
-  the row of this time step, of a ``count`` of rows that are used in turn; ``keep_maximum``, ``keep_minimum``,
+- ``split_density``: the density of an initial pressure, p/(parts c₀²) in each of ``parts`` split parts.
+- ``clear``: field = 0. ``set_points``: field[index] = or += the signal. ``add_delayed``: += the signal with a
+  delay in steps per point. ``add_pattern``: += pattern × signal. ``mix_patterns``: = one × signal 0 + two ×
+  signal 1. ``…_density_…``: the same for each of ``parts`` split parts of the density.
+- ``sample``: target = field at points, or Σ weights · field[corners], one row of corners per point.
+  ``sample_elements``: Σ weights · field[points], from bounds[e] to bounds[e + 1]. ``store_row``: values into
+  the row of this time step, in a ring buffer of ``count`` rows. ``keep_maximum``, ``keep_minimum``,
   ``add_squares`` (in double), ``accumulate_tone``: running statistics. ``start`` is the first step recorded.
-- ``field_sums``: of each part of a box of the grid (`energy.box_of`) its energy, the largest and the least p;
-  ``weights`` are those of rings. ``add_alternating``: what alternates in p in the nine steps before a look,
-  which comes ``every`` so many steps and at the last of the ``steps``; ``square_sums``: Σ of its squares, and
-  of those of p.
+- ``field_sums``: for each part of a box of the grid (`energy.box_of`) the energy and the largest and smallest
+  p; ``weights`` are those of rings. ``add_alternating``: the alternating part of p over the nine steps before
+  each check of the energy, every ``every`` steps and after the last of the ``steps``. ``square_sums``: the
+  sums of squares of this part and of p.
 """
 
 from wavefabric.kernels.table import kernel_table
 
-#: Sources that the kernels of a GPU need before theirs.
+#: CUDA sources to compile before ``kernels.cu``.
 BEFORE = ("wavefabric.acoustics.solver/split_density.cu", "wavefabric.acoustics.solver/points.cu")
 
 TABLE = kernel_table(

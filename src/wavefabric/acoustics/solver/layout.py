@@ -1,4 +1,4 @@
-"""How fields and spectra of a step lie over ranks, and what carries them between: on one device nothing."""
+"""Layout of the fields and spectra of a step over ranks, and their exchange; one device exchanges nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,39 +14,39 @@ from wavefabric.exchange.communicator import Communicator
 
 
 class FieldLayout:
-    """The whole grid on one device, and whole-array transforms; base of the layouts over ranks."""
+    """The layout of a whole grid on one device with whole-array transforms; base of layouts over ranks."""
 
-    #: What an exchange that is under way between steps brings; None if there is none.
+    #: Arrays that an exchange pending between steps will fill; None without such an exchange.
     pending: Any = None
-    #: What fills overlaps, where there are any.
+    #: Object that fills overlaps; None if the layout has none.
     halo: Any = None
 
     def __init__(self, coefficients: Coefficients, comm: Communicator | None, decomposition: Partition):
         self.coefficients, self.fields = coefficients, Fields(coefficients)
         coefficients.kernels.load(coefficients.dtype, wait=comm is not None)
-        #: Those who share the step; None on one device.
+        #: Communicator of the ranks that share the step; None on one device.
         self.comm: Any = comm
-        #: How they share the grid.
+        #: Division of the grid among the ranks.
         self.partition = decomposition
         self._connect()
-        #: A half spectrum for each dimension.
+        #: Memory of one half spectrum per dimension.
         self.spectra = self._new_spectra(coefficients.problem.dimensions)
         self._prepare()
 
     def _connect(self) -> None:
-        """Make ready what carries fields and spectra to other ranks."""
+        """Prepare the exchanges of fields and spectra with other ranks."""
 
     def _prepare(self) -> None:
-        """Make ready what works on the spectra."""
+        """Prepare the kernels and factors that work on the spectra."""
 
     @classmethod
     def supports(cls, decomposition: Partition, dtype: np.dtype) -> bool:
-        """Whether a grid can be cut so."""
+        """Return whether this layout supports a decomposition."""
         return True
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
-        """Bytes of what a rank sends, receives and holds besides for that."""
+        """Return the bytes that a rank needs for exchanges: send and receive buffers, and extra arrays."""
         return 0
 
     @property
@@ -58,7 +58,7 @@ class FieldLayout:
         return [self.new_spectrum() for _ in range(count)]
 
     def new_spectrum(self) -> Any:
-        """Memory for a half spectrum."""
+        """Return uninitialised memory for a half spectrum."""
         return self.coefficients.device.empty(self._spectrum_shape(), self.coefficients.complex)
 
     def _spectrum_shape(self) -> tuple[int, ...]:
@@ -66,7 +66,7 @@ class FieldLayout:
 
     @cached_property
     def fft(self) -> Any:
-        """Transforms of whole arrays."""
+        """Return the transforms of whole arrays."""
         return self.coefficients.device.real_fft(self.coefficients.shape, self.coefficients.dtype)
 
     def fill_overlaps(self, fields: list) -> None:
@@ -74,10 +74,10 @@ class FieldLayout:
 
     @contextmanager
     def overlaps(self, fields: list, results: list, adjoint: bool = False) -> Iterator[None]:
-        """Around transforms of ``fields`` into ``results``: overlaps are filled before.
+        """Context for transforms of ``fields`` into ``results``: fills the overlaps of ``fields`` on entry.
 
-        ``adjoint``: the transpose. Overlaps are emptied before, and what has come there is added to its
-        owners after.
+        ``adjoint``: the transpose. Overlaps of ``fields`` are set to zero on entry. On exit the values of
+        ``results`` in overlaps are added to those of the ranks that own these points.
         """
         if self.halo is None or not adjoint:
             self.fill_overlaps(fields)

@@ -1,8 +1,8 @@
-"""Time-varying sources, made ready for the time step.
+"""Time-varying sources, prepared for the time step.
 
-A source ends in one of four forms: values at points; a *pattern*, one field times a signal; a *pair* of
-them; or a field that is made anew each step. The k-space correction cos(c_ref |k| Δt/2) spreads an additive
-source over the grid, so it is a pattern where all points share a signal up to a factor, a pair for a
+A source has one of four forms: values at points; a *pattern*, one field times a signal; a *pair* of patterns;
+or a field that is computed in each step. The k-space correction cos(c_ref |k| Δt/2) spreads an additive
+source over the grid. The source is then a pattern if all points share a signal up to a factor, a pair for a
 continuous wave of different phases, and a field otherwise.
 """
 
@@ -39,12 +39,12 @@ def rank_one(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 
 @dataclass(frozen=True)
 class SourceForm:
-    """How one signal enters a field; made from all its points, so that all ranks do the same transforms."""
+    """Describes how a signal enters a field; it depends on all points, so all ranks transform alike."""
 
     name: str  # "points", "pattern", "pair" or "field"
-    weights: np.ndarray | None = None  # of a pattern, (points,) or (1,); of a pair, (points, 2)
-    waveform: np.ndarray | None = None  # (steps, 1); (steps, 2)
-    key: bytes = b""  # the same for equal patterns
+    weights: np.ndarray | None = None  # pattern: (points,) or (1,); pair: (points, 2)
+    waveform: np.ndarray | None = None  # pattern: (steps, 1); pair: (steps, 2)
+    key: bytes = b""  # equal patterns have equal keys
 
 
 def source_forms(source: PointSource) -> tuple[SourceForm | None, ...]:
@@ -74,9 +74,9 @@ def _form(index: np.ndarray, signal: Signal, mode: str) -> SourceForm:
 
 
 class PointTerm:
-    """A source enters fields at points, while the number of the time step is below ``steps``."""
+    """A source that enters fields at points, while the number of the time step is below ``steps``."""
 
-    #: Whether values are replaced; whether one signal serves all points; whether `SourceTerm` corrects it.
+    #: Whether the source replaces field values, has one signal for all points, is k-space corrected.
     replace = common = corrected = False
 
     def __init__(self, coefficients: Coefficients, source: Any, signal: np.ndarray, steps: int):
@@ -87,9 +87,9 @@ class PointTerm:
 
     @cached_property
     def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Points by the rows of a grid: where each row's begin, places in the row, the order.
+        """Return the points by grid rows: index of each row's first point, x index of each, sort order.
 
-        The same arrays each time.
+        Every call returns the same arrays.
         """
         nz, ny, nx = self._shape
         order = np.argsort(self.host_index, kind="stable")
@@ -97,7 +97,7 @@ class PointTerm:
         return np.searchsorted(row, np.arange(ny * nz + 1)), inside, order
 
     def refresh(self, clock) -> None:
-        """Make the field of this time step, if it is another one each step."""
+        """Compute the source's field for this time step, if the field changes from step to step."""
 
     def negative(self) -> Self:
         """Return the same source with the other sign."""
@@ -107,9 +107,9 @@ class PointTerm:
 
 
 class SourceTerm(PointTerm):
-    """One signal on its way into one or several fields.
+    """A source that adds one signal to one or several fields, or replaces their values with it.
 
-    ``correct(field)`` applies the k-space correction; ``patterns`` holds those made so far by their keys.
+    ``correct(field)`` applies the k-space correction; ``patterns`` caches the patterns of all sources by key.
     """
 
     def __init__(self, coefficients: Coefficients, source, signal, form: SourceForm, correct, patterns: dict):
@@ -133,7 +133,7 @@ class SourceTerm(PointTerm):
             self.field = patterns[form.key]
         elif self.form == "pair":
             self._pair = [spread(weights) for weights in form.weights.T]  # type: ignore[union-attr]
-        #: What multiplies the field at each step: the signal of a pattern, ones for a field made anew.
+        #: Factor of the field in each step: the signal of a pattern; 1 for a field computed in each step.
         self.amplitude = self.signal
         if self.form in ("field", "pair"):
             self.field = device.zeros(coefficients.shape, dtype)
@@ -148,14 +148,14 @@ class SourceTerm(PointTerm):
             self._correct(self.field)
 
     def apply(self, target, clock) -> None:
-        """Put the source into a field; `refresh` came before."""
+        """Add the source to a field, or replace its values; call `refresh` first."""
         if self.form == "points":
             self._kernels.set_points(target, self.index, self.signal, clock, self.replace)
         else:
             self._kernels.add_pattern(target, self.field, self.amplitude, clock)
 
     def apply_to_density(self, fields: Fields) -> None:
-        """Put the source into each part of the density, kept or not; `refresh` came before."""
+        """Apply the source to each split part of the density, stored or not; call `refresh` first."""
         density, clock, parts = (fields.rho, fields.split_layers), fields.clock, self._parts
         if self.form == "points":
             points = self.index, self.signal, clock, self.replace, parts
@@ -165,7 +165,7 @@ class SourceTerm(PointTerm):
 
 
 class TransducerTerm(PointTerm):
-    """One signal, delayed at each point, added to the x velocity."""
+    """A source that adds one signal, with a delay per point, to the x velocity."""
 
     def __init__(self, coefficients: Coefficients, source: TransducerSource):
         super().__init__(coefficients, source, source.signal, source.steps)
@@ -177,7 +177,7 @@ class TransducerTerm(PointTerm):
         return np.ascontiguousarray(self.host_delay[self.rows[2]], np.int64)
 
     def apply(self, target, clock) -> None:
-        """Add this time step's values."""
+        """Add the values of this time step to ``target``."""
         self._kernels.add_delayed(target, self.index, self.delay, self.signal, clock)
 
 
@@ -209,7 +209,7 @@ class SourceTerms:
 
     @staticmethod
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:
-        """Bytes of the k-space correction and of all patterns and fields, if each has one."""
+        """Return the bytes of the k-space correction and all patterns and fields, if each signal has one."""
         additive = _additive(problem)
         signals = [signal for source in additive for signal in source.signals]
         pairs = sum(isinstance(each, ProductSignal) and each.waveforms.shape[1] == 2 for each in signals)
@@ -218,29 +218,29 @@ class SourceTerms:
         return dtype.itemsize * (fields * math.prod(subdomain.size) + half)
 
     def active(self, step: int) -> tuple[bool, ...]:
-        """Which sources are on: pressure, each velocity component, transducer."""
+        """Return whether each source is on: pressure, each velocity component, transducer."""
         return tuple(
             source is not None and step < source.steps
             for source in (self.pressure, *self.velocity, self.transducer)
         )
 
     def steps_alike(self, step: int, most: int) -> int:
-        """Return how many steps from ``step`` on have the same sources on: ``most`` at most."""
+        """Return how many steps from ``step`` on, at most ``most``, have the same sources on."""
         ends = (source.steps for source in (self.pressure, *self.velocity, self.transducer) if source)
         return min(most, *(end - step for end in ends if end > step), most)
 
     def refresh(self, clock, active: tuple[bool, ...]) -> None:
-        """Make the fields of this time step, before any is added."""
+        """Compute the source fields of this time step, before any of them is added."""
         for source, on in zip((self.pressure, *self.velocity), active[:-1], strict=True):
             if source is not None and on:
                 source.refresh(clock)
 
     def active_velocity(self, active: tuple[bool, ...]) -> list[SourceTerm | None]:
-        """The velocity components' sources that are on, x first."""
+        """Return the source of each velocity component, x first; None for a source that is off."""
         return [source if on else None for source, on in zip(self.velocity, active[1:-1], strict=True)]
 
     def add_velocity(self, u: list, clock, active: tuple[bool, ...]) -> None:
-        """Put the sources that are on into the velocity components, the transducer last."""
+        """Apply the sources that are on to the velocity components, the transducer last."""
         for source, component in zip(self.active_velocity(active), u, strict=True):
             if source is not None:
                 source.refresh(clock)
@@ -249,13 +249,13 @@ class SourceTerms:
             self.transducer.apply(u[0], clock)
 
     def add_pressure(self, fields: Fields, active: tuple[bool, ...]) -> None:
-        """Put the pressure source, if on, into the density."""
+        """Apply the pressure source to the density, if it is on."""
         if self.pressure is not None and active[0]:
             self.pressure.refresh(fields.clock)
             self.pressure.apply_to_density(fields)
 
 
 def _additive(problem: Problem) -> list[PointSource]:
-    """Sources with the k-space correction."""
+    """Return the sources with the k-space correction."""
     sources = (problem.pressure_source, problem.velocity_source)
     return [source for source in sources if source is not None and source.mode == "additive"]

@@ -1,4 +1,4 @@
-"""The stages of a time step: what every form of them has, and the form that serves every device and grid.
+"""Stages of a time step: the base class, and the implementation for every device and grid.
 
 The order is k-Wave's (Treeby et al. 2012, doi:10.1121/1.4712021, eq. (7)-(10)).
 """
@@ -17,29 +17,29 @@ from wavefabric.acoustics.solver.source_terms import SourceTerms
 
 
 class AdjointChange(NamedTuple):
-    """What the density's and the velocity's stage of an adjoint step work on (`AdjointStep.before`)."""
+    """Holds the arrays that the stages of an adjoint step read and update (`AdjointStep.before`)."""
 
-    fields: Fields  # the adjoint ones
+    fields: Fields  # adjoint fields
     before: Fields  # forward fields before and after the step
     after: Fields
     rate: Any  # the derivative with respect to ∇·u, where the medium absorbs
-    # Derivatives with respect to ρ₀, and to ρ₀ where the velocities are, or without elements.
+    # Derivatives with respect to ρ₀ at the points of p and of u; empty arrays if not requested.
     density_bar: Any
     staggered_bar: list
     differs: bool
-    #: Structures that kernels read, by the addresses of the densities before and after: a few for all steps.
+    #: C structs that kernels read, by the addresses of the densities before and after; reused in all steps.
     structures: dict[tuple[int, int], tuple]
 
 
 class Stages(ABC):
-    """The stages of a time step of the fields of a layout, collective over its ranks.
+    """Base class of the stages of a time step on the fields of a layout; collective over its ranks.
 
-    `begin` comes before the first step.
+    Call `begin` before the first step.
     """
 
-    #: Whether a medium of few materials is held as an index into a table of them.
+    #: Whether a medium of few materials is stored as an index into a table of them.
     by_index = False
-    #: Whether a step does nothing but launch kernels of tables, which a CPU then records once and repeats.
+    #: Whether a step only launches kernels of tables, which a CPU then records once and repeats.
     kernels_alone = False
     sources: SourceTerms
 
@@ -49,7 +49,7 @@ class Stages(ABC):
         self._spectra = layout.spectra
 
     def begin(self, problem: Problem) -> None:
-        """Set out from rest with the sources of a problem of these stages' grid, medium and time step."""
+        """Start at rest with the sources of ``problem``; its grid, medium and Δt must be the stages'."""
         c, f = self.coefficients, self.fields
         if problem is not c.problem:
             c.problem, self.transforms, self.layout.pending = problem, 0, None
@@ -60,36 +60,36 @@ class Stages(ABC):
 
     @classmethod
     def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
-        """Whether they serve a grid (Nx, Ny, Nz) whose ranks transform so many points."""
+        """Return whether these stages support a grid (Nx, Ny, Nz) and the Fourier bases of its ranks."""
         return True
 
     @classmethod
     def pitch(cls, subdomain: Subdomain, dtype: np.dtype) -> int | None:
-        """Padded length of a row of a half spectrum; None without padding."""
+        """Return the padded length of a row of a half spectrum; None without padding."""
         return None
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, device: Any, subdomain: Subdomain) -> int:
-        """Bytes of spectra, κ and scratch fields of a rank."""
+        """Return the bytes of the spectra, κ and scratch fields of a rank."""
         return dtype.itemsize * 2 * problem.dimensions * math.prod(subdomain.spectral_shape)
 
     # --- The stages ------------------------------------------------------------------------------------
 
     def velocity(self, active: tuple[bool, ...]) -> None:
-        """u ← pml (pml u − Δt/ρ₀ ∂p), and velocity sources."""
+        """Update the velocity, u ← pml (pml u − Δt/ρ₀ ∂p), and apply velocity sources."""
         self._update_velocity(self.coefficients.pml_staggered, self.coefficients.dt, active)
 
     @abstractmethod
     def _update_velocity(self, pml: list, dt: Any, active: tuple[bool, ...]) -> None:
-        """`velocity` with these PML factors and this time step."""
+        """Do the work of `velocity` with the PML factors ``pml`` and the time step ``dt``."""
 
     @abstractmethod
     def density(self, active: tuple[bool, ...]) -> None:
-        """ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), and pressure sources."""
+        """Update the density, ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), and apply pressure sources."""
 
     @abstractmethod
     def pressure(self) -> None:
-        """p by the equation of state, with absorption from the velocity gradients of `density`."""
+        """Compute p by the equation of state, with absorption from the velocity gradients of `density`."""
 
     def initial_pressure(self, p0: Any) -> None:
         """Replace the first step's result: p = p₀, ρ_ξ = p₀/(D c₀²), u = Δt/(2ρ₀) ∂p₀."""
@@ -107,58 +107,59 @@ class Stages(ABC):
         self.transform_pressure()
 
     def _speed_grid(self) -> Any:
-        """The sound speed as a full grid or one row."""
+        """Return the sound speed as a full grid or one row."""
         return self.coefficients.speed
 
     def tick(self) -> None:
-        """Count a time step."""
+        """Increment the number of the time step, ``clock``."""
         self.coefficients.kernels.tick(self.fields.clock)
 
     # --- Transforms ------------------------------------------------------------------------------------
 
-    def transform_pressure(self) -> None:  # noqa: B027 - most forms keep nothing
-        """Make anew what is kept of the spectrum of p between steps, after p was set from outside."""
+    def transform_pressure(self) -> None:  # noqa: B027 - most stages store nothing
+        """Recompute the spectrum of p stored between steps, after p was set from outside."""
 
-    def prepare_sources(self, active: tuple[bool, ...]) -> None:  # noqa: B027 - nor copy
-        """Copy to the device what a step with these sources needs, before it is captured."""
+    def prepare_sources(self, active: tuple[bool, ...]) -> None:  # noqa: B027 - or copy nothing
+        """Copy source data for steps with these ``active`` sources to the device, before their capture."""
 
     @abstractmethod
     def apply_operator(
         self, field: Any, operator: Any, axis: int | None = None, adjoint: bool = False, out: Any = None
     ) -> None:
-        """``out`` or field ← F⁻¹{operator F{field}} for a real operator, 1/N in it; ``axis`` of a velocity.
+        """Write F⁻¹{operator F{field}} to ``out``, by default ``field``; ``operator`` is real, with 1/N.
 
-        ``adjoint``: its transpose, which differs where overlaps are filled.
+        ``axis`` is the component if ``field`` is a velocity. ``adjoint``: apply the transpose, which differs
+        if overlaps are filled.
         """
 
-    # --- The adjoint step's: its derivatives are transposes of the stages' -------------------------------
+    # --- For the adjoint step, whose derivatives are the transposes of those above -----------------------
 
     @abstractmethod
     def adjoint_divergence(self, fields: list) -> None:
         """Replace field ξ by −Dᵀ field = F⁻¹{i k_ξ e^{i k_ξ Δ/2} κ F{field}}, D the ∂_ξ of `density`."""
 
     def adjoint_gradient(self, fields: list, out: Any) -> None:
-        """out ← Σ −Gᵀ field = F⁻¹{Σ i k e^{−ikΔ/2} κ F{field}}, G the stages' ∂p; fields are spoilt."""
+        """Write Σ −Gᵀ field = F⁻¹{Σ i k e^{−ikΔ/2} κ F{field}} to ``out``, G for ∂p; spoils ``fields``."""
         self._summed_divergence(fields, out, True)
 
     def divergence(self, fields: list, out: Any) -> None:
-        """out ← ∇·u at the points of the pressure."""
+        """Write ∇·u at the points of the pressure to ``out``; ``fields`` are the components of u."""
         self._summed_divergence(fields, out, False)
 
     @abstractmethod
     def _summed_divergence(self, fields: list, out: Any, adjoint: bool) -> None:
-        """Both of these."""
+        """Compute `adjoint_gradient` if ``adjoint``, else `divergence`."""
 
     def adjoint_pressure(self, change: "AdjointChange") -> bool:
-        """The pressure's stage of an adjoint step, fused; False if these stages have no such form."""
+        """Do the pressure stage of an adjoint step in fused kernels; return False if there are none."""
         return False
 
     def adjoint_density_and_velocity(self, change: "AdjointChange") -> bool:
-        """The same of the other two stages."""
+        """Do both stages of an adjoint step in fused kernels; return False if there are none."""
         return False
 
     def translate(self, component: Any, axis: int, factor: Any, out: Any) -> None:
-        """out ← F⁻¹{factor F{component}} along one axis: a velocity at the points of the pressure."""
+        """Write F⁻¹{factor F{component}} along ``axis`` to ``out``: the velocity at the pressure points."""
         c, spectrum = self.coefficients, self._free_spectrum()
         self.layout.fill_overlaps([component])
         self.layout.fft.forward(component, spectrum)
@@ -167,23 +168,23 @@ class Stages(ABC):
         self.transforms += 2
 
     def _free_spectrum(self) -> Any:
-        """A spectrum that no stage needs, as whole-array transforms write it."""
+        """Return a spectrum that no stage needs now, shaped for whole-array transforms."""
         return self._spectra[-1]
 
 
 class PlainStages(Stages):
-    """Of whole-array transforms and pointwise kernels: the reference for faster ones."""
+    """Time-step stages of whole-array transforms and pointwise kernels: the reference for faster ones."""
 
     def __init__(self, layout: FieldLayout):
         super().__init__(layout)
         c = self.coefficients
-        # Absorption needs two.
+        # Absorption needs two scratch fields.
         self._real = [c.device.empty(c.shape, c.dtype) for _ in range(max(2, len(self._spectra)))]
         _ = c.kappa  # before any step is captured
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, device: Any, subdomain: Subdomain) -> int:
-        # cuFFT has work areas of its own.
+        # cuFFT allocates work areas.
         scratch = max(2, problem.dimensions) + (0 if device.name == "cpu" else 2)
         kappa, fields = math.prod(subdomain.spectral_shape), scratch * math.prod(subdomain.size)
         return super().nbytes(problem, dtype, device, subdomain) + dtype.itemsize * (kappa + fields)
@@ -245,7 +246,7 @@ class PlainStages(Stages):
             self._backward(self._spectra[0], out)
 
     def _derivatives(self, fields, factors) -> None:
-        """Spectra of derivatives of each field along its axis."""
+        """Compute the spectrum of the derivative of each field along its axis."""
         c = self.coefficients
         for field, spectrum in zip(fields, self._spectra, strict=True):
             self._forward(field, spectrum)
@@ -257,7 +258,7 @@ class PlainStages(Stages):
         self._backward(self._spectra[-1], out, axis)
 
     def _forward(self, real: Any, spectrum: Any, axis: int | None = None) -> None:
-        """Transform the pressure, or with an ``axis`` what lies at the points of the velocity along it."""
+        """Transform ``real``: the pressure or, with ``axis``, a field at the points of this velocity."""
         self.layout.fft.forward(real, spectrum)
         self.transforms += 1
 

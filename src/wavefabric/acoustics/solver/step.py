@@ -12,15 +12,15 @@ from wavefabric.acoustics.solver.stages import Stages
 
 
 class StepRecording(Protocol):
-    """Records the fields after a step, before the clock goes on."""
+    """Records the fields after a step, before the number of the time step is incremented."""
 
     @property
     def kernels_alone(self) -> bool:
-        """Whether it does nothing but launch kernels, which can be repeated with those of the step."""
+        """Whether recording only launches kernels, which can be repeated with those of the step."""
         ...
 
     def kernels(self, step: int, /) -> Callable[[], None] | None:
-        """Return what records a time step, None for nothing."""
+        """Return a function that records time step ``step``; None if nothing is recorded."""
         ...
 
 
@@ -28,8 +28,10 @@ _Kind = tuple[tuple[bool, ...], bool, tuple[bool, ...]]
 
 
 class _Captured(NamedTuple):
-    """What repeats a step, the transforms in it that nobody counts because no Python runs, and what it leaves
-    under way."""
+    """Holds a captured step: a call that repeats it, its transforms, and the exchange it leaves pending.
+
+    A repetition runs no Python code that would count its transforms.
+    """
 
     repeat: Callable[[int], None]
     transforms: int
@@ -37,19 +39,19 @@ class _Captured(NamedTuple):
 
 
 class Step:
-    """Advances the fields of some stages by Δt, time step by time step, and records them."""
+    """Advances the fields of some stages by Δt per time step, and records them."""
 
     def __init__(self, stages: Stages, *recordings: StepRecording):
         self.stages, self._recordings = stages, recordings
-        #: For each set of active sources, whether an exchange is under way before the step, and which
+        #: Captured steps by the active sources, whether an exchange is pending before the step, and which
         #: recordings record it.
         self._captured: dict[_Kind, _Captured] = {}
         self._taken: set[_Kind] = set()
 
     def take(self, number: int, most: int = 1) -> int:
-        """Take time step ``number``, 0-based, and up to ``most`` in all that repeat it; return how many.
+        """Take time step ``number``, 0-based, and up to ``most`` in all that repeat it; return their count.
 
-        No Python runs between them where the device can repeat a step by itself. The same recordings must
+        No Python runs between the steps if the device can repeat a step by itself. The same recordings must
         record all of them.
         """
         stages = self.stages
@@ -96,7 +98,7 @@ class Step:
         return count
 
     def _unready(self, key: _Kind) -> bool:
-        """Whether a step is taken as written, once: what exchanges and recording need is made ready then."""
+        """Return whether to run this kind of step once without capture, to set up exchanges and recording."""
         once = self.stages.layout.comm is not None or any(key[-1])
         if not once or key in self._taken:
             return False
@@ -104,12 +106,12 @@ class Step:
         return True
 
     def forget(self) -> None:
-        """Take steps as written again, before they are captured: what the stages call is another now."""
+        """Discard the captured steps, because the calls of the stages have changed."""
         self._captured.clear()
         self._taken.clear()
 
     def advance(self, active: tuple[bool, ...]) -> None:
-        """The stages of a step with these sources active, as they are written."""
+        """Run the stages of a step with these ``active`` sources, without capture."""
         self.stages.velocity(active)  # u ← pml (pml u − Δt/ρ₀ ∂p), sources of velocity
         self.stages.density(active)  # ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), sources of pressure
         self.stages.pressure()  # p = c₀² (ρ + B/A ρ²/(2ρ₀) + τ L1{ρ₀ ∇·u} − η L2{ρ})

@@ -1,5 +1,5 @@
-"""How long a time step may be: bounds, the largest eigenvalue, trial steps; and what is watched in a run.
+"""Stability of the time step: bounds, largest eigenvalue and trial steps; checks during a run.
 
-May import `problem`, `choose_stages`, `run_settings`, `solver`, `parallel` and `lifecycle`; takes a `Problem`
-alone.
+May import `problem`, `choose_stages`, `run_settings`, `solver`, `parallel` and `lifecycle`; its input is a
+`Problem` only.
 """

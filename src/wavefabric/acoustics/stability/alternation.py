@@ -1,4 +1,4 @@
-"""Whether what alternates in sign from step to step grows: an unstable time step, while it is small."""
+"""Detects an unstable time step early, by growth of the pressure that alternates in sign each step."""
 
 import math
 from collections.abc import Callable
@@ -11,28 +11,28 @@ from wavefabric.acoustics.stability.energy import EnergyWatch, box_of, partial_s
 
 #: Order of the difference of the pressure in time, over nine steps (`alternating_weight` of acoustics.h).
 ORDER = 8
-#: Of more points than this, every so manieth plane is looked at.
+#: With more points than `_ALL`, only every `_STRIDE`-th plane is sampled.
 _ALL, _STRIDE = 1 << 18, 16
-#: Growth is looked at that takes the share to so many times what it was, over so many looks at least; the
-#: part in the later half of these steps is at least so much of that in the earlier half.
+#: Growth is significant if the fraction grows by the factor `_TIMES` over at least `_LOOKS` looks. Its
+#: logarithm must grow in the later half of the steps by at least `_STEADY` of its growth in the earlier half.
 _TIMES, _LOOKS, _STEADY = 1e4, 4, 0.9
-#: It counts from this share of the largest field on.
+#: Growth is ignored while the fraction, of sums of squares, is smaller than this.
 _FRACTION = 1e-8
 
 
 class Alternation:
-    """Sums squares of what alternates in the pressure, of the block that this rank owns.
+    """Sums squares of the alternating part of the pressure in the block that this rank owns.
 
-    It records the nine steps before each look of a `EnergyWatch`.
+    The sums are over the nine steps before each look, which is a check of the energy by `EnergyWatch`.
 
     Notes
     -----
     Unstable time steps have an eigenvalue z < −1 (see `eigenvalue`). The difference of order 8 over time,
-    divided by 2⁸, leaves what alternates as it is, and of a wave of angular frequency ω the part
-    sin⁸(ωΔt/2): 4e-7 at 20 steps a period, 8e-5 at 10.
+    divided by 2⁸, does not change an alternating part. A wave of angular frequency ω is reduced to the
+    fraction sin⁸(ωΔt/2): 4e-7 at 20 steps per period, 8e-5 at 10.
     """
 
-    #: What it records are kernels (`StepRecording`).
+    #: Recording only launches kernels (`StepRecording`).
     kernels_alone = True
 
     def __init__(self, stages: Stages, looks: EnergyWatch):
@@ -49,11 +49,11 @@ class Alternation:
         self._since = 0
 
     def begin(self, done: int) -> None:
-        """Begin after ``done`` steps, which an earlier leg of the run has taken."""
+        """Start after ``done`` steps, which were taken before a checkpoint."""
         self._since = done
 
     def kernels(self, step: int) -> Callable[[], None] | None:
-        """Return what records time step ``step``; None where a look is more than eight steps ahead."""
+        """Return a function that records time step ``step``; None if a look is more than 8 steps ahead."""
         return self._add if self._looks.steps_left(step + 1) <= ORDER else None
 
     def _add(self) -> None:
@@ -61,7 +61,7 @@ class Alternation:
         self._kernels.add_alternating(self._alternating, *now, self._box, looks.every, looks.steps)
 
     def sums(self, done: int) -> tuple[float, float] | None:
-        """Look after ``done`` steps: Σ of squares of what alternates, and of the pressure.
+        """Return, after ``done`` steps, Σ of squares of the alternating part, and of the pressure.
 
         None if not all of the nine steps were recorded since the last look.
         """
@@ -75,19 +75,19 @@ class Alternation:
 
 
 class AlternationWatch:
-    """Keeps account of what alternates, look by look, as a share of the largest pressure so far.
+    """Tracks the squared alternating part of the pressure as a fraction of the largest Σ p² so far.
 
-    In an unstable run it grows exponentially. In others it may be large, grow with a source that begins, with
-    harmonics as powers of the time, or come and go with resonances, but not steadily by so much.
+    In an unstable run the fraction grows exponentially. In others it may be large, grow when a source begins,
+    grow with harmonics as powers of time, or vary with resonances, but does not grow steadily by this much.
     """
 
     def __init__(self) -> None:
-        #: Time step and ln of the share, while it grows.
+        #: Time step and ln of the fraction, while it grows.
         self._looks: list[tuple[int, float]] = []
         self._largest = 0.0
 
     def growth(self, done: int, alternating: float, square: float) -> float:
-        """Growth in a step, ln, of an unstable field after ``done`` steps; 0 if it is none.
+        """Return ln of the growth per step of an unstable field after ``done`` steps; 0 if it is stable.
 
         ``alternating`` and ``square`` are the `Alternation.sums` of all ranks.
         """
@@ -108,7 +108,7 @@ class AlternationWatch:
         return (fraction - fractions[0]) / (2 * (done - steps[0])) if steady else 0.0
 
     def state(self) -> list[Any]:
-        """For a checkpoint."""
+        """Return the record of growth, for a checkpoint."""
         return [self._largest, *map(list, self._looks)]
 
     def restore(self, state: list[Any]) -> None:

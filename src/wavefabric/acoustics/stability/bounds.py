@@ -1,4 +1,4 @@
-"""What the extremes of a medium say about the time step, before any is taken."""
+"""Bounds of the stable time step that follow from the extremes of a medium, without taking any step."""
 
 import itertools
 import math
@@ -11,16 +11,17 @@ import numpy as np
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.formulas import disperses, neper_coefficient, wavenumber_range
 
-#: Up to so many points a uniform medium is judged by the grid's own wavenumbers, which lie far apart.
+#: Largest grid, in points, on which a uniform medium is judged at the grid's discrete wavenumbers.
 _FEW = 1 << 14
 
 
 @dataclass(frozen=True)
 class MediumExtremes:
-    """What of a medium matters to the time step; c_eff² = max(ρ₀c₀²)/min(ρ₀), α₀ in Np (rad/s)^−y/m.
+    """Holds the extremes of a medium that limit the time step; α₀ in Np (rad/s)^−y/m.
 
-    On an axisymmetric grid of N radial points c_eff² is larger by 1/N: the largest eigenvalue of the
-    leapfrog, found in dense matrices of 16 to 200 points, is up to 4 (1 + 0.7/N) where the bound says 4.
+    c_eff² is max(ρ₀c₀²)/min(ρ₀). On an axisymmetric grid of N radial points it is larger by the factor
+    1 + 1/N: the largest eigenvalue of the leapfrog, computed from dense matrices of 16 to 200 points, is up
+    to 4 (1 + 0.7/N) where the bound says 4.
     """
 
     effective_speed: float
@@ -28,17 +29,17 @@ class MediumExtremes:
     densities: tuple[float, float]
     uniform: bool
     lossy: bool
-    #: y; tan(πy/2) where there is dispersion.
+    #: Power y; tan(πy/2) with dispersion, else 0.
     power: float = 2.0
     tangent: float = 0.0
-    #: Largest 2α₀cʸ, 2α₀c^(y+1) = |τ| and 2α₀c^(y+2), the last the smallest where the tangent is above 0.
+    #: Largest 2α₀cʸ, 2α₀c^(y+1) = c²|τ| and 2α₀c^(y+2); the smallest of the last if the tangent is above 0.
     steepest: float = 0.0
     absorption: float = 0.0
     dispersion: float = 0.0
 
     @staticmethod
     def of(problem: Problem) -> "MediumExtremes":
-        """Those of a problem's medium."""
+        """Return the extremes of a problem's medium."""
         extremes = problem.extremes
         speeds, densities = extremes.ranges["sound_speed"], extremes.ranges["density"]
         effective = speeds[1]
@@ -65,11 +66,11 @@ class MediumExtremes:
 
     @property
     def speed(self) -> float:
-        """Largest sound speed, m/s."""
+        """Return the largest sound speed, m/s."""
         return self.speeds[1]
 
     def stiffness(self, k: np.ndarray) -> np.ndarray:
-        """Largest c_eff² E for each k; where E falls below 0 somewhere, the least."""
+        """Return the largest c_eff² E for each k; negative values if E is negative anywhere."""
         stiffer, squared_speed = (self.effective_speed / self.speed) ** 2, np.full_like(k, self.speed**2)
         if not self.tangent:
             return stiffer * squared_speed
@@ -79,7 +80,7 @@ class MediumExtremes:
         return stiffer * (squared_speed - self.tangent * self.dispersion * slope)
 
     def excess(self, k: np.ndarray, sine: np.ndarray, dt: Any) -> Any:
-        """(c_eff/c_ref)² s² (E + 2|T|/Δt) − 1, the largest of all k (the last axis); ``sine`` is s/c_ref."""
+        """Return the maximum over k (last axis) of (c_eff/c_ref)² s² (E + 2|T|/Δt) − 1; ``sine``: s/c_ref."""
         stiff = self.stiffness(k)
         if self.absorption:
             stiffer = (self.effective_speed / self.speed) ** 2
@@ -87,7 +88,7 @@ class MediumExtremes:
         return np.max(sine**2 * stiff, axis=-1) - 1
 
     def cause(self, reference_speed: float) -> str:
-        """What makes a time step unstable, in words."""
+        """Return in words which property of the medium makes a time step unstable."""
         causes = []
         if self.densities[0] < self.densities[1]:
             causes.append("density from {:.6g} to {:.6g} kg/m³".format(*self.densities))
@@ -102,23 +103,23 @@ class MediumExtremes:
 
 
 def proved_limit(problem: Problem, medium: MediumExtremes | None = None) -> float:
-    """Time step, s, up to which the extremes of the medium prove every one stable; inf if there is no limit.
+    """Return the time step, s, up to which the medium's extremes prove stability; inf if there is no limit.
 
-    Without absorption eigenvalues λ (`stability`) are at most (c_eff/c_ref)² 4 sin²(c_ref |k| Δt/2), hence
-    c_eff sin(c_ref |k| Δt/2) ≤ c_ref for all k up to the grid's largest, √Σ(π/Δ_i)², or c_eff ≤ c_ref.
-    Without the k-space correction c_eff |k| Δt ≤ 2. With a uniform medium: sin(c_ref k Δt/2) ≤ c_ref/c
-    (Tabei, Mast & Waag 2002, doi:10.1121/1.1421344).
+    Without absorption eigenvalues λ (`stability`) are at most (c_eff/c_ref)² 4 sin²(c_ref |k| Δt/2). Hence
+    the condition is c_eff sin(c_ref |k| Δt/2) ≤ c_ref for all k up to the grid's largest, √Σ(π/Δ_i)², or
+    c_eff ≤ c_ref. Without the k-space correction it is c_eff |k| Δt ≤ 2. In a uniform medium it is
+    sin(c_ref k Δt/2) ≤ c_ref/c (Tabei, Mast & Waag 2002, doi:10.1121/1.1421344).
 
-    Of a plane wave in a uniform medium that absorbs, with s = sin(c_ref |k| Δt/2), one step multiplies
-    (Σρ, ∇·u) by a 2 × 2 matrix with the determinant 1 + aT and the trace 2 + aT − Δt a E,
+    For a plane wave in a uniform absorbing medium, with s = sin(c_ref |k| Δt/2), one step multiplies
+    (Σρ, ∇·u) by a 2 × 2 matrix with the determinant 1 + aT and the trace 2 + aT − Δt a E, where
     a = 4 s² c²/(c_ref² Δt). T = τ k^(y−2) is the absorption, E = 1 − η k^(y−1) the dispersion in the equation
     of state (Treeby & Cox 2010, doi:10.1121/1.3377056). Its eigenvalues stay within the unit circle while
     E ≥ 0 and
 
         (c/c_ref)² s² (E + 2|T|/Δt) ≤ 1   for all k.
 
-    That is exact for a uniform medium; for others c is c_eff and T and E are the largest there are, and it is
-    no proof, since absorption that varies along with density can make waves grow at any time step.
+    This is exact for a uniform medium. For other media c is c_eff, and T and E are the largest in the medium.
+    It is then no proof, since absorption that varies along with density can make waves grow at any time step.
     """
     medium, c_ref = medium or MediumExtremes.of(problem), problem.reference_speed
     k_min, k_max = wavenumber_range(problem)
@@ -141,7 +142,7 @@ def proved_limit(problem: Problem, medium: MediumExtremes | None = None) -> floa
 
 
 def uniform_and_stable(problem: Problem, medium: MediumExtremes) -> bool:
-    """Whether the time step is stable for the wavenumbers that a small grid has, in a uniform medium."""
+    """Return whether the time step is stable at the wavenumbers of a small grid, in a uniform medium."""
     if not medium.uniform or problem.points > _FEW or problem.axisymmetric:
         return False
     axes = (2 * math.pi * each for each in map(np.fft.fftfreq, problem.shape, problem.spacing))
@@ -154,13 +155,13 @@ def uniform_and_stable(problem: Problem, medium: MediumExtremes) -> bool:
 
 
 def _sine(problem: Problem, k: np.ndarray, dt: Any) -> np.ndarray:
-    """sin(c_ref k Δt/2)/c_ref, in place of which k Δt/2 stands without the k-space correction."""
+    """Return sin(c_ref k Δt/2)/c_ref, or k Δt/2 without the k-space correction."""
     c_ref = problem.reference_speed
     return np.sin(c_ref * k * dt / 2) / c_ref if problem.k_space else k * dt / 2
 
 
 def _first_root(excess: Callable[[np.ndarray], np.ndarray], scale: float) -> float:
-    """Where a function that is below 0 near 0 first passes it, up to 16 scales; inf if it does not."""
+    """Return the first root, up to 16 ``scale``, of a function that is negative near 0; inf without one."""
     steps = scale * np.geomspace(1e-6, 16, 400)
     positive = np.flatnonzero(excess(steps) > 0)
     if not positive.size:

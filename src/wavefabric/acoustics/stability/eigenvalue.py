@@ -1,4 +1,4 @@
-"""The largest eigenvalue of the leapfrog that a time step is, by Lanczos iteration."""
+"""Computes the largest eigenvalue of the leapfrog operator of a time step, by Lanczos iteration."""
 
 import math
 from typing import Any
@@ -17,18 +17,18 @@ from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise
 
 #: Above this eigenvalue a field alternates in sign from step to step and grows.
 LIMIT = 4.0
-#: Applications of the operator, and how many are taken between looks at its eigenvalues.
+#: Largest number of applications of the operator, and their number between computations of eigenvalues.
 _MOST, _LOOK = 240, 10
-#: Probability that the eigenvalue is larger than found with the error that is added.
+#: Probability that the true eigenvalue is larger than the result with the added error.
 _PROBABILITY = 1e-3
-#: Vectors that each new one is made orthogonal to: two, more where so many bytes hold them.
+#: Previous vectors that a new vector is made orthogonal to: two, or more if `_BYTES` suffice for them.
 _WINDOW, _BYTES = 2, 1 << 26
-#: Points that are multiplied at a time, on a CPU and on a GPU: temporary arrays stay small.
+#: Points per chunk of a product, on a CPU and on a GPU, so that temporary arrays are small.
 _CHUNK_CPU, _CHUNK_GPU = 1 << 16, 1 << 22
 
 
 class LargestEigenvalue(FreeSteps):
-    """That of the operator T by which time steps of a medium are stable or not; collective.
+    """Computes the largest eigenvalue of the operator T that decides whether a step is stable; collective.
 
     Notes
     -----
@@ -36,22 +36,22 @@ class LargestEigenvalue(FreeSteps):
 
         ρⁿ⁺¹ − 2ρⁿ + ρⁿ⁻¹ = −Δt² ρ₀ Gᵀρ₀⁻¹G pⁿ,   p = c₀² (ρ − τ L1 δρ/Δt − η L2 ρ),   τ ≤ 0
 
-    (Treeby & Cox 2010, doi:10.1121/1.3377056). With δρ in the middle of its interval, y = ρ₀^(−½) ρ and
-    Ĝ = Δt² ρ₀^½ Gᵀρ₀⁻¹G ρ₀^½ it is a damped leapfrog of mass Ĝ⁻¹ − B/2, stiffness A = c₀² (1 − η L2) and
-    damping B = c₀² |τ| L1/Δt. For a symmetric B ≥ 0 (no absorption, Stokes absorption, a uniform one) its
-    energy is positive and does not grow as long as 4Ĝ⁻¹ ≥ A + 2B, and otherwise there is an eigenvalue
-    z < −1 of the step: stable if and only if no eigenvalue of
+    (Treeby & Cox 2010, doi:10.1121/1.3377056). With δρ centred in its interval, y = ρ₀^(−½) ρ and
+    Ĝ = Δt² ρ₀^½ Gᵀρ₀⁻¹G ρ₀^½, this is a damped leapfrog of mass Ĝ⁻¹ − B/2, stiffness A = c₀² (1 − η L2) and
+    damping B = c₀² |τ| L1/Δt. For a symmetric B ≥ 0 (no absorption, Stokes absorption, uniform absorption)
+    its energy is positive and does not grow as long as 4Ĝ⁻¹ ≥ A + 2B. Otherwise the step has an eigenvalue
+    z < −1. So the step is stable if and only if no eigenvalue of
 
         T = Δt² c₀² (1 + 2|τ| L1/Δt − η L2) ρ₀ Gᵀρ₀⁻¹G
 
-    is above 4. A power law of an uneven medium makes B unsymmetric. Where T has a real eigenvalue above 4
-    there is a z < −1 in that case too; other growth is possible at any time step (see `growth`).
+    is above 4. A power law in a heterogeneous medium makes B unsymmetric. If T has a real eigenvalue above 4,
+    then there is a z < −1 in that case too; other growth is possible at any time step (see `growth`).
 
-    T p is found from steps of the run's own stages: one from (p, u = 0, ρ = 0) leaves
-    p₁ = −Δt² c₀² (1 + |τ| L1/Δt − η L2) ρ₀ Gᵀρ₀⁻¹G p, one more from (0, 0, ρ) leaves p₂, the same without
-    τ, and T p = p₂ − 2p₁. T is symmetric in the product weighted by 1/(c₀² ρ₀ (1 + 2|τ|/Δt)), in which the
-    Lanczos iteration is taken; each vector is made orthogonal to two before it by their products, which
-    allows for an operator that is nearly symmetric, or on a small grid to all (Arnoldi).
+    T p is computed from steps of the run's stages: one from (p, u = 0, ρ = 0) gives
+    p₁ = −Δt² c₀² (1 + |τ| L1/Δt − η L2) ρ₀ Gᵀρ₀⁻¹G p, a second one from (0, 0, ρ) gives p₂, the same without
+    τ, and T p = p₂ − 2p₁. T is symmetric in the product weighted by 1/(c₀² ρ₀ (1 + 2|τ|/Δt)), which the
+    Lanczos iteration uses. Each vector is made orthogonal to the two before it by explicit products, which
+    allows for an operator that is only nearly symmetric, or on a small grid to all of them (Arnoldi).
     """
 
     FIELDS = 4
@@ -63,12 +63,12 @@ class LargestEigenvalue(FreeSteps):
         self._window = max(_WINDOW, min(_MOST, _BYTES // field))
 
     def __call__(self, dt: float) -> float:
-        """The eigenvalue for a time step of ``dt`` seconds: somewhat more up to `LIMIT`, somewhat less above.
+        """Return the eigenvalue for time step ``dt``, s: an upper estimate up to `LIMIT`, a lower one above.
 
-        The iteration ends when what it has found is above `LIMIT`, or below it with the error that there
-        may still be, which is added, or after 240 applications. From a random start the relative error is
-        above ε after m applications with a probability of at most 1.648 √N exp(−√ε (2m − 1)) (Kuczyński &
-        Woźniakowski 1992, doi:10.1137/0613066); taken is that of one in a thousand.
+        The iteration ends when the eigenvalue found is above `LIMIT`, or below it after its possible error is
+        added, or after 240 applications. From a random start the relative error is above ε after m
+        applications with a probability of at most 1.648 √N exp(−√ε (2m − 1)) (Kuczyński & Woźniakowski 1992,
+        doi:10.1137/0613066). The error added is the ε with a probability of one in a thousand.
         """
         with self.stages(dt) as stages:
             return self._iterate(_Operator(stages, dt), stages)
@@ -105,7 +105,7 @@ class LargestEigenvalue(FreeSteps):
 
 
 class _Operator:
-    """T on fields of a rank's block, and the weighted product of two of them."""
+    """Applies T to fields of a rank's block, and computes the weighted product of two fields."""
 
     def __init__(self, stages: Stages, dt: float):
         c = stages.coefficients
@@ -126,7 +126,7 @@ class _Operator:
             self._weight *= c.device.asarray(rings.astype(c.dtype))
 
     def product(self, one: Any, other: Any) -> float:
-        """Of the points that this rank owns, summed in double precision."""
+        """Return the product over the points that this rank owns, summed in double precision."""
         xp, total = self._xp, 0.0
         one, other = one[self._owned], other[self._owned]
         for at in self._chunks:
@@ -134,7 +134,7 @@ class _Operator:
         return float(total)
 
     def __call__(self, vector: Any) -> Any:
-        """T of a vector, as a new array."""
+        """Return T times a vector, as a new array."""
         f = self._stages.fields
         f.p[...] = vector
         f.rho[...] = 0

@@ -1,4 +1,4 @@
-"""Acoustic energy of the fields of a run, what its sources may put in, and whether it grows beyond that."""
+"""Acoustic energy of the fields of a run, the energy its sources may add, and checks of its growth."""
 
 import math
 from typing import Any
@@ -9,21 +9,21 @@ from wavefabric.acoustics.problem import Problem, Signal, TransducerSource
 from wavefabric.acoustics.solver.formulas import absorption_factors, disperses, wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
 
-#: Parts of a field that are summed by themselves: enough for a GPU, and for the threads of a CPU.
+#: Number of partial sums of a field: enough for a GPU, and for the threads of a CPU.
 _PARTS = 1024
-#: Samples of a signal that are squared at a time.
+#: Number of samples of a signal that are squared at once.
 _SAMPLES = 1 << 20
-#: The energy may be so many times what the sources can have put in. `Energy` takes p and u half a step
-#: apart, so that it moves up and down about what the scheme conserves, most for the shortest waves.
+#: Largest allowed ratio of the energy to what the sources can have added. `Energy` uses p and u half a step
+#: apart, so it oscillates about the energy that the scheme conserves, most for the shortest waves.
 TOLERANCE = 16.0
-#: What is left of a field is not looked at below this share of the largest √energy: round-off lives there.
+#: The allowed √energy stays above this fraction of its maximum, because of round-off.
 _FLOOR = 1e-3
 
 
 def box_of(stages: Stages, planes: int = 1, rows: int = 1) -> tuple[Any, tuple[int, int, int]]:
-    """Return the block that this rank owns as kernels read it, and its shape (z, y, x).
+    """Return the block that this rank owns in the form that kernels read, and its shape (z, y, x).
 
-    ``planes`` and ``rows``: of every so many only the first is taken.
+    Only every ``planes``-th plane and every ``rows``-th row is included.
     """
     c = stages.coefficients
     _, ny, nx = c.shape
@@ -34,7 +34,7 @@ def box_of(stages: Stages, planes: int = 1, rows: int = 1) -> tuple[Any, tuple[i
 
 
 def partial_sums(stages: Stages, shape: tuple[int, int, int], columns: int) -> Any:
-    """Return an array for sums of the parts of a block: (parts, columns), double precision."""
+    """Return a zero array for the sums of the parts of a block: (parts, columns), double precision."""
     return stages.coefficients.device.zeros((min(shape[0] * shape[1], _PARTS), columns), np.float64)
 
 
@@ -58,21 +58,21 @@ class Energy:
         self._arguments = fields.p, fields.rho, *fields.three(fields.u), *medium, rings, box, c.axes
 
     def __call__(self) -> float:
-        """The energy now; it waits for the device. Not finite if the fields are not."""
+        """Return the current energy; waits for the device. The result is not finite if the fields are not."""
         return self.with_peak()[0]
 
     def with_peak(self) -> tuple[float, float]:
-        """Return the energy, and the largest magnitude of the pressure, Pa, now."""
+        """Return the current energy, and the largest magnitude of the pressure, Pa."""
         self._sum(self._sums, *self._arguments)
         energy, high, low = self._device.to_host(self._sums).T
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is lost, and the sum says so
+        with np.errstate(over="ignore", invalid="ignore"):  # the sum is not finite after an overflow
             return float(energy.sum()), max(float(high.max()), -float(low.min()))
 
 
 def row_weights(problem: Problem, rows: np.ndarray) -> list[np.ndarray]:
-    """Volume of a ring over Δr, (rows, 1), at the points of the pressure and u_x, and of u_r.
+    """Return ring volumes, r/Δr or 1/8 on the axis, (rows, 1), at the points of p and u_x, and of u_r.
 
-    Empty for a Cartesian grid, where all are 1.
+    The list is empty for a Cartesian grid, where all weights are 1.
     """
     if not problem.axisymmetric:
         return []
@@ -81,11 +81,11 @@ def row_weights(problem: Problem, rows: np.ndarray) -> list[np.ndarray]:
 
 
 def source_strength(problem: Problem) -> np.ndarray:
-    """Square root of the energy that each time step's sources have by themselves, shape (steps,).
+    """Return the square root of the energy of each time step's sources by themselves, shape (steps,).
 
-    A step of the scheme without sources cannot raise the energy, whose square root is a norm. With sources it
-    grows by no more than this in each step, whatever field they meet; a Dirichlet source, which replaces
-    what is there, included. In the units of `Energy`. Initial pressure is not counted.
+    A step of the scheme without sources cannot raise the energy, whose square root is a norm. With sources
+    √energy grows by at most this strength per step, whatever the field; that includes a Dirichlet source,
+    which replaces field values. The units are those of `Energy`. Initial pressure is not counted.
     """
     strength = np.zeros(problem.steps)
     p, u, transducer = problem.pressure_source, problem.velocity_source, problem.transducer
@@ -94,7 +94,7 @@ def source_strength(problem: Problem) -> np.ndarray:
         c, rho = _at_points(problem.sound_speed, p.index), _at_points(problem.density, p.index)
         weights = c * c / rho
         if p.mode == "additive":
-            # The k-space correction spreads it over neighbours, among which the medium may change.
+            # The k-space correction spreads the source to neighbours, where the medium may differ.
             low, high = float(np.min(problem.density)), float(np.max(problem.sound_speed))
             weights = np.full(p.index.shape, high * high / low)
         weights = weights * _rings(problem, p.index, 0, p.mode)
@@ -118,20 +118,20 @@ def source_strength(problem: Problem) -> np.ndarray:
 
 
 def _rings(problem: Problem, index: np.ndarray, axis: int, mode: str) -> np.ndarray | float:
-    """`row_weights` at flat indices. The k-space correction spreads a source to the rings beside it."""
+    """Return `row_weights` at flat indices; an additive source also spreads to the adjacent rings."""
     weights = row_weights(problem, index // problem.shape[0] + (mode == "additive"))
     return weights[axis][:, 0] if weights else 1.0
 
 
 def _at_points(value, index: np.ndarray) -> np.ndarray:
-    """A parameter of the medium at flat indices, double precision."""
+    """Return a medium parameter at flat indices, in double precision."""
     if np.ndim(value) == 0:
         return np.full(index.shape, float(value))
     return np.asarray(value).reshape(-1)[index].astype(np.float64)
 
 
 def _squares(problem: Problem, signal: Signal, weights: np.ndarray) -> np.ndarray:
-    """Σ over points of weight × signal², of each step."""
+    """Return Σ over points of weight × signal², for each step."""
     squares = np.zeros(problem.steps)
     steps = min(len(signal), problem.steps)
     rows = max(1, _SAMPLES // max(signal.shape[1], 1))
@@ -144,7 +144,7 @@ def _squares(problem: Problem, signal: Signal, weights: np.ndarray) -> np.ndarra
 
 
 def _delayed(problem: Problem, source: TransducerSource) -> np.ndarray:
-    """The same of a transducer: each point takes the signal from its delay on."""
+    """Return Σ over points of weight × signal² of a transducer, per step; points start at their delays."""
     steps = min(source.steps, problem.steps)
     mass = _at_points(problem.density_staggered[0], source.index)
     weights = np.bincount(source.delay, mass * _rings(problem, source.index, 0, "dirichlet"))
@@ -157,10 +157,10 @@ def _delayed(problem: Problem, source: TransducerSource) -> np.ndarray:
 
 
 class EnergyWatch:
-    """Keeps account of the energy, look by look: every so many time steps, at the first and at the last.
+    """Checks the energy every ``every`` time steps, and after the first and the last step; a check is a look.
 
-    √energy may rise by the strength of the sources (`source_strength`), and falls where the field is absorbed
-    or leaves the grid; from there on it may only rise with the sources again.
+    √energy may rise by the strength of the sources (`source_strength`). It falls where the field is absorbed
+    or leaves the grid; from the lower value it may again rise only by the strength of the sources.
     """
 
     def __init__(self, problem: Problem, every: int):
@@ -170,15 +170,15 @@ class EnergyWatch:
         self._at = 0
 
     def due(self, done: int) -> bool:
-        """Whether to look after ``done`` steps."""
+        """Return whether the energy is checked after ``done`` steps."""
         return done == 1 or done % self.every == 0 or done == self.steps
 
     def steps_left(self, done: int) -> int:
-        """Time steps from ``done`` to the next look, 0 if it is now; the first step's look is left out."""
+        """Return the time steps from ``done`` to the next look, 0 if now; ignores the first step's look."""
         return min(-done % self.every, self.steps - done)
 
     def excess(self, done: int, energy: float) -> float:
-        """Energy over what there can be, after ``done`` steps; 0 while it is within `TOLERANCE`."""
+        """Return the energy over the allowed energy after ``done`` steps; 0 while within `TOLERANCE`."""
         root = math.sqrt(energy)
         allowed = self._allowed + float(self._sum[done] - self._sum[self._at])
         if self._at == 0:
@@ -191,10 +191,10 @@ class EnergyWatch:
         return excess if excess > TOLERANCE else 0.0
 
     def state(self) -> list[float]:
-        """For a checkpoint."""
+        """Return the state for a checkpoint."""
         return [self._at, self._allowed, self._largest]
 
     def restore(self, state: list[float]) -> None:
-        """Go on from a checkpoint's."""
+        """Restore a state that `state` saved in a checkpoint."""
         at, self._allowed, self._largest = state
         self._at = int(at)

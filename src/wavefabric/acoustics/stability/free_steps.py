@@ -1,6 +1,7 @@
-"""Time steps of a medium alone, from noise or any other field, on the devices of the run.
+"""Time steps of a medium without sources, from noise or any other field, on the devices of the run.
 
-Whether noise grows in them (`growth`) says what no bound knows, of absorption and layers in an uneven medium.
+Growth of noise in these steps (`growth`) shows instability, caused by absorption and PML in a heterogeneous
+medium, that no bound predicts.
 """
 
 import math
@@ -20,19 +21,19 @@ from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import Energy
 
-#: Steps of a trial on any grid; and up to so many steps times points, to so many.
+#: Smallest and largest number of steps of a trial; between them `_WORK` limits steps times points.
 _LEAST, _MOST, _WORK = 64, 1500, 1 << 26
 #: Steps between looks at the energy.
 _LOOK = 8
 
 
 class FreeSteps:
-    """Stages of a problem without its sources and its nonlinearity, for any time step; collective.
+    """Runs stages of a problem without its sources and nonlinearity, at any time step; collective.
 
-    ``pml``: whether with its layers.
+    ``pml``: whether to include the PML.
     """
 
-    #: Fields that are needed beside the stages.
+    #: Number of fields needed in addition to the stages.
     FIELDS = 0
 
     def __init__(self, problem: Problem, how: RunSettings, pml: bool = True):
@@ -45,7 +46,7 @@ class FreeSteps:
         self._decomposition = decompose(problem.shape, comm.size, cut)
 
     def fits(self) -> bool:
-        """Return whether every rank has the memory."""
+        """Return whether every rank has enough memory."""
         comm, device = self.comm, self.comm.device
         needed = needed_bytes(self.problem, Recording(()), self.dtype, device, self._decomposition)
         own = self._decomposition.subdomains[comm.rank]
@@ -70,7 +71,7 @@ class FreeSteps:
 
 
 def fill_with_noise(field: Any, subdomain: Subdomain, xp: Any) -> None:
-    """Noise between −1 and 1 that depends on the place in the whole grid alone: a hash of its index.
+    """Fill ``field`` with noise between −1 and 1, a hash of each point's index in the whole grid.
 
     SplitMix64 (Steele, Lea & Flood 2014, doi:10.1145/2714064.2660195).
     """
@@ -87,15 +88,15 @@ def fill_with_noise(field: Any, subdomain: Subdomain, xp: Any) -> None:
 
 
 def growth(steps: FreeSteps, dt: float) -> float:
-    """Growth of the field in a step of ``dt`` seconds, ln; 0 if none is seen. Collective.
+    """Return ln of the growth of noise per step of ``dt`` seconds; 0 if none is detected. Collective.
 
-    Takes 64 steps on a large grid and up to 1500 on a small one; fewer where the field grows.
+    Takes 64 steps on a large grid and up to 1500 on a small one; fewer if the field grows.
 
     Notes
     -----
-    Of a leapfrog with a symmetric operator M and no eigenvalue of M above 4 (see `stability`) the square root
-    of the energy stays below 3n + 1 times the first after n steps, from any field, since Chebyshev
-    polynomials of the second kind are at most n + 1 on [−1, 1]. More than 3n + 1 is therefore growth.
+    For a leapfrog with a symmetric operator M without eigenvalues above 4 (see `stability`) the square root
+    of the energy after n steps stays below 3n + 1 times the first, from any field, since Chebyshev
+    polynomials of the second kind are at most n + 1 on [−1, 1]. A larger factor is therefore growth.
     """
     count = max(_LEAST, min(_MOST, _WORK // steps.problem.points))
     with steps.stages(dt) as stages:

@@ -1,11 +1,11 @@
-"""Power-law absorption as the equation has it: phase speed and attenuation, and powers that it cannot hold.
+"""Power-law absorption in the wave equation: phase speed, attenuation, and powers it cannot represent.
 
-In a uniform medium a wave exp(ikx − iωt) has
+In a uniform medium a wave exp(ikx − iωt) satisfies
 
     ω² = c₀² k² (1 − iωT k^(y−2) − T c₀ tan(πy/2) k^(y−1)),   T = 2 α₀ c₀^(y−1)
 
-(Treeby & Cox 2010, doi:10.1121/1.3377056, eq. 9, 10), hence the attenuation α₀ ω^y to first order in α₀
-alone. At y = 1 the tangent has a pole.
+(Treeby & Cox 2010, doi:10.1121/1.3377056, eq. 9, 10). Its attenuation is α₀ ω^y only to first order in α₀. At
+y = 1 the tangent has a pole.
 """
 
 import math
@@ -16,17 +16,17 @@ import numpy as np
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.formulas import disperses, eta_factor, neper_coefficient, wavenumber_range
 
-#: Shares of the sound speed and of the law's attenuation by which those of a wave may differ unsaid.
+#: Largest relative errors of a wave's speed and attenuation without a warning.
 _SPEED_LIMIT, _ATTENUATION_LIMIT = 0.02, 0.05
-#: dB/cm of 1 Np/m.
+#: 1 Np/m in dB/cm.
 _DB_PER_CM = 20 / math.log(10) / 100
-#: c² of the longest waves of a grid over c₀² from which on the pole is to blame.
+#: Largest allowed ratio of c² of the longest waves of a grid to c₀²; above it the pole is the cause.
 _STIFF = 1.5
 
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """Absorption at a point: c₀, m/s, α₀, dB/(MHz^y cm), y and tan(πy/2), which is 0 without dispersion."""
+    """Describes absorption at a point: c₀, m/s, α₀, dB/(MHz^y cm), y and tan(πy/2), 0 without dispersion."""
 
     sound_speed: float
     alpha_coeff: float
@@ -35,22 +35,22 @@ class PowerLaw:
 
     @classmethod
     def strongest(cls, problem: Problem) -> "PowerLaw":
-        """The law where α₀ c₀ is largest, hence the attenuation per wavelength at any frequency."""
+        """Return the law where α₀ c₀, and so the attenuation per wavelength at any frequency, is largest."""
         y = 2.0 if problem.absorption == "stokes" else problem.alpha_power
         return cls(*problem.extremes.strongest, y, -eta_factor(problem))
 
     def attenuation(self, frequency: float) -> float:
-        """α₀ f^y, dB/cm."""
+        """Return the attenuation α₀ f^y, dB/cm."""
         return self.alpha_coeff * (frequency / 1e6) ** self.power
 
     def wave(self, frequency: float) -> tuple[float, float]:
-        """Phase speed, m/s, and attenuation, dB/cm, of a wave; 0 and infinity if none travels."""
+        """Return the phase speed, m/s, and attenuation, dB/cm, of a wave; 0 and infinity if none travels."""
         k, y = 2 * math.pi * frequency / self.sound_speed, self.power
-        # In q = k c₀/ω: q² − i s q^y − s tan(πy/2) q^(y+1) = 1, whose root is followed from s = 0 on.
+        # With q = k c₀/ω: q² − i s q^y − s tan(πy/2) q^(y+1) = 1; its root is tracked from s = 0.
         strength = 2 * self.attenuation(frequency) / _DB_PER_CM / k
         q = 1 + 0j
         for s in strength * np.arange(1, 65) / 64:
-            for _ in range(8):  # Newton's
+            for _ in range(8):  # Newton's method
                 loss, shift = 1j * s * q**y, s * self.tangent * q ** (y + 1)
                 q -= (q * q - loss - shift - 1) / (2 * q - (y * loss + (y + 1) * shift) / q)
         if not (q.real > 0 and q.imag >= 0):
@@ -58,7 +58,7 @@ class PowerLaw:
         return self.sound_speed / q.real, q.imag * k * _DB_PER_CM
 
     def line(self, frequency: float) -> str:
-        """The law, and what a wave meets in its place."""
+        """Return a text that compares the law with the speed and attenuation that a wave really has."""
         speed, attenuation = self.wave(frequency)
         return (
             f"{self.power:g} with {self.alpha_coeff:.4g} dB/(MHz^y cm) makes sound of {frequency / 1e6:.2g} "
@@ -67,20 +67,20 @@ class PowerLaw:
         )
 
     def error(self, frequency: float) -> float:
-        """Return the error of a wave's speed or attenuation over its limit; above 1 is worth a warning."""
+        """Return the larger error of a wave's speed and attenuation, each over its limit; warn above 1."""
         speed, attenuation = self.wave(frequency)
         ratio = attenuation / self.attenuation(frequency)
         return max(abs(speed / self.sound_speed - 1) / _SPEED_LIMIT, abs(ratio - 1) / _ATTENUATION_LIMIT)
 
     def holds(self, power: float, wavenumbers: tuple[float, float]) -> bool:
-        """Whether another power would leave c² above 0, and near c₀² at the smallest of the wavenumbers."""
+        """Return whether ``power`` leaves c² positive, and near c₀² at the smallest of ``wavenumbers``."""
         twice, t = 2 * neper_coefficient(power) * self.alpha_coeff, math.tan(math.pi * power / 2)
         ratios = [1 - twice * t * self.sound_speed**power * k ** (power - 1) for k in wavenumbers]
         return min(ratios) >= 0 and ratios[0] <= _STIFF
 
 
 def pole_of_dispersion(problem: Problem) -> str | None:
-    """A line for a problem whose dispersion is too strong, with the nearest powers allowed; else None."""
+    """Return a message, with the nearest allowed powers, if dispersion is too strong; else None."""
     law, ends = PowerLaw.strongest(problem), wavenumber_range(problem)
     if not disperses(problem) or law.holds(law.power, ends):
         return None

@@ -1,4 +1,4 @@
-"""How long a time step may be in a medium."""
+"""Determines how long a time step may be in a medium."""
 
 import math
 import warnings
@@ -15,24 +15,24 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import solo
 from wavefabric.lifecycle.agreement import on_first_rank
 
-#: The limit in an uneven medium is found to such a factor, at so many time steps at most, which lie so much
-#: beside where it is expected; near it the eigenvalue may hardly depend on the time step.
+#: Search for the limit in a heterogeneous medium: factor of precision, largest number of time steps, their
+#: factor beside the expected limit, smallest power of Δt, since the eigenvalue may hardly depend on Δt.
 _CLOSE, _SEARCH, _BESIDE, _FLATTEST = 1.04, 12, 1.01, 0.005
-#: How often a time step is halved at which noise grows.
+#: How many times a time step is halved if noise grows.
 _HALVED = 2
 
 
 @dataclass(frozen=True)
 class Stability:
-    """What is known of a time step."""
+    """Describes whether a time step is stable, and the longest stable one."""
 
     #: Time step, s, up to which all are stable: inf if there is no limit, 0 if none is stable. Exact for a
-    #: uniform medium. For others what is proved (`bounds.proved_limit`) or, where the time step given is
-    #: longer, the longest found stable, up to the one given: within 4 %, of a power law 9 %.
+    #: uniform medium. For others the proved limit (`bounds.proved_limit`) or, if the problem's time step is
+    #: longer, the longest found stable up to the problem's: within 4 %, with a power law 9 %.
     max_dt: float
-    #: c_max Δt / min Δx of the time step given.
+    #: c_max Δt / min Δx of the problem's time step.
     cfl: float
-    #: What in the medium makes the time step given unstable, unless the line says so, and that line.
+    #: Cause of instability in the medium, if the warning does not name it, and the warning; None if stable.
     cause: str | None = None
     warning: str | None = None
 
@@ -83,9 +83,10 @@ def stability(problem: Problem, how: RunSettings | None = None, trials: bool = T
 
 
 def stable_step(problem: Problem, how: RunSettings | None = None) -> tuple[float, bool]:
-    """The time step of a problem, or the longest stable one if that is shorter, with a warning.
+    """Return the time step of a problem, or the longest stable one with a warning if that is shorter.
 
-    Also whether it is stable: where none is, that given is returned. The arguments are those of `stability`.
+    Also returns whether it is stable: if no time step is, the problem's is returned. The arguments are those
+    of `stability`.
     """
     verdict = stability(problem, how)
     if not (verdict.warning and verdict.max_dt):
@@ -103,8 +104,8 @@ def stable_step(problem: Problem, how: RunSettings | None = None) -> tuple[float
 def refuse_unstable(problem: Problem, options: RunSettings, where: str = "", otherwise: str = "") -> None:
     """Raise an `InputError` for a time step that is not stable; collective.
 
-    A run that goes on from a checkpoint was stable when it began. The error begins with ``where``, and says
-    what may be done ``otherwise``.
+    A run that resumes from a checkpoint gets no trials, since it was stable when it began. The error begins
+    with ``where``, and ``otherwise`` names alternatives.
     """
     saved = options.checkpoints
     goes_on = saved is not None and saved.resume and on_first_rank(options.ranks, saved.path.exists)
@@ -115,7 +116,7 @@ def refuse_unstable(problem: Problem, options: RunSettings, where: str = "", oth
 
 
 def instability_causes(problem: Problem) -> str:
-    """What may have made a field grow, in words."""
+    """Return possible causes of a growing field, in words."""
     medium, causes = MediumExtremes.of(problem), []
     limit = proved_limit(problem, medium)
     if problem.dt > limit:
@@ -130,9 +131,9 @@ def instability_causes(problem: Problem) -> str:
 
 
 def _longest_stable(largest: LargestEigenvalue, trials: FreeSteps | None, dt: float, proved: float) -> float:
-    """The time step given if it is stable, else the longest that is found below it; 0 if there is none.
+    """Return ``dt`` if it is stable, else the longest stable time step found below it; 0 without one.
 
-    ``trials``: of a medium in which a field may also grow without an eigenvalue above the limit.
+    ``trials``: for a medium in which a field may also grow without an eigenvalue above the limit, else None.
     """
     result = _below_limit(largest, dt, proved)
     if trials is None or result <= proved:
@@ -145,11 +146,11 @@ def _longest_stable(largest: LargestEigenvalue, trials: FreeSteps | None, dt: fl
 
 
 def _below_limit(largest: LargestEigenvalue, dt: float, proved: float) -> float:
-    """The longest time step, up to the one given, whose eigenvalue is not above the limit."""
+    """Return the longest time step, up to ``dt``, whose eigenvalue is not above the limit."""
     low, high, at, value = proved, dt, dt, largest(dt)
     if value <= LIMIT:
         return dt
-    power = 2.0  # the eigenvalue goes about as such a power of Δt
+    power = 2.0  # the eigenvalue is about proportional to this power of Δt
     for number in range(_SEARCH):
         if high <= _CLOSE * low:
             break

@@ -1,4 +1,4 @@
-"""CTs: read, written, and brought onto a simulation grid whose x axis is the beam axis of a transducer."""
+"""Reads, writes and resamples CTs onto a grid whose x axis is the beam axis of a transducer."""
 
 import gzip
 import itertools
@@ -22,14 +22,14 @@ from wavefabric.quantities import positive
 #: Hounsfield units of air.
 AIR = -1000.0
 _IN_MM = {"meter": 1e3, "mm": 1.0, "micron": 1e-3, "unknown": 1.0}
-_VOXEL = 2e-5, 2e-2  # m, the least and the largest that a file may have
+_VOXEL = 2e-5, 2e-2  # m, the smallest and the largest that a file may have
 _TOWARDS = {"R": 1, "L": -1, "A": 2, "P": -2, "S": 3, "I": -3}  # axes of the world, from 1
 _SLAB = 1 << 22  # points resampled at a time
 
 
 @dataclass(frozen=True, eq=False)
 class CT:
-    """Hounsfield units [x, y, z], and the (4, 4) ``affine`` from voxel indices to world mm, as in NIfTI."""
+    """Holds Hounsfield units [x, y, z], and the (4, 4) ``affine`` from voxel indices to world mm (NIfTI)."""
 
     values: np.ndarray
     affine: np.ndarray
@@ -46,10 +46,10 @@ class CT:
 
     @classmethod
     def of(cls, values: Any, spacing: Any, orientation: str = "RAS") -> "CT":
-        """Of an array; ``spacing`` in m, one or one an axis. The world's origin is at point ``N // 2``.
+        """Return a CT of an array; ``spacing`` in m, one or one per axis. World origin: point ``N // 2``.
 
-        ``orientation`` says where x, y, z go: to the right or left (R, L) of the patient, the front or back
-        (A, P), the top or bottom (S, I), such as ``"LPS"``.
+        ``orientation`` says where x, y, z point: to the right or left (R, L) of the patient, the front or
+        back (A, P), the top or bottom (S, I), such as ``"LPS"``.
         """
         values = as_array(values, "ct.values")
         steps = np.array([positive(length, "m", "spacing") * 1e3 for length in per_axis(spacing, 3)])
@@ -65,18 +65,18 @@ class CT:
 
     @property
     def spacing(self) -> tuple[float, ...]:
-        """Distance of neighbouring voxels along each axis, m."""
+        """Return the distance of neighbouring voxels along each axis, m."""
         return tuple((np.linalg.norm(self.affine[:3, :3], axis=0) * 1e-3).tolist())
 
 
 def read_ct(path: str | Path, spacing: Any = None, orientation: str | None = None) -> CT:
     """Read NIfTI (``.nii``, ``.nii.gz``), or ``.npy`` with its ``spacing``, m, as in `CT.of`.
 
-    An ``orientation``, as in `CT.of`, is for files that have none: NIfTI whose ``sform_code`` and
-    ``qform_code`` are 0, which need it, and ``.npy``. It takes the voxel size from such NIfTI.
+    An ``orientation``, as in `CT.of`, is for files without one: NIfTI whose ``sform_code`` and
+    ``qform_code`` are 0, which require it, and ``.npy``. The voxel size of such NIfTI comes from the file.
 
-    `InputError`: it cannot be read, holds no volume, or no Hounsfield units. `MissingExtra`: NIfTI without
-    the package nibabel. Warns where sform, qform and voxel size contradict each other.
+    `InputError`: the file cannot be read, has no volume, or no Hounsfield units. `MissingExtra`: NIfTI
+    without the package nibabel. Warns if sform, qform and voxel size contradict each other.
     """
     require(isinstance(path, str | os.PathLike), "ct", path, ".nii, .nii.gz, .npy")
     path, array = Path(path), str(path).lower().endswith(".npy")
@@ -88,13 +88,13 @@ def read_ct(path: str | Path, spacing: Any = None, orientation: str | None = Non
             ct = CT.of(_volume(np.load(path, allow_pickle=False)), spacing, orientation or "RAS")
         else:
             image = nibabel.load(path)
-            with nibabel.openers.ImageOpener(path) as file:  # as it was written: nibabel mends some of it
+            with nibabel.openers.ImageOpener(path) as file:  # the header as stored: nibabel changes parts
                 header = type(image.header).from_fileobj(file, check=False)
             values = _volume(np.asarray(image.get_fdata(dtype=np.float32, caching="unchanged")))
             ct = _placed(path, values, header, image.affine, orientation)
     except InputError:
         raise
-    except Exception as error:  # NumPy and nibabel raise whatever they met.
+    except Exception as error:  # NumPy and nibabel raise errors of many types.
         why = getattr(error, "strerror", None) or error
         raise InputError(f"ct: {path} cannot be read ({why}); allowed: .nii, .nii.gz, .npy") from None
     low, high = _VOXEL
@@ -106,13 +106,13 @@ def read_ct(path: str | Path, spacing: Any = None, orientation: str | None = Non
 
 
 def _volume(values: np.ndarray) -> np.ndarray:
-    """Values without further axes than three, which must be of one point."""
+    """Return values without axes beyond three, which must have one point."""
     require(math.prod(values.shape[3:]) == 1, "ct.values.shape", values.shape, "three axes with points")
     return values.reshape(values.shape[:3])
 
 
 def check_hounsfield(values: np.ndarray) -> tuple[float, float]:
-    """The range of values; refuses those not finite, or so small that they are no Hounsfield units."""
+    """Return the range of values; `InputError` if not finite, or too small for Hounsfield units."""
     low, high = float(values.min()), float(values.max())
     require(math.isfinite(low + high), "ct.values", "not finite somewhere", "Hounsfield units; -1000 outside")
     allowed = "Hounsfield units: air -1000, bone above 300; these may be in 1000 HU"
@@ -121,7 +121,7 @@ def check_hounsfield(values: np.ndarray) -> tuple[float, float]:
 
 
 def content_warnings(values: np.ndarray) -> list[str]:
-    """Return lines about what these Hounsfield units lack for a CT of a head: air, bone, dense bone."""
+    """Return lines on Hounsfield units that a CT of a head has but ``values`` lack: air, bone, dense bone."""
     low, high = float(values.min()), float(values.max())
     lines = [f"no air: the lowest value is {low:g} HU, that of air -1000"] if low > -500 else []
     if high < 300:
@@ -182,21 +182,21 @@ def _nibabel() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class BeamFrame:
-    """Where a grid lies in the world: its origin, m; the directions of its x, y, z as rows of ``axes``."""
+    """Position of a grid in the world: its origin, m; directions of its x, y, z are the rows of ``axes``."""
 
     origin: np.ndarray
     axes: np.ndarray
 
     def to_world(self, points: Any) -> np.ndarray:
-        """World coordinates, m, of points (…, 3) in the grid's coordinates, m."""
+        """Return world coordinates, m, of points (…, 3) in the grid's coordinates, m."""
         return self.origin + np.asarray(points) @ self.axes
 
 
 def along_beam(position: Point, target: Point, at: Length = 0.0) -> BeamFrame:
-    """The grid's x axis from a transducer at ``position`` to a ``target``, world coordinates in m.
+    """Return the frame whose x axis points from ``position`` to ``target``, world coordinates in m.
 
     The position is (``at``, 0, 0) in the grid's coordinates; y is near the world's axis that is farthest from
-    the beam. `InputError`: no two points.
+    the beam. `InputError`: the points are equal.
     """
     start = point(position, 3, "position")
     axes = beam_axes(direction(point(target, 3, "target") - start, 3, "target"))
@@ -205,11 +205,11 @@ def along_beam(position: Point, target: Point, at: Length = 0.0) -> BeamFrame:
 
 @typed
 def resample(ct: CT, grid: Grid, frame: BeamFrame, *, outside: float = AIR) -> np.ndarray:
-    """Hounsfield units at the points of a grid, float32 [x, y(, z)], x fastest in memory.
+    """Return Hounsfield units at the points of a grid, float32 [x, y(, z)], x fastest in memory.
 
-    Trilinear in the CT, and ``outside`` beyond it. Where a step of the grid crosses n voxels, n > 1, a point
-    is the mean of n samples of its cell along that axis. Beside the result, it takes the memory of two slabs.
-    `InputError`: the grid is axisymmetric.
+    Interpolation is trilinear in the CT; values beyond it are ``outside``. If a grid step crosses n > 1
+    voxels, a point is the mean of n samples of its cell along that axis. Beside the result, two slabs are in
+    memory. `InputError`: the grid is axisymmetric.
     """
     from scipy.ndimage import affine_transform
 
@@ -217,7 +217,7 @@ def resample(ct: CT, grid: Grid, frame: BeamFrame, *, outside: float = AIR) -> n
     outside = real(outside, "outside")
     shape, spacing = (*grid.shape, 1, 1)[:3], np.array((*grid.spacing, 0.0, 0.0)[:3])
     to_voxel = np.linalg.inv(ct.affine)
-    matrix = to_voxel[:3, :3] @ (frame.axes.T * spacing * 1e3)  # voxels a step of the grid
+    matrix = to_voxel[:3, :3] @ (frame.axes.T * spacing * 1e3)  # voxels per step of the grid
     first = frame.to_world(-spacing * np.array((*grid.origin, 0, 0)[:3]))
     offset = to_voxel[:3, :3] @ first * 1e3 + to_voxel[:3, 3]
     counts = np.maximum(1, np.ceil(np.abs(matrix).max(axis=0) - 1e-6)).astype(int)

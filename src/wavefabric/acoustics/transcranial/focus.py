@@ -1,4 +1,4 @@
-"""The figures of a focal field that people report: peak, widths, volume, intensities, mechanical index."""
+"""Measures a focal field: peak, widths, volume, intensities, mechanical index."""
 
 import math
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from wavefabric.acoustics.medium import Medium
 
 @dataclass(frozen=True)
 class Focus:
-    """Figures of a focal field; NaN where they are not known. A radius is measured across the axis."""
+    """Holds measures of a focal field; NaN if unknown. A radius is measured across the axis."""
 
     pressure: float  # largest amplitude, Pa
-    position: tuple[float, ...]  # of it, m, in the grid's coordinates
-    widths_3db: tuple[float, ...]  # full, along each axis through it, m; NaN: it falls less within the grid
+    position: tuple[float, ...]  # of the peak, m, in the grid's coordinates
+    widths_3db: tuple[float, ...]  # full, along each axis through the peak, m; NaN: not within the grid
     widths_6db: tuple[float, ...]
     volume: float  # of the connected region above −6 dB, m³; in 2-D m²
     volume_unit: str
     isppa: float  # spatial-peak pulse-average intensity, p²/(2ρc) at the largest amplitude, W/cm²
-    ispta: float  # spatial-peak temporal-average intensity: this times the duty cycle, W/cm²
+    ispta: float  # spatial-peak temporal-average intensity: I_SPPA times the duty cycle, W/cm²
     mechanical_index: float
 
     def lines(self) -> list[str]:
-        """A line of text for each figure that is known, with its unit."""
+        """Return a line of text for each known measure, with its unit."""
 
         def mm(lengths: tuple[float, ...]) -> str:
             return ", ".join("–" if math.isnan(one) else f"{one * 1e3:.4g}" for one in lengths) + " mm"
@@ -59,9 +59,9 @@ def focus_of(
 ) -> Focus:
     """Measure a focal field, an ``amplitude`` in Pa of the grid's shape.
 
-    The peak and its region are looked for ``inside`` a mask, such as the brain. The intensities take a
-    ``medium`` and the ``duty_cycle`` (0 to 1), the mechanical index ``frequency`` and ``derating_depth``
-    (`mechanical_index`); of a nonlinear field give the peak rarefactional pressure. `InputError`: another
+    The peak and its region are searched ``inside`` a mask, such as the brain. The intensities need ``medium``
+    and ``duty_cycle`` (0 to 1), the mechanical index ``frequency`` and ``derating_depth``
+    (`mechanical_index`); for a nonlinear field give the peak rarefactional pressure. `InputError`: another
     shape, nothing above 0 inside, a number out of range.
 
     The peak is the vertex of parabolas through the largest value and its neighbours. Widths are those of the
@@ -100,8 +100,10 @@ def focus_of(
 
 
 def _along(line: np.ndarray, i: int) -> tuple[float, float, list[float]]:
-    """Of a line's parabola through a point and its neighbours: steps to the vertex, and the rise to it; the
-    widths at −3 and −6 dB below the vertex, in steps."""
+    """Fit a parabola to a line's point and its neighbours; return the vertex's offset, rise, and widths.
+
+    Offset and widths, at −3 and −6 dB below the vertex, are in steps.
+    """
     shift = rise = 0.0
     if 0 < i < line.size - 1 and line[i] >= max(line[i - 1], line[i + 1]):  # no edge, of the grid or a mask
         slope, bend = (line[i + 1] - line[i - 1]) / 2, line[i - 1] - 2 * line[i] + line[i + 1]
@@ -117,11 +119,11 @@ def _along(line: np.ndarray, i: int) -> tuple[float, float, list[float]]:
 
 
 def _volume(field: np.ndarray, grid: Grid, mask: np.ndarray | None, at: tuple, level: float) -> float:
-    """Volume of the region above a level that is connected to a point."""
+    """Return the volume of the region above ``level`` that is connected to point ``at``."""
     from scipy.ndimage import binary_dilation, label
 
     above = field >= level if mask is None else (field >= level) & mask
-    # Labels and gradients need only the box around all that is above, and two points more on each side.
+    # Labels and gradients need only the box around all points above, and two points more on each side.
     box = tuple(slice(max(0, points.min() - 2), points.max() + 3) for points in np.nonzero(above))
     labels = np.empty(above[box].shape, np.int32)
     label(above[box], output=labels)

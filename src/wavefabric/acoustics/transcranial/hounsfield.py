@@ -1,4 +1,4 @@
-"""Hounsfield units to sound speed, density and attenuation, by the porosity of bone.
+"""Converts Hounsfield units to sound speed, density and attenuation, by the porosity of bone.
 
 Bone of porosity Φ = 1 − H/H_bone is a mixture of water and bone without pores (Aubry et al., J. Acoust. Soc.
 Am. 113, 84 (2003), doi:10.1121/1.1529663):
@@ -6,7 +6,7 @@ Am. 113, 84 (2003), doi:10.1121/1.1529663):
     ρ = Φ ρ_water + (1 − Φ) ρ_bone,   c = Φ c_water + (1 − Φ) c_bone,   α = α_bone + √Φ (α_pores − α_bone).
 
 There is no agreed relation. At 1000 HU those in use differ by 5 % in sound speed, 10 % in density and a
-factor of 2.7 in attenuation; scanner and kernel alone move sound speed by 17 % (docs/transcranial.md).
+factor of 2.7 in attenuation; scanner and kernel alone change sound speed by 17 % (docs/transcranial.md).
 """
 
 import math
@@ -44,13 +44,14 @@ RELATIONS = {"porosity": Relation()}
 def media_from_hounsfield(
     ct: Any, *, frequency: float | str, relation: str = "porosity", air: str = "water", alpha_power: float = 2
 ) -> Medium:
-    """A medium at the points of a CT, or of what `resample` made of it: Hounsfield units, [x, y(, z)].
+    """Return the medium at the points of a CT, or of the result of `resample`: Hounsfield units, [x, y(, z)].
 
-    Its attenuation is that of the relation at ``frequency``, Hz; at others it goes with ``alpha_power``. 2
-    has no dispersion and costs no transforms; that near 1 takes the sound speed off; 1 has none. What is
-    below −200 HU is ``"water"``, around the head and in its cavities, or ``"air"``. Sound speed and
-    density never fall with HU; attenuation jumps up where bone begins and falls to that of dense bone. The
-    new arrays have x fastest in memory, as the solver takes them. `InputError`: an argument is not allowed.
+    Attenuation is that of the relation at ``frequency``, Hz; at others it is proportional to
+    f^``alpha_power``. Power 2 has no dispersion and needs no transforms; powers near 1 shift the sound speed
+    by dispersion; 1 has no dispersion. Points below −200 HU are ``"water"``, around the head and in its
+    cavities, or ``"air"``. Sound speed and density never fall with HU; attenuation jumps up where bone begins
+    and falls to that of dense bone. The new arrays have x fastest in memory, as in the solver. `InputError`:
+    an argument is not allowed.
     """
     values = ct.values if isinstance(ct, CT) else real_array(ct, "ct")
     require(values.ndim in (1, 2, 3) and values.size, "ct.shape", values.shape, "1 to 3 axes with points")

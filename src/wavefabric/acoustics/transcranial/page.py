@@ -1,4 +1,4 @@
-"""One page of pictures of a sonication: CT, pressure, temperature, and the figures in words."""
+"""Draws one page about a sonication: CT, pressure, temperature, and the measures as text."""
 
 import math
 from pathlib import Path
@@ -12,7 +12,7 @@ from wavefabric.results.plots import BLUE, GREY, RED, STYLE
 
 
 def draw_page(plan: Plan, path: str | Path) -> Path:
-    """Write the page, png, pdf or svg by the file's ending; whole or not at all."""
+    """Write the page as png, pdf or svg, by the ending of ``path``; whole or not at all."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""A head of our own for examples and tests, as a CT: scalp, skull of three layers, brain, air around it."""
+"""Creates a synthetic CT of a head for examples and tests: scalp, three-layer skull, brain, air around it."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from wavefabric.quantities import positive
 #: HU from outside in: air, scalp, outer table, diploë, inner table, brain.
 HOUNSFIELD = (AIR, 40.0, 1700.0, 700.0, 1700.0, 40.0)
 _MOST = 10**9  # points of a head
-_UNDULATION = 0.01  # of the scalp at most, m a unit of ``variation``
+_UNDULATION = 0.01  # largest of the scalp, m per unit of ``variation``
 
 
 def synthetic_head(
@@ -23,12 +23,12 @@ def synthetic_head(
     variation: float = 0.3,
     seed: int = 0,
 ) -> CT:
-    """A CT in cubic voxels of an ellipsoidal head around the world's origin; equal arguments, equal head.
+    """Return a CT in cubic voxels of an ellipsoidal head around the world's origin; reproducible.
 
     Lengths in m: ``semi_axes`` of the scalp along x (right), y (front), z (top), short ones for tests; mean
-    ``thickness`` of scalp, outer table, diploë and inner table. With direction a thickness varies smoothly by
-    up to ``variation`` of itself, from 0 to 0.5, and the scalp undulates by up to that of 10 mm.
-    `InputError`: out of range, or the layers leave no brain.
+    ``thickness`` of scalp, outer table, diploë and inner table. Each thickness varies smoothly with direction
+    by up to a fraction ``variation``, from 0 to 0.5, and the scalp undulates by up to that fraction of 10 mm.
+    `InputError`: a value is out of range, or the layers leave no brain.
 
     A voxel that a boundary crosses holds the mixture of both sides, by its depth below the scalp: for an
     ellipsoid q(x) = 1 that is (1 − q)/|∇q|, exact for a sphere.

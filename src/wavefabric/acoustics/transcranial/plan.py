@@ -1,4 +1,4 @@
-"""From a CT and a sonication to a field, a focus, and what it heats."""
+"""Simulates a sonication of the head in a CT: field, focus, and heating."""
 
 import json
 import math
@@ -31,9 +31,9 @@ from wavefabric.lifecycle.agreement import on_first_rank
 from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
 
-#: Periods over which amplitudes are measured, and what is waited beyond the longest way, in periods.
+#: Periods over which amplitudes are measured, and waiting time after the longest path, in periods.
 _PERIODS, _SETTLE = 3, 14
-#: Gaps in the skull up to twice this, m, are closed where the brain is looked for.
+#: Gaps in the skull up to twice this, m, are closed in the search for the brain.
 _GAP = 2e-3
 #: Density, kg/m³, specific heat, J/(kg K), conductivity, W/(m K), perfusion, 1/s, of the IT'IS database 4.2
 #: (doi:10.13099/VIP21000-04-2); `UNCHECKED` says which are not compared with its tables.
@@ -51,7 +51,7 @@ UNCHECKED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What `plan_sonication` found; fields have the grid's shape."""
+    """Result of `plan_sonication`; fields have the grid's shape."""
 
     sonication: Sonication
     hounsfield: np.ndarray  # HU, float32
@@ -59,14 +59,14 @@ class Plan:
     brain: np.ndarray  # bool: soft tissue around the target, within the skull
     amplitude: np.ndarray  # of the pressure, Pa
     phases: np.ndarray  # of the elements, rad
-    gain: float  # pressure at the target over that with the phases of water
+    gain: float  # pressure at the target, relative to the phases for water
     focus: Focus  # in the brain
-    skull: Focus  # in the bone, where it heats most
+    skull: Focus  # in the bone, at its highest pressure
     heated: Heated
     device: str = ""
 
     def figures(self) -> dict[str, tuple[float, str]]:
-        """Figures people report: value and unit, by name."""
+        """Return the measures of the sonication, value and unit, by name."""
         target = [self.sonication.grid.coordinates[i][at] for i, at in enumerate(self.sonication.focus)]
         miss = math.dist(self.focus.position, target)
         hot = np.asarray(self.heated["temperature_max"])
@@ -88,7 +88,7 @@ class Plan:
         }
 
     def write(self, writer: ResultWriter) -> Path:
-        """One HDF5 file with fields, phases, figures and settings."""
+        """Write one HDF5 file with fields, phases, measures and settings."""
         grid, frame = self.sonication.grid, self.sonication.frame
         arrays = {
             "hounsfield": Data(self.hounsfield, "HU", "CT on the grid, [x, y, z]; x along the beam"),
@@ -128,14 +128,14 @@ def plan_sonication(
 ) -> Plan:
     """Simulate a sonication of the head in a CT.
 
-    Grid and medium along the beam; of an array the phases that a source at the target is heard with, which
-    sent back reversed in time meet there (Fink 1992, doi:10.1109/58.156174); the steady field; its figures in
-    the brain; temperature and thermal dose.
+    Computes grid and medium along the beam; for an array, phases by time reversal: its elements receive a
+    source at the target and transmit with conjugated phases, so that their waves meet at the target (Fink
+    1992, doi:10.1109/58.156174); the steady field; its measures in the brain; temperature and thermal dose.
 
     Air around the head counts as water (``air``, see `media_from_hounsfield`). ``output``, ``force`` and the
-    other options are as of `simulate`, but for ``check_stability``; the runs take turns at the checkpoint,
-    and what each gave is kept beside it. Errors are those of `simulate`; `InputError` also if the target is
-    not in soft tissue within the CT.
+    other options are as in `simulate`, except ``check_stability``; the runs use the checkpoint one after the
+    other, and the result of each is stored beside it. Errors are those of `simulate`; `InputError` also if
+    the target is not in soft tissue within the CT.
     """
     force = bool(options.pop("force", False))
     how = RunSettings(**options).with_ranks(sonication.grid.total_shape)
@@ -182,7 +182,7 @@ def plan_sonication(
 
 
 class _Steady:
-    """Runs of continuous waves on one grid until they are steady; results beside the checkpoint are kept."""
+    """Runs continuous waves on one grid until they are steady; stores results beside the checkpoint."""
 
     def __init__(self, sonication: Sonication, medium: Medium, how: RunSettings):
         self.sonication, self._medium, self._how = sonication, medium, how
@@ -194,7 +194,7 @@ class _Steady:
         seconds = math.hypot(*grid.size) / WATER + _SETTLE / f
         self._steps = math.ceil(seconds / self._dt) + _PERIODS * samples
         start = self._steps - _PERIODS * samples
-        #: Of a sensor that records amplitudes.
+        #: Keywords of a sensor that records amplitudes.
         self.recorded = {"start": start, "frequencies": f}
         self._kept: list[Path] = []
         steps: dict[str, Any] = {"dt": self._dt, "steps": self._steps}
@@ -202,11 +202,11 @@ class _Steady:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Of every run, one after the other, so that one checkpoint serves them all."""
-        return vars(self._how) | {"check_stability": False}  # that of the time step is known
+        """Return the options of every run; runs are consecutive, so that one checkpoint serves them all."""
+        return vars(self._how) | {"check_stability": False}  # the time step is known to be stable
 
     def __call__(self, name: str, source: Source, sensor: Sensor) -> Mapping[str, Any]:
-        """What the sensor recorded, computed or read."""
+        """Return the recorded quantities, computed, or read from an earlier run."""
         comm, saved, kept = self._how.ranks, self._how.checkpoints, None
         if saved is not None:
             wave: Any = source.p
@@ -223,11 +223,11 @@ class _Steady:
         return result
 
     def free_memory(self) -> None:
-        """No more runs follow."""
+        """Free the memory of the simulations, after the last run."""
         self._prepared.close()
 
     def remove(self) -> None:
-        """The plan is complete: what was kept goes."""
+        """Remove the stored results, when the plan is complete."""
         for path in self._kept if self._how.ranks.rank == 0 else ():
             path.unlink(missing_ok=True)
 
@@ -238,7 +238,7 @@ def _keep(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def _phases(run: _Steady) -> tuple[Any, float]:
-    """Phases of the elements, rad, and the pressure at the target over that with the phases of water."""
+    """Return the phases of the elements, rad, and the gain at the target over the phases for water."""
     sonication = run.sonication
     geometric = sonication.geometric_phases
     if sonication.elements == 1:
@@ -251,7 +251,7 @@ def _phases(run: _Steady) -> tuple[Any, float]:
     sensor = Sensor.elements(sonication.transducer, record="p_amp", **run.recorded)
     heard = run("time_reversal", source, sensor)
     amplitude, phase = np.asarray(heard["p_amp"][0]), np.asarray(heard["p_phase"][0])
-    # By reciprocity the target hears each element as that hears the target.
+    # By reciprocity the target receives from each element what the element receives from the target.
     uncorrected = abs(np.sum(amplitude * np.exp(1j * (phase + geometric))))
     return -phase, float(amplitude.sum() / uncorrected)
 
@@ -261,13 +261,13 @@ def _bone(hounsfield: np.ndarray) -> np.ndarray:
 
 
 def _brain(hounsfield: np.ndarray, sonication: Sonication) -> np.ndarray:
-    """Soft tissue that is connected with the target where gaps of the skull are closed."""
+    """Return the soft tissue that is connected with the target when gaps of the skull are closed."""
     relation, at = RELATIONS["porosity"], sonication.focus
     soft = (hounsfield >= relation.soft_from) & (hounsfield < relation.bone_from)
     allowed = f"soft tissue, {relation.soft_from:g} to {relation.bone_from:g}"
     require(soft[at], "target", f"at {hounsfield[at]:.0f} HU", allowed)
     reach = max(1, round(_GAP / sonication.grid.spacing[0]))
-    # What is farther than that from everything else; then that far back again.
+    # Erode the soft tissue by ``reach``; then dilate the target's part by as much.
     padded: Any = ndimage.distance_transform_edt(np.pad(soft, 1, mode="edge"))
     labels: Any = ndimage.label(padded[1:-1, 1:-1, 1:-1] > reach)[0]  # type: ignore[index]
     number = labels[at]

@@ -1,4 +1,4 @@
-"""One sonication through a skull: transducer, target, frequency, pulses, and the grid that it needs."""
+"""Defines a sonication through a skull: transducer, target, frequency, pulses, and its grid."""
 
 import math
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ from wavefabric.acoustics.transducers.mask import Point, TransducerMask, point
 from wavefabric.errors import InputError, choice
 from wavefabric.quantities import positive
 
-#: Elements of an array: each is placed on the grid by itself.
+#: Largest number of elements of an array: each is sampled on the grid separately.
 MOST_ELEMENTS = 4096
-#: How the phases of elements are found.
+#: Methods for the phases of elements.
 CORRECTIONS = ("time_reversal", "none")
-#: Sound speed by which the grid and uncorrected phases are made, m/s.
+#: Sound speed for the spacing of the grid and for uncorrected phases, m/s.
 WATER = 1500.0
 #: Space behind and beside the bowl, m.
 _BESIDE = 4e-3
-#: Sonication and cooling at most, s.
+#: Longest sonication or cooling, s.
 _LONGEST = 86400.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sonication:
-    """A transducer in the world of a CT, and what it does. Lengths in m, or text with a unit.
+    """A transducer in the world of a CT, and its operation. Lengths in m, or text with a unit.
 
     `InputError`: a value is out of range.
 
@@ -40,35 +40,35 @@ class Sonication:
     position, target : sequence of 3 float or str
         Apex of the transducer and the point it aims at, world coordinates.
     frequency : float or str
-        Hz.
+        Frequency, Hz.
     diameter : float or str
-        Of the aperture.
+        Diameter of the aperture.
     radius : float or str, optional
-        Of curvature. Default: the distance to the target, so that it is the geometric focus.
+        Radius of curvature. Default: the distance to the target, so that it is the geometric focus.
     elements : int
         1 for a bowl; more for an array of discs on a bowl (`spherical_array`), whose phases are corrected.
     element_diameter : float or str, optional
-        Of a disc. Default: such that discs cover half the bowl.
+        Diameter of a disc. Default: such that discs cover half the bowl.
     pressure : float or str
         Amplitude at the surface, Pa: p₀ = ρcu.
     correction : str
-        Of an array: ``"time_reversal"``, the phases that the elements hear the target with, conjugated;
-        ``"none"``, those of the distances in water.
+        For an array: ``"time_reversal"``, the conjugated phases with which elements receive a source at the
+        target; ``"none"``, phases from the distances in water.
     points_per_wavelength : float
         Grid points per wavelength in water.
     behind : float or str
-        How far the grid reaches beyond the target.
+        Length of the grid beyond the target.
     duty_cycle : float
-        Part of the time that it sends during the sonication.
+        Fraction of the sonication during which the transducer transmits.
     on, off : float
-        Sonication and cooling, s.
+        Durations of sonication and cooling, s.
     """
 
     position: Point
     target: Point
     frequency: Any
     diameter: Any
-    radius: Any = None  # a float once it is made
+    radius: Any = None  # a float after initialisation
     elements: int = 1
     element_diameter: Any = None
     pressure: Any = 60e3
@@ -108,12 +108,12 @@ class Sonication:
 
     @property
     def distance(self) -> float:
-        """From the apex to the target, m."""
+        """Return the distance from the apex to the target, m."""
         return float(np.linalg.norm(np.subtract(self.target, self.position)))
 
     @cached_property
     def grid(self) -> Grid:
-        """The grid, along the beam, with its PML around it."""
+        """Return the grid, along the beam, with its PML around it."""
         spacing = WATER / (self.frequency * self.points_per_wavelength)
         along = math.ceil((_BESIDE + self.distance) / spacing) + 1 + math.ceil(self.behind / spacing)
         beside = 2 * math.ceil((self.diameter / 2 + _BESIDE) / spacing)
@@ -121,24 +121,24 @@ class Sonication:
 
     @cached_property
     def focus(self) -> tuple[int, int, int]:
-        """Grid point at the target: those of y and z are in the middle."""
+        """Return the grid point at the target, which is in the middle along y and z."""
         along, beside, _ = self.grid.shape
         spacing = self.grid.spacing[0]
         return (along - 1 - math.ceil(self.behind / spacing), beside // 2, beside // 2)
 
     @property
     def apex(self) -> float:
-        """x of the transducer's apex in the grid's coordinates, m."""
+        """Return x of the transducer's apex in the grid's coordinates, m."""
         return float(self.grid.coordinates[0][self.focus[0]]) - self.distance
 
     @cached_property
     def frame(self) -> BeamFrame:
-        """Where the grid lies in the world."""
+        """Return the position of the grid in the world."""
         return along_beam(self.position, self.target, self.apex)
 
     @cached_property
     def transducer(self) -> TransducerMask:
-        """The bowl, or the array, on the grid."""
+        """Return the bowl, or the array, on the grid."""
         surface = self.grid, (self.apex, 0.0, 0.0), self.radius, self.diameter, (self.apex + 1.0, 0.0, 0.0)
         if self.elements == 1:
             return bowl(*surface)
@@ -146,7 +146,7 @@ class Sonication:
 
     @property
     def geometric_phases(self) -> np.ndarray:
-        """Phases, rad, by which waves through water arrive at the target together, (elements,)."""
+        """Return phases, rad, with which waves through water arrive at the target in phase, (elements,)."""
         target = np.array([self.grid.coordinates[i][at] for i, at in enumerate(self.focus)])
         distances = np.linalg.norm(self.transducer.centres - target, axis=1)
         return 2 * math.pi * self.frequency / WATER * distances

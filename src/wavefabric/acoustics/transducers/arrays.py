@@ -1,4 +1,4 @@
-"""Arrays of elements: joined from any, in a row, on a sphere, in rings."""
+"""Builds arrays of elements: joined from any elements, in a row, on a sphere, in rings."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from wavefabric.quantities import instance, positive
 
 
 def join(*parts: TransducerMask) -> TransducerMask:
-    """One array of the elements of several, on the same grid, in their order."""
+    """Return one array with the elements of several on the same grid, in their order."""
     from scipy.sparse import block_diag, csr_array
 
     require(len(parts) > 0, "parts", 0, "one transducer or more")
@@ -31,7 +31,7 @@ def join(*parts: TransducerMask) -> TransducerMask:
     return TransducerMask(parts[0].shape, index, weights, centres, sizes, each[first])
 
 
-#: Elements of an array, at most.
+#: Largest number of elements of an array.
 MOST_ELEMENTS = 10**5
 
 
@@ -46,12 +46,12 @@ def linear_array(
     focus: Point,
     **options: Any,
 ) -> TransducerMask:
-    """Row of equal flat rectangles around ``position``, or of lines in 2-D; the rest as in `bowl`.
+    """Return a row of equal flat rectangles around ``position``, or of lines in 2-D; see also `bowl`.
 
-    So many ``elements`` of an ``element_width`` along the row and an ``element_length`` across it (None in
-    2-D), m, with a ``pitch`` from centre to centre of at least the width, m. Options: ``along``, direction of
-    the row, as in `rectangle`, not used in 2-D; ``tolerance``. Where the row points is given here; where the
-    beam goes, by `TransducerMask.delays` and `TransducerMask.signals`.
+    The row has ``elements`` elements, ``element_width`` along the row and ``element_length`` across it (None
+    in 2-D), m, with a ``pitch`` from centre to centre of at least the width, m. Options: ``along``, direction
+    of the row, as in `rectangle`, not used in 2-D; ``tolerance``. ``focus`` is the direction that the row
+    faces; `TransducerMask.delays` and `TransducerMask.signals` steer the beam.
     """
     if grid.axisymmetric:
         raise InputError("grid: is axisymmetric; allowed: a Cartesian grid, or annular_array")
@@ -79,7 +79,7 @@ def spherical_array(
     element_diameter: Length,
     tolerance: float = 0.05,
 ) -> TransducerMask:
-    """Discs on a bowl, evenly spread on a spiral, that all face its centre of curvature; 3-D only.
+    """Return discs on a bowl, evenly spread on a spiral, that all face its centre of curvature; 3-D only.
 
     ``position``, ``radius`` of curvature, ``diameter`` of the aperture and ``focus`` as in `bowl`;
     ``element_diameter`` in m.
@@ -108,9 +108,9 @@ def annular_array(
     radius: Length | None = None,
     tolerance: float = 0.05,
 ) -> TransducerMask:
-    """Rings around one axis, by their inner and outer ``diameters``, m (0.0 for none); the rest as in `bowl`.
+    """Return rings around one axis with inner and outer ``diameters``, m; other arguments as in `bowl`.
 
-    ``radius`` of curvature, m; None: flat.
+    An inner diameter of 0.0 gives a disc. ``radius`` of curvature, m; None: flat.
     """
     rings = pairs(diameters, "diameters", "one pair or more of inner and outer diameters")
     return assemble(grid, [ring(grid, position, pair, focus, radius) for pair in rings], tolerance)

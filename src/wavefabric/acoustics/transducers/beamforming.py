@@ -1,4 +1,4 @@
-"""From what an array's elements hear to an image: receive beamforming, envelope, compression, gain.
+"""Forms images from the signals that an array's elements receive: beamforming, envelope, compression, gain.
 
 >>> lines = delay_and_sum(signals, array.centres, points, dt=dt, sound_speed=1540, sent=sent)
 >>> image = log_compress(abs(lines), 50)
@@ -17,10 +17,10 @@ from wavefabric.acoustics.series import check_series, densified, energy_above, w
 from wavefabric.errors import InputError
 from wavefabric.quantities import positive
 
-#: Samples of (points, elements) held at a time.
+#: Samples of (points, elements) in memory at once.
 _BLOCK = 1 << 21
-#: Share of the signals' energy that cubic interpolation may find at fewer than 16 samples to a period; it is
-#: off by 0.05 % there, and by 12 % at 4.
+#: Largest fraction of the signals' energy at fewer than 16 samples per period with cubic interpolation, whose
+#: error is 0.05 % at 16 samples per period, and 12 % at 4.
 _RARE = 0.001
 
 
@@ -35,30 +35,31 @@ def delay_and_sum(
     f_number: float | None = None,
     apodization: Any = None,
 ) -> np.ndarray:
-    """Receive beamforming: the echo of each point, complex128 (…); its magnitude is the envelope.
+    """Return the echo of each point by receive beamforming, complex128 (…); its magnitude is the envelope.
 
-    Σ w_e s_e(sent + |point − centre_e|/c) with analytic signals s_e, between samples by their cubic
-    interpolation, and weights that add up to one. Signals with fewer than 16 samples to a period are first
-    brought to a denser time step by band-limited interpolation. It warns if their spectrum is not over at
-    their Nyquist frequency. `InputError`: shapes do not fit together, or numbers are out of range.
+    Σ w_e s_e(sent + |point − centre_e|/c) with analytic signals s_e, between samples by cubic interpolation,
+    and weights that sum to one. Signals with fewer than 16 samples per period are first resampled to a
+    shorter time step by band-limited interpolation. Warns if their spectrum reaches their Nyquist frequency.
+    `InputError`: shapes do not fit together, or numbers are out of range.
 
     Parameters
     ----------
     signals : array_like, shape (elements, steps)
-        What each element hears (`Sensor.elements`), real.
+        Signal that each element receives (`Sensor.elements`), real.
     centres : array_like, shape (elements, dimensions)
-        Where they are, m: `TransducerMask.centres`.
+        Centres of the elements, m: `TransducerMask.centres`.
     points : array_like, shape (…, dimensions)
-        What is imaged, m: the points of a scan line, or of a whole image.
+        Imaged points, m: those of a scan line, or of a whole image.
     dt, sound_speed : float or str
-        Time step, s, and speed that delays are computed with, m/s.
+        Time step, s, and the speed for the delays, m/s.
     sent : float or array_like, shape (…)
-        When what was sent reaches each point, s; the middle of its pulse.
+        Time at which the middle of the transmitted pulse reaches each point, s.
     f_number : float, optional
         Depth over receiving aperture, dynamic: elements further from the point along the other axes do not
         count. Default: all elements count everywhere.
     apodization : array_like, shape (elements,), optional
-        Weights of elements. Default: 1; with an ``f_number`` Hann's window over its aperture besides.
+        Weights of elements. Default: 1. With an ``f_number`` they are multiplied by a Hann window over its
+        aperture.
     """
     where, at = real_array(centres, "centres"), real_array(points, "points")
     heard = real_array(signals, "signals")
@@ -102,7 +103,7 @@ def delay_and_sum(
 
 
 def log_compress(envelope: Any, dynamic_range: float = 50.0) -> np.ndarray:
-    """Envelope in dB below its largest value, not lower than ``-dynamic_range``; float64, same shape."""
+    """Return the envelope in dB below its largest value, at least ``-dynamic_range``; float64, same shape."""
     levels = as_array(envelope, "envelope")
     require(levels.dtype.kind in "fiuc", "envelope", levels.dtype, "numbers")
     levels = np.abs(levels)
@@ -114,9 +115,9 @@ def log_compress(envelope: Any, dynamic_range: float = 50.0) -> np.ndarray:
 
 
 def time_gain(signals: Any, dt: float | str, sound_speed: float | str, attenuation: float) -> np.ndarray:
-    """Signals (elements, steps) made up for absorption on the path there and back, from t = 0 on.
+    """Return signals (elements, steps) compensated for absorption on the path out and back, from t = 0.
 
-    ``attenuation`` in dB/m at the pulse's frequency: after t the path is c t.
+    ``attenuation`` in dB/m at the pulse's frequency; the path at time t is c t.
     """
     heard = real_array(signals, "signals")
     require(heard.ndim, "signals", signals, "(…, steps)")
@@ -128,9 +129,9 @@ def time_gain(signals: Any, dt: float | str, sound_speed: float | str, attenuati
 def frequency_response(
     signals: Any, dt: float | str, centre: float | str, bandwidth: float | str
 ) -> np.ndarray:
-    """Signals (…, steps) as elements of a Gaussian frequency response hear them; float64.
+    """Return signals (…, steps) filtered by the Gaussian frequency response of elements; float64.
 
-    ``centre`` frequency and full width of half amplitude, ``bandwidth``, Hz. The response has no phase.
+    ``centre`` frequency and full width at half amplitude, ``bandwidth``, Hz. The response has zero phase.
     """
     heard = real_array(signals, "signals").astype(float)
     if heard.ndim < 1 or not heard.shape[-1]:
@@ -149,11 +150,11 @@ def frequency_response(
 
 
 def _between(rows: np.ndarray, late: np.ndarray) -> np.ndarray:
-    """Row e at times ``late`` (points, elements), in steps, by cubic Lagrange interpolation; 0 outside."""
+    """Return row e at times ``late`` (points, elements), in steps, by cubic interpolation; 0 outside."""
     elements, steps = rows.shape
     low = np.floor(late).astype(np.int64)
     t = late - low
-    # Of the samples at −1, 0, 1, 2.
+    # Weights of the samples at −1, 0, 1, 2.
     by = (
         -t * (t - 1) * (t - 2) / 6,
         (t + 1) * (t - 1) * (t - 2) / 2,

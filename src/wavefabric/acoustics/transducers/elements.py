@@ -1,8 +1,8 @@
-"""Bowls, discs, rings, rectangles, lines and surfaces of one's own: points that sample them on a grid.
+"""Samples bowls, discs, rings, rectangles, lines and user-defined surfaces by points on a grid.
 
 A surface is sampled by points of equal area; each becomes a band-limited delta function on the grid (Wise
-et al. 2019, doi:10.1121/1.5116132). Used as a mass source of pressure p₀, a transducer radiates in free
-field as its Rayleigh integral with ρcu = p₀ says, to the front and to the back.
+et al. 2019, doi:10.1121/1.5116132). Used as a mass source of pressure p₀, a transducer in free field radiates
+as its Rayleigh integral with ρcu = p₀, to the front and to the back.
 
 >>> bowl(grid, position=(0, 0, "-30 mm"), radius="64 mm", diameter="64 mm", focus=(0, 0, 0)).source(signal)
 """
@@ -32,9 +32,9 @@ from wavefabric.units import show
 
 __all__ = ["TransducerMask", "annulus", "bowl", "disc", "line", "rectangle", "surfaces"]
 
-#: Points that sample a surface, for each grid point's share of it.
+#: Points that sample a surface, per grid cell that it covers.
 UPSAMPLING = 10.0
-#: Points that sample a surface, at most.
+#: Largest number of points that sample a surface.
 _MOST = 10**8
 #: Turn between neighbours on a spiral that covers a disc or sphere evenly (Vogel 1979).
 GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
@@ -49,7 +49,7 @@ def bowl(
     *,
     tolerance: float = 0.05,
 ) -> TransducerMask:
-    """Spherical bowl, or in 2-D an arc. Its apex is at ``position``, m, in the grid's coordinates.
+    """Return a spherical bowl, or in 2-D an arc, with its apex at ``position``, m, in the grid's coordinates.
 
     `InputError`: a size is not positive, an aperture above twice the radius of curvature, or a bowl leaves
     the grid.
@@ -62,7 +62,7 @@ def bowl(
         Any point on the beam axis in front of the bowl, m; only the direction counts. On an axisymmetric
         grid position and focus lie on the axis.
     tolerance : float
-        Where the band-limited delta functions are cut, as a part of their peak; 0: nowhere.
+        Fraction of their peak at which the band-limited delta functions are cut; 0: they are not cut.
     """
     return annulus(grid, position, 0.0, diameter, focus, radius=radius, tolerance=tolerance)
 
@@ -75,7 +75,7 @@ def disc(
     *,
     tolerance: float = 0.05,
 ) -> TransducerMask:
-    """Flat circular piston around ``position``, or in 2-D a line; lengths in m, the rest as in `bowl`."""
+    """Return a flat circular piston around ``position``, or in 2-D a line; lengths in m. See `bowl`."""
     return annulus(grid, position, 0.0, diameter, focus, tolerance=tolerance)
 
 
@@ -89,10 +89,10 @@ def annulus(
     radius: Length | None = None,
     tolerance: float = 0.05,
 ) -> TransducerMask:
-    """Ring of a flat piston, or with a ``radius`` of curvature of a bowl; in 2-D two pieces of a line or arc.
+    """Return a flat ring, or with a ``radius`` of curvature a ring of a bowl; in 2-D two lines or arcs.
 
-    ``inner`` and ``outer`` are its diameters, m; the rest as in `bowl`. Rings around one ``position`` are an
-    annular array: `join` them.
+    ``inner`` and ``outer`` are its diameters, m; other arguments as in `bowl`. Rings around one ``position``
+    form an annular array: `join` them.
     """
     return assemble(grid, [ring(grid, position, (inner, outer), focus, radius)], tolerance)
 
@@ -100,7 +100,7 @@ def annulus(
 def ring(
     grid: Grid, position: Point, diameters: tuple[Length, Length], focus: Point, radius: Length | None
 ) -> Surface:
-    """The surface of an `annulus`."""
+    """Return the surface of an `annulus`."""
     apex, axes = placed(grid, position, focus)
     hole = in_unit(diameters[0], "m", "inner") != 0
     names = ("inner", "outer") if hole else ("diameter", "diameter")
@@ -113,8 +113,8 @@ def ring(
         area = math.pi * (high**2 - low**2)
     else:
         curvature = positive(radius, "m", "radius")
-        bowl_depth(curvature, outer)  # refuses what is wider than the sphere
-        # Angles from the beam axis, and how far in front of the apex.
+        bowl_depth(curvature, outer)  # raises an error if the ring is wider than the sphere
+        # Angles of the inner and outer edge from the beam axis.
         low, high = (math.asin(min(1.0, d / (2 * curvature))) for d in (inner, outer))
         area = 2 * math.pi * curvature**2 * (math.cos(low) - math.cos(high))
     if grid.dimensions == 2:
@@ -130,7 +130,7 @@ def ring(
     if radius is None:
         forward, distance = np.zeros(part.size), np.sqrt(low**2 + (high**2 - low**2) * part)
     else:
-        # Equal steps along the axis are equal areas of a sphere.
+        # Equal steps along the axis cut equal areas of a sphere.
         forward = curvature * (1 - math.cos(low) + (math.cos(low) - math.cos(high)) * part)
         distance = np.sqrt(forward * (2 * curvature - forward))
     return Surface(apex + np.column_stack([forward, spiral(distance)]) @ axes, apex, area, area)
@@ -147,10 +147,11 @@ def rectangle(
     along: Point | None = None,
     tolerance: float = 0.05,
 ) -> TransducerMask:
-    """Flat rectangle around ``position``; 3-D only (in 2-D, `disc` is a line). The rest as in `bowl`.
+    """Return a flat rectangle around ``position``; 3-D only (in 2-D use `disc`).
 
-    Its sides are ``width`` and ``height``, m. The width lies along a direction ``along``, whose part across
-    the axis counts; by default along the grid axis that is most nearly across, x before y before z.
+    Its sides are ``width`` and ``height``, m. The width lies along a direction ``along``, of which only the
+    part perpendicular to the beam axis counts; default: the most nearly perpendicular grid axis, x before y
+    before z. Other arguments are as in `bowl`.
     """
     if grid.dimensions == 2:
         raise InputError("grid: has 2 dimensions; allowed: 3, or transducers.disc, which is a line in 2-D")
@@ -160,8 +161,8 @@ def rectangle(
 
 
 def line(grid: Grid, start: Point, end: Point, *, tolerance: float = 0.05) -> TransducerMask:
-    """Straight line between two points, m, in 2-D; in 3-D a strip that is one (smallest) spacing wide."""
-    placed(grid, start, end)  # refuses what is no Cartesian grid, and equal points
+    """Return a straight line between two points, m, in 2-D; in 3-D a strip one (smallest) spacing wide."""
+    placed(grid, start, end)  # raises an error for one dimension, and for equal points
     if grid.axisymmetric:
         raise InputError("grid: is axisymmetric; allowed: disc, annulus or bowl there")
     a, b = point(start, grid.dimensions, "start"), point(end, grid.dimensions, "end")
@@ -175,10 +176,10 @@ def line(grid: Grid, start: Point, end: Point, *, tolerance: float = 0.05) -> Tr
 def surfaces(
     grid: Grid, points: Sequence[Any], areas: Sequence[float], *, tolerance: float = 0.05
 ) -> TransducerMask:
-    """Elements of one's own.
+    """Return a transducer of user-defined elements.
 
-    ``points``: for each element points that stand for equal parts of its surface, m, (points, dimensions),
-    some ten for each grid point that it covers; ``areas``: that of each, m² (lengths in 2-D, m).
+    ``points``: for each element, points that represent equal parts of its surface, m, (points, dimensions),
+    some ten per grid point that it covers; ``areas``: the area of each element, m² (lengths in 2-D, m).
     """
     n = grid.dimensions
     if grid.axisymmetric or n == 1:
@@ -199,7 +200,7 @@ def surfaces(
 def flat(
     grid: Grid, centres: np.ndarray, axes: np.ndarray, sides: tuple[float, ...], tolerance: float = 0.05
 ) -> TransducerMask:
-    """Equal lines or rectangles around these centres, their sides along all axes but the first."""
+    """Return equal lines or rectangles around ``centres``, with sides along all axes but the first."""
     step = min(grid.spacing) / UPSAMPLING ** (1 / len(sides))
     lines = [side * (_middles(max(1, math.ceil(side / step))) - 0.5) for side in sides]
     local = np.stack([each.ravel() for each in np.meshgrid(*lines, indexing="ij")], axis=1)
@@ -208,19 +209,19 @@ def flat(
 
 
 def _samples(grid: Grid, area: float) -> np.ndarray:
-    """Where the points that sample a surface are on 0 … 1."""
+    """Return the positions on 0 … 1 of the points that sample a surface."""
     return _middles(math.ceil(UPSAMPLING * area / min(grid.spacing) ** (grid.dimensions - 1)))
 
 
 def _middles(count: int) -> np.ndarray:
-    """Middles of equal parts of 0 … 1."""
+    """Return the middles of ``count`` equal parts of 0 … 1."""
     allowed = f"1 to {_MOST}, within the grid"
     require(1 <= count <= _MOST, "size", f"{count:g} points sample a surface", allowed)
     return (np.arange(count) + 0.5) / count
 
 
 def spiral(distance: np.ndarray) -> np.ndarray:
-    """Points at these distances from the centre, each turned on by the golden angle, (points, 2)."""
+    """Return points at distances from the centre, each turned further by the golden angle, (points, 2)."""
     angle = GOLDEN_ANGLE * np.arange(distance.size)
     return np.stack([distance * np.cos(angle), distance * np.sin(angle)], axis=1)
 
@@ -229,7 +230,7 @@ def spiral(distance: np.ndarray) -> np.ndarray:
 def placed(
     grid: Grid, position: Point, focus: Point, along: Point | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where a transducer is, m, and its orthonormal axes as rows, the one towards the focus first."""
+    """Return a transducer's position, m, and its orthonormal axes as rows, that towards the focus first."""
     n = grid.dimensions
     if n == 1:
         raise InputError("grid: is of one dimension; allowed: 2 or 3, or a source of p or ux in 1-D")

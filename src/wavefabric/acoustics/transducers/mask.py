@@ -1,13 +1,13 @@
-"""The weights of a transducer's elements on the grid, and the sources they make.
+"""Computes the weights of a transducer's elements on the grid, and the sources they form.
 
-Points between the grid's are, as a Fourier method sees them, sums of band-limited delta functions.
+In a Fourier method, points between grid points are sums of band-limited delta functions.
 
-A grid of N points holds no wavenumber above the Nyquist limit. The delta function at x₀ that it can hold is
-a periodic sinc, b(x) = sin(πd)/(N tan(πd/N)) with d = (x − x₀)/Δx (N even; sin in place of tan for N odd).
-In 2-D and 3-D it is the product over the axes. Its tails are long; they are cut where their envelope
+A grid of N points has no wavenumber above the Nyquist limit. Its delta function at x₀ is a periodic sinc,
+b(x) = sin(πd)/(N tan(πd/N)) with d = (x − x₀)/Δx (N even; sin in place of tan for N odd). In 2-D and 3-D it
+is the product over the axes. Its tails are long; they are cut where their envelope
 ∏ 1/(π|d|) falls below a tolerance, which leaves a star of grid points (Wise, Cox, Jaros & Treeby, J. Acoust.
-Soc. Am. 146, 278 (2019), doi:10.1121/1.5116132). Unlike there, the tails that stay are tapered towards it
-by a Lanczos window: at three points per wavelength that lowers the error of a bowl's field from 1.3 % to
+Soc. Am. 146, 278 (2019), doi:10.1121/1.5116132). Unlike in that paper, the remaining tails are tapered by a
+Lanczos window: at three points per wavelength this lowers the error of a bowl's field from 1.3 % to
 0.2 %, and that of a disc along the grid from 3.8 % to 1.1 %, with the same points.
 """
 
@@ -33,10 +33,10 @@ from wavefabric.units import show
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-#: A length, m, or text with a unit; a point, one length an axis.
+#: A length, m, or text with a unit; a point, one length per axis.
 Length = float | str
 Point = Sequence[Length]
-#: Points spread at a time: keeps the scratch arrays in cache.
+#: Points spread at once: small enough that the scratch arrays stay in cache.
 CHUNK = 16384
 
 
@@ -44,7 +44,7 @@ CHUNK = 16384
 class TransducerMask:
     """A transducer on a grid: the weight of each of its elements at each grid point.
 
-    A column of ``weights`` adds up to about the element's area over Δy Δz (length over Δy in 2-D).
+    A column of ``weights`` sums to about the element's area over Δy Δz (length over Δy in 2-D).
     """
 
     shape: tuple[int, ...]  # of the grid, [x, y(, z)]
@@ -52,16 +52,16 @@ class TransducerMask:
     weights: csr_array  # (points, elements)
     centres: np.ndarray  # (elements, dimensions), m
     areas: np.ndarray  # (elements,), m²; m in 2-D
-    point_areas: np.ndarray  # (points,), what a weight counts in an integral over a surface, m²; m in 2-D
+    point_areas: np.ndarray  # (points,), area per unit weight in a surface integral, m²; m in 2-D
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return len(self.areas)
 
     @cached_property
     def mask(self) -> np.ndarray:
-        """Where the source is: bool, the grid's shape."""
+        """Return the grid points of the source: bool, the grid's shape."""
         mask = np.zeros(math.prod(self.shape), bool)
         mask[self.index] = True
         return mask.reshape(self.shape, order="F")
@@ -72,11 +72,11 @@ class TransducerMask:
         mode: Literal["additive", "additive_no_correction"] = "additive",
         precision: Literal["single", "double"] = "single",
     ) -> Source:
-        """Mass source that drives the elements, with one signal a grid point.
+        """Return a mass source that drives the elements, with one signal per grid point.
 
         ``signal`` is the pressure at the surface, Pa: (steps,) for all elements, (elements, steps), or a
-        `ContinuousWave`, whose amplitude and phase may be one an element. ``mode`` as of `Source`, but not
-        ``"dirichlet"``; ``precision`` is that of the source.
+        `ContinuousWave`, whose amplitude and phase may be one per element. ``mode`` is as in `Source`, but
+        not ``"dirichlet"``; ``precision`` is that of the source.
         """
         if isinstance(signal, ContinuousWave):
             wave = _SpreadWave(**vars(signal), weights=self.weights)
@@ -91,31 +91,32 @@ class TransducerMask:
         return Source(p_mask=self.mask, p=driven, p_mode=mode)
 
     def element_signals(self, points: Any) -> np.ndarray:
-        """Derivatives with respect to the elements' signals, (elements, steps), of those at the points.
+        """Convert derivatives for signals at points to derivatives for elements' signals, (elements, steps).
 
-        ``points`` (points, steps) are `simulate_and_gradient`'s by ``"p"`` of `source`.
+        ``points`` (points, steps) are the derivatives for ``"p"`` of `source` in `simulate_and_gradient`.
         """
         return self.weights.T @ check_series(points, self.index.size, "points")
 
     @property
     def receiving(self) -> csr_array:
-        """Weights (elements, points) of the mean over each element: the adjoint of those it sends by."""
+        """Return weights (elements, points) of the mean over each element, adjoint to transmit weights."""
         from scipy.sparse import csr_array
 
         return csr_array((self.weights * self.point_areas[:, None]).T / self.areas[:, None])
 
     def delays(self, sound_speed: Length, focus: Point) -> np.ndarray:
-        """When each element fires, s, so that all arrive at a point, m, together; the first at 0."""
+        """Return firing times, s, with which all waves reach ``focus``, m, together; the first at 0."""
         speed = positive(sound_speed, "m/s", "sound_speed")
         distance = np.linalg.norm(point(focus, self.centres.shape[1], "focus") - self.centres, axis=1)
         time = -distance / speed
         return time - time.min()
 
     def signals(self, signal: Any, delays: np.ndarray, dt: Length) -> np.ndarray:
-        """A signal for each element, delayed by parts of time steps too, (elements, steps + largest delay).
+        """Return a signal for each element, delayed also by fractions of time steps.
 
-        ``signal`` (steps,) should begin and end at rest; ``delays``, as `delays` gives, and ``dt`` in s.
-        Shifted in Fourier space: exact for signals below the Nyquist frequency.
+        The result is (elements, steps + largest delay). ``signal`` (steps,) should begin and end at rest;
+        ``delays``, as `delays` returns, and ``dt`` in s. The shift is in Fourier space: exact for signals
+        below the Nyquist frequency.
         """
         signal, delays = real_array(signal, "signal"), real_array(delays, "delays")
         if signal.ndim != 1 or not signal.size:
@@ -124,7 +125,7 @@ class TransducerMask:
             raise InputError(f"delays: allowed: {self.elements} numbers from 0, s")
         late = delays / positive(dt, "s", "dt")
         steps = signal.size + math.ceil(late.max())
-        # Twice as long: what rings before the signal must not come out at its end.
+        # Twice as long: ringing before the signal must not wrap around to its end.
         spectrum = np.fft.rfft(signal, 2 * steps)
         turn = np.exp(-1j * np.pi / steps * np.outer(late, np.arange(spectrum.size)))
         return np.fft.irfft(spectrum * turn, 2 * steps)[:, :steps]
@@ -132,7 +133,7 @@ class TransducerMask:
 
 @dataclass(frozen=True)
 class _SpreadWave(ContinuousWave):
-    """A continuous wave of elements, spread on the grid."""
+    """A continuous wave of elements, converted to grid points by their weights."""
 
     weights: Any = None  # (points, elements)
 
@@ -145,21 +146,21 @@ class _SpreadWave(ContinuousWave):
 
 @dataclass(frozen=True)
 class Surface:
-    """The surface of an element: points that each stand for an equal part of it, m, and its centre."""
+    """The surface of an element: points that each represent an equal part of it, m, and its centre."""
 
-    points: np.ndarray  # (points, dimensions); of an axisymmetric grid on both sides of the axis
+    points: np.ndarray  # (points, dimensions); on both sides of the axis of an axisymmetric grid
     centre: np.ndarray  # (dimensions,)
     area: float  # m²; m in 2-D
-    extent: float  # what the points add up to on the grid: the area, or the length of its section by a plane
+    extent: float  # sum of the points on the grid: the area, or the length of its section by a plane
 
 
 def assemble(grid: Grid, surfaces: Sequence[Surface], tolerance: float) -> TransducerMask:
-    """Spread the points that sample the surface of each element."""
+    """Return the transducer whose elements have these surfaces, with their points spread on the grid."""
     from scipy.sparse import csr_array
 
     require(0 <= real(tolerance, "tolerance") <= 0.5, "tolerance", tolerance, "from 0 to 0.5")
     spacing = np.array(grid.spacing)
-    # The other half of the plane of axis and radius, whose points are dropped again.
+    # Add the other half of the plane of axis and radius; its points are dropped later.
     shape, before = list(grid.shape), np.zeros(grid.dimensions)
     if grid.axisymmetric:
         before[1] = shape[1] - 1
@@ -168,7 +169,7 @@ def assemble(grid: Grid, surfaces: Sequence[Surface], tolerance: float) -> Trans
     for element, surface in enumerate(surfaces):
         steps = surface.points / spacing + grid.origin + before
         _check_inside(steps, grid, surface.points, shape)
-        # A mass source is scaled by Δx (see `Source`), which is what leaves one factor of it here.
+        # A mass source is scaled by 1/Δx (see `Source`), so one factor of Δx remains.
         total = surface.extent * grid.spacing[0] / math.prod(grid.spacing)
         index, weight = spread(steps, total / len(steps), tuple(shape), tolerance, grid.periodic)
         if grid.axisymmetric:
@@ -183,7 +184,7 @@ def assemble(grid: Grid, surfaces: Sequence[Surface], tolerance: float) -> Trans
     centres, areas = (np.array([getattr(each, name) for each in surfaces]) for name in ("centre", "area"))
     each = np.full(points.size, math.prod(grid.spacing) / grid.spacing[0])
     if grid.axisymmetric:
-        # The ring at a radius; what is at the axis stands for a disc of half a spacing.
+        # A point represents the ring at its radius, or on the axis a disc of half a spacing.
         radius = points // grid.shape[0] * grid.spacing[1]
         each = 2 * math.pi * each * np.where(radius == 0, grid.spacing[1] / 8, radius)
     return TransducerMask(grid.shape, points, weights, centres, areas, each)
@@ -200,14 +201,14 @@ def _check_inside(steps: np.ndarray, grid: Grid, metres: np.ndarray, shape: list
 
 
 def point(lengths: Point, dimensions: int, key: str) -> np.ndarray:
-    """A point that a user gave, m."""
+    """Return a user's point as an array, m; `InputError` unless it has ``dimensions`` lengths."""
     values = tuple(lengths) if isinstance(lengths, list | tuple | np.ndarray) else ()
     require(len(values) == dimensions, key, lengths, f"{dimensions} lengths, m")
     return np.array([in_unit(value, "m", key) for value in values])
 
 
 def direction(vector: Any, dimensions: int, key: str) -> np.ndarray:
-    """The unit vector along what a user gave."""
+    """Return the unit vector along a user's vector; `InputError` if that is zero."""
     vector = point(vector, dimensions, key)
     norm = np.linalg.norm(vector)
     if norm == 0:
@@ -216,7 +217,7 @@ def direction(vector: Any, dimensions: int, key: str) -> np.ndarray:
 
 
 def beam_axes(normal: np.ndarray, along: Point | None = None) -> np.ndarray:
-    """Orthonormal axes in 3-D as rows: the beam's, and one near ``along`` or the farthest axis; the third."""
+    """Return orthonormal 3-D axes as rows: the beam, one near ``along`` or the farthest axis, the third."""
     if along is None:
         # A small head start for x, then y, decides ties.
         first = np.eye(3)[int(np.argmin(np.abs(normal) + 1e-9 * np.arange(3)))]
@@ -232,7 +233,7 @@ def beam_axes(normal: np.ndarray, along: Point | None = None) -> np.ndarray:
 
 
 def periodic_sinc(d: np.ndarray, points: int) -> np.ndarray:
-    """Band-limited delta function of a periodic grid of N ``points`` at a distance of ``d`` grid steps.
+    """Return the band-limited delta function of a periodic grid of N ``points``, ``d`` grid steps away.
 
     1 at d = 0 and 0 at all other whole d within a period; 1 everywhere for N = 1. Wise et al. 2019,
     equations 8 and 9.
@@ -248,11 +249,11 @@ def periodic_sinc(d: np.ndarray, points: int) -> np.ndarray:
 
 
 def star(dimensions: int, tolerance: float) -> np.ndarray:
-    """Grid offsets (offsets, dimensions) at which the envelope of the sinc reaches a part of its peak."""
+    """Return grid offsets (offsets, dimensions) at which the sinc's envelope reaches a part of its peak."""
     reach = max(1, math.ceil(1 / (math.pi * tolerance)))
     axes = np.meshgrid(*([np.arange(-reach, reach + 1)] * dimensions), indexing="ij")
     offsets = np.stack([axis.ravel() for axis in axes], axis=1)
-    # The point may lie half a step nearer than the offset says; a sinc never exceeds 1.
+    # The point may be half a step nearer than its offset; a sinc never exceeds 1.
     distance = np.maximum(np.abs(offsets) - 0.5, 1 / math.pi)
     return offsets[np.prod(math.pi * distance, axis=1) <= 1 / tolerance]
 
@@ -264,11 +265,11 @@ def spread(
     tolerance: float,
     periodic: tuple[bool, ...] = (False,) * 3,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sum of equal band-limited delta functions on a grid of this shape, (Nx, Ny) or (Nx, Ny, Nz).
+    """Sum equal band-limited delta functions on a grid of ``shape``, (Nx, Ny) or (Nx, Ny, Nz).
 
     ``positions`` (points, dimensions) are in grid steps from grid point 0, each within the grid. Tails are
-    cut at ``tolerance`` of the peak; 0 keeps them whole. What would stick out of the grid is cut too, but
-    along a ``periodic`` axis it is wrapped around. Returns flat grid indices (int64, x fastest, ascending)
+    cut at ``tolerance`` of the peak; 0 keeps them whole. Tails outside the grid are cut too, but
+    along a ``periodic`` axis they wrap around. Return flat grid indices (int64, x fastest, ascending)
     and a weight for each.
     """
     if tolerance == 0:
@@ -276,7 +277,7 @@ def spread(
     offsets = star(len(shape), tolerance)
     reach = int(offsets.max())
     nearest = np.rint(positions).astype(np.int64)
-    # A box around all points, with space for the tails: the scratch array is no larger than it must be.
+    # A box around all points and their tails keeps the scratch array small.
     low = nearest.min(axis=0) - reach
     size = nearest.max(axis=0) + reach + 1 - low
     strides = np.concatenate([[1], np.cumprod(size)[:-1]])
@@ -286,7 +287,7 @@ def spread(
         near = nearest[first : first + CHUNK]
         part = positions[first : first + CHUNK] - near
         centre = (near - low) @ strides
-        tails = []  # tapered to nothing a step and a half beyond their reach
+        tails = []  # tapered to zero at one and a half steps beyond their reach
         for axis, points in enumerate(shape):
             away = np.arange(-reach, reach + 1)[:, None] - part[:, axis]
             tails.append(periodic_sinc(away, points) * np.sinc(away / (reach + 1.5)))

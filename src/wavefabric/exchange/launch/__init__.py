@@ -1,4 +1,4 @@
-"""Starting ranks with mpiexec (`wavefabric run --ranks`), and what a rank finds and reports about itself.
+"""Start ranks with mpiexec (`wavefabric run --ranks`), and read and report a rank's environment and status.
 
 May import ``system``, ``files`` and ``errors``.
 """

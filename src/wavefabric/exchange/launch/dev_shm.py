@@ -1,4 +1,4 @@
-"""Files that an MPI keeps in /dev/shm for ranks of one host: removed when ranks are killed."""
+"""Remove the files that MPI creates in /dev/shm for ranks of one host when ranks are killed."""
 
 import contextlib
 import os
@@ -8,16 +8,16 @@ from pathlib import Path
 from wavefabric.errors import InputError
 
 _FOLDER = Path("/dev/shm")
-#: Of MPICH; of Open MPI 4 and 5.
+#: MPICH; Open MPI 4; Open MPI 5.
 _PREFIXES = ("mpich_shm_", "vader_segment.", "sm_segment.")
-#: What MPICH 4 and 5 take there for each rank: 1.06 MB of bookkeeping, which is touched at the start.
+#: Bytes per rank of MPICH 4 and 5: 1.06 MB of bookkeeping, which is touched at the start.
 _PER_RANK = 1_100_000
-#: What to do when it is full.
+#: Advice if /dev/shm is full.
 ADVICE = "remove what killed programs left there (mpich_shm_*, if no MPI runs), or enlarge it"
 
 
 def mapped(pid: int) -> set[Path]:
-    """MPI's files that a process has mapped, by name."""
+    """Return MPI's files in /dev/shm that a process has mapped."""
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
         return {file for line in lines if f"{_FOLDER}/" in line and _is_mpi(file := Path(line.split()[-1]))}
@@ -25,7 +25,7 @@ def mapped(pid: int) -> set[Path]:
 
 
 def remove(files: Iterable[Path]) -> None:
-    """Remove what ranks that were killed have left."""
+    """Remove files that killed ranks have left."""
     for file in files:
         with contextlib.suppress(OSError):
             if _is_mpi(file) and file.stat().st_uid == os.getuid():
@@ -33,12 +33,12 @@ def remove(files: Iterable[Path]) -> None:
 
 
 def remove_own() -> None:
-    """Remove those of this process, which is about to end all; others keep what they have mapped."""
+    """Remove the files of this process, which is about to end all ranks; others keep their mappings."""
     remove(mapped(os.getpid()))
 
 
 def check_space(ranks: int) -> None:
-    """Raise InputError for ranks for which there is no space: MPICH would crash with a bus error."""
+    """Raise `InputError` if /dev/shm is too small for ``ranks``: MPICH would crash with a bus error."""
     free, needed = free_bytes(), ranks * _PER_RANK
     if free is not None and free < needed:
         actual = f"{free / 1e6:.1f} MB are free, {ranks} ranks need {needed / 1e6:.1f} MB"
@@ -46,7 +46,7 @@ def check_space(ranks: int) -> None:
 
 
 def free_bytes() -> int | None:
-    """Free space there, None where there is no such folder."""
+    """Return the free bytes of /dev/shm, None if it does not exist."""
     with contextlib.suppress(OSError):
         space = os.statvfs(_FOLDER)
         return space.f_bavail * space.f_frsize

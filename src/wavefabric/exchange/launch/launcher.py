@@ -1,4 +1,4 @@
-"""`wavefabric run --ranks K`: mpiexec started, watched and, if need be, stopped."""
+"""Run `wavefabric run --ranks K`: start mpiexec, watch it and, if necessary, stop it."""
 
 import contextlib
 import os
@@ -20,44 +20,45 @@ from wavefabric.system.interrupt import INTERRUPTED, TERMINATING
 from wavefabric.system.machine import usable_threads
 from wavefabric.system.processes import abandoned, follow_parent
 
-#: Signals of a program's own faults.
+#: Signals that a faulty program receives.
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGBUS)
-#: Seconds that ranks have to save when nobody waits for them any more.
+#: Seconds that ranks have to save after the parent of this launcher has ended.
 _ORPHANED = 60
-#: Seconds between looks at mpiexec, and at the program that started this one.
+#: Seconds between checks of mpiexec and of the parent of this launcher.
 _LOOK = 0.1
-#: Libraries that start threads of their own; the solvers bring their own number.
+#: Variables for the threads of libraries; the solvers set theirs separately.
 _THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass
 class LaunchOptions:
-    """What to start: a program with arguments, on so many ranks."""
+    """Describes what to start: a program with arguments, on ``ranks`` ranks."""
 
     arguments: list[str]
     ranks: int
     transport: str = "auto"
-    #: GPU of each rank; empty where each takes its own.
+    #: GPU of each rank; empty to choose by rank number.
     placement: list[int] = field(default_factory=list)
-    #: CPU threads of a rank.
+    #: CPU threads per rank.
     threads: int = 1
-    #: Where the ranks save, for the message if one is killed.
+    #: Path of the ranks' checkpoint, for the message if one is killed.
     checkpoint: Path | None = None
     program: Sequence[str] = (sys.executable, "-m", "wavefabric")
-    #: The plan that the ranks follow, JSON; empty for none.
+    #: JSON of the plan that the ranks follow; empty for none.
     plan: str = ""
 
 
 def launch(options: LaunchOptions) -> int:
-    """Start ranks, wait for them, and pass on what they print.
+    """Start ranks, pass on their output, wait until they end, and return the exit code.
 
-    Ctrl-C goes to each rank once, by its own process: mpiexec is kept apart from the terminal, since some
-    kill their ranks at once. A third Ctrl-C kills all. SIGTERM, SIGUSR1 and SIGHUP reach them as SIGTERM, and
-    so does the end of the process that started this one and read what it prints. The result is their exit
-    code; 128 + signal if one was killed, 130 after Ctrl-C, 143 after SIGTERM.
+    Ctrl-C reaches each rank once, sent by this launcher: mpiexec is detached from the terminal, since some
+    versions kill their ranks at once. A third Ctrl-C kills all. SIGTERM, SIGUSR1 and SIGHUP reach the ranks
+    as SIGTERM, and so does the end of the parent process, if nobody else reads the output. The result is the
+    ranks' exit code;
+    128 + signal if one was killed, 130 after Ctrl-C, 143 after SIGTERM.
     """
     if environment.RANKS in os.environ or environment.ranks() > 1:
-        # A rank that started ranks would fill the machine.
+        # A rank that started ranks would start ever more.
         raise InputError("--ranks: given to a process that is one of several ranks already; allowed: once")
     with tempfile.TemporaryDirectory(prefix="wavefabric-") as name:
         folder = Path(name)
@@ -81,7 +82,7 @@ def launch(options: LaunchOptions) -> int:
 def _environment(options: LaunchOptions, folder: Path) -> dict[str, str]:
     defaults: dict[str, str] = dict.fromkeys(_THREADED, str(options.threads))
     if options.ranks > usable_threads():
-        # A rank that waits leaves its core to the others at once.
+        # A waiting rank yields its core to the others at once.
         defaults["MPIR_CVAR_POLLS_BEFORE_YIELD"] = "0"
     variables = defaults | environment.without_ranks(dict(os.environ))
     variables |= {
@@ -90,7 +91,7 @@ def _environment(options: LaunchOptions, folder: Path) -> dict[str, str]:
         environment.FOLDER: str(folder),
         environment.PLACEMENT: " ".join(map(str, options.placement)),
         environment.PLAN: options.plan,
-        # nvidia-smi counts GPUs by their bus; CUDA must count alike for a placement to mean the same.
+        # nvidia-smi numbers GPUs by bus address; CUDA must do so too, for a placement to mean the same.
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
     if sys.stderr is not None and sys.stderr.isatty():
@@ -100,16 +101,16 @@ def _environment(options: LaunchOptions, folder: Path) -> dict[str, str]:
 
 
 class _Supervisor:
-    """One launch: what its ranks print and report, and signals for them."""
+    """Supervises one launch: output and status of its ranks, and signals for them."""
 
     def __init__(self, options: LaunchOptions, process: subprocess.Popen[bytes], folder: Path):
         self._options, self._process, self._folder = options, process, folder
         self._interrupts = 0
-        self._terminated = 0  # signal that this launcher was ended with
+        self._terminated = 0  # the signal that ended this launcher
         self._mpiexec_said: list[bytes] = []
 
     def wait(self) -> int:
-        """Pass on what ranks print until all have ended; the exit code."""
+        """Pass on the ranks' output until all have ended; return the exit code."""
         seen: set[bytes] = set()
         outputs = [_Output(stream, seen) for stream in (sys.stdout, sys.stderr)]
         handlers = {signal.SIGINT: self._interrupt}
@@ -119,7 +120,7 @@ class _Supervisor:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
                     undo.callback(signal.signal, number, signal.signal(number, handler))
             for name, output in zip(rank_status.STREAMS, outputs, strict=True):
-                # Open for writing too: there is no end of file before the first rank has come.
+                # Open for writing too, or the pipe would be at its end before the first rank opens it.
                 pipe = os.open(self._folder / name, os.O_RDWR | os.O_NONBLOCK)
                 undo.callback(os.close, pipe)
                 selector.register(pipe, selectors.EVENT_READ, output.write)
@@ -154,7 +155,7 @@ class _Supervisor:
             self._signal_ranks(signal.SIGINT)
 
     def _terminate(self, number: int, *_) -> None:
-        # Another one, as batch systems send, changes nothing: ranks may be saving.
+        # A second one, as batch systems send, is ignored: ranks may be saving.
         if not self._terminated:
             self._terminated = signal.SIGTERM if number in TERMINATING else number
             self._signal_ranks(signal.SIGTERM)
@@ -165,7 +166,7 @@ class _Supervisor:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def _signal_ranks(self, number: int) -> None:
-        """Send every rank a signal; where some have not begun, end mpiexec, which hands it on."""
+        """Send every rank a signal; if some have not started, end mpiexec, which forwards it."""
         processes = rank_status.read(self._folder).processes
         if len(processes) < self._options.ranks:
             self._process.terminate()
@@ -177,7 +178,7 @@ class _Supervisor:
     # --- the end ----------------------------------------------------------------------------------------
 
     def _verdict(self, status: rank_status.RankStatus, code: int) -> int:
-        """The exit code, once it has been said why."""
+        """Print why the ranks ended, if they have not, and return the exit code."""
         complete = len(status.processes) == self._options.ranks
         if self._terminated and code:
             if not complete:
@@ -199,7 +200,7 @@ class _Supervisor:
             self._say(f"rank {rank} {_cause(ended)}; all ranks stopped")
             return 128 - ended if ended < 0 else max(ended, 1)
         if status.code:
-            return status.code  # one rank has said why and stopped the others
+            return status.code  # one rank has printed why and stopped the others
         self._pass_on_mpiexec(sys.stderr)
         if not status.processes:
             print("wavefabric: error: mpiexec could not start the ranks", file=sys.stderr)
@@ -217,7 +218,7 @@ class _Supervisor:
 
 
 def _cause(ended: int) -> str:
-    """How a rank died, of its exit code or minus a signal."""
+    """Return how a rank died, as text, from its exit code or minus its signal."""
     if ended >= 0:
         return f"ended without a word (exit code {ended})"
     if -ended not in _CRASHES:
@@ -229,18 +230,18 @@ def _cause(ended: int) -> str:
 
 
 def _read(selector: selectors.BaseSelector, seconds: float) -> bool:
-    """Hand on what has come, or comes within so many seconds; whether there was anything."""
+    """Handle the output that arrives within ``seconds``; return whether there was any."""
     ready = selector.select(seconds)
     for key, _ in ready:
         if data := os.read(key.fd, 1 << 16):
             key.data(data)
         else:
-            selector.unregister(key.fileobj)  # the end of what mpiexec says
+            selector.unregister(key.fileobj)  # the end of mpiexec's output
     return bool(ready)
 
 
 class _Output:
-    """Passes on what ranks print, without messages of ours that another rank has printed before."""
+    """Passes on ranks' output without our messages that another rank has already printed."""
 
     _MESSAGE = re.compile(rb"wavefabric: (?:rank \d+ of \d+: )?(.*)")
 
@@ -259,10 +260,10 @@ class _Output:
                 self._seen.add(message[1])
         self._pass_on(b"".join(new))
         if b"\x1b" in self._partial or b"\r" in self._partial:
-            self.close()  # a progress bar, which ends no line
+            self.close()  # a progress bar, which has no line end
 
     def close(self) -> None:
-        """Pass on what ends without a line end."""
+        """Pass on text without a line end."""
         self._pass_on(self._partial)
         self._partial = b""
 

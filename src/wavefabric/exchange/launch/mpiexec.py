@@ -1,4 +1,4 @@
-"""The mpiexec that belongs to mpi4py's MPI, and its options; `launcher` starts it."""
+"""Find the mpiexec that belongs to mpi4py's MPI, and build its command line; `launcher` starts it."""
 
 import json
 import os
@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from wavefabric.errors import InputError, MissingExtra
 
-#: In a child: importing mpi4py.MPI here would initialise MPI in the process that starts the ranks.
+#: Run in a child: importing mpi4py.MPI here would initialise MPI in the process that starts the ranks.
 _ASK = """\
 import json, mpi4py
 mpi4py.rc.initialize = False
 from mpi4py import MPI
 print(json.dumps([MPI.get_vendor()[0], MPI.Get_library_version(), mpi4py.__version__]))
 """
-#: Words that name an MPI, or its mpiexec. Intel MPI and MVAPICH start ranks as MPICH does.
+#: Words that identify an MPI or its mpiexec. Intel MPI and MVAPICH start ranks as MPICH does.
 _FAMILIES = {
     "Open MPI": ("open mpi", "openmpi", "openrte", "open-mpi", "prterun", "spectrum"),
     "MPICH": ("mpich", "hydra", "intel", "mvapich"),
@@ -27,7 +27,7 @@ _FAMILIES = {
 
 
 class MPILibrary(NamedTuple):
-    """The MPI that mpi4py uses: its family (``"MPICH"`` or ``"Open MPI"``), name and version in words."""
+    """Describes mpi4py's MPI: family (``"MPICH"`` or ``"Open MPI"``), name and version as text."""
 
     family: str
     version: str
@@ -55,9 +55,9 @@ def _family(text: str) -> str:
 
 
 def find(wanted: MPILibrary) -> Path:
-    """The mpiexec of an MPI: beside this Python first (the wheels of MPICH and Open MPI), then on PATH.
+    """Return the path of an MPI's mpiexec: next to Python (wheels of MPICH and Open MPI) or on PATH.
 
-    `MissingExtra` if there is none at all, `InputError` if those there are belong to another MPI.
+    `MissingExtra` if there is no mpiexec, `InputError` if all that were found belong to another MPI.
     """
     others: list[str] = []
     folders = [str(Path(sys.executable).parent), *os.environ.get("PATH", "").split(os.pathsep)]
@@ -74,7 +74,7 @@ def find(wanted: MPILibrary) -> Path:
 
 
 def _said(*words: str) -> subprocess.CompletedProcess[str]:
-    """What a program says of itself."""
+    """Run a program and capture its output."""
     return subprocess.run(words, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
 
 
@@ -87,7 +87,7 @@ def _family_of(path: str) -> str:
 
 
 def command(ranks: int, transport: str, variables: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Command and environment that start ranks; the ranks' own command goes behind. Errors of `find`.
+    """Return command and environment that start ranks; the ranks' command follows. Errors of `find`.
 
     The transport ``"mpi-cuda"`` makes Open MPI use UCX on device memory.
     """
@@ -97,7 +97,7 @@ def command(ranks: int, transport: str, variables: dict[str, str]) -> tuple[list
             variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         options = ["--oversubscribe", "--bind-to", "none"]
         if transport == "mpi-cuda":
-            # Libraries of the ``libucx`` wheel, and the plug-ins beside them, which know CUDA.
+            # Libraries of the ``libucx`` wheel, and its CUDA plug-ins.
             package = find_spec("libucx")
             roots = (package.submodule_search_locations if package else None) or []
             own = next((f"{root}/lib:{root}/lib/ucx" for root in roots if Path(root, "lib").is_dir()), "")

@@ -1,9 +1,9 @@
-"""The status of ranks that `--ranks` started: one line an event, in a file that all of them append to.
+"""Record the status of ranks started by `--ranks`: one line per event, in a file that all ranks append to.
 
     RANK started PID | RANK shared FILE | RANK exits CODE | RANK ended STATUS | RANK lost MESSAGE
 
-A parent process of each rank waits for it and writes STATUS (minus a signal, as `subprocess` counts), so that
-the order of lines is that of deaths, and exit codes and signals are exact under every mpiexec.
+A parent process of each rank waits for it and writes STATUS (minus a signal, as `subprocess` counts). So the
+order of lines is the order of deaths, and exit codes and signals are exact under every mpiexec.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from wavefabric.exchange.launch import dev_shm, environment
 from wavefabric.system.interrupt import TERMINATING
 from wavefabric.system.processes import die_with_parent
 
-#: Pipes that ranks print to: what mpiexec itself says stays apart.
+#: Pipes that ranks print to, which separates their output from mpiexec's.
 STREAMS = ("stdout", "stderr")
 _FILE = "status"
 
 
 def begin() -> None:
-    """Go on as a child of this process, which reports how it ends, and print to the launcher.
+    """Continue as a child of this process, which reports how the child ends; print to the launcher.
 
-    Nothing without a launcher on this host. Call it before threads, MPI or CUDA are there.
+    Does nothing without a launcher on this host. Call it before there are threads, MPI or CUDA.
     """
     folder = os.environ.get(environment.FOLDER)
     if not folder:
@@ -53,7 +53,7 @@ def _report_end_of(child: int) -> NoReturn:
     try:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         _write("ended", status)
-        if status < 0:  # this process too, which mpiexec takes for the end of all
+        if status < 0:  # end this process the same way, so that mpiexec ends all ranks
             with contextlib.suppress(OSError):  # SIGKILL has no handler
                 signal.signal(-status, signal.SIG_DFL)
             os.kill(os.getpid(), -status)
@@ -62,23 +62,23 @@ def _report_end_of(child: int) -> NoReturn:
 
 
 def exits(code: int) -> None:
-    """Tell the launcher that this rank ends by itself, and that it has said why if ``code`` is not 0."""
+    """Tell the launcher that this rank ends by itself, and has printed why if ``code`` is not 0."""
     _write("exits", code)
 
 
 def lost(message: str) -> bool:
-    """Tell the launcher why all ranks end; False if there is none."""
+    """Tell the launcher why all ranks end; return False if there is no launcher."""
     return _write("lost", message)
 
 
 def close_output() -> None:
-    """Keep what an MPI says of its end from a launcher, which has its own words for it."""
+    """Hide MPI's messages about its end if there is a launcher, which prints its own."""
     if environment.FOLDER in os.environ:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def note_shared_files() -> None:
-    """Tell the launcher which files of MPI to remove if this rank is killed; once MPI is there."""
+    """Tell the launcher which MPI files to remove if this rank is killed; call it once MPI has started."""
     if environment.FOLDER in os.environ:
         for file in dev_shm.mapped(os.getpid()):
             _write("shared", file)
@@ -98,28 +98,28 @@ def _write(event: str, value: object) -> bool:
 
 @dataclass
 class RankStatus:
-    """What the ranks have reported so far."""
+    """Holds what the ranks have reported so far."""
 
-    #: Process of each rank that has started, and files of MPI in shared memory.
+    #: PID of each rank that has started, and MPI's files in shared memory.
     processes: dict[int, int] = field(default_factory=dict)
     shared: list[Path] = field(default_factory=list)
-    #: Rank and status of the first that died without a word, if none had left with an error before.
+    #: Rank and status of the first rank that died without a report, if none had left with an error before.
     first_dead: tuple[int, int] | None = None
-    #: Highest exit code with which a rank has left by itself.
+    #: Highest exit code of a rank that left by itself.
     code: int = 0
-    #: Why a rank ended all, since another one does not come any more.
+    #: Why a rank ended all ranks, after another was stopped or left.
     lost: str = ""
 
 
 def create(folder: Path) -> None:
-    """Make ready the folder of a launcher, whose name ranks find in the environment."""
+    """Create the files of a launcher's folder, whose path ranks find in the environment."""
     (folder / _FILE).touch()
     for name in STREAMS:
         os.mkfifo(folder / name)
 
 
 def read(folder: Path) -> RankStatus:
-    """All events so far."""
+    """Read all events so far."""
     status, left = RankStatus(), set()
     for line in (folder / _FILE).read_text(encoding="utf-8").splitlines():
         rank, event, value = line.split(" ", 2)

@@ -1,7 +1,7 @@
-"""A watchdog of each rank: peers that were stopped (SIGSTOP), or have left while others wait (Linux).
+"""Watch for ranks that were stopped (SIGSTOP), or that have left while others wait for them (Linux).
 
-MPI waits for ever. A thread of each rank therefore looks at the other processes of its host about once a
-second, in /proc, without a message to them: one that computes or writes for an hour is not suspected.
+MPI waits for ever. So a thread of each rank checks the other processes of its host about once a second, in
+/proc, without messages: a rank that computes or writes for an hour is not mistaken for a stopped one.
 """
 
 import atexit
@@ -16,19 +16,19 @@ from typing import NoReturn
 
 from wavefabric.exchange.launch import dev_shm, rank_status
 
-#: Seconds a rank may be stopped, and seconds that one is waited for that has left.
+#: Seconds that a rank may be stopped, and seconds to wait for a rank that has left.
 STOPPED, LEFT = 15, 10
 _PAUSE = 1.0
-#: Name of a process that is about to end by itself, as ``ps`` shows it; at most 15 characters.
+#: Process name of a rank that is about to end by itself, as ``ps`` shows it; at most 15 characters.
 _LEAVING = "wavefabric-left"
 
-_waits: dict[int, tuple[float, tuple[int, ...]]] = {}  # thread → since when it waits, and for which ranks
+_waits: dict[int, tuple[float, tuple[int, ...]]] = {}  # thread → start of its wait, and the ranks waited for
 _started = False
 
 
 @contextlib.contextmanager
 def waiting(*peers: int) -> Iterator[None]:
-    """Run inside: a call that ends only when these ranks, or all, have done their part."""
+    """Note that the code inside waits until these ranks, or all ranks if none are given, do their part."""
     thread = threading.get_ident()
     _waits[thread] = time.monotonic(), peers
     try:
@@ -38,7 +38,7 @@ def waiting(*peers: int) -> Iterator[None]:
 
 
 def start(comm) -> None:
-    """Watch the ranks of ``MPI.COMM_WORLD`` from now on; collective the first time."""
+    """Start to watch the ranks of ``MPI.COMM_WORLD``; collective the first time."""
     global _started
     rank, ranks = comm.Get_rank(), comm.Get_size()
     if _started or ranks == 1:
@@ -54,14 +54,14 @@ def start(comm) -> None:
 
 
 def _identity() -> tuple[str, int, str] | None:
-    """Host and PID namespace of this process, its number, and when it began; None without /proc."""
+    """Return host and PID namespace, PID and start time of this process; None without /proc."""
     if (process := _process(os.getpid())) is None:
         return None
     return f"{platform.node()} {os.readlink('/proc/self/ns/pid')}", os.getpid(), process[2]
 
 
 def _process(pid: int) -> tuple[str, str, str] | None:
-    """Name, state and start of a process; None if it is gone."""
+    """Return name, state and start time of a process; None if it is gone."""
     try:
         head, _, rest = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
     except OSError:
@@ -77,10 +77,10 @@ def _show_leaving() -> None:
 
 
 def _watch(own: int, ranks: int, peers: dict[int, tuple[int, str]]) -> NoReturn:
-    """Look at the peers for ever."""
-    # One rank speaks, the others only if it does not end all.
+    """Check the peers repeatedly; end all ranks if one is stopped or has left."""
+    # The lowest rank reports first; others only if it does not end all ranks.
     delay = min(own, 5)
-    # Looks are counted, not seconds: if the whole job is suspended, so is this.
+    # Count checks, not seconds: if the whole job is suspended, so is this thread.
     stopped_looks = dict.fromkeys(peers, 0)
     while True:
         time.sleep(_PAUSE)
@@ -104,4 +104,4 @@ def _end_all(reason: str) -> NoReturn:
         with contextlib.suppress(OSError):
             os.write(2, f"wavefabric: {reason}; all ranks end\n".encode())
     dev_shm.remove_own()
-    os._exit(1)  # which ends the others, the stopped one too
+    os._exit(1)  # this ends the other ranks, the stopped one too

@@ -1,7 +1,7 @@
-"""Ways to move data between ranks: MPI from host memory, MPI from device memory, NCCL, peer copies.
+"""Move data between ranks: by MPI from host memory, by MPI from device memory, by NCCL, by peer copies.
 
 A transport is a module with an `Exchange` and a `Transport` (`base.py`), and a line in `TRANSPORTS`.
-May import `exchange` below the communicator, and alone CuPy and NCCL.
+May import `exchange` below the communicator. In `exchange` only this package imports CuPy and NCCL.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from wavefabric.exchange.transports.base import RankGroup, Transport
 
 
-#: What kernels that wait for those of other ranks wait with; to be put before their source.
+#: CUDA source for kernels that wait for kernels of other ranks; compiled before their own source.
 SIGNALS = f"{__name__}/signals.cu"
-#: What kernels read sums through a switch with, and write to all ranks at once.
+#: CUDA source for kernels that read sums through a switch and write to all ranks at once.
 MULTIMEM = f"{__name__}/multimem.cu"
 
 
 class TransportDescription(NamedTuple):
-    """What tables call a transport, and its class (``module:class``) on CPUs and on GPUs where it serves."""
+    """Describes a transport: label in tables, class (``module:class``) on CPUs and on GPUs, if any."""
 
     label: str
     cpu: str = ""
     cuda: str = ""
 
     def on(self, device: str) -> str:
-        """Its class on a device of this name, or nothing."""
+        """Return the transport's class on a device of this name; empty if it does not serve such devices."""
         return self.cpu if device == "cpu" else self.cuda
 
 
@@ -46,12 +46,12 @@ TRANSPORTS = {
 
 
 def serving(device: str) -> list[str]:
-    """Names of those that serve a device of this name, the fastest first."""
+    """Return the names of the transports that serve a device of this name, the fastest first."""
     return [name for name in reversed(TRANSPORTS) if TRANSPORTS[name].on(device)]
 
 
 def available(name: str) -> tuple[bool, str]:
-    """Whether this machine has what a transport needs, and its library or what is missing."""
+    """Return whether this machine supports a transport, and its library or what is missing, as text."""
     try:
         return resolve_name(TRANSPORTS[name].cpu or TRANSPORTS[name].cuda).available()
     except ImportError as error:
@@ -59,7 +59,7 @@ def available(name: str) -> tuple[bool, str]:
 
 
 def open_transport(name: str, group: RankGroup) -> Transport:
-    """A transport by name; collective. `InputError` says why it cannot serve here."""
+    """Open a transport by name; collective. `InputError` says why it cannot serve these ranks."""
     device = group.device.name
     if len(set(group.control.all_gather(device == "cpu"))) > 1:
         raise InputError("device: some ranks have a GPU and some do not; allowed: all alike")

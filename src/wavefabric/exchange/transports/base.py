@@ -1,6 +1,6 @@
-"""What all transports share: a schedule made ready for one rank, as levels that run in order.
+"""Define the base classes of transports, which run a schedule on one rank as levels in order.
 
-Each level has sends and receives as spans of flat buffers. Sums are taken in order.
+Each level has sends and receives as spans of flat buffers. Sums are computed in the schedule's order.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Span:
-    """Part of a buffer, in elements, that goes to or comes from a peer.
+    """Describes part of a buffer, in elements, that a rank sends to or receives from ``peer``.
 
-    Both ends know it by the ``number`` of the transfer in the schedule.
+    ``number`` is the transfer's index in the schedule, the same on both ranks.
     """
 
     peer: int
@@ -34,13 +34,13 @@ class Span:
     reduce: bool = False
 
     def of(self, buffers: list):
-        """The elements themselves."""
+        """Return the elements of this span, a view into ``buffers``."""
         return buffers[self.buffer][self.first : self.first + self.size]
 
 
 @dataclass
 class Level:
-    """Transfers that depend on nothing but earlier levels. Receives are in the schedule's order."""
+    """Holds transfers that depend only on earlier levels. Receives are in the schedule's order."""
 
     sends: list[Span] = field(default_factory=list)
     receives: list[Span] = field(default_factory=list)
@@ -49,13 +49,13 @@ class Level:
 
 
 class Program:
-    """What one rank does in a schedule. Levels are the same on all ranks: collective calls match."""
+    """One rank's part of a schedule. Levels are the same on all ranks, so that collective calls match."""
 
     def __init__(self, schedule: Schedule, rank: int):
         from wavefabric.collectives import levels
 
         self.schedule, self.rank = schedule, rank
-        #: Tells messages of this program from others'; a transport that needs it sets it when it first binds.
+        #: Start of this program's message tags; set in the first bind by transports that need it.
         self.label: int | None = None
         depth = levels(schedule)
         self.levels = [Level() for _ in range(int(depth.max(initial=-1)) + 1)]
@@ -78,32 +78,32 @@ class Program:
             part = span(number, peer, end)
             if part.size:
                 spans.append(part)
-        #: Elements of scratch: of what arrives to be added, the most in one level.
+        #: Elements of the scratch buffer: the maximum over levels of received elements that are to be added.
         added = (sum(span.size for span in level.receives if span.reduce) for level in self.levels)
         self.scratch = max(added, default=0)
         self.sizes = [int(o[-1]) for o in offsets]
 
 
 class Exchange:
-    """A schedule bound to buffers (1-D arrays), to be run many times; within one rank only copies.
+    """A schedule bound to buffers (1-D arrays), which can be run repeatedly; one rank alone only copies.
 
-    A transport moves one level: ``_begin``, ``_wait`` for what comes from one peer, ``_complete``. For each
-    level ``_sent`` and ``_received`` have the parts of arrays that go out and come in, each with its `Span`.
-    What is to be added arrives in ``scratch`` and is added in the schedule's order, whatever the timing.
+    A subclass moves one level with ``_begin``, ``_wait`` (for data from one peer) and ``_complete``. For each
+    level ``_sent`` and ``_received`` list the parts of arrays to send and receive, each with its `Span`. Data
+    to be added are received in ``scratch`` and added in the schedule's order, whatever the timing.
     """
 
-    #: Of its transport's `Transport.protocols`, what moves the data.
+    #: The protocol, of the transport's `Transport.protocols`, that moves the data.
     protocol = "auto"
 
     def __init__(self, program: Program, buffers: list, scratch, transport: Any):
-        if program.levels:  # kernels that run plans have none
+        if program.levels:  # plan kernels have no levels
             from wavefabric.collectives.structure import refuse_switches
 
             refuse_switches(program.schedule, f"{transport.name} (signals of p2p can)")
         self._program, self._buffers, self._scratch = program, buffers, scratch
         self._transport = transport
         self._running = False
-        # Parts of arrays once: cutting them costs a host as much as a launch.
+        # Slice the arrays once: slicing takes as much host time as a launch.
         self._sent = [[(span, span.of(buffers)) for span in level.sends] for level in program.levels]
         self._received = [self._incoming(level) for level in program.levels]
         self._sums = [
@@ -116,7 +116,7 @@ class Exchange:
         ]
 
     def start(self) -> None:
-        """Begin: what is enqueued on the device so far is in the source buffers."""
+        """Start the exchange; the data to send are those that work enqueued on the device so far produces."""
         if self._running:
             raise RuntimeError("an exchange was started again before it was finished")
         self._running = True
@@ -124,14 +124,14 @@ class Exchange:
             self._start_level(0)
 
     def arrived(self, peer: int | None = None) -> None:
-        """Work enqueued from now on may read all that comes from ``peer``; from all peers by default."""
+        """Let work enqueued from now on read the data from ``peer``; by default from all peers."""
         if len(self._program.levels) == 1 and self._running:
             self._wait(0, peer)
         else:
             self.finish()
 
     def finish(self) -> None:
-        """Work enqueued from now on may read everything received and overwrite everything sent."""
+        """Let work enqueued from now on read everything received and overwrite everything sent."""
         if not self._running:
             return
         for number, sums in enumerate(self._sums):
@@ -143,12 +143,12 @@ class Exchange:
         self._running = False
 
     def run(self) -> None:
-        """Start and finish."""
+        """Run the whole exchange: `start`, then `finish`."""
         self.start()
         self.finish()
 
     def check(self) -> None:
-        """Raise `LateRank` if another rank did not come in time, as far as is known by now."""
+        """Raise `LateRank` if another rank is known by now to have timed out."""
 
     def _start_level(self, number: int) -> None:
         self._begin(number)
@@ -160,7 +160,7 @@ class Exchange:
                 target[...] = source
 
     def _incoming(self, level: Level) -> list[tuple[Span, Any]]:
-        """Where each receive of a level goes: part of a buffer, or of scratch."""
+        """Return the target of each receive of a level: part of a buffer, or of scratch if it is added."""
         parts, at = [], 0
         for span in level.receives:
             if span.reduce:
@@ -171,7 +171,7 @@ class Exchange:
         return parts
 
     def _moves(self) -> list[tuple[list, list]]:
-        """What goes out and what comes in at each level: address and bytes of device memory, and the peer."""
+        """Return sends and receives of each level as (address, bytes, peer) of device memory."""
 
         def memory(parts) -> list[tuple[int, int, int]]:
             return [(part.data.ptr, part.nbytes, span.peer) for span, part in parts]
@@ -187,7 +187,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class RankGroup:
-    """For whom a transport is opened; ``comm`` is mpi4py's, ``same_host`` says who shares this host."""
+    """Holds what `Transport.open` needs; ``comm`` is mpi4py's, ``same_host`` lists ranks on this host."""
 
     comm: Any
     same_host: list[bool]
@@ -196,27 +196,27 @@ class RankGroup:
 
 
 class SymmetricArray(NamedTuple):
-    """An array of the same shape on every rank, in which kernels of all ranks may store; zero at first."""
+    """An array of the same shape on every rank in which kernels of all ranks may store; initially zero."""
 
-    #: That of this rank.
+    #: This rank's array.
     own: Any
-    #: Where each rank's begins, as kernels of this rank see it: (ranks,) uint64, on the device.
+    #: Start address of each rank's array as seen by kernels of this rank: (ranks,) uint64, on the device.
     addresses: Any
 
 
 class Transport:
-    """Moves data between ranks; here, for one rank."""
+    """Moves data between ranks; this base class serves a single rank."""
 
     name = "solo"
-    #: What `bind` makes.
+    #: Class that `bind` returns.
     exchange: type[Exchange] = Exchange
-    #: What `bind` and `bind_plan` may use to run a schedule. Of p2p: ``"copies"`` by the copy engines, and
+    #: Protocols with which `bind` and `bind_plan` may run a schedule. p2p has ``"copies"`` (copy engines) and
     #: kernels that run execution plans with ``"signals"`` or ``"packets"`` (`wavefabric.collectives.plans`).
     protocols: tuple[str, ...] = ("auto",)
-    #: The one of them that is meant by ``"auto"``, if it is always the same.
+    #: The protocol that ``"auto"`` stands for, if it is always the same.
     protocol = "auto"
-    #: Whether ranks talk in every `bind`. Otherwise a program that all have bound may be bound to other
-    #: buffers by one rank alone; of its exchanges one is run at a time.
+    #: Whether ranks communicate in every `bind`. If not, one rank alone may bind a program that all ranks
+    #: bound before to other buffers; only one of a program's exchanges runs at a time.
     talks_in_bind = False
 
     def __init__(self, device):
@@ -224,70 +224,71 @@ class Transport:
 
     @classmethod
     def available(cls) -> tuple[bool, str]:
-        """Whether this machine has what it needs, and its library or what is missing, in words."""
+        """Return whether this machine supports the transport, and its library or what is missing, as text."""
         return True, ""
 
     @classmethod
     def open(cls, group: RankGroup) -> Transport:
-        """The transport between these ranks; collective. `InputError` says why it cannot serve them."""
+        """Open the transport between the group's ranks; collective. `InputError` says why it cannot."""
         raise NotImplementedError
 
     @classmethod
     def automatic(cls, group: RankGroup) -> Transport | None:
-        """The same for ``auto``, or None: it does not serve all ranks well."""
+        """Open the transport for ``auto``; return None if it does not serve all ranks well. Collective."""
         return None
 
     def allocate(self, shape, dtype) -> Any:
-        """An array that peers may reach."""
+        """Return an uninitialised array that peers may access."""
         return self._device.empty(shape, dtype)
 
     def address(self, array) -> Hashable | None:
-        """What tells the memory of a contiguous array from other memory; None if it cannot be bound."""
+        """Return a key that identifies a contiguous array's memory; None if it cannot be bound."""
         return self._device.address(array)
 
     def bind(self, program: Program, buffers: list, scratch) -> Exchange:
-        """Make ready what repeats; collective. ``scratch`` has at least ``program.scratch`` elements."""
+        """Bind a program to buffers; collective. ``scratch`` has at least ``program.scratch`` elements."""
         return self.exchange(program, buffers, scratch, self)
 
     def bind_plan(
         self, program: Program, buffers: list, protocol: str, blocks: int | None, concurrent: int = 1
     ) -> Exchange:
-        """The same as a kernel of so many blocks that runs an execution plan; collective.
+        """Bind a program as a kernel of ``blocks`` blocks that runs an execution plan; collective.
 
-        By default as many as are fastest where so many exchanges are under way at once.
+        By default the fastest number of blocks if ``concurrent`` exchanges are in progress at once.
 
-        ``protocol`` is of `wavefabric.collectives.plans.plan.PROTOCOLS`; asked only of transports whose
-        `protocols` have it.
+        ``protocol`` is one of `wavefabric.collectives.plans.plan.PROTOCOLS`; called only for transports whose
+        `protocols` include it.
         """
         raise NotImplementedError
 
     def protocol_for(self, schedule: Schedule, protocol: str, dtype) -> str:
-        """A protocol; instead of ``"auto"``, of multicasts and sums by a switch, the one that has them.
+        """Return ``protocol``, or instead of ``"auto"`` one that can use switches if the schedule does.
 
-        ``dtype``: of what is moved. The same on all ranks.
+        ``dtype`` is the element type of the data. The result is the same on all ranks.
         """
         switched = protocol == "auto" and schedule.transfers["switch"].any()
         return "signals" if switched and "signals" in self.protocols else protocol
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
-        """An array of the same shape on every rank, in which kernels of all may store; collective.
+        """Return an array of the same shape on every rank in which kernels of all may store; collective.
 
-        Only where `one_sided` is true.
+        Only for transports whose `one_sided` is true.
         """
         raise NotImplementedError
 
     @property
     def one_sided(self) -> bool:
-        """Whether kernels of the solvers are to store in other ranks' memory and wait there themselves.
+        """Return whether kernels of the solvers store in other ranks' memory and wait there themselves.
 
-        So it is with p2p where kernels of all can run at once, unless ``WAVEFABRIC_PROTOCOL`` is copies.
+        True for p2p if the kernels of all ranks can run at once, unless ``WAVEFABRIC_PROTOCOL`` is copies.
         """
         return False
 
     def timeout(self, name: str):
-        """The `Timeout` of kernels that wait for other ranks in what all do under a name; collective.
+        """Return the `Timeout` of kernels that wait for other ranks; collective.
 
-        Only where `one_sided` is true. `InputError` if these ranks cannot: they share a GPU.
+        ``name`` names the joint operation. Only for transports whose `one_sided` is true. `InputError` if the
+        ranks share a GPU.
         """
         raise NotImplementedError
 
@@ -296,25 +297,25 @@ class Transport:
         return f"{self.name} has no multicasts and sums by a switch (signals of p2p have)"
 
     def why_refused(self, protocol: str) -> str | None:
-        """Why one of `protocols` cannot serve these ranks, in one line; None if it can. Collective."""
+        """Return why ``protocol`` cannot serve these ranks, in one line; None if it can. Collective."""
         return None
 
     def check(self) -> None:
-        """Raise `LateRank` if in an exchange that is still bound another rank did not come in time.
+        """Raise `LateRank` if another rank has timed out in an exchange that is still bound.
 
-        As far as is known by now: to be called when the device has done what was enqueued, before data are
-        used. Exchanges that are run again say so themselves.
+        Only timeouts known by now are reported: call it when the device has done the enqueued work, before
+        the data are used. Exchanges that are run again report timeouts themselves.
         """
 
     def own_collective(self, collective: str, buffers: list, root: int = 0) -> Callable[[], None]:
-        """The transport library's own form of a collective operation, to be run many times; collective.
+        """Return a function that runs the transport library's own version of a collective; collective.
 
-        Buffers are those of `wavefabric.collectives.conditions.layout`, whole: the operation is in place in
-        the one buffer, all-to-all goes from the first to the second. Ranks' parts are equal. `InputError`
-        if the transport is not NCCL, or cannot do this.
+        ``buffers`` are whole, laid out as in `wavefabric.collectives.conditions.layout`: in place in the only
+        buffer; all-to-all from the first to the second. All ranks' parts are equal. `InputError` if the
+        transport is not NCCL, or does not support the operation.
         """
         raise InputError(f"transport: {self.name!r} has no collective operations of its own; allowed: nccl")
 
     def describe(self) -> dict[str, str]:
-        """Facts for reports."""
+        """Return facts about the transport for reports."""
         return {}

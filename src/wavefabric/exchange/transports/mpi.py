@@ -1,4 +1,4 @@
-"""MPI between arrays that MPI can read where they are: in host memory, or on GPUs with a CUDA-aware MPI."""
+"""Transfer arrays that MPI can access directly: in host memory, or on GPUs with a CUDA-aware MPI."""
 
 import os
 import subprocess
@@ -30,12 +30,12 @@ print("safe")
 
 
 class MPIExchange(Exchange):
-    """Persistent requests, made once; a start costs one call a message."""
+    """Uses persistent requests, created once; starting a level is one call for all messages."""
 
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)
         mpi, comm, label = transport.mpi, transport.comm, transport.label(program)
-        self._is_finalized = mpi.Is_finalized  # modules are emptied before the last objects go
+        self._is_finalized = mpi.Is_finalized  # modules are emptied before the last objects are deleted
 
         def requests(make: Callable, parts) -> list[tuple[int, Any]]:
             made = []
@@ -45,7 +45,7 @@ class MPIExchange(Exchange):
                 made += [(span.peer, make(piece, span.peer, tag)) for piece in pieces]
             return made
 
-        #: Of each level: peer and request of all receives, and of all sends.
+        #: Per level: (peer, request) of all receives, and of all sends.
         self._requests = []
         for sent, received in zip(self._sent, self._received, strict=True):
             self._requests.append((requests(comm.Recv_init, received), requests(comm.Send_init, sent)))
@@ -76,7 +76,7 @@ class MPIExchange(Exchange):
 
 
 class MPITransport(Transport):
-    """MPI reads and writes arrays in host memory; ``comm`` is an mpi4py communicator for data alone."""
+    """Lets MPI read and write host memory; ``comm`` is an mpi4py communicator used only for data."""
 
     name = "mpi"
     exchange = MPIExchange
@@ -104,21 +104,21 @@ class MPITransport(Transport):
     automatic = open
 
     def label(self, program: Program) -> int:
-        """Where tags of a program's messages begin: programs under way at the same time have their own."""
+        """Return the first message tag of a program; programs in progress at the same time differ in it."""
         if program.label is None:
             self._labels += 257
             program.label = self._labels
         return program.label
 
     def synchronize(self) -> None:
-        """What the device still writes must be there before MPI reads it."""
+        """Wait until the device has written what MPI is about to read."""
 
     def describe(self) -> dict[str, str]:
         return {"mpi": self.mpi.Get_library_version().split("\n")[0].strip("\0 ")}
 
 
 class DeviceMPITransport(MPITransport):
-    """MPI reads and writes arrays in the memory of GPUs."""
+    """Lets MPI read and write arrays in GPU memory."""
 
     name = "mpi-cuda"
 
@@ -142,7 +142,7 @@ class DeviceMPITransport(MPITransport):
 
 @lru_cache(maxsize=1)
 def _no_device_pointers() -> str:
-    """Why MPI takes no device pointers, or nothing: tried in a process of its own, which may crash."""
+    """Return why MPI rejects device pointers, or empty; tested in a separate process, which may crash."""
     starters = ("PMI2_", "OMPI_COMM", "OMPI_UNIVERSE", "ORTE_", "OMPI_MCA_orte", "OMPI_MCA_ess", "HYDI_")
     starters += ("HYDRA_", "SLURM_")
     kept = environment.without_ranks(dict(os.environ))

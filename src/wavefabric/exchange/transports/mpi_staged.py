@@ -1,7 +1,7 @@
-"""MPI through pinned host memory, in pieces: while one piece travels, the next leaves its GPU.
+"""Transfer GPU arrays by MPI through pinned host memory, in pieces: one is sent while the next is copied.
 
-Each peer has a ring of pinned pieces a direction. Everything moves in the order in which it was started, the
-same at both ends, so messages need no tags.
+Each peer has a ring of pinned pieces per direction. Everything moves in the order in which it was started,
+the same on both ranks, so messages need no tags.
 """
 
 from collections import Counter, defaultdict, deque
@@ -14,12 +14,12 @@ from cupy.cuda import runtime
 from wavefabric.exchange.transports.base import Exchange
 from wavefabric.exchange.transports.mpi import MPITransport
 
-#: Bytes of a piece, and pieces on their way for each peer and direction. Measured (docs/performance.md).
+#: Bytes per piece, and pieces in progress per peer and direction. Measured (docs/performance.md).
 PIECE, PIECES = 4 << 20, 4
 
 
 class _Ring:
-    """Pinned pieces of one peer and direction."""
+    """A ring of pinned pieces for one peer and direction."""
 
     def __init__(self):
         memory = cupy.cuda.alloc_pinned_memory(PIECE * PIECES)
@@ -29,21 +29,21 @@ class _Ring:
         self.events = [cupy.cuda.Event(disable_timing=True) for _ in range(PIECES)]
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.free = deque(range(PIECES))
-        #: Pieces of arrays not yet begun: (transfer, address, bytes).
+        #: Pieces of arrays not started yet: (transfer, address, bytes).
         self.waiting: deque = deque()
-        #: Copies to the host under way, then messages under way, in order.
+        #: Copies from or to the device in progress, and MPI messages in progress, in order.
         self.copying: deque = deque()
         self.travelling: deque = deque()
 
     def copy(self, slot: int, transfer: "_Transfer", target: int, source: int, size: int, kind: int) -> None:
-        """Begin a copy to or from the host; the event of its piece tells its end."""
+        """Start a copy to or from the host; the piece's event marks its end."""
         self.stream.wait_event(transfer.ready)
         runtime.memcpyAsync(target, source, size, kind, self.stream.ptr)
         self.events[slot].record(self.stream)
 
 
 class _Transfer:
-    """One start of a bound program's level: how many pieces are still to come and go, and to be sent off."""
+    """Counts one level's pieces: to send or receive, to receive by peer, and not yet handed to MPI."""
 
     def __init__(self, ready):
         self.ready, self.left, self.unsent = ready, 0, 0
@@ -52,7 +52,7 @@ class _Transfer:
 
 
 class StagedExchange(Exchange):
-    """Addresses of a program on `StagedTransport`."""
+    """Moves the levels of a program by `StagedTransport`."""
 
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)
@@ -72,7 +72,7 @@ class StagedExchange(Exchange):
 
 
 class StagedTransport(MPITransport):
-    """Host-staged MPI; ``comm`` is an mpi4py communicator for data alone."""
+    """Moves GPU arrays by MPI through host memory; ``comm`` is an mpi4py communicator only for data."""
 
     exchange = StagedExchange
 
@@ -84,7 +84,7 @@ class StagedTransport(MPITransport):
     # --- The engine -------------------------------------------------------------------------------------
 
     def enqueue(self, sends, receives, ready) -> _Transfer:
-        """Begin to move (address, bytes, peer) out and in, once the event ``ready`` has come."""
+        """Start to move (address, bytes, peer) out and in, once the event ``ready`` has occurred."""
         transfer = _Transfer(ready)
         for rings, items in ((self._out, sends), (self._in, receives)):
             for start, size, peer in items:
@@ -99,7 +99,7 @@ class StagedTransport(MPITransport):
         return transfer
 
     def advance(self) -> None:
-        """Move on whatever can move."""
+        """Advance all transfers as far as possible without waiting."""
         for peer, ring in self._in.items():
             self._receive(peer, ring)
         for peer, ring in self._out.items():
@@ -122,7 +122,7 @@ class StagedTransport(MPITransport):
             transfer.unsent -= 1
 
     def _receive(self, peer: int, ring: _Ring) -> None:
-        # A piece is free again when its copy to the device is done.
+        # A piece is free when its copy to the device is done.
         while ring.copying and ring.events[ring.copying[0]].done:
             ring.free.append(ring.copying.popleft())
         while ring.waiting and ring.free:
@@ -139,7 +139,7 @@ class StagedTransport(MPITransport):
             transfer.streams.add(ring.stream)
 
     def await_pieces(self, transfer: _Transfer, peer: int | None) -> None:
-        """Until the pieces of a peer (None: all) are on this host, and own ones on their way; others wait."""
+        """Wait for the pieces from ``peer`` and the start of all own sends; None: for the whole transfer."""
         while transfer.left if peer is None else transfer.coming[peer] or transfer.unsent:
             self.advance()
         current = cupy.cuda.get_current_stream()

@@ -1,6 +1,6 @@
-"""Memory that NVSwitches multicast to and add up: multicast objects of CUDA, shared by ranks of a host.
+"""Allocate memory that NVSwitches multicast to and sum: CUDA multicast objects shared by ranks of a host.
 
-CuPy does not wrap these calls; the driver is called by ctypes. CUDA driver API, sections 6.14 and 6.15
+CuPy does not wrap these calls, so ctypes calls the driver. CUDA driver API, sections 6.14 and 6.15
 (virtual memory, multicast objects): https://docs.nvidia.com/cuda/cuda-driver-api/.
 """
 
@@ -17,12 +17,12 @@ import cupy
 
 from wavefabric.errors import InputError
 
-#: NCCL's own switch for the same hardware: 0 forbids it.
+#: NCCL's environment variable for the same hardware: 0 forbids it.
 SWITCH = "NCCL_NVLS_ENABLE"
 _SUPPORTED = 132  # CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED
 _FD = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 _PINNED, _DEVICE, _READ_WRITE, _MINIMUM = 1, 1, 3, 0
-#: Seconds that ranks wait for one another with descriptors.
+#: Seconds that ranks wait for one another when they exchange descriptors.
 _TIMEOUT = 60.0
 _T = TypeVar("_T")
 
@@ -55,7 +55,7 @@ class _Access(ctypes.Structure):  # CUmemAccessDesc
 
 
 class Driver:
-    """The calls that are needed; handles are numbers. `InputError` names the call that failed."""
+    """Calls the CUDA driver; handles are integers. `InputError` names the call that failed."""
 
     def __init__(self):
         self._cuda = ctypes.CDLL("libcuda.so.1")
@@ -68,54 +68,54 @@ class Driver:
             raise InputError(f"transport: {name} failed ({why}); allowed: GPUs on NVSwitches that multicast")
 
     def supported(self, device: int) -> bool:
-        """Whether a GPU takes part in multicast objects."""
+        """Return whether a GPU supports multicast objects."""
         value = ctypes.c_int()
         self._call("cuDeviceGetAttribute", ctypes.byref(value), _SUPPORTED, device)
         return bool(value.value)
 
     def rounded(self, devices: int, nbytes: int) -> int:
-        """The size of an object of at least so many bytes."""
+        """Return the size of a multicast object for at least ``nbytes`` bytes."""
         grain, wanted = ctypes.c_size_t(), _Multicast(devices, nbytes, _FD, 0)
         self._call("cuMulticastGetGranularity", ctypes.byref(grain), ctypes.byref(wanted), _MINIMUM)
         return -(-nbytes // grain.value) * grain.value
 
     def create(self, devices: int, nbytes: int) -> int:
-        """A multicast object, to which all ranks add their GPU."""
+        """Create a multicast object for ``devices`` GPUs; every rank then adds its GPU. Return its handle."""
         handle, wanted = ctypes.c_ulonglong(), _Multicast(devices, nbytes, _FD, 0)
         self._call("cuMulticastCreate", ctypes.byref(handle), ctypes.byref(wanted))
         return handle.value
 
     def export(self, handle: int) -> int:
-        """A file descriptor of it, for other processes."""
+        """Export the object ``handle`` as a file descriptor that other processes can import."""
         fd = ctypes.c_int()
         number = ctypes.c_ulonglong(handle)
         self._call("cuMemExportToShareableHandle", ctypes.byref(fd), number, _FD, ctypes.c_ulonglong(0))
         return fd.value
 
     def import_(self, fd: int) -> int:
-        """The object of a descriptor that another process exported."""
+        """Import the object that another process exported as the descriptor ``fd``; return its handle."""
         handle = ctypes.c_ulonglong()
         self._call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), _FD)
         return handle.value
 
     def add(self, handle: int, device: int) -> None:
-        """Add a GPU to an object."""
+        """Add a GPU to the multicast object ``handle``."""
         self._call("cuMulticastAddDevice", ctypes.c_ulonglong(handle), device)
 
     def memory(self, device: int, nbytes: int) -> int:
-        """Memory of a GPU, not mapped yet."""
+        """Allocate memory of a GPU without mapping it; return its handle."""
         handle, wanted = ctypes.c_ulonglong(), _Memory(_PINNED, _FD, _Location(_DEVICE, device))
         size = ctypes.c_size_t(nbytes)
         self._call("cuMemCreate", ctypes.byref(handle), size, ctypes.byref(wanted), ctypes.c_ulonglong(0))
         return handle.value
 
     def bind(self, handle: int, memory: int, nbytes: int) -> None:
-        """Make memory of this rank's GPU its copy of the object."""
+        """Bind memory of this rank's GPU to the multicast object, as this GPU's copy."""
         numbers = (handle, 0, memory, 0, nbytes, 0)
         self._call("cuMulticastBindMem", *map(ctypes.c_ulonglong, numbers))
 
     def map(self, handle: int, device: int, nbytes: int) -> int:
-        """Address at which a GPU reads and writes an object, or memory."""
+        """Map a multicast object or memory on a GPU for reading and writing; return its address."""
         at, size, none = ctypes.c_ulonglong(), ctypes.c_size_t(nbytes), ctypes.c_ulonglong(0)
         self._call("cuMemAddressReserve", ctypes.byref(at), size, ctypes.c_size_t(0), none, none)
         self._call("cuMemMap", at, size, ctypes.c_size_t(0), ctypes.c_ulonglong(handle), none)
@@ -129,20 +129,20 @@ driver: Callable[[], Driver] = cache(Driver)
 
 @dataclass(frozen=True)
 class MulticastMemory:
-    """One allocation of each rank: ``own`` is the address of this rank's, ``everywhere`` that of all."""
+    """Memory on all ranks: ``own`` is the address of this rank's copy, ``everywhere`` the multicast one."""
 
     own: int
     everywhere: int
     nbytes: int
 
     def array(self, offset: int, size: int, dtype) -> Any:
-        """Elements of this rank's copy from a byte on."""
+        """Return ``size`` elements of this rank's copy from byte ``offset`` on."""
         memory = cupy.cuda.UnownedMemory(self.own, self.nbytes, self)
         return cupy.ndarray((size,), dtype, cupy.cuda.MemoryPointer(memory, offset))
 
 
 def check_multicast(transport) -> None:
-    """`InputError`, in one line and on all ranks, where GPUs of these ranks cannot multicast. Collective."""
+    """Raise `InputError`, in one line, on all ranks if their GPUs cannot multicast. Collective."""
     transport.multiprocessors()  # one host, a GPU for each rank
     off = os.environ.get(SWITCH) == "0"
     able = not off and driver().supported(cupy.cuda.Device().id)
@@ -157,7 +157,7 @@ def check_multicast(transport) -> None:
 
 
 class MulticastPool:
-    """Multicast memory of one transport: made when it is first needed, used again, never given back."""
+    """Manages a transport's multicast memory: allocated when first needed, reused, never freed."""
 
     def __init__(self, transport):
         self._transport = transport
@@ -165,14 +165,14 @@ class MulticastPool:
         self._free: set[int] = set()
 
     def take(self, nbytes: int, owner: Any) -> MulticastMemory:
-        """Memory of at least so many bytes on all ranks, free again when ``owner`` is gone; collective."""
+        """Return at least ``nbytes`` bytes on all ranks, reusable once ``owner`` is deleted; collective."""
         mine = {number for number in self._free if self._made[number].nbytes >= nbytes}
         fitting = set.intersection(*self._transport.control.all_gather(mine))
         number = min(fitting, key=lambda n: (self._made[n].nbytes, n), default=len(self._made))
         if number == len(self._made):
             self._made.append(_shared_memory(self._transport.control, nbytes))
         else:
-            # What it served before may still be read or written.
+            # Work of its previous user may still read or write it.
             cupy.cuda.runtime.deviceSynchronize()
         self._free.discard(number)
         weakref.finalize(owner, self._free.add, number)
@@ -190,13 +190,13 @@ def _shared_memory(control, nbytes: int) -> MulticastMemory:
         calls.bind(handle, memory, size)
         return MulticastMemory(own, calls.map(handle, device, size), size)
 
-    # Nobody binds before all have been added, nor writes before all are bound.
+    # No rank binds before all are added, none writes before all are bound.
     _on_all(control, lambda: calls.add(handle, device))
     return _on_all(control, bound)
 
 
 def _on_all(control, call: Callable[[], _T]) -> _T:
-    """What a call returns when all ranks have made it; `InputError` on all if it fails on one."""
+    """Return the result of ``call``, made on all ranks; if it fails on one, raise `InputError` on all."""
     result, fault = None, ""
     try:
         result = call()
@@ -209,7 +209,7 @@ def _on_all(control, call: Callable[[], _T]) -> _T:
 
 
 def _shared_handle(control, nbytes: int) -> int:
-    """The object that rank 0 creates, in all processes: its descriptor goes through a socket of the host."""
+    """Return a handle of an object that rank 0 creates; its descriptor is passed on a socket of the host."""
     calls, fds = driver(), []
 
     def create() -> int:
@@ -234,7 +234,7 @@ def _shared_handle(control, nbytes: int) -> int:
 
     with socket.socket(socket.AF_UNIX) as end:
         end.settimeout(_TIMEOUT)
-        # A name of Linux's abstract namespace: no file is left behind.
+        # A name in Linux's abstract namespace, which leaves no file behind.
         name = control.bcast(f"\0wavefabric-{os.getpid()}-{id(end)}")
         try:
             handle = _on_all(control, create if control.rank == 0 else int)

@@ -1,4 +1,4 @@
-"""NCCL: grouped sends and receives, or its own all-gather, on a stream of their own."""
+"""Transfer data by NCCL: grouped sends and receives, or its own all-gather, on a separate stream."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ _TYPES = {name: getattr(nccl, f"NCCL_{name.upper()}") for name in _NAMES}
 
 
 class _Work:
-    """What is enqueued on a stream of its own after all in the current stream, which may wait for it."""
+    """Enqueues work on a separate stream, after all in the current stream, which can wait for it."""
 
     def __init__(self, stream, enqueue: Callable[[int], None]):
         self._stream, self._enqueue = stream, enqueue
@@ -40,7 +40,7 @@ class _Work:
 
 
 def _messages(comm, sends, receives, dtype: int, stream: int) -> None:
-    """One group of (address, elements, peer)."""
+    """Enqueue sends and receives, each (address, elements, peer), as one NCCL group."""
     nccl.groupStart()
     for start, size, peer in receives:
         comm.recv(start, size, dtype, peer, stream)
@@ -50,7 +50,7 @@ def _messages(comm, sends, receives, dtype: int, stream: int) -> None:
 
 
 class NCCLExchange(Exchange):
-    """Each level is one group; the current stream waits for it when it has to."""
+    """Runs each level as one NCCL group; the current stream waits for it when the data are needed."""
 
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)
@@ -72,7 +72,7 @@ class NCCLExchange(Exchange):
 
 
 def _equal_part(program) -> int:
-    """Elements of a rank's share, if the program is a direct all-gather of equal shares; else 0."""
+    """Return the elements per rank if the program is a direct all-gather of equal parts; else 0."""
     schedule = program.schedule
     if len(program.levels) != 1 or len(schedule.buffers) != 1 or not schedule.name.startswith("direct"):
         return 0
@@ -83,7 +83,7 @@ def _equal_part(program) -> int:
 
 
 class NCCLTransport(Transport):
-    """One NCCL communicator over all ranks; ``control`` hands out its identity."""
+    """One NCCL communicator over all ranks; ``control`` distributes its identifier."""
 
     name = "nccl"
     exchange = NCCLExchange
@@ -140,6 +140,6 @@ class NCCLTransport(Transport):
 
 
 def _version() -> str:
-    """Version of NCCL, such as 2.27.3."""
+    """Return the version of NCCL, such as 2.27.3."""
     number = nccl.get_version()
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"

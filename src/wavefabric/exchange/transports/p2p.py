@@ -1,9 +1,9 @@
-"""Between GPUs of one host that map each other's memory: by kernels (`p2p_plan`), or by their copy engines.
+"""Transfer data between GPUs of one host that map each other's memory, by kernels (`p2p_plan`) or by copies.
 
-Addresses are exchanged once, and no MPI call is in a step. Of a copy the receiver signals that its buffer may
-be overwritten; the sender's stream waits for that, copies, and signals that the data are there. Both signals
-are words of the other GPU's memory; the host waits for nothing. Peers that cannot be reached are served
-through MPI and host memory.
+Copies use the GPUs' copy engines. Addresses are exchanged once, and no step calls MPI. For each copy the
+receiver signals that its buffer may be overwritten; the sender's stream waits for that, copies, and signals
+that the data have arrived. Both signals are words in the other GPU's memory; the host waits for nothing.
+Data for peers whose memory cannot be mapped go through MPI and host memory.
 """
 
 import itertools
@@ -30,21 +30,21 @@ from wavefabric.exchange.transports.shared_pool import SharedPool
 #: Bytes of the largest transfer up to which packets are faster than signals on H200s (docs/performance.md).
 _PACKETS = 1 << 18
 
-#: Addresses of flags on the device, and how many.
+#: Addresses of flags on the device, and their number.
 Flags = tuple[Any, np.int32]
 
 
 class _Copies(NamedTuple):
-    """Flags of what a level receives (buffers are free, data have arrived), and what it copies to peers."""
+    """Holds a level's flags (buffers are free; data have arrived) and its copies to peers."""
 
     free_there: Flags
-    data_here: dict[int | None, Flags]  # None: of all that send
-    #: Of each peer a stream, the flag "free", (target, source, bytes) of parts, the flag "data", an event.
+    data_here: dict[int | None, Flags]  # Key None: the flags of all senders.
+    #: Per peer: stream, flag "free", (target, source, bytes) of each part, flag "data", event.
     sends: list[tuple[Any, Flags, list, Flags, Any]]
 
 
 class P2PExchange(Exchange):
-    """A stream a peer pushes; flags count how often.
+    """Pushes data to each peer on a separate stream; flags count the exchanges.
 
     For each level and peer there is a flag at the sender (the receiver's buffer is free) and one at the
     receiver (data have arrived). Both are numbered by level and peer.
@@ -55,14 +55,14 @@ class P2PExchange(Exchange):
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)
         self._turn, self._transfer = 0, None
-        #: What each level sends to and receives from peers out of reach.
+        #: Sends and receives of each level whose peer is not reachable.
         self._apart = [
             [[move for move in moves if not transport.reachable[move[-1]]] for moves in level]
             for level in self._moves()
         ]
         self._ready = cupy.cuda.Event(disable_timing=True)
         targets = self._exchange_addresses()
-        # Zeroed flags for each level, and their addresses on all ranks as seen from here.
+        # Zeroed flags for each level, and each rank's address of them as seen from this rank.
         flags = max(1, len(program.levels)) * 2 * transport.control.size
         self._flags, there = transport.zeroed((flags,), np.uint32)
         self._levels = [self._copies(number, targets, there) for number in range(len(program.levels))]
@@ -92,7 +92,7 @@ class P2PExchange(Exchange):
         )
 
     def _exchange_addresses(self) -> dict[int, int]:
-        """Where each of this rank's sends goes, as an address that this process may write to."""
+        """Return, by transfer number, the address in this process to which this rank's send is copied."""
         transport = self._transport
         mine: dict[int, dict[int, tuple]] = {}
         for span, part in itertools.chain(*self._received):
@@ -106,7 +106,7 @@ class P2PExchange(Exchange):
 
     def _begin(self, number):
         self._turn += number == 0
-        # What flags come to in this turn.
+        # The value that flags reach in this turn.
         self._value = np.uint32(self._turn & 0xFFFFFFFF)
         transport, level, value = self._transport, self._levels[number], self._value
         if level.free_there[1]:
@@ -142,13 +142,13 @@ class P2PExchange(Exchange):
 
 
 class P2PTransport(Transport):
-    """Kernels and peer copies; the transport ``staged`` takes what peers out of reach send and receive.
+    """Transfers data by kernels and peer copies; ``staged`` serves the peers that cannot be reached.
 
     ``same_host`` says which ranks share this host.
     """
 
     name = "p2p"
-    #: By itself kernels, if those of all ranks can run at once (or what `PROTOCOL` says).
+    #: ``"auto"`` means kernels if those of all ranks can run at once (or the value of `PROTOCOL`).
     protocols = ("auto", "copies", *PROTOCOLS)
     talks_in_bind = True
     exchange = P2PExchange
@@ -169,12 +169,12 @@ class P2PTransport(Transport):
         self._signal, self._await = kernels.get_function("signal"), kernels.get_function("await")
         self.streams = {p: cupy.cuda.Stream(non_blocking=True) for p in range(control.size)}
         self.reachable = self._try(same_host)
-        #: Whether all ranks reach all others.
+        #: Whether every rank reaches every other rank.
         self.complete = all(control.all_gather(all(self.reachable)))
         self._multiprocessors, self._no_kernels = self._resident()
 
     def _try(self, same_host: list[bool]) -> list[bool]:
-        """Which peers' memory can be mapped here and ours there: found by doing it."""
+        """Return for each peer whether memory can be mapped in both directions, found by trying."""
         probe = self._probe = self.allocate((64,), np.uint32)
         me, mine = self.control.rank, list(same_host)
         for peer, location in enumerate(self.control.all_gather(self.locate(probe.data.ptr))):
@@ -185,8 +185,8 @@ class P2PTransport(Transport):
         return [here and there[me] for here, there in zip(mine, self.control.all_gather(mine), strict=True)]
 
     def _resident(self) -> tuple[int, str | None]:
-        """Multiprocessors of each rank's GPU, at least, or why kernels of all ranks would not run at once."""
-        if not self.complete:  # first: GPUs of different hosts may have the same address
+        """Return the ranks' smallest multiprocessor count; or 0 and why kernels cannot all run at once."""
+        if not self.complete:  # first, since GPUs of different hosts may have the same address
             return 0, "protocol: some GPUs do not reach others; allowed: copies"
         own = cupy.cuda.Device()
         gpus = self.control.all_gather((own.pci_bus_id, own.attributes["MultiProcessorCount"]))
@@ -222,16 +222,16 @@ class P2PTransport(Transport):
         return opened._checked() if opened.complete else None
 
     def _checked(self) -> "P2PTransport":
-        """This one; `InputError` if its ranks cannot have what the environment asks for."""
+        """Return this transport; `InputError` if its ranks cannot use the protocol in the environment."""
         why = self.why_refused(self.protocol)
         if why is not None:
             raise InputError(f"{PROTOCOL}: {self.protocol!r} given; {why.removeprefix('protocol: ')}")
         return self
 
     def zeroed(self, shape, dtype) -> tuple[Any, list[int]]:
-        """A zeroed array, and where each rank's is as seen from here, or 0 if out of reach.
+        """Return a zeroed array and each rank's address of it as seen from this rank, 0 if out of reach.
 
-        Collective: nobody writes before all are zero.
+        Collective: no rank writes before all arrays are zero.
         """
         array = self.allocate(shape, dtype)
         array.fill(0)
@@ -244,15 +244,15 @@ class P2PTransport(Transport):
         return array, there
 
     def pack(self, addresses: list[int]) -> Flags:
-        """Addresses of flags, as the kernels take them."""
+        """Return addresses of flags in the form that the kernels take."""
         return self._device.asarray(np.array(addresses or [0], np.uint64)), np.int32(len(addresses))
 
     def signal(self, flags: Flags, value) -> None:
-        """Set flags, in the current stream."""
+        """Set ``flags`` to ``value``, in the current stream."""
         self._signal((1,), (32,), (flags[0], value, flags[1]))
 
     def wait(self, flags: Flags, value) -> None:
-        """Have the current stream wait until flags have come to a value."""
+        """Let the current stream wait until ``flags`` have reached ``value``."""
         self._await((1,), (32,), (flags[0], value, flags[1]))
 
     def address(self, array):
@@ -307,7 +307,7 @@ class P2PTransport(Transport):
         return None
 
     def multiprocessors(self) -> int:
-        """Those of each rank's GPU, at least; `InputError` where kernels of all would not run at once."""
+        """Return the ranks' smallest multiprocessor count; `InputError` if kernels cannot all run at once."""
         if self._no_kernels is not None:
             raise InputError(self._no_kernels)
         return self._multiprocessors

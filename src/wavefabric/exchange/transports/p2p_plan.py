@@ -1,8 +1,8 @@
-"""Exchanges as one kernel a rank, which runs an execution plan on memory that the GPUs of a host map.
+"""Run an exchange as one kernel per rank: an execution plan on memory that the GPUs of a host map.
 
-Kernels that wait for those of other ranks must all be resident at once, or one waits for what cannot begin:
-ranks that share a GPU cannot have them, and none has more blocks than its GPU has multiprocessors. Exchanges
-under way at once share these: only if all their blocks fit, their order on each GPU does not matter.
+Kernels that wait for those of other ranks must all be resident at once, or one waits for a kernel that
+cannot start. So ranks that share a GPU cannot use them, and no kernel has more blocks than its GPU has
+multiprocessors. If all blocks of concurrent exchanges fit, their order on each GPU does not matter.
 """
 
 from dataclasses import replace
@@ -21,64 +21,64 @@ from wavefabric.exchange.transports import MULTIMEM, SIGNALS, plan_code
 from wavefabric.exchange.transports.base import Exchange, Program
 from wavefabric.exchange.transports.multicast import check_multicast
 
-#: Seconds that a kernel waits for another rank, which may work on its host for long meanwhile.
+#: Seconds that a kernel waits for another rank, whose host may be busy for long.
 TIMEOUT = 600.0
 _THREADS = 512
-#: Plans that are kept for schedules that are bound again.
+#: Number of plans to cache for schedules that are bound again.
 _KEPT = 128
-#: By protocol, bytes of its largest piece that a block should have, and most blocks, unless told otherwise.
-#: Packets of 1 KiB a block were up to 9 % faster than of 4; with signals 128 blocks were 8 % faster than 32
-#: from 64 MiB on (docs/performance.md).
+#: By protocol, bytes of the largest piece per block, and most blocks, unless ``blocks`` is set. Packets with
+#: 1 KiB per block were up to 9 % faster than with 4; with signals 128 blocks were 8 % faster than 32 from
+#: 64 MiB on (docs/performance.md).
 _SLICES = {"signals": (1 << 15, 128), "packets": (1 << 10, 128)}
-#: Bytes that buffers in multicast memory begin at multiples of.
+#: Alignment of buffers in multicast memory, in bytes.
 _ALIGNED = 256
 
 
 class Timeout:
-    """Says how long kernels wait for other ranks, and whether one did not come.
+    """Limits how long kernels wait for other ranks, and says whether a rank timed out.
 
-    ``name`` is what the ranks do together, for messages; ``multiprocessors`` has each rank's GPU at least.
+    ``name`` is the joint operation, for messages; ``multiprocessors`` is the smallest count of the GPUs.
     """
 
-    #: Memory of the host that GPUs write. A kernel may still read it: those that follow get it, not CuPy.
+    #: Host memory that GPUs write. Kernels may still write it, so it is reused and never returned to CuPy.
     _free: ClassVar[list[Any]] = []
 
     def __init__(self, name: str, multiprocessors: int = 1):
         if self._free:
             cupy.cuda.runtime.deviceSynchronize()
         self._memory = self._free.pop() if self._free else cupy.cuda.alloc_pinned_memory(4)
-        self._late = np.frombuffer(self._memory, np.uint32, 1)  # 1 + the rank that did not come
+        self._late = np.frombuffer(self._memory, np.uint32, 1)  # 1 + the rank that timed out
         self._late[0] = 0
         self._name, self.multiprocessors = name, multiprocessors
-        #: Whether kernels send and wait at all; not where the cost of everything else is measured.
+        #: Whether kernels send and wait at all; False to measure the cost of everything else.
         self.waits = True
-        #: Of a kernel: where it says who did not come (see ``signals.cu``), and nanoseconds.
+        #: Kernel arguments: where a kernel stores which rank timed out (see ``signals.cu``), and nanoseconds.
         self.arguments = np.uint64(self._memory.ptr), np.uint64(round(TIMEOUT * 1e9))
 
     def __del__(self):
         self._free.append(self._memory)
 
     def check(self) -> None:
-        """Raise `LateRank` if a rank did not come in time, as far as is known by now."""
+        """Raise `LateRank` if a rank is known by now to have timed out."""
         if late := int(self._late[0]):
             raise LateRank(f"{self._name}: rank {late - 1} did not come to the exchange in time")
 
 
 class PlanExchange(Exchange):
-    """One kernel a call (`Transport.bind_plan`): `run` launches it in the current stream, `start` in its own.
+    """One kernel per call (`Transport.bind_plan`): `run` uses the current stream, `start` a separate one.
 
-    ``blocks`` depend by default on the size of the largest piece, and on how many exchanges are under way at
-    once: these divide the multiprocessors between them. `InputError` if ranks share a GPU, do not
-    reach all others or differ in dtype or blocks; for blocks that do not fit, and for a dtype without sums.
-    Where switches take part (multimem instructions) a call works on copies in multicast memory; `InputError`
-    also where GPUs have none.
+    By default ``blocks`` depends on the size of the largest piece and on ``concurrent``: exchanges in
+    progress at once divide the multiprocessors between them. `InputError` if ranks share a GPU, do not all
+    reach each other or differ in dtype or blocks; if blocks do not fit; if the dtype has no sums. If switches
+    take part (multimem instructions), a call works on copies in multicast memory; `InputError` if the GPUs
+    have none.
     """
 
     def __init__(
         self, program, buffers, transport, device, protocol: str, blocks: int | None, concurrent: int
     ):
         nothing = replace(program.schedule, transfers=program.schedule.transfers[:0])
-        super().__init__(Program(nothing, program.rank), buffers, None, transport)  # no level by itself
+        super().__init__(Program(nothing, program.rank), buffers, None, transport)  # no levels
         control, self.protocol = transport.control, protocol
         dtype = buffers[0].dtype
         if concurrent < 1:
@@ -92,7 +92,7 @@ class PlanExchange(Exchange):
         self.blocks = blocks_for(plan, dtype.itemsize, fitting) if blocks is None else blocks
         if not isinstance(self.blocks, int) or not 1 <= self.blocks <= most:
             raise InputError(f"blocks: {blocks} given; allowed: 1 to {most}")
-        #: (array, its copy in multicast memory) of what a call takes, and of what it leaves.
+        #: (array, its copy in multicast memory): arrays to copy in before a call, and to copy out after it.
         self._taken: list[tuple] = []
         self._left: list[tuple] = []
         multicast = self._in_multicast_memory(transport) if plan_code.check_switched(plan, dtype) else None
@@ -107,7 +107,7 @@ class PlanExchange(Exchange):
         program = device.asarray(code.program())
         self._shared = program.nbytes if program.nbytes <= plan_code.SHARED else 0
         self._timeout = Timeout(plan.schedule.name)
-        device.synchronize()  # calls may be in other streams
+        device.synchronize()  # calls may be on other streams
         own = self._calls, np.uint32(plan.slots), *self._timeout.arguments
         arguments = *code.arguments(program, self._shared), *own
         folder, options = "wavefabric.exchange.transports", (f"-DELEMENT={name}",)
@@ -118,7 +118,7 @@ class PlanExchange(Exchange):
         self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
 
     def _in_multicast_memory(self, transport) -> tuple[list[int], list[int]]:
-        """Addresses of copies of the buffers in this rank's part of multicast memory, and of those on all."""
+        """Return addresses of the buffers' copies in multicast memory: this rank's, and those of all."""
         check_multicast(transport)
         schedule, dtype = self._plan.schedule, self._buffers[0].dtype
         sizes = [int(each.sum(axis=1).max()) for each in schedule.sizes]
@@ -127,7 +127,7 @@ class PlanExchange(Exchange):
         copies = [memory.array(at, size, dtype) for at, size in zip(offsets, sizes, strict=True)]
         rank = transport.control.rank
         left = {buffer for owner, buffer, _ in schedule.post if owner == rank}
-        # What is copied back is taken too: chunks that nothing writes come back as they were.
+        # Copied in as well: chunks that nothing writes are then copied back unchanged.
         taken = left | {buffer for owner, buffer, _ in schedule.pre if owner == rank}
         for used, pairs in ((taken, self._taken), (left, self._left)):
             for b in sorted(used):
@@ -136,7 +136,7 @@ class PlanExchange(Exchange):
         return [memory.own + at for at in offsets], [memory.everywhere + at for at in offsets]
 
     def _memory(self, transport, multicast) -> list[plan_code.RankMemory]:
-        """Addresses of all ranks' memory, as seen from here; nobody writes to it before all have come."""
+        """Return addresses of all ranks' memory as seen from this rank; no rank writes before all call it."""
         reached = () if multicast else self._buffers
         mine = [array.data.ptr for array in (*reached, self._staging, self._counters)]
         result = []
@@ -183,14 +183,14 @@ class PlanExchange(Exchange):
 
 @lru_cache(maxsize=_KEPT)
 def proved_plan(schedule: Schedule, protocol: str) -> ExecutionPlan:
-    """The plan of a schedule by a protocol, made and proved once, however often it is bound."""
+    """Compile and verify the plan of a schedule for a protocol; the result is cached."""
     plan = compile_plan(schedule, protocol)
     check_execution_plan(plan)
     return plan
 
 
 def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:
-    """Blocks of a kernel, so that each has some bytes of the largest piece: a power of two, or the most."""
+    """Return the blocks of a kernel: a power of two by the bytes of the largest piece, up to the maximum."""
     least, enough = _SLICES[plan.protocol]
     slices = max((move.size for move in plan.moves), default=0) * itemsize // least
     return min(1 << max(0, slices.bit_length() - 1), enough, most)

@@ -1,4 +1,4 @@
-"""A plan of one rank as `plan.cu` reads it: instructions, operands with addresses, marks with counters."""
+"""Encode one rank's part of a plan for `plan.cu`: instructions, operand addresses, signal counters."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from wavefabric.collectives.schedule import Schedule
 from wavefabric.device import bfloat16
 from wavefabric.errors import InputError
 
-#: Most blocks of a kernel: counters of each are kept.
+#: Maximum number of blocks of a kernel; each block has its own counters.
 MOST_BLOCKS = 128
-#: Bytes of shared memory that any block may have: a program that fits is kept there.
+#: Bytes of shared memory that every block may use: a program that fits is copied there.
 SHARED = 48 * 1024
 
 INSTRUCTION = np.dtype(
@@ -28,13 +28,13 @@ OPERAND = np.dtype([("at", np.uint64), ("stride", np.int64), ("sender", np.int64
 MARK = np.dtype([("counters", np.uint64), ("each", np.uint32), ("number", np.uint32), ("rank", np.int64)])
 _MOVE, _SIGNAL, _WAIT, _BARRIER, _SWITCHED = range(5)
 
-#: Types that sums are taken in: kind and bytes of an element → type in C, numbers of an element.
+#: Element types that can be summed: kind and bytes → type in C, numbers per element.
 _SUMS = {
     "f2": ("float16", 1), "f4": ("float", 1), "f8": ("double", 1), "c8": ("float", 2), "c16": ("double", 2),
     "i4": ("int", 1), "i8": ("long long", 1), "u4": ("unsigned", 1), "u8": ("unsigned long long", 1),
     bfloat16.NAME: ("bfloat16", 1),
 }  # fmt: skip
-#: By bytes of an element that is only copied.
+#: Types for elements that are only copied, by bytes per element.
 _COPIES = {
     1: ("unsigned char", 1), 2: ("unsigned short", 1), 4: ("int", 1), 8: ("long long", 1),
     16: ("long long", 2),
@@ -42,7 +42,7 @@ _COPIES = {
 
 
 def known_type(dtype, sums: bool) -> tuple[str, int] | None:
-    """Type in C, and how many of it an element is; None if the kernel has no such elements."""
+    """Return the type in C and how many of it form an element; None if the kernel has no such type."""
     dtype = np.dtype(dtype)
     if not sums:
         return _COPIES.get(dtype.itemsize)
@@ -50,7 +50,7 @@ def known_type(dtype, sums: bool) -> tuple[str, int] | None:
 
 
 def element_type(dtype, sums: bool) -> tuple[str, int]:
-    """The same; `InputError` if there is none."""
+    """Return the result of `known_type`; `InputError` if the kernel has no such type."""
     if (known := known_type(dtype, sums)) is not None:
         return known
     names = (each if each == bfloat16.NAME else np.dtype(each).name for each in _SUMS)
@@ -59,14 +59,15 @@ def element_type(dtype, sums: bool) -> tuple[str, int]:
 
 
 def has_sums(plan: ExecutionPlan) -> bool:
-    """Whether anything is added."""
+    """Return whether the plan contains any sum."""
     return any(len(move.sources) > 1 for move in plan.moves)
 
 
 def check_switched(plan: ExecutionPlan, dtype) -> bool:
-    """Whether switches take part in a plan; `InputError` for what multicast memory cannot do.
+    """Return whether switches take part in a plan; raise `InputError` if multicast memory cannot do this.
 
-    It is one array of all ranks, whose words of 4 bytes (8 of larger numbers) switches add up and write.
+    Multicast memory is one array on all ranks; switches add up and write words of it of 4 bytes (8 for larger
+    numbers).
     """
     if not any(move.switched for move in plan.moves):
         return False
@@ -100,9 +101,9 @@ def switches_take(schedule: Schedule, dtype) -> bool:
 
 
 class StagingLayout:
-    """Where staging buffers lie in one rank's memory: ``offsets`` (bytes, by number), ``nbytes`` in all.
+    """Holds the layout of staging buffers in one rank's memory: ``offsets`` (bytes, by number), ``nbytes``.
 
-    A staging buffer that is not made of packets begins at the same byte of 16 as the place where it belongs.
+    A staging buffer without packets has the same address modulo 16 as the part of the buffer it is for.
     """
 
     def __init__(self, plan: ExecutionPlan, rank: int, itemsize: int):
@@ -122,9 +123,10 @@ class StagingLayout:
 
 
 def staging_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
-    """Memory for the staging buffers of one rank, in all slots.
+    """Return the bytes of memory for one rank's staging buffers, in all slots.
 
-    A power of two: what one exchange gives back serves many others, and mapped memory is never freed.
+    The size is a power of two: memory that one exchange releases fits many others, and mapped memory is never
+    freed.
     """
     needed = StagingLayout(plan, rank, itemsize).nbytes * plan.slots
     return 1 << max(0, needed - 1).bit_length()
@@ -132,9 +134,9 @@ def staging_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Addresses of one rank's memory, as another may write to it: buffers, staging, counters.
+    """Holds addresses of one rank's memory to which another rank may write: buffers, staging, counters.
 
-    ``multicast``: of its own buffers, the addresses that stand for those of all ranks; of others none.
+    ``multicast`` has the multicast addresses of this rank's buffers; it is empty for other ranks.
     """
 
     buffers: Sequence[int]
@@ -145,28 +147,31 @@ class RankMemory:
 
 @dataclass(frozen=True)
 class PlanCode:
-    """Arrays of `INSTRUCTION`, `OPERAND` and `MARK` for one rank."""
+    """Holds the encoded program of one rank: arrays of `INSTRUCTION`, `OPERAND` and `MARK`."""
 
     instructions: np.ndarray
     operands: np.ndarray
     marks: np.ndarray
 
     def program(self) -> np.ndarray:
-        """All of it as bytes, shape (nbytes,); never empty, since an empty array has no address."""
+        """Return the three arrays as bytes, (nbytes,); never empty, since an empty array has no address."""
         parts = (self.instructions, self.operands, self.marks)
         return np.frombuffer(b"".join(part.tobytes() for part in parts) or bytes(8), np.uint8)
 
     def arguments(self, program, shared: int) -> tuple:
-        """Of the kernel, up to ``keep``: the program on the device, and so much shared memory of a block."""
+        """Return the kernel's arguments up to ``keep``.
+
+        ``program`` is the program on the device, ``shared`` the bytes of shared memory per block.
+        """
         counts = (len(part) for part in (self.instructions, self.operands, self.marks))
         switched = 2 * bool((self.instructions["kind"] == _SWITCHED).any())
         return program, *map(np.int32, counts), np.int32((shared >= program.nbytes) | switched)
 
 
 def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory]) -> PlanCode:
-    """A rank's instructions with the addresses of all memory that they reach, by rank.
+    """Encode the instructions of ``rank``; ``memory`` has the addresses of each rank's memory, by rank.
 
-    Counters of a rank are uint32, shape (ranks, MOST_BLOCKS): how often each rank has signalled each block.
+    A rank's counters, uint32 of shape (ranks, MOST_BLOCKS), count the signals from each rank to each block.
     """
     itemsize = np.dtype(dtype).itemsize
     numbers = element_type(dtype, has_sums(plan))[1]
@@ -185,7 +190,7 @@ def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory]) 
         return counters, plan.signals[src, dst], number, peer
 
     def packed(addresses: Sequence[Address]) -> int:
-        """Bits of those that are made of packets."""
+        """Return a bit mask of the addresses that are staging buffers with packets."""
         return sum(1 << k for k, at in enumerate(addresses) if plan.packets and at.buffer == STAGING)
 
     instructions, operands, marks = [], [], []

@@ -1,6 +1,6 @@
-"""Memory that other GPUs of the host map (CUDA IPC): whole cudaMalloc allocations, never given back.
+"""Allocate memory that other GPUs of the host can map (CUDA IPC): whole cudaMalloc allocations, never freed.
 
-A peer keeps what it has mapped, so an allocation that was freed could not be mapped anew at its address.
+Peers keep mappings, so a freed allocation could not be mapped again at the same address.
 """
 
 import itertools
@@ -11,12 +11,12 @@ import numpy as np
 from cupy.cuda import runtime
 
 _GRAIN = 1 << 21
-#: An allocation serves a request of at least this share of it.
+#: An allocation serves a request of at least this fraction of its size.
 _FIT = 0.75
 
 
 class _Block:
-    """One allocation on loan; it returns to its pool when the last array over it is gone."""
+    """An allocation in use; it returns to its pool when the last array in it is deleted."""
 
     def __init__(self, free: list, memory):
         self._free, self._memory = free, memory
@@ -26,18 +26,18 @@ class _Block:
 
 
 class SharedPool:
-    """Allocations of one process, and those of its peers that are mapped here."""
+    """Manages one process's allocations, and the mappings of its peers' allocations."""
 
     def __init__(self):
         self.free: list[Any] = []
         self._all: dict[int, tuple[int, bytes]] = {}
-        # Whom an allocation serves now: addresses come again, these numbers do not.
+        # Number of the array that now uses an allocation: addresses are reused, these numbers are not.
         self._loans: dict[int, int] = {}
         self._numbers = itertools.count()
         self._opened: dict[tuple[int, bytes], int] = {}
 
     def allocate(self, shape, dtype):
-        """An uninitialised array at the start of an allocation of its own."""
+        """Return an uninitialised array at the start of an allocation that nothing else uses."""
         dtype = np.dtype(dtype)
         size = max(1, int(np.prod(shape))) * dtype.itemsize
         whole = -(-size // _GRAIN) * _GRAIN
@@ -45,7 +45,7 @@ class SharedPool:
         if fitting:
             memory = min(fitting, key=lambda m: m.size)
             self.free.remove(memory)
-            # What it served before may still be read or written.
+            # Work of its previous user may still read or write it.
             runtime.deviceSynchronize()
         else:
             memory = cupy.cuda.Memory(whole)
@@ -55,14 +55,14 @@ class SharedPool:
         return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(lent, 0))
 
     def locate(self, address: int) -> tuple[bytes, int]:
-        """Handle of the allocation that holds an address, and the offset in it."""
+        """Return the IPC handle of the allocation that contains ``address``, and the offset in it."""
         base = self._base(address)
         if base is None:
             raise ValueError("an array was bound that does not come from the communicator's allocate()")
         return self._all[base][1], address - base
 
     def loan(self, address: int) -> tuple[int, int] | None:
-        """Number of the array from `allocate` that holds an address, and the offset in it; or None."""
+        """Return the number of the array of `allocate` that contains ``address``, and the offset; or None."""
         base = self._base(address)
         return None if base is None else (self._loans[base], address - base)
 
@@ -70,7 +70,7 @@ class SharedPool:
         return next((at for at, (size, _) in self._all.items() if at <= address < at + size), None)
 
     def open(self, peer: int, location: tuple[bytes, int]) -> int:
-        """Address here of a location in a peer's memory."""
+        """Return the address in this process of a location in a peer's memory."""
         handle, offset = location
         if (peer, handle) not in self._opened:
             self._opened[peer, handle] = runtime.ipcOpenMemHandle(handle)

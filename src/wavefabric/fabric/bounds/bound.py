@@ -1,4 +1,4 @@
-"""What no schedule can beat: the least number of rounds, and the bytes that must cross the tightest cut."""
+"""Computes lower bounds on time: smallest number of rounds, and bytes that must cross the tightest cut."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -19,24 +19,24 @@ from wavefabric.units import binary_bytes
 
 @dataclass(frozen=True)
 class LowerBound:
-    """What no schedule for the same operation can beat, under the model it was derived for."""
+    """Holds a lower bound on the time of any schedule for an operation, under the model of the fabric."""
 
-    latency: float  # s, of the least number of rounds
-    transfer: float  # s, of the bytes that must cross the tightest cut
+    latency: float  # s, of the smallest number of rounds
+    transfer: float  # s, for the bytes that must cross the tightest cut
     seconds: float  # the bound: the sum of the two, since no byte moves while a latency passes
-    why: str  # in words
+    why: str  # explanation in words
 
 
-#: How many times the whole array is sent at least for each rank but one.
+#: Smallest number of times that the whole array is sent, per rank beyond the first.
 _COPIES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "broadcast": 1, "reduce": 1}
-#: What switches spare GPUs: to send what they copy, to receive what they add up.
+#: Operations in which multicast saves sends, and in-switch reduction saves receives.
 _AIDED = {
     "send": ("all-reduce", "all-gather", "broadcast"),
     "receive": ("all-reduce", "reduce-scatter", "reduce"),
 }
-#: Whose bottleneck is out of a set of GPUs, and whose into one.
+#: Operations whose bottleneck is the capacity out of a set of GPUs, and those with the capacity into one.
 _OUT_OF, _INTO = ("all-gather", "broadcast", "gather"), ("reduce-scatter", "reduce", "scatter")
-#: s of transfers at least, and why.
+#: Lower bound of the transfer time in s, and the reason.
 _Need = tuple[float, str]
 
 
@@ -49,26 +49,26 @@ def bound(
     root: int = 0,
     incremental: bool = False,
 ) -> LowerBound:
-    """The least time of a collective operation (by name, or what a schedule does), whatever its schedule.
+    """Return a lower bound on the time of a collective operation (by name, or that of a schedule).
 
-    `nbytes` of the whole array, as `elements` of `wavefabric.collectives.conditions.layout`. The first
-    `ranks` GPUs take part. With `incremental` circuits may stay from round to round: only the first ones must
-    be set up.
+    ``nbytes`` is the size of the whole array, as ``elements`` of `wavefabric.collectives.conditions.layout`.
+    The first ``ranks`` GPUs take part. With ``incremental`` circuits may stay between rounds, so only the
+    first ones must be set up.
 
-    *Latency*: a round reaches 1 + L times as many ranks at most if each sends to L at once, hence at least
-    ⌈log_{1+L} N⌉ rounds. L is the number of ports of a photonic tile; on electrical fabrics any number of
-    transfers may begin together: L = N − 1.
+    *Latency*: if each rank sends to L others at once, a round multiplies the number of ranks reached by at
+    most 1 + L, hence at least ⌈log_{1+L} N⌉ rounds. L is the number of ports of a photonic tile; on
+    electrical fabrics any number of transfers may begin together: L = N − 1.
 
-    *Transfer*: the greatest of
+    *Transfer*: the largest of
 
-    - what each GPU must send and receive, by what it can (Thakur, Rabenseifner & Gropp 2005,
-      doi:10.1177/1094342005051521), and what all must send, by what all can (an all-reduce without sums
-      inside the network: 2 (N − 1) arrays in all, Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002).
-      Where switches multicast and reduce (`Fabric.multicast_switches`), what all send or receive together
-      bounds nothing that they copy or add up;
+    - bytes that each GPU must send and receive ÷ its bandwidth (Thakur, Rabenseifner & Gropp 2005,
+      doi:10.1177/1094342005051521), and bytes that all GPUs must send ÷ their total bandwidth (an all-reduce
+      without sums inside the network: 2 (N − 1) arrays in all, Patarasuk & Yuan 2009,
+      doi:10.1016/j.jpdc.2008.09.002). If switches multicast and reduce (`Fabric.multicast_switches`), the
+      total is no bound for data that they copy or add up;
     - the bottleneck cut (`cuts.bottleneck`; ForestColl, arXiv:2402.06787), for an all-to-all the tightest of
       `cuts.tightest_by_size`;
-    - for an all-to-all, bytes times the least number of links on their route, by the bandwidth of all links.
+    - for an all-to-all, bytes × smallest number of links on their route ÷ total bandwidth of all links.
 
     Examples
     --------
@@ -91,9 +91,10 @@ def bound(
 def schedule_bound(
     schedule: Schedule, fabric: Fabric | PhotonicFabric, element_bytes: float, *, incremental: bool = False
 ) -> LowerBound:
-    """The least time of whatever reaches a schedule's postconditions; see `bound`.
+    """Return a lower bound on the time of any schedule with the postconditions of ``schedule``; see `bound`.
 
-    Of a schedule that is no named operation: what each GPU must send and receive by itself.
+    For a schedule that is no named operation, only the bytes that each single GPU must send and receive
+    count.
     """
     of = operation(schedule)
     if of.collective == "custom":
@@ -109,7 +110,7 @@ def schedule_bound(
 
 
 def bounds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> tuple[LowerBound, LowerBound | None]:
-    """`schedule_bound` on an electrical fabric, and without the help of its switches, if they give any."""
+    """Return `schedule_bound` on an electrical fabric, and that without its multicast switches, if any."""
     least = schedule_bound(schedule, fabric, element_bytes)
     if not fabric.multicast_switches:
         return least, None
@@ -119,10 +120,10 @@ def bounds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> tuple[Lo
 def _named(
     collective: str, fabric: Fabric | PhotonicFabric, parts: np.ndarray, whole: float, root: int
 ) -> tuple[Iterable[_Need], int]:
-    """What a named operation needs, and how many ranks have a part in it; `parts`: B of each rank."""
+    """Return needs of a named operation and its number of participants; ``parts``: bytes of each rank."""
     n = len(parts)
     needs = _needs(collective, _electrical(fabric, n), parts, whole, root) if n > 1 else ()
-    if collective in ("gather", "scatter"):  # Ranks with an empty share have no part in it.
+    if collective in ("gather", "scatter"):  # Ranks with an empty part do not participate.
         n = 1 + int(np.count_nonzero(np.delete(parts, root)))
     return needs, n
 
@@ -130,7 +131,7 @@ def _named(
 def _total(
     fabric: Fabric | PhotonicFabric, needs: Iterable[_Need], ranks: int, incremental: bool
 ) -> LowerBound:
-    """Latency of the fewest rounds after which data of one rank can have reached all, and of transfers."""
+    """Return the latency of the fewest rounds in which a rank reaches all, plus the largest of ``needs``."""
     transfer, why = max(needs, key=lambda need: need[0], default=(0.0, ""))
     if not transfer:
         return LowerBound(0.0, 0.0, 0.0, "nothing has to move")
@@ -154,7 +155,7 @@ def _electrical(fabric: Fabric | PhotonicFabric, ranks: int) -> Fabric:
 
 
 def _port_needs(fabric: Fabric, out: np.ndarray, into: np.ndarray) -> Iterator[_Need]:
-    """What the GPU that is slowest to send, and to receive, its bytes needs."""
+    """Yield the longest time in which a GPU sends its bytes, and the longest to receive them."""
     for verb, amount, rate in zip(("sends", "receives"), (out, into), port_rates(fabric), strict=True):
         times = amount / rate
         g = int(np.argmax(times))
@@ -172,7 +173,7 @@ def _needs(collective: str, fabric: Fabric, parts: np.ndarray, whole: float, roo
         if fabric.multicast_switches and collective in _AIDED[verb]:
             continue
         yield copies / float(rate.sum()), f"all GPUs together {verb} at least {binary_bytes(copies)}"
-    # Shares of a cut array differ by an element or so: the smallest counts, so that this stays a bound.
+    # Parts of an array differ by an element or so; use the smallest, so that the bound holds.
     part = float(parts.min())
     for gpus, capacity, reverse in _cuts(collective, fabric, root):
         inside, outside = ((count, count * part) for count in (len(gpus), n - len(gpus)))
@@ -186,7 +187,7 @@ def _needs(collective: str, fabric: Fabric, parts: np.ndarray, whole: float, roo
 
 
 def _cuts(collective: str, fabric: Fabric, root: int) -> Iterator[tuple[frozenset[int], float, bool]]:
-    """GPUs, capacity in B/s, and whether that is into them."""
+    """Yield cuts: GPUs, capacity in B/s, and whether this is the capacity into the GPUs, not out of them."""
     if collective != "all-to-all":
         roots = None
         if not collective.startswith(("all-gather", "reduce-")):
@@ -203,11 +204,11 @@ def _cuts(collective: str, fabric: Fabric, root: int) -> Iterator[tuple[frozense
 
 
 def _across(collective: str, inside, outside, has_root, whole: float, reverse: bool):
-    """B that must leave a set of GPUs, or enter it; of inside and outside: number of GPUs, B of their shares.
+    """Return the bytes that must leave a set of GPUs or, with ``reverse``, enter it.
 
-    Arrays give many sets at once.
+    ``inside``, ``outside``: (number of GPUs, bytes of their parts). Arrays evaluate many sets at once.
     """
-    # Of what must enter a set, all is what must leave the others.
+    # Bytes that enter a set are those that leave its complement.
     if reverse:
         inside, outside, has_root = outside, inside, np.logical_not(has_root)
     has_none = np.logical_not(has_root)
@@ -225,11 +226,14 @@ def _across(collective: str, inside, outside, has_root, whole: float, reverse: b
 
 
 def _custom(schedule: Schedule, element_bytes: float) -> tuple[np.ndarray, np.ndarray]:
-    """B that each rank sends and receives: the items of which it lacks a part; who alone has a part sends."""
-    parts: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))  # whose of an item a rank has
+    """Return the bytes that each rank sends and receives at least, in an operation without a name.
+
+    A rank receives each item of which it lacks a part; a rank sends a part if no other rank has it.
+    """
+    parts: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))  # item → rank → origins
     for (rank, _, _), (item, origins) in schedule.pre.items():
         parts[item][rank] |= origins
-    sent: dict[tuple[int, int], float] = {}  # of rank and item; the first chunk counts
+    sent: dict[tuple[int, int], float] = {}  # by rank and item; the first chunk counts
     received: dict[tuple[int, int], float] = {}
     for (rank, buffer, chunk), (item, origins) in schedule.post.items():
         lacks = origins & ~parts[item][rank]

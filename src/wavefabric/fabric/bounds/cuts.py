@@ -1,4 +1,4 @@
-"""Cuts through a fabric: what can leave a set of GPUs at once, and the tightest of them."""
+"""Finds the tightest cuts of a fabric: sets of GPUs with the smallest bandwidth to the other GPUs."""
 
 import math
 from collections.abc import Sequence
@@ -13,24 +13,26 @@ from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.electrical.static_routes import resource_use, wires
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
-#: Most sinks that are searched, one after the other, for the exact bottleneck.
+#: Largest number of sinks for which the exact bottleneck is searched.
 MOST_SINKS = 256
-#: Most GPUs and switches of which all cuts are searched; and of which one cut for each wire is, with so many
-#: pairs of wires at most.
+#: Largest number of GPUs and switches for which all cuts are searched, and for which one cut per wire is,
+#: the latter with at most this number of pairs of wires.
 MOST_SEARCHED, MOST_NODES, MOST_CROSSINGS = 16, 1024, 1 << 26
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A set of GPUs, and what can leave it (or enter it, of a cut in reverse)."""
+    """A set of GPUs, and the bandwidth out of it (or into it, in a reversed search)."""
 
     gpus: frozenset[int]
     capacity: float  # B/s
 
 
 def as_electrical(fabric: PhotonicFabric) -> Fabric:
-    """What no choice of circuits can beat: tiles that send and receive at their full rate, and edges on which
-    every waveguide carries every wavelength."""
+    """Return an electrical fabric that is at least as fast as any choice of circuits on a photonic one.
+
+    Its tiles send and receive at their full rate, and every waveguide carries every wavelength.
+    """
     names = tuple(f"tile{r}" for r in range(fabric.ranks))
     rate, edges = fabric.lasers * fabric.laser_bandwidth, fabric.edges()
     links = tuple(Link(names[a], names[b], fabric.capacity(a, b) * rate, kind="waveguide") for a, b in edges)
@@ -38,7 +40,10 @@ def as_electrical(fabric: PhotonicFabric) -> Fabric:
 
 
 def restrict(fabric: Fabric, ranks: int) -> Fabric:
-    """The first GPUs of a fabric; the others stay as switches if GPUs forward."""
+    """Return the fabric of the first ``ranks`` GPUs; the others become switches if GPUs forward.
+
+    Otherwise the other GPUs and their links are removed.
+    """
     kept, rest = fabric.gpus[:ranks], fabric.gpus[ranks:]
     if fabric.forwards:
         return replace(fabric, gpus=kept, switches=(*fabric.switches, *rest))
@@ -49,25 +54,25 @@ def restrict(fabric: Fabric, ranks: int) -> Fabric:
 
 @lru_cache(maxsize=8)
 def port_rates(fabric: Fabric) -> tuple[np.ndarray, np.ndarray]:
-    """What each GPU can send, and receive, in all: two arrays of shape (GPUs,), B/s."""
+    """Return the total rates in B/s at which each GPU can send, and receive: two arrays of shape (GPUs,)."""
     w, nodes = wires(fabric), len(fabric.gpus) + len(fabric.switches)
     sends, receives = (np.bincount(end, w.bandwidth, nodes)[: fabric.ranks] for end in (w.source, w.target))
     return np.minimum(sends, _port_limit(fabric)), np.minimum(receives, _port_limit(fabric))
 
 
 def _port_limit(fabric: Fabric) -> float:
-    """B/s that a GPU's memory can send, or receive, whatever its links."""
+    """Return the bandwidth in B/s of a GPU's sends, or receives, whatever its links."""
     peers = max(fabric.ranks - 1, 1)
     return min(fabric.copy_bandwidth or math.inf, (fabric.flow_bandwidth or math.inf) * peers)
 
 
 @lru_cache(maxsize=8)
 def tightest_by_size(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
-    """Cuts that let the least out of, or into, as many GPUs, as (gpus, B/s out, B/s into).
+    """Return the tightest cuts out of, and into, sets of each size, as (gpus, B/s out, B/s into).
 
-    Of all cuts up to `MOST_SEARCHED` GPUs and switches. Of larger fabrics, for each wire the cut between the
-    nodes that are closer to its beginning than to its end (a link of c B/s is 1/c long) and the others: the
-    halves of meshes and tori, sockets, nodes, racks. None of this depends on how GPUs are numbered.
+    Up to `MOST_SEARCHED` GPUs and switches, all cuts are compared. In larger fabrics each wire gives one cut,
+    between the nodes closer to its beginning than to its end (a link of c B/s has length 1/c) and the others:
+    the halves of meshes and tori, sockets, nodes, racks. The result does not depend on the numbering of GPUs.
     """
     w, n = wires(fabric), fabric.ranks
     nodes, capacities = n + len(fabric.switches), []
@@ -90,24 +95,24 @@ def tightest_by_size(fabric: Fabric) -> list[tuple[frozenset[int], float, float]
         order = np.lexsort((capacity, size))
         for i in order[np.flatnonzero(np.diff(size[order], prepend=0))].tolist():
             gpus = frozenset(np.flatnonzero(sides[i, :n]).tolist())
-            # Sums in floating point: a little more is on the safe side of a bound.
+            # Add rounding errors of the sums, so that the bound stays valid.
             cuts[i] = gpus, *(float(each[i]) * (1 + 1e-12) for each in capacities)
     return list(cuts.values())
 
 
 @lru_cache(maxsize=64)
 def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | None = None) -> Cut:
-    """The set S of GPUs, not all, with the greatest |S|/capacity out of S.
+    """Return the set S of GPUs, not all, with the largest |S| / capacity out of S.
 
-    No all-gather of shares of b bytes is done in less than b |S|/capacity, and ForestColl builds schedules
-    that reach it (Zhao et al. 2024, arXiv:2402.06787). With `reverse` capacities are into S, as for a
-    reduce-scatter. With `roots` only these have anything to send, and only the others wait for it: a
-    broadcast's root, or all but the root of a gather. Exact up to `MOST_SINKS` GPUs that wait, else the best
-    around a single GPU.
+    An all-gather with b bytes per GPU takes at least b |S| / capacity, and ForestColl builds schedules that
+    reach this bound (Zhao et al. 2024, arXiv:2402.06787). With ``reverse`` capacities are into S, as for a
+    reduce-scatter. With ``roots`` only these have data to send, and only the others wait for data: a
+    broadcast's root, or all but the root of a gather. Exact for up to `MOST_SINKS` waiting GPUs, else the
+    best set around a single GPU.
 
-    Newton's (Dinkelbach's) iteration on the ratio, in exact fractions. For each GPU v left out, a maximum
-    flow from a super-source that feeds one unit to each GPU, over links of ratio × capacity, either fills v
-    or yields a set with a greater ratio.
+    The method is Newton's (Dinkelbach's) iteration on the ratio, in exact fractions. For each GPU v left out,
+    a maximum flow from a super-source that feeds one unit to each GPU, over links of ratio × capacity, either
+    saturates v or yields a set with a larger ratio.
     """
     n = fabric.ranks
     fed = tuple(range(n)) if roots is None else roots
@@ -137,9 +142,9 @@ def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | N
 
 
 def _all_pairs_reach(fabric: Fabric, ratio: float, fed: int) -> bool:
-    """Whether all pairs of GPUs that send at once show that no cut has a greater ratio (`bottleneck`).
+    """Whether simultaneous sends between all GPU pairs prove that no cut has a larger ratio (`bottleneck`).
 
-    If each pair sends one byte in t seconds, |S| (n − |S|)/t B/s can leave any S.
+    If each pair sends one byte in t seconds, at least |S| (n − |S|)/t B/s can leave any S.
     """
     n = fabric.ranks
     try:
@@ -153,9 +158,9 @@ def _all_pairs_reach(fabric: Fabric, ratio: float, fed: int) -> bool:
 class _FlowNetwork:
     """A fabric as a graph for SciPy's maximum flow; node g < GPUs is the memory of GPU g.
 
-    Where memories have a limit of their own, ports lie between them and links. A super-source lies before
-    them, a super-sink behind. SciPy counts in 32 bits. Where that is too little, links are rounded up and
-    what is offered down: the side so obtained is a cut all the same, and its capacity is taken from the exact
+    If GPUs have a rate limit, port nodes lie between GPUs and links. A super-source feeds the graph, a
+    super-sink drains it. SciPy counts in 32 bits: where exact numbers do not fit, link capacities are rounded
+    up and the supply down. The resulting set is still a cut, and its capacity is computed from the exact
     numbers.
     """
 
@@ -183,13 +188,13 @@ class _FlowNetwork:
         self._position = np.asarray(self._csr.data, np.int64) - 1
 
     def cut(self, fed: Sequence[int], sink: int, ratio: Fraction) -> np.ndarray:
-        """Nodes on the source's side of a least cut from GPUs to another: shape (nodes,), bool.
+        """Return nodes on the source's side of a minimum cut from ``fed`` to ``sink``: shape (nodes,), bool.
 
-        The super-source feeds each of `fed` with one, and a link of capacity c B/s carries `ratio` c.
+        The super-source feeds one unit to each of ``fed``, and a link of c B/s carries ``ratio`` c.
         """
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-        # Half of 32 bits: what flows against a link is added to its capacity.
+        # Half of the 32-bit range, because reverse flow is added to a link's capacity.
         most, exact = 2**30 - 1, ratio * self.unit
         one, output = Fraction(exact.numerator), exact.denominator
         if output * len(fed) >= most:
@@ -208,13 +213,13 @@ class _FlowNetwork:
         return side[: self.nodes]
 
     def capacity(self, side: np.ndarray) -> Fraction:
-        """What edges let out of a set of nodes, B/s."""
+        """Return the bandwidth in B/s of the edges that leave a set of nodes."""
         crossing = np.flatnonzero(side[self.source] & ~side[self.target])
         return sum((self.units[i] for i in crossing), 0) * self.unit
 
 
 def _whole_multiples(values: np.ndarray) -> tuple[Fraction, list[int]]:
-    """The greatest number that all are whole multiples of, exactly, and the multiples; −1: infinite."""
+    """Return the largest exact common divisor of ``values``, and the multiples; −1 stands for infinity."""
     exact = {v: Fraction(v) for v in np.unique(values[np.isfinite(values)]).tolist()}
     down = math.lcm(*(v.denominator for v in exact.values()))
     unit = Fraction(math.gcd(*(int(v * down) for v in exact.values())) or 1, down)

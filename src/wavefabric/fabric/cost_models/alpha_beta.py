@@ -1,4 +1,4 @@
-"""The α–β model: rounds follow one another, each costs a latency and as long as its busiest resource."""
+"""The α–β model: rounds run in sequence; each takes a latency plus the time of its busiest resource."""
 
 import numpy as np
 
@@ -12,23 +12,24 @@ from wavefabric.fabric.electrical.static_routes import transfer_bytes
 
 
 def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost:
-    """Time of a schedule whose rounds are synchronous.
+    """Return the time of a schedule with synchronous rounds.
 
-    A round costs ``alpha``, the greatest latency of the routes it uses, and the transfer time: the greatest,
-    over all resources, of the bytes that cross it in the round by its bandwidth. Resources are the links, in
-    each direction; what each GPU sends and receives in all (`Fabric.copy_bandwidth`); and each ordered pair
-    of GPUs (`Fabric.flow_bandwidth`). On an ideal switch this is the model of Hockney 1994
-    (doi:10.1016/S0167-8191(06)80021-9). An operation of a switch crosses each link of its routes
-    once. A fabric that was measured adds what GPUs need to reduce what arrived and to copy within themselves,
-    also in rounds of their own, and takes no less time in all than hosts need to issue everything.
-    `times` give each transfer from the beginning of its round to the end of it.
+    A round takes ``alpha``, the largest latency of its routes, and the transfer time: the largest, over all
+    resources, of the bytes that cross the resource in the round divided by its bandwidth. Resources are the
+    links, in each direction; the total send and receive rates of each GPU (`Fabric.copy_bandwidth`); and each
+    ordered pair of GPUs (`Fabric.flow_bandwidth`). On an ideal switch this is the model of Hockney 1994
+    (doi:10.1016/S0167-8191(06)80021-9). An operation of a switch crosses each link of its routes once.
+
+    A measured fabric adds the time in which GPUs reduce received data and copy within themselves, also in
+    separate rounds, and takes at least the time that hosts need to issue everything. `times` gives each
+    transfer the begin and end of its round.
     """
     check_sizes(schedule, fabric, element_bytes)
     size = transfer_bytes(schedule, element_bytes)
     numbers, latency, transfer, sent, limits, busiest = _rounds(schedule, fabric, size)
     seconds = latency + transfer
     end = np.concatenate(([0.0], np.cumsum(seconds)))
-    # A round that costs nothing lies at the end of the last.
+    # A round without cost lies at the end of the previous one.
     times = [end[np.searchsorted(numbers, schedule.transfers["round"], side)] for side in ("left", "right")]
     issue, host = issue_time(schedule, fabric)
     columns = zip(*(c.tolist() for c in (numbers, seconds, latency, transfer, sent, limits)), strict=True)
@@ -47,16 +48,17 @@ def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost
 
 
 def alpha_beta_seconds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> float:
-    """The time of `alpha_beta` alone, s."""
+    """Return only the time of `alpha_beta` in s."""
     check_sizes(schedule, fabric, element_bytes)
     _, latency, transfer, *_ = _rounds(schedule, fabric, transfer_bytes(schedule, element_bytes))
     return max(float((latency + transfer).sum()), issue_time(schedule, fabric)[0])
 
 
 def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
-    """Rounds that cost something: number, s of latency and transfer, B sent, what bounds each; the busiest.
+    """Return data of the rounds that take time, and the busiest resource; ``size``: bytes of each transfer.
 
-    `size` is of each transfer, B.
+    Arrays of one element per round: number, s of latency, s of transfer, B sent, description of the
+    bottleneck.
     """
     t, busiest = schedule.transfers, "nothing"
     over = flows(schedule, fabric)
@@ -69,7 +71,7 @@ def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
     limits[there] = [f"{fabric.gpus[g]} adds" for g in gpu]
     if remote.size:
         row, u = np.searchsorted(numbers, t["round"][remote]), units(schedule)
-        # What a switch adds up is sent by many GPUs.
+        # A sum in a switch has many senders.
         away = np.bincount(u.of, t["src"] != t["dst"], u.sums.size)
         senders = np.where(u.sums, away, 1)[u.of]
         sent = np.bincount(row, size[remote] * senders[remote], numbers.size)
@@ -101,16 +103,16 @@ def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
 
 
 def _largest(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Where the largest value of each row is; rows ascend."""
+    """Return the index of the largest value of each row; ``rows`` are ascending."""
     return np.lexsort((-values, rows))[np.flatnonzero(np.diff(rows, prepend=-1))]
 
 
 def reduction_times(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Rounds in which GPUs reduce or copy within themselves; s of starts and of bytes; who needs most.
+    """Return the rounds with local additions or copies: numbers, s of starts, s of bytes, slowest GPUs.
 
-    A transfer that reduces arrives next to the chunk and is then added to it; a transfer within a rank is an
-    addition or a copy. What a switch adds up is added to a chunk once. A GPU does one after
-    the other (`Fabric.reduce_alpha`, `Fabric.reduce_bandwidth`).
+    A transfer with reduction is received next to the chunk and then added to it; a transfer within a rank is
+    an addition or a copy. A sum formed by a switch is added to a chunk once. A GPU performs one addition or
+    copy after the other (`Fabric.reduce_alpha`, `Fabric.reduce_bandwidth`).
     """
     t = schedule.transfers
     mine = np.flatnonzero(works_alone(schedule))
@@ -126,15 +128,15 @@ def reduction_times(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tup
 
 
 def works_alone(schedule: Schedule) -> np.ndarray:
-    """Whether a GPU adds or copies by itself for a transfer."""
+    """Return, per transfer, whether its receiving GPU adds or copies data locally."""
     t = schedule.transfers
     return (t["reduce"] & units(schedule).leads) | ((t["src"] == t["dst"]) & (t["switch"] == 0))
 
 
 def issue_time(schedule: Schedule, fabric: Fabric) -> tuple[float, int]:
-    """The least time that hosts need to issue a schedule, s, and the GPU whose host needs most.
+    """Return the smallest time in s in which hosts can issue a schedule, and the GPU of the slowest host.
 
-    `Fabric.round_overhead` for each round in which a GPU sends to or receives from another,
+    `Fabric.round_overhead` counts for each round in which a GPU sends to or receives from another,
     `Fabric.peer_overhead` for each further GPU that it sends to in the round, and `Fabric.reduce_overhead`
     for each addition or copy.
     """

@@ -1,4 +1,4 @@
-"""Time of a schedule on any fabric, under any of the models; what every model returns and checks."""
+"""Predicts the time of a schedule on any fabric; defines the models, their common result and checks."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ AnyFabric: TypeAlias = Fabric | PhotonicFabric
 
 @dataclass(frozen=True)
 class RoundCost:
-    """One round of a schedule; rounds that stay within ranks cost nothing and are not listed."""
+    """Holds the time of one round; rounds without transfers between ranks cost nothing and are not listed."""
 
     round: int
-    parts: int  # circuits of one round that do not fit at once are set up one part after the other; else 1
-    seconds: float  # the sum of the three that follow
+    parts: int  # number of circuit set-ups if the circuits of the round do not fit at once; else 1
+    seconds: float  # sum of the next three
     latency: float  # s, synchronisation included
     reconfiguration: float  # s
     transfer: float  # s
-    bytes: float  # what all ranks send to others
-    limit: str  # what bounds it, in words: "link GPU0 -> GPU1", "GPU3 sends", …
+    bytes: float  # total that ranks send to others
+    limit: str  # description of the bottleneck: "link GPU0 -> GPU1", "GPU3 sends", …
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Time of a schedule on a fabric (names) under a model."""
+    """Holds the time of a schedule on a fabric under a model, all three identified by name."""
 
     schedule: str
     fabric: str
-    model: str  # of `COST_MODELS`
+    model: str  # key of `COST_MODELS`
     seconds: float
-    rounds: tuple[RoundCost, ...]  # none of "flow" and "kernel", where rounds overlap
+    rounds: tuple[RoundCost, ...]  # empty for "flow" and "kernel", where rounds overlap
     bound: LowerBound
-    #: When each transfer begins and ends, s: shape (transfers, 2).
+    #: Begin and end of each transfer in s: shape (transfers, 2).
     times: np.ndarray | None = field(default=None, repr=False, compare=False)
-    busiest: str = ""  # the resource that was used longest, in words
-    unaided: LowerBound | None = None  # where switches multicast and reduce, the bound without their help
+    busiest: str = ""  # description of the resource that was busy longest
+    unaided: LowerBound | None = None  # bound without multicast switches, if the fabric has them
     reconfiguration: ReconfigurationPlan | None = field(default=None, repr=False, compare=False)
 
 
 def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> None:
-    """Refuse a schedule that is none or not for the fabric, and element sizes that are no positive number."""
+    """Raise `InputError` unless the schedule is valid, fits the fabric, and the element size is positive."""
     from wavefabric.collectives.structure import checked_structure, refuse_switches
 
     checked_structure(schedule)
@@ -67,7 +67,7 @@ def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> 
 
 @dataclass(frozen=True)
 class CostModel:
-    """``function(schedule, fabric, element_bytes, **options) -> Cost`` of a module, imported when used."""
+    """Wraps ``function(schedule, fabric, element_bytes, **options) -> Cost``, imported on first use."""
 
     module: str
     function: str
@@ -78,7 +78,7 @@ class CostModel:
 
 
 _HERE = "wavefabric.fabric.cost_models"
-#: Models by name: the one list of them; `model_for` says which is ``"auto"``.
+#: All models by name; `model_for` defines ``"auto"``.
 COST_MODELS = {
     "alpha-beta": CostModel(f"{_HERE}.alpha_beta", "alpha_beta"),
     "flow": CostModel(f"{_HERE}.flow", "flow"),
@@ -88,12 +88,12 @@ COST_MODELS = {
 
 
 def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool = True) -> str:
-    """Return the model of `COST_MODELS` that every command takes, by what its user asks for.
+    """Return the name of the cost model for the ``model`` that a user asked for; all commands use this rule.
 
-    ``"auto"`` is the most faithful that the fabric has numbers for: ``"photonic"`` for light; ``"kernel"``
-    where it has a table of kernels (`Fabric.kernels`) and a plan takes so many ranks; else ``"alpha-beta"``.
-    ``kernels`` False: something else moves the data, such as copy engines, NCCL or MPI. `InputError` for an
-    unknown model, and for one that the fabric has no numbers for.
+    ``"auto"`` is the most accurate model that the fabric has data for: ``"photonic"`` for a photonic fabric;
+    ``"kernel"`` if the fabric has a table of kernels (`Fabric.kernels`) and execution plans support this
+    number of ranks; else ``"alpha-beta"``. ``kernels`` False: something else moves the data, such as copy
+    engines, NCCL or MPI. `InputError` for an unknown model, and for one that the fabric has no data for.
     """
     from wavefabric.collectives.plans.plan import MOST_RANKS
 
@@ -114,7 +114,7 @@ def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool 
 
 
 def kernel_times(fabric: Fabric) -> KernelTimes:
-    """Return what kernels take on a fabric; `InputError` if it says nothing of them."""
+    """Return the fabric's times of kernels; `InputError` if it has none."""
     if fabric.kernels is None:
         allowed = "one whose file has a table kernels, such as hgx-h200"
         raise InputError(f"fabric: {fabric.name} says nothing of kernels; allowed: {allowed}")
@@ -124,16 +124,16 @@ def kernel_times(fabric: Fabric) -> KernelTimes:
 def cost(
     schedule: Schedule, fabric: AnyFabric, element_bytes: float, model: str = "auto", **options: Any
 ) -> Cost:
-    """Time of a schedule on a fabric of as many GPUs (or tiles) as it has ranks, or more: rank r is GPU r.
+    """Return the time of a schedule on a fabric with at least as many GPUs (tiles) as ranks; rank r is GPU r.
 
-    `element_bytes` (B an element) need not be whole, so that one schedule serves every size. The `model` is
-    ``"auto"`` (see `model_for`), or of `COST_MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds follow
-    one another), ``"flow"`` (transfers wait for their data alone) or ``"kernel"`` (one kernel a GPU runs a
-    plan). Photonic ones: ``"photonic"``. For its `options` see `alpha_beta.alpha_beta`, `flow.flow`,
+    ``element_bytes`` (bytes per element) need not be whole, so that one schedule serves every size. ``model``
+    is ``"auto"`` (see `model_for`) or a key of `COST_MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds in
+    sequence), ``"flow"`` (transfers wait only for their data) or ``"kernel"`` (one kernel per GPU runs a
+    plan). Photonic fabrics: ``"photonic"``. For ``options`` see `alpha_beta.alpha_beta`, `flow.flow`,
     `kernel.kernel`, `photonic.photonic`.
 
-    `InputError` for an unknown model, one that does not fit the fabric, more ranks than GPUs, bad
-    `element_bytes`, or a pair that uses no route.
+    Raises `InputError` for an unknown model, one that does not fit the fabric, more ranks than GPUs, bad
+    ``element_bytes``, or a pair without a route.
 
     Examples
     --------

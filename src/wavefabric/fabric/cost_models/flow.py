@@ -1,4 +1,4 @@
-"""Transfers as flows: each starts when its data are there, and shares what it crosses fairly.
+"""Simulates transfers as flows: each starts once its data are ready, and shares links fairly with others.
 
 The simulation itself, and max–min fair shares (Bertsekas & Gallager, *Data Networks*, 2nd ed., section
 6.5.2), are ``flow.cpp`` of `wavefabric.kernels`.
@@ -22,28 +22,28 @@ from wavefabric.quantities import whole
 
 
 class Transfers(NamedTuple):
-    """What is moved: arrays with an element for each transfer, but `after`."""
+    """Holds the transfers of a schedule as arrays with one element per transfer, except ``after``."""
 
     src: np.ndarray
     dst: np.ndarray
-    pair: np.ndarray  # of `SharedLinks`; −1: within a rank
+    pair: np.ndarray  # index in `SharedLinks`; −1: within a rank
     size: np.ndarray  # B
     delay: np.ndarray  # s before the first byte
-    work: np.ndarray  # s that the receiver takes to add it up, or a rank to copy
-    follows: np.ndarray  # transfer before it from the same rank to the same, −1: none
+    work: np.ndarray  # s that the receiver needs to add the data, or a rank to copy them
+    follows: np.ndarray  # previous transfer between the same ranks, −1: none
     first_after: np.ndarray  # successors of transfer t: after[first_after[t]:first_after[t + 1]]
     after: np.ndarray
 
 
 class SharedLinks(NamedTuple):
-    """Resources, such as links, that pairs of ranks share.
+    """Holds the resources, such as links, that pairs of ranks share.
 
     Pair p uses ``resource[first[p]:first[p + 1]]``; ``fraction`` is the part of its bytes that crosses each.
     """
 
     first: np.ndarray
     resource: np.ndarray
-    fraction: np.ndarray  # of the pair's bytes, as `resource`
+    fraction: np.ndarray  # of the pair's bytes; one element per element of `resource`
     capacity: np.ndarray  # B/s of each resource
     most: float  # B/s of one transfer
 
@@ -52,23 +52,23 @@ _DOUBLE = ("size", "delay", "work", "fraction", "capacity")
 
 
 def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: int | None = None) -> Cost:
-    """Time of a schedule whose transfers wait for their data alone, not for rounds.
+    """Simulate a schedule whose transfers wait only for their data, not for rounds, and return its time.
 
-    A transfer is ready when all transfers are done that wrote what it reads, or read or wrote what it writes
-    (`dependencies`). It waits `Fabric.alpha` and the latency of its route, then moves, split over parallel
-    switches in fixed proportions. What moves at the same
-    time gets max–min fair shares of the links in each direction and of what each GPU sends and receives in
-    all, and no more than `Fabric.flow_bandwidth`. Shares change when a transfer starts or ends.
-    A later transfer may thus slow one down that others wait for, and the whole take longer than in rounds.
+    A transfer is ready once all transfers that wrote its input, or that read or wrote its output, are done
+    (`dependencies`). It waits for `Fabric.alpha` and the latency of its route, then moves, split over
+    parallel switches in fixed proportions. Concurrent transfers get max–min fair shares of the links in each
+    direction and of each GPU's total send and receive rates, up to `Fabric.flow_bandwidth`. Shares change
+    when a transfer starts or ends. A transfer may thus slow down an earlier one that others wait for, so that
+    the schedule takes longer than in rounds.
 
-    Transfers from one rank to the same other keep their order in the schedule, as messages do: each moves
-    when the one before it has arrived, though its latency may pass meanwhile. Copies and sums within a rank
-    take no time, unless the fabric has a `reduce_bandwidth`; then a GPU does one after the other.
+    Transfers between the same two ranks keep their order in the schedule, as messages do: each moves after
+    the previous one has arrived, but its latency may pass meanwhile. Copies and sums within a rank take no
+    time, unless the fabric has a `reduce_bandwidth`; then a GPU performs one after the other.
 
-    At most `engines` transfers leave a GPU at once; others wait, first come, first served (of those that come
-    together the first in the schedule goes first). By default any number do. `rounds` is empty. `times` give
-    for each transfer when its latency began (of one that had to queue, as if it began so as to end when it
-    moved), and when its data, with their sum, were there.
+    At most ``engines`` transfers leave a GPU at once (by default any number); others queue in order of
+    readiness, ties in the order of the schedule. `rounds` is empty. `times` gives for each transfer when its
+    latency began (for one that queued, its start of moving minus the latency), and when its data had arrived
+    and been summed.
     """
     check_sizes(schedule, fabric, element_bytes)
     at_once = 0 if engines is None else whole("engines", engines, 1)
@@ -90,7 +90,7 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
 def _simulate(
     schedule: Schedule, fabric: Fabric, size: np.ndarray, pair: np.ndarray, use: ResourceUse, engines: int
 ) -> tuple[float, np.ndarray]:
-    """s of the whole, and when transfers begin and end; `pair`: of each transfer, −1 within a rank."""
+    """Return the total time in s, and begin and end of each transfer; ``pair``: −1 for one within a rank."""
     t = schedule.transfers
     times = np.zeros((t.size, 2))
     first, then = dependencies(schedule)
@@ -98,7 +98,7 @@ def _simulate(
     delay[pair >= 0] = fabric.alpha + use.latency[pair[pair >= 0]]
     if fabric.reduce_bandwidth is not None:
         work = np.where(works_alone(schedule), fabric.reduce_alpha + size / fabric.reduce_bandwidth, 0.0)
-    # The transfer before each from the same rank to the same.
+    # Previous transfer between the same ranks.
     follows = np.full(t.size, -1, np.int64)
     order = np.argsort(pair, kind="stable")
     before, after = order[:-1], order[1:]
@@ -110,7 +110,7 @@ def _simulate(
     most = np.inf if fabric.flow_bandwidth is None else fabric.flow_bandwidth
     each = np.searchsorted(use.pair, np.arange(use.latency.size + 1))
     groups = transfers, SharedLinks(each, use.resource, use.fraction, use.capacity, most)
-    waits = np.bincount(then, minlength=t.size)  # written on the way
+    waits = np.bincount(then, minlength=t.size)  # the kernel writes into it
     seconds, success = np.zeros(1), np.zeros(1, np.bool_)
     results, inputs = (times, seconds, success), tuple(map(_typed, groups))
     call_kernel("simulate_double", inputs, waits, schedule.ranks, engines, *results)
@@ -120,7 +120,7 @@ def _simulate(
 
 
 def _typed(group):
-    """Return the same with arrays as the kernel reads them."""
+    """Return ``group`` with its arrays in the types that the kernel reads."""
     arrays = {name: value for name, value in group._asdict().items() if isinstance(value, np.ndarray)}
     kinds = {name: np.float64 if name in _DOUBLE else np.int64 for name in arrays}
     return group._replace(**{name: np.ascontiguousarray(arrays[name], kinds[name]) for name in arrays})

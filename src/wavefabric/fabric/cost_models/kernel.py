@@ -1,4 +1,4 @@
-"""Time of a schedule that one kernel a GPU runs as an execution plan."""
+"""Predicts the time of a schedule that one kernel per GPU runs as an execution plan."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes
 from wavefabric.fabric.electrical.flows import Tree, with_trees
 from wavefabric.fabric.electrical.static_routes import resource_use
 
-#: Bytes that a packet takes for each byte of data.
+#: Bytes of a packet per byte of data.
 _PACKED = 2.0
 
 
@@ -31,26 +31,26 @@ def kernel(
     slots: int | None = None,
     graph: bool = False,
 ) -> Cost:
-    """Time of a call, one after another as fast as they go.
+    """Return the time per call of a schedule run as one kernel per GPU, call after call without pause.
 
-    The instructions of all ranks are followed through time (`Fabric.kernels`). A rank's moves up to its next
-    signal or wait run together and take as long as the busiest resource that they use: links and what GPUs
-    send and receive in all, with what other ranks send at the same level; `KernelTimes.bandwidth` to each
-    peer; the GPU's own memory. A signal arrives `KernelTimes.signal` after the moves before it and the
-    latency of the way, and moves of what it announced take `KernelTimes.move` beside their bytes. A packet
-    arrives after `KernelTimes.packet`; packets take twice the bytes of their data.
+    The model follows the instructions of all ranks through time (`Fabric.kernels`). A rank's moves up to its
+    next signal or wait run together and take as long as their busiest resource: links and total send and
+    receive rates of GPUs, loaded by all ranks' moves of the same level; `KernelTimes.bandwidth` to each peer;
+    the GPU's memory. A signal arrives `KernelTimes.signal` plus the latency of its route after the moves
+    before it, and moves of signalled data take `KernelTimes.move` in addition to their bytes. A packet
+    arrives `KernelTimes.packet` plus the latency after its moves; packets take twice the bytes of their data.
 
-    Where a switch multicasts or adds up, links carry a packet's header beside the data: that is why stores
-    reach `KernelTimes.bandwidth` and not a link's. Whoever reads a sum sends requests of one header each to
-    all. Its data come after a way there and back, for which `KernelTimes.packet` stands: nothing that was
-    measured tells the two apart.
+    Where a switch multicasts or adds, links carry packet headers in addition to the data: this is why stores
+    reach `KernelTimes.bandwidth` and not a link's bandwidth. The reader of a sum sends requests of one header
+    each to all. The data come after a round trip, for which `KernelTimes.packet` is used too, because no
+    measurement separates the two.
 
-    Blocks share all this evenly, so their number does not count. Levels that overlap share resources too: a
-    call takes no less than the busiest one needs for all its bytes, and the announcement of the last of them.
+    Blocks share all resources evenly, so their number does not matter. Levels that overlap share resources
+    too: a call takes at least the time of the busiest resource for all its bytes, plus one signal or packet.
 
     ``protocol`` and ``slots`` are those of `compile_plan`; ``"auto"`` is the faster. Without ``graph`` a gap
-    follows each call, and it takes no less than a host needs to launch it. ``busiest`` names the protocol.
-    `InputError` if the fabric says nothing of kernels, and as `compile_plan`.
+    follows each call, and a call takes at least the time in which a host launches it. ``busiest`` names the
+    protocol. `InputError` if the fabric has no data on kernels, and as `compile_plan`.
     """
     times = kernel_times(fabric)
     check_sizes(schedule, fabric, element_bytes)
@@ -62,8 +62,8 @@ def kernel(
     issue, gap = (0.0, 0.0) if graph else (times.issue, times.gap)
     seconds += gap
     words = f"kernels of {name}" if seconds >= issue else "host that launches"
-    # No kernel beats this: a round costs no less than its quicker announcement. The fabric's own
-    # ``flow_bandwidth`` is of copy engines.
+    # Lower bound for kernels: a round takes at least the quicker of signal and packet. The fabric's
+    # ``flow_bandwidth`` describes copy engines, not kernels.
     free = dict.fromkeys(("reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead"), 0.0)
     free |= {"alpha": min(times.signal, times.packet), "flow_bandwidth": times.bandwidth}
     least, unaided = bounds(schedule, replace(fabric, reduce_bandwidth=None, **free), element_bytes)
@@ -71,9 +71,9 @@ def kernel(
 
 
 class PlanEvent(NamedTuple):
-    """Between two times (s): moves or a wait of a rank, or what is on the way from it to ``peer``.
+    """An interval of time (s): moves or a wait of a rank, or a signal or packets on their way to ``peer``.
 
-    ``kind``: put, add, add and put, copy, wait, signal or packets. ``nbytes`` are those of the data moved.
+    ``kind``: put, add, add and put, copy, wait, signal or packets. ``nbytes``: size of the moved data.
     """
 
     kind: str
@@ -85,14 +85,14 @@ class PlanEvent(NamedTuple):
 
 
 def plan_events(plan: ExecutionPlan, fabric: Fabric, element_bytes: float) -> list[PlanEvent]:
-    """A call of a plan through time, as `kernel` follows it, level by level; errors as there."""
+    """Return the events of one call of a plan, as `kernel` simulates it, level by level; same errors."""
     replay = _Replay(plan, fabric, kernel_times(fabric), element_bytes)
     replay.seconds()
     return replay.events
 
 
 def _trees(move: Move) -> list[tuple[Tree, bool]]:
-    """What a switch does in a move, and whether that only asks for data."""
+    """Return the switch operations of a move, each with whether it only requests data."""
     trees = []
     if move.summed:
         members = tuple(sorted(address.rank for address in move.sources))
@@ -103,32 +103,32 @@ def _trees(move: Move) -> list[tuple[Tree, bool]]:
 
 
 class _Replay:
-    """A plan followed through time."""
+    """Simulates a plan through time."""
 
     def __init__(self, plan: ExecutionPlan, fabric: Fabric, times: KernelTimes, element_bytes: float):
         self._plan, self._times, self._bytes = plan, times, element_bytes
         ranks = plan.schedule.ranks
         moves = [move for move in plan.moves if not move.multicast]
         pairs = {(move.rank, target.rank) for move in moves for target in move.targets} | set(plan.signals)
-        # The first stores in memory of the second, or signals to it.
+        # The first rank stores in the second rank's memory, or sends it a signal.
         pairs = sorted(pair for pair in pairs if pair[0] != pair[1])
         self._pairs = {pair: number for number, pair in enumerate(pairs)}
         use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
         trees = dict.fromkeys(tree for move in plan.moves for tree, _ in _trees(move))
         self._trees = {tree: len(pairs) + number for number, tree in enumerate(trees)}
         self._use = with_trees(use, list(trees))
-        #: Of each route: of a pair of ranks, or of what a switch does.
+        #: Resources and fractions per route: of a pair of ranks, or of a switch operation.
         ends = np.searchsorted(self._use.pair, np.arange(1, self._use.latency.size))
         self._resources = np.split(self._use.resource, ends)
         self._fractions = np.split(self._use.fraction, ends)
         self._loads = self._level_loads()
         self._now = [0.0] * ranks
         self._sent: dict[tuple[int, int], list[float]] = defaultdict(list)
-        self._here: dict[int, float] = {}  # staging buffer → when its packets are there
+        self._here: dict[int, float] = {}  # staging buffer → time when its packets have arrived
         self.events: list[PlanEvent] = []
 
     def seconds(self) -> float:
-        """Until the last rank is done."""
+        """Return the time until the last rank is done."""
         done = [0] * len(self._now)  # instructions of each rank up to the last of its moves
         for rank, _, number, does in run_order(self._plan, 1):
             if isinstance(does, Move):
@@ -143,14 +143,14 @@ class _Replay:
                     self.events.append(PlanEvent("signal", rank, self._now[rank], there, peer))
             elif isinstance(does, Wait):
                 self._wait(rank, max(self._sent[peer, rank][count - 1] for peer, count in does.signals))
-        least = 0.0  # what the busiest resource needs, whenever it is used
+        least = 0.0  # total time of the busiest resource
         if self._loads:
             least = self._times.packet if self._plan.packets else self._times.signal
             least += float(np.sum(list(self._loads.values()), axis=0).max())
         return self._times.launch + max(least, *self._now)
 
     def _remote(self, move: Move) -> list[tuple[int, float]]:
-        """Peers that a move itself writes to, and bytes."""
+        """Return the peers that a move writes to directly, with bytes."""
         if move.multicast:
             return []
         data = move.size * self._bytes
@@ -163,7 +163,7 @@ class _Replay:
         return _PACKED if self._packed(address) else 1.0
 
     def _level_loads(self) -> dict[tuple[int, int], np.ndarray]:
-        """Seconds that each resource is busy, by level and phase of the moves of all ranks."""
+        """Return the seconds that each resource is busy, by level and phase of the moves of all ranks."""
         capacity = self._use.capacity
         loads: dict[tuple[int, int], np.ndarray] = defaultdict(lambda: np.zeros(capacity.size))
         for move in self._plan.moves:
@@ -176,7 +176,7 @@ class _Replay:
         return loads
 
     def _switched(self, move: Move) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Resources of what switches do in a move, and seconds of each: data, and requests for them."""
+        """Yield resources and their busy seconds for a move's switch operations: data, and requests."""
         size, rate = move.size * self._bytes, self._times.bandwidth
         for tree, asks in _trees(move):
             used, data = self._resources[self._trees[tree]], size * self._fractions[self._trees[tree]]
@@ -185,7 +185,7 @@ class _Replay:
             yield used, data * (header if asks else np.maximum(each, 1 / rate))
 
     def _duration(self, moves: Sequence[Move]) -> float:
-        local, busy = 0.0, 0.0  # B of its own memory that the rank reads and writes; s
+        local, busy = 0.0, 0.0  # bytes that the rank reads and writes in its own memory; s
         to: dict[int, float] = defaultdict(float)
         for move in moves:
             own = (address for address in (*move.sources, *move.targets) if address.rank == move.rank)
@@ -201,14 +201,14 @@ class _Replay:
         return max([local / self._times.memory, busy, *remote])
 
     def _before_first_byte(self, move: Move) -> float:
-        """Of a sum that a switch was asked for, or of what a signal announced."""
+        """Return the latency of a move: that of a sum in a switch, or of reading signalled data."""
         if move.summed:
             latency = max((self._use.latency[self._trees[tree]] for tree, _ in _trees(move)), default=0.0)
             return self._times.packet + 2 * float(latency)
         return self._times.move if move.level and not self._plan.packets else 0.0
 
     def _together(self, code, at: int) -> list[Move]:
-        """Moves in a row of one level and phase; those that read packets one by one, as these come."""
+        """Return consecutive moves of one level and phase; a move that reads packets starts a new group."""
         moves = [code[at]]
         for each in code[at + 1 :]:
             like = isinstance(each, Move) and (each.level, each.phase) == (moves[0].level, moves[0].phase)
@@ -218,7 +218,7 @@ class _Replay:
         return moves
 
     def _move(self, rank: int, moves: list[Move]) -> None:
-        """What reads packets ends no earlier than the last of them is there."""
+        """Advance ``rank`` by ``moves``; moves that read packets end once the last packet is there."""
         lasts = self._duration(moves) + max(map(self._before_first_byte, moves))
         arrived = (self._here[address.key] for address in moves[0].sources if self._packed(address))
         end = max([self._now[rank] + lasts, *arrived])

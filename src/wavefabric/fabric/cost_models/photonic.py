@@ -1,4 +1,4 @@
-"""Time of a schedule over circuits that are set up round by round."""
+"""Predicts the time of a schedule over circuits that are set up round by round."""
 
 from dataclasses import replace
 from itertools import groupby
@@ -21,9 +21,9 @@ from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan, plan_reconfiguration
 from wavefabric.units import counted
 
-#: What a plan and its fabric must have in common.
+#: Attributes in which a plan's fabric and the given fabric must agree.
 _GRID = ("rows", "columns", "wafer_rows", "wafer_columns", "lasers", "ports", "waveguides", "fibres")
-RECONFIGURE = ("always", "never", "best")  # for every part, once, or as takes least
+RECONFIGURE = ("always", "never", "best")  # set up for every part, once, or whichever is fastest
 
 
 def photonic(
@@ -37,22 +37,23 @@ def photonic(
     reconfigure: str = "always",
     **planning: Any,
 ) -> Cost:
-    """Time of a schedule over circuits; rank r is tile r.
+    """Return the time of a schedule over circuits; rank r is tile r.
 
-    A round costs, for each of its parts, alpha, the synchronisation with the controller, the reconfiguration
-    of the switches, and the transfer: the greatest of bytes / (wavelengths × bandwidth of a laser) over its
-    pairs. Rounds that stay within ranks cost nothing.
+    Each part of a round takes alpha, the synchronisation with the controller, the reconfiguration of the
+    switches, and the transfer: the largest bytes / (wavelengths × bandwidth of a laser) over its pairs.
+    Rounds that stay within ranks take no time.
 
-    `plan`, for this schedule and fabric, is checked first; by default one is made with the options
-    `planning` of `planning.plan_circuits`. With a link budget circuits carry what closes over their routes,
-    and no more than `laser_bandwidth` a wavelength; `InputError` for one over which no rate closes. Without
-    one every circuit carries that, however long, as in the LUMORPH paper ("paths are homogeneous"). `times`
-    give when the circuit of a transfer is up until all between its two ranks in that round is there.
+    ``plan``, for this schedule and fabric, is checked first; by default `planning.plan_circuits` makes one
+    with the options ``planning``. With a link ``budget`` a circuit carries the highest rate that closes over
+    its route, at most `laser_bandwidth` per wavelength; `InputError` if no rate closes. Without a budget
+    every circuit carries `laser_bandwidth`, whatever its length, as in the LUMORPH paper ("paths are
+    homogeneous"). `times` spans each transfer from when its circuit is up until all data between its ranks in
+    the round have arrived.
 
-    By default every part pays for reconfiguration, as in the paper, so that a ring sets up the same circuits
-    again and again. With `incremental` a part pays nothing if all its circuits are among those of the last
-    part that paid. Else all wait for the switches: whether circuits that stay could send on meanwhile is not
-    modelled. For a `reconfigure` other than ``"always"``, of `RECONFIGURE`, see `plan_reconfiguration`.
+    By default every part pays for reconfiguration, as in the paper, so a ring sets up the same circuits
+    repeatedly. With ``incremental`` a part whose circuits are all among those of the last part that paid does
+    not pay. Any other part waits for the switches; unchanged circuits are not modelled as sending meanwhile.
+    For a ``reconfigure`` of `RECONFIGURE` other than ``"always"`` see `plan_reconfiguration`.
 
     Examples
     --------
@@ -101,7 +102,7 @@ def photonic(
 
 
 def _reconfigured(schedule: Schedule, plan: ReconfigurationPlan, element_bytes: float) -> Cost:
-    """Time over circuits that outlive rounds, without the times of transfers."""
+    """Return the cost over circuits that outlive rounds, without the times of single transfers."""
     check_reconfiguration(plan, schedule, element_bytes)
     t, rounds, hop = schedule.transfers, [], plan.fabric.alpha
     size = transfer_bytes(schedule, element_bytes) * (t["src"] != t["dst"])
@@ -112,14 +113,14 @@ def _reconfigured(schedule: Schedule, plan: ReconfigurationPlan, element_bytes: 
         costs = seconds, latency, wait, seconds - latency - wait, float(size[t["round"] == number].sum())
         limit = "; ".join(f"{s.choice}: {name}" for s, name in zip(steps, topologies, strict=True))
         rounds.append(RoundCost(number, len(steps), *costs, limit))
-    fabric = replace(plan.fabric, synchronisation=0.0)  # it is paid with set-ups, not with rounds
+    fabric = replace(plan.fabric, synchronisation=0.0)  # part of each set-up, not of each round
     bound = schedule_bound(schedule, fabric, element_bytes, incremental=True)
     results = "photonic", plan.seconds, tuple(rounds), bound, None
     return Cost(schedule.name, fabric.name, *results, max(rounds, key=lambda r: r.seconds).limit, None, plan)
 
 
 class _Clock:
-    """Rounds one after the other."""
+    """Adds up the times of rounds in sequence."""
 
     def __init__(
         self, schedule: Schedule, fabric: PhotonicFabric, incremental: bool, budget: LinkBudget | None
@@ -132,7 +133,7 @@ class _Clock:
         self._circuits_of: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def round(self, parts: list[CircuitRound], there: np.ndarray, key: np.ndarray, size: np.ndarray) -> None:
-        """Add a round; `there`: numbers of its transfers between ranks, with their pairs and B."""
+        """Add a round; ``there``: its transfers between ranks; ``key``, ``size``: their pairs and bytes."""
         pairs, pair = np.unique(key, return_inverse=True)
         amount = np.bincount(pair, size)
         fixed = self.fabric.alpha + self.fabric.synchronisation
@@ -162,7 +163,7 @@ class _Clock:
         self.rounds.append(RoundCost(parts[0].round, len(parts), *costs, total, limit))
 
     def _circuits(self, part: CircuitRound) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pairs of a part (source × ranks + destination, ascending), wavelengths and B/s of each."""
+        """Return pairs of a part (source × ranks + destination, ascending), and wavelengths, B/s of each."""
         if id(part.bundles) not in self._circuits_of:
             ends = np.array([b.src * self.schedule.ranks + b.dst for b in part.bundles])
             lasers = np.array([b.lasers for b in part.bundles])

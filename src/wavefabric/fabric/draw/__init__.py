@@ -1,4 +1,5 @@
-"""Pictures of fabrics, schedules and costs; `pictures` writes the files, `scene` lays circuit plans out.
+"""Draws fabrics, schedules and costs; `pictures` writes the files, `scene` computes the layout of circuits.
 
-Computes nothing that a cost or a plan does not hold. Imports all other packages of `wavefabric.fabric`.
+Times come from costs and plans; `cost_models` computes any that are missing. Imports all other packages of
+`wavefabric.fabric`.
 """

@@ -1,4 +1,4 @@
-"""A circuit plan as an animated picture (GIF)."""
+"""Draws a circuit plan as an animated picture (GIF)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from wavefabric.system.progress import Progress
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-#: Pictures of an animation, at most; of one round, at most and at least.
+#: Largest number of pictures in an animation; largest and smallest number per round.
 MOST, ROUND_MOST, ROUND_LEAST = 180, 18, 4
-#: ms that a picture stands, a finished round, and the end.
+#: Display time in ms of a picture, of a finished round, and of the end.
 _STEP, _REST, _LAST = 60, 420, 2500
 
 
@@ -40,7 +40,7 @@ def gif(scene: Scene, path: Path, progress: Progress | None = None) -> None:
 
 
 def _palette(pictures: list[Image]) -> Image:
-    """One palette for all pictures, from a few of them."""
+    """Return one palette for all pictures, based on a few of them."""
     from PIL import Image
 
     chosen = [pictures[int(k)] for k in np.unique(np.linspace(0, len(pictures) - 1, 6).astype(int))]
@@ -48,7 +48,7 @@ def _palette(pictures: list[Image]) -> Image:
     sheet = Image.new("RGB", (wide, high * len(chosen)))
     for k, each in enumerate(chosen):
         sheet.paste(each, (0, k * high))
-    # Colours that are rare but matter are added: wavelengths, levels.
+    # Add colours that are rare but important: wavelengths, levels.
     for column in range(wide):
         fraction = column / wide
         colour = style.wavelength_colour(fraction) if column % 2 else style.level_colour(fraction)
@@ -57,7 +57,7 @@ def _palette(pictures: list[Image]) -> Image:
 
 
 class _Canvas:
-    """A canvas whose background is drawn once."""
+    """A canvas whose background is drawn only once."""
 
     def __init__(self, scene: Scene):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -73,7 +73,7 @@ class _Canvas:
         self._empty = self._background = self._canvas.copy_from_bbox(self._figure.bbox)
 
     def begin(self, now: Frame) -> None:
-        """Draw what stays as it is during a round."""
+        """Draw what does not change during a round."""
         self._canvas.restore_region(self._empty)
         self._draw(self._axes, wafers.circuits(self._axes, now))
         self._background = self._canvas.copy_from_bbox(self._figure.bbox)

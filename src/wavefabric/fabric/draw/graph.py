@@ -1,4 +1,4 @@
-"""An electrical fabric as a graph: grids and hypercubes as such, the rest around a circle; links coloured."""
+"""Draws an electrical fabric as a graph: grids and hypercubes as such, others on a circle; links coloured."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _OTHERS = ("#f4e45a", "#ff5d6c", "#cfd8ea")
 
 
 def graph(figure: style.Figure, box: style.Box, fabric: Fabric, loads: np.ndarray | None = None) -> None:
-    """Draw a fabric and what colours of its links mean, below.
+    """Draw a fabric, and below it a legend of the link colours.
 
-    `loads`: share of the time that each of `routing.wires` is busy, from blue to red; else kinds of links.
+    ``loads``: fraction of the time that each of `static_routes.wires` is busy, drawn from blue to red;
+    without ``loads`` colours show kinds of links.
     """
     axes = figure.add_axes(box)
     placed, w = positions(fabric), wires(fabric)
@@ -61,11 +62,11 @@ def graph(figure: style.Figure, box: style.Box, fabric: Fabric, loads: np.ndarra
 
 
 def _line(at: np.ndarray, a: int, b: int, apart: float, gpus: int) -> np.ndarray:
-    """A line from node to node, a little to the right of the straight one, bent where it would hit others."""
+    """Return a line between nodes, shifted right by ``apart``, bent where it would hit another node."""
     p, q = at[a], at[b]
     along = q - p
     across = np.array([-along[1], along[0]]) / max(float(np.hypot(*along)), 1e-9)
-    fraction = (at - p) @ along / max(float(along @ along), 1e-12)  # of the line, up to the foot of each node
+    fraction = (at - p) @ along / max(float(along @ along), 1e-12)  # closest point to each node
     near = np.hypot(*(p + fraction[:, None] * along - at).T) < 0.24
     hits = bool((near & (fraction > 0.02) & (fraction < 0.98)).any())
     centre = at[:gpus].mean(axis=0)
@@ -82,11 +83,11 @@ def _line(at: np.ndarray, a: int, b: int, apart: float, gpus: int) -> np.ndarray
 
 
 def _arc(p: np.ndarray, q: np.ndarray, centre: np.ndarray, apart: float) -> np.ndarray:
-    """Around the outside, over the top."""
+    """Return an arc around the outside, over the top."""
     a, b = p - centre, q - centre
     start, end = np.arctan2(a[1], a[0]), np.arctan2(b[1], b[0])
     forward = start < end
-    # Angles grow clockwise, as y points down: the top is at −π/2.
+    # y points down, so angles grow clockwise and the top is at −π/2.
     low, high = min(start, end), max(start, end)
     if not low < -np.pi / 2 < high:
         low, high = high, low + 2 * np.pi
@@ -102,7 +103,7 @@ def _nodes(axes: style.Axes, fabric: Fabric, at: np.ndarray, unit: float) -> Non
     from matplotlib.patches import Circle
 
     many = fabric.ranks > 64
-    # What every name begins with need not be said on every node.
+    # Omit the common beginning of all names.
     stem = "GPU" if all(g.startswith("GPU") and g[3:].isdigit() for g in fabric.gpus) else ""
     rim: dict[str, Any] = {"edgecolor": style.TILE_RIM, "linewidth": max(0.4, unit * 0.014)}
     gpus, switches = at[: fabric.ranks], at[fabric.ranks :]
@@ -117,12 +118,12 @@ def _nodes(axes: style.Axes, fabric: Fabric, at: np.ndarray, unit: float) -> Non
         style.label(axes, x, y + 0.01, name, max(unit * min(0.15, 0.62 / max(len(name), 1)), 2), style.DIM)
 
 
-#: Where the bits of a cube's rank lead.
+#: Displacement for each bit of a rank in a cube.
 _CUBE = np.array([(1.8, 0.0), (0.0, 1.8), (0.78, 0.64)])
 
 
 def positions(fabric: Fabric) -> dict[str, np.ndarray]:
-    """Where each node is drawn: y points down, neighbours about 1 apart.
+    """Return the position of each node: y points down, neighbours are about 1 apart.
 
     A grid or hypercube is recognised by its links, not by its name. GPUs stay where they are in the machine,
     whatever the order of ranks.
@@ -144,7 +145,7 @@ def positions(fabric: Fabric) -> dict[str, np.ndarray]:
     bits = {8: 3, 16: 4}.get(fabric.ranks)
     if bits and pairs == neighbour_pairs("hypercube", (bits,)):
         ranks = np.arange(fabric.ranks)
-        # Four dimensions are a torus of 4 x 4 in the order of Gray's code, which is its own inverse here.
+        # Four dimensions are a torus of 4 x 4 in Gray code order; the 2-bit Gray code is its own inverse.
         gray = np.stack([ranks & 3 ^ (ranks & 3) >> 1, ranks >> 2 ^ ranks >> 3], axis=1).astype(float)
         corners = gray if bits == 4 else (ranks[:, None] >> np.arange(3) & 1) @ _CUBE
         return dict(zip(fabric.gpus, corners, strict=True))
@@ -156,7 +157,7 @@ def _radius(ranks: int) -> float:
 
 
 def _circle(fabric: Fabric, radius: float) -> dict[str, np.ndarray]:
-    """GPUs clockwise from the top, the first and the last on either side of it."""
+    """Return positions of GPUs clockwise from the top, the first and the last on either side of it."""
     angles = [2 * math.pi * (r + 0.5) / fabric.ranks - math.pi / 2 for r in range(fabric.ranks)]
     return {gpu: _polar(radius, angle) for gpu, angle in zip(fabric.gpus, angles, strict=True)}
 
@@ -166,7 +167,7 @@ def _polar(radius: float, angle: float) -> np.ndarray:
 
 
 def _around(fabric: Fabric, neighbours: dict[str, set[str]]) -> dict[str, np.ndarray]:
-    """GPUs around a circle; switches inside it, or outside if GPUs are linked to each other."""
+    """Return positions: GPUs on a circle; switches inside it, or outside if GPUs are linked to each other."""
     gpus = set(fabric.gpus)
     outside = any(h in gpus for g in fabric.gpus for h in neighbours[g])
     tier, waiting = dict.fromkeys(fabric.gpus, 0), list(fabric.gpus)  # links from the nearest GPU
@@ -176,10 +177,10 @@ def _around(fabric: Fabric, neighbours: dict[str, set[str]]) -> dict[str, np.nda
         waiting += new
     tier = dict.fromkeys(fabric.switches, 1) | tier
     high = max(tier.values())
-    # Space for what is inside: links between GPUs, or tiers of switches.
+    # Leave space inside for links between GPUs, or for tiers of switches.
     radius = max(_radius(fabric.ranks), 1.7 if outside else 0.55 + 0.72 * high)
     placed = _circle(fabric, radius)
-    # The direction of a switch is that of the GPUs below it.
+    # Place a switch in the direction of the GPUs below it.
     below: dict[str, set[str]] = {g: {g} for g in fabric.gpus}
     for name in sorted(fabric.switches, key=lambda s: tier[s]):
         lower = [below[h] for h in neighbours[name] if tier.get(h, high) < tier[name] and h in below]
@@ -194,7 +195,7 @@ def _around(fabric: Fabric, neighbours: dict[str, set[str]]) -> dict[str, np.nda
         for k, name in enumerate(members):
             offset = k - (len(members) - 1) / 2
             if centred and not outside:
-                # Switches above all GPUs: in a row through the middle.
+                # Place switches above all GPUs in a row through the middle.
                 placed[name] = np.array([offset * min(0.62, 1.5 * radius / len(members)), 0.0])
             else:
                 angle = math.atan2(y, x) if not centred else -math.pi / 2

@@ -1,4 +1,4 @@
-"""The rounds of a schedule as one HTML page: animated, with controls, and without anything from elsewhere."""
+"""Writes the rounds of a schedule as one self-contained HTML page: animated, with controls."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from wavefabric.fabric.draw import style
 from wavefabric.fabric.draw.scene import HALF, RoundsScene, Scene, rounded
 from wavefabric.fabric.draw.wafers import streets
 
-#: Units of the drawing a tile pitch.
+#: Units of the drawing per tile pitch.
 _UNIT = 100
 
 
 def page(scene: RoundsScene) -> str:
-    """The text of a page; circuits and lines that recur are written once."""
+    """Return the HTML text of a page; repeated circuits and lines are written once."""
     paths: dict[str, int] = {}
     ends: list[list[float]] = []
     colours: dict[str, int] = {}
@@ -37,7 +37,7 @@ def page(scene: RoundsScene) -> str:
     frames = []
     for now in scene.frames:
         before, after = ([_or_none(v, 4) for v in level] for level in (now.before, now.after))
-        # Left out where it is what the frame before ends with.
+        # Omit levels equal to those at the end of the previous frame.
         before = None if frames and frames[-1]["after"] == before else before
         made = {"title": now.title, "note": now.note, "begin": _or_none(now.begin), "end": _or_none(now.end)}
         made |= {"before": before, "after": after, "circuits": sets.index(now.circuits)}
@@ -73,7 +73,7 @@ def _numbers(values) -> list[float]:
 
 
 def _or_none(value: float, digits: int | None = None) -> float | None:
-    """A number that JSON has."""
+    """Return the number, rounded to ``digits``, or None for NaN, which JSON lacks."""
     if np.isnan(value):
         return None
     return float(value) if digits is None else round(float(value), digits)

@@ -1,4 +1,4 @@
-"""Pictures of schedules and fabrics, written to files."""
+"""Draws schedules and fabrics into files."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from wavefabric.files.output import check_output, replacing, write_text
 from wavefabric.system.progress import Progress
 from wavefabric.units import binary_bytes, counted, time_words
 
-#: What files may end in: still pictures, and animated ones.
+#: File name endings of still pictures, and of animations.
 STILL, ANIMATED = (".png", ".svg", ".pdf"), (".gif", ".html")
 ENDINGS = (*STILL, *ANIMATED)
-#: Rounds of a still picture, of an animated one; a page has all up to `scene.MOST_FRAMES`.
+#: Largest number of rounds in a still picture, and in a GIF; a page has up to `scene.MOST_FRAMES`.
 PANELS, FILM = 12, 40
-#: Most ranks of a picture of kernels, and characters of a title that there is space for.
+#: Largest number of ranks in a picture of kernels, and of characters in a title.
 MOST_RANKS, _TITLE = 32, 80
 
 
 def check_ending(path: Path, fabric: AnyFabric | None = None) -> None:
-    """`InputError` if no picture of this fabric, or without one no still picture, ends as a path does."""
+    """Raise `InputError` if no picture of ``fabric`` (None: no still picture) has the ending of ``path``."""
     light = isinstance(fabric, PhotonicFabric)
     allowed = ENDINGS if light else STILL
     if path.suffix.lower() not in allowed:
@@ -46,13 +46,13 @@ def check_ending(path: Path, fabric: AnyFabric | None = None) -> None:
 
 
 def check_picture(path: str | Path, force: bool, fabric: AnyFabric | None = None) -> Path:
-    """The path of a picture; `InputError` as of `check_ending`, or if it may not be written."""
+    """Return the path of a picture; `InputError` as in `check_ending`, or if it may not be written."""
     check_ending(Path(path), fabric)
     return check_output(path, force)
 
 
 def _check_sends(schedule: Schedule, wanted: str) -> None:
-    """Refuse a schedule that has nothing of what is wanted."""
+    """Refuse a schedule without communication; ``wanted`` names in the message what is missing."""
     allowed = f"a schedule with {wanted} to draw"
     require(schedule.communication_rounds, "schedule", f"{schedule.name} sends nothing", allowed)
 
@@ -68,12 +68,12 @@ def draw_circuits(
     progress: Progress | None = None,
     force: bool = False,
 ) -> Path:
-    """Circuits over the tiles, round by round, of a verified schedule and its plan; times from `cost`.
+    """Draw the circuits of a verified schedule and its plan over the tiles, by round; times from ``cost``.
 
-    By the ending of `path`: rounds side by side (``.png``, ``.svg``, ``.pdf``), an animation (``.gif``, whose
-    pictures `progress` counts), or a page (``.html``). Of the rounds at most `most` are shown, evenly chosen;
-    by default 12, in an animation 40, in a page 600. `force` replaces a file that is there. `InputError` if
-    nothing is sent, or the file exists, has another ending or cannot be written.
+    The ending of ``path`` selects rounds side by side (``.png``, ``.svg``, ``.pdf``), an animation (``.gif``,
+    whose pictures ``progress`` counts), or a page (``.html``). At most ``most`` rounds are shown, evenly
+    selected; by default 12, in an animation 40, in a page 600. ``force`` replaces an existing file. Raises
+    `InputError` if nothing is sent, or the file exists, has another ending or cannot be written.
     """
     path = check_picture(path, force, plan.fabric)
     _check_sends(schedule, "circuits")
@@ -99,7 +99,7 @@ def draw_flow(
     *,
     force: bool = False,
 ) -> Path:
-    """An electrical fabric with the loads of its links, and when each transfer runs (by default in flows)."""
+    """Draw an electrical fabric with link loads, and the time of each transfer (by default as flows)."""
     path = check_picture(path, force, fabric)
     _check_sends(schedule, "transfers")
     cost = cost or flow(schedule, fabric, element_bytes)
@@ -107,7 +107,7 @@ def draw_flow(
     loads = link_loads(schedule, fabric, element_bytes, cost.seconds)
     numbers = [fabric.numbering.index(name) for name in fabric.gpus[: schedule.ranks] if fabric.numbering]
     words = fabric.name
-    if numbers != list(range(len(numbers))):  # not in the order of the machine
+    if numbers != list(range(len(numbers))):  # ranks are not in the order of the machine
         order = f"the order {','.join(map(str, numbers))}" if len(numbers) <= 16 else "another order"
         words += f" in {order}"
     words += f", {counted(schedule.communication_rounds, 'round')}, {time_words(cost.seconds)}"
@@ -121,7 +121,7 @@ def draw_flow(
 
 
 def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds: float) -> np.ndarray:
-    """Share of so many seconds that each wire needs for its bytes: shape (wires,), see `routing.wires`."""
+    """Return the fraction of ``seconds`` in which each of `static_routes.wires` is busy: shape (wires,)."""
     over = flows(schedule, fabric)
     use, moves = over.use, over.route >= 0
     size = np.bincount(over.route[moves], transfer_bytes(schedule, element_bytes)[moves], use.latency.size)
@@ -132,10 +132,10 @@ def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds
 def draw_timeline(
     plan: ExecutionPlan, fabric: Fabric, element_bytes: float, path: str | Path, *, force: bool = False
 ) -> Path:
-    """One call of a plan on a fabric, by the cost model ``"kernel"``.
+    """Draw one call of a plan on a fabric, simulated by the cost model ``"kernel"``.
 
-    `InputError` if the fabric says nothing of kernels, there are more than `MOST_RANKS` ranks, nothing is
-    moved, or the file exists, has another ending or cannot be written.
+    Raises `InputError` if the fabric has no data on kernels, there are more than `MOST_RANKS` ranks, nothing
+    is moved, or the file exists, has another ending or cannot be written.
     """
     path = check_picture(path, force, fabric)
     ranks = plan.schedule.ranks
@@ -157,7 +157,7 @@ def draw_timeline(
 
 @style.without_formulae()
 def draw_fabric(fabric: AnyFabric, path: str | Path, *, force: bool = False) -> Path:
-    """A fabric alone: tiles and waveguides, or GPUs, switches, links; errors as of `check_picture`."""
+    """Draw a fabric alone: tiles and waveguides, or GPUs, switches, links; errors as in `check_picture`."""
     path = check_picture(path, force)
     if isinstance(fabric, PhotonicFabric):
         return save_figure(path, wafers.fabric_figure(fabric))
@@ -168,14 +168,14 @@ def draw_fabric(fabric: AnyFabric, path: str | Path, *, force: bool = False) -> 
 
 @style.without_formulae()
 def draw_routes(fabric: PhotonicFabric, title: str, routings: wafers.Routings, path: str | Path) -> Path:
-    """How many routes share each edge, a panel for each of the routings."""
+    """Draw the number of routes on each edge, one panel per routing."""
     return save_figure(Path(path), wafers.routes_figure(fabric, title, routings))
 
 
 def draw_costs(
     path: str | Path, sizes: Sequence[float], costs: Mapping[str, Sequence[Cost]], fabric: str
 ) -> Path:
-    """Time over bytes of the whole array, with the bound; `costs`: of each schedule one a size."""
+    """Plot time over bytes of the whole array, with the bound; ``costs``: one per size, by schedule."""
     from wavefabric.results import plots
     from wavefabric.results.plots import COLOURS, GREY, MARKERS, plain_text
 
@@ -199,5 +199,5 @@ def draw_costs(
 
 
 def save_figure(path: Path, figure: style.Figure) -> Path:
-    """Write a figure in the format of the path's ending, whole or not at all."""
+    """Write a figure atomically, in the format of the path's ending."""
     return output.save_figure(figure, path, dpi=130, facecolor=figure.get_facecolor())

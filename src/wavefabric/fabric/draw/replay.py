@@ -1,4 +1,4 @@
-"""What each rank holds of the result after every round: the levels in pictures of a schedule."""
+"""Computes the part of its result that each rank has after every round, for pictures of a schedule."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from wavefabric.collectives.verify import ChunkState
 
 @dataclass(frozen=True)
 class Replay:
-    """Progress of a schedule round by round."""
+    """Holds the progress of a schedule round by round."""
 
     collective: str  # see `wavefabric.collectives.conditions.kind`
-    numbers: np.ndarray  # rounds that have transfers, ascending: numbers may be left out, and be large
-    #: Share of its result, by elements, that each rank holds before each of these rounds and at the end; a
+    numbers: np.ndarray  # rounds with transfers, ascending; need not be consecutive
+    #: Fraction of its result, by elements, that each rank has before each of these rounds and at the end; a
     #: partial sum counts by its terms. NaN for a rank without a postcondition. Shape (rounds + 1, ranks).
     levels: np.ndarray
-    gathering: np.ndarray  # whether all that travels in a round is complete: nothing is to be added to it
+    gathering: np.ndarray  # whether all data sent in a round are complete sums
 
     def before(self, round: int) -> np.ndarray:
-        """The levels before a round, shape (ranks,)."""
+        """Return the levels before a round, shape (ranks,)."""
         return self.levels[np.searchsorted(self.numbers, round)]
 
     def phase(self, round: int) -> str:
-        """What a round that has transfers does, in words."""
+        """Return a description of what a round with transfers does."""
         if self.collective != "all-reduce":
             return self.collective if self.collective != "custom" else "messages"
         return "gathering sums" if self.gathering[np.searchsorted(self.numbers, round)] else "adding up"
 
 
 def replay(schedule: Schedule) -> Replay:
-    """Replay a verified schedule.
+    """Replay a verified schedule and return its progress.
 
-    A rank's share of an item is the most that any of its chunks has held so far, scratch included: data that
-    wait to be moved to their chunk are there.
+    A rank's level of an item is the largest that any of its chunks has reached so far, scratch included: data
+    that wait in scratch to be moved to their chunk count.
     """
     m, t, ranks = moves(schedule), schedule.transfers, np.arange(schedule.ranks)
     state, src, dst = ChunkState(schedule, m), m.src, m.dst
@@ -46,7 +46,7 @@ def replay(schedule: Schedule) -> Replay:
     owner = np.concatenate([np.repeat(ranks, s.shape[1]) for s in schedule.sizes])
     known = (*schedule.pre.values(), *schedule.post.values())
     names = np.unique(np.array([item for item, _ in known], np.int64))  # any numbers below 2^63
-    # What is to be held in the end: of each rank and item (a key) elements, and the number of its origins.
+    # Final result: elements per rank and item (a key), and the item's number of origins.
     chunk, items, origins = state.table(schedule.post)
     item = np.searchsorted(names, items)
     keys, key = np.unique(owner[chunk] * names.size + item, return_inverse=True)
@@ -58,7 +58,7 @@ def replay(schedule: Schedule) -> Replay:
     levels = []
 
     def note(chunk: np.ndarray) -> None:
-        """Count what these chunks hold now."""
+        """Add the levels after an update of these chunks."""
         mine = owner[chunk] * names.size + np.searchsorted(names, state.item[chunk])
         wanted = np.isin(mine, keys)
         np.maximum.at(held, np.searchsorted(keys, mine[wanted]), _count(state.origins[chunk[wanted]]))
@@ -78,5 +78,5 @@ def replay(schedule: Schedule) -> Replay:
     return Replay(kind(schedule)[0], np.unique(rounds), np.array(levels), np.array(gathering, bool))
 
 
-#: Ranks in each set.
+#: Number of ranks in each bit set.
 _count = np.vectorize(int.bit_count, otypes=[np.int64])

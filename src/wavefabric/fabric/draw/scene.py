@@ -1,4 +1,4 @@
-"""Geometry of a circuit plan: tiles, and circuits as lines in the streets between them.
+"""Computes the geometry of a circuit plan: tiles, and circuits as lines in the streets between them.
 
 Every row and column of tiles has a street on either side. Circuits keep to the right, as cars do: eastward
 below a row, westward above it. A street has lanes and a lane its wavelengths, side by side, so that no two
@@ -30,24 +30,24 @@ HALF, MARGIN, STREET, GAP = 0.27, 0.035, 0.175, 0.42
 #: Widest waveguide; corners of lines.
 _LANE, _CORNER = 0.075, 0.06
 _ARROW = 0.02
-#: Rounds that are laid out, at most: a bound on the size of a page.
+#: Largest number of rounds in a scene, which bounds the size of a page.
 MOST_FRAMES = 600
-#: Strands that a bundle is drawn as, at most.
+#: Largest number of strands per bundle.
 _STRANDS = 4
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnWavelengths:
-    """One line: neighbouring wavelengths of a bundle."""
+    """A line that stands for neighbouring wavelengths of a bundle."""
 
     points: np.ndarray  # corners of the line, from source to destination: shape (n, 2)
-    wavelength: float  # mean, as a share of all, 0 to 1
+    wavelength: float  # mean position in the spectrum, 0 to 1
     width: float
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnCircuit:
-    """A bundle as lines, with what to say about it."""
+    """A bundle as lines, with a description."""
 
     src: int
     dst: int
@@ -56,23 +56,23 @@ class DrawnCircuit:
 
     @property
     def width(self) -> float:
-        """Of all strands together."""
+        """Return the total width of all strands."""
         return sum(s.width for s in self.strands)
 
     @property
     def middle(self) -> np.ndarray:
-        """The line between its outermost strands."""
+        """Return the line half-way between its outermost strands."""
         return (self.strands[0].points + self.strands[-1].points) / 2
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One round, or a part of one, from its beginning to its end."""
+    """Describes one round, or a part of one, from its beginning to its end."""
 
     title: str
     note: str
     circuits: tuple[DrawnCircuit, ...]
-    before: np.ndarray  # share of the result that each rank holds; NaN without a postcondition
+    before: np.ndarray  # fraction of its result that each rank has; NaN without a postcondition
     after: np.ndarray
     begin: float  # s; NaN without a cost
     end: float
@@ -80,7 +80,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class RoundsScene:
-    """Rounds of a schedule over its ranks."""
+    """Describes how to draw the rounds of a schedule over its ranks."""
 
     title: str
     subtitle: str
@@ -90,19 +90,19 @@ class RoundsScene:
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """Left, top, right and bottom of all wafers."""
+        """Return left, top, right and bottom of all wafers."""
         return (*self.wafers[:, :2].min(axis=0).tolist(), *self.wafers[:, 2:].max(axis=0).tolist())
 
 
 @dataclass(frozen=True)
 class Scene(RoundsScene):
-    """All there is to draw of circuits."""
+    """Describes how to draw the circuits of a photonic fabric."""
 
     fabric: PhotonicFabric
 
 
 def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most: int = MOST_FRAMES) -> Scene:
-    """Lay a circuit plan out: `most` of its rounds, evenly chosen; times from a cost of the same plan."""
+    """Compute the layout of up to ``most`` rounds, evenly selected, of a plan; times are from ``cost``."""
     fabric, sent = plan.fabric, fractions(schedule)
     tiles, wafers = lay_out_tiles(fabric)
     known: dict[tuple, tuple[DrawnCircuit, ...]] = {}  # rounds often repeat their circuits
@@ -124,16 +124,16 @@ def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most:
 
 
 def ring_scene(schedule: Schedule, cost: Cost | None = None, most: int = MOST_FRAMES) -> RoundsScene:
-    """A schedule without a fabric, as `scene`: ranks on a circle, and arrows from one to another."""
+    """Compute the layout of a schedule without a fabric: ranks on a circle, with arrows between them."""
     ranks = schedule.ranks
-    # Neighbours are 1.3 tiles apart or more.
+    # The distance of neighbours is at least 1.3 tiles.
     radius = max(1.2, 1.3 * HALF / np.sin(np.pi / max(ranks, 2)))
     angle = 2 * np.pi * np.arange(ranks) / ranks - np.pi / 2
     tiles = radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     sends: dict[int, list[DrawnCircuit]] = defaultdict(list)
     for (now, src, dst), part in fractions(schedule).items():
         if src != dst:
-            # From rim to rim, left of the line between, so that both directions are seen.
+            # From rim to rim, left of the direct line, so that both directions are visible.
             along = (tiles[dst] - tiles[src]) / max(float(np.hypot(*(tiles[dst] - tiles[src]))), 1e-9)
             rims = np.array([tiles[src] + along * (HALF + 0.04), tiles[dst] - along * (HALF + 0.07)])
             strand = DrawnWavelengths(rims - 0.1 * right_of(along), src / ranks, _ARROW)
@@ -157,10 +157,10 @@ def _frames(
     most: int,
     tiles: int,
 ) -> tuple[Frame, ...]:
-    """Frames of at most so many steps, which are rounds and their parts; `draw` makes a step's circuits."""
+    """Return up to ``most`` frames of ``steps`` (round, part); ``draw`` makes the circuits of a step."""
     progress, parts = replay(schedule), Counter(number for number, _ in steps)
     order = sorted(parts)
-    # What ranks hold when rounds begin (local rounds belong to the one before them), and at the end.
+    # Levels at the begin of rounds (local rounds belong to the round before them), and at the end.
     held = np.stack([progress.levels[0], *map(progress.before, order[1:]), progress.levels[-1]])
     held = np.pad(held, ((0, 0), (0, tiles - schedule.ranks)), constant_values=np.nan)
     rounds = cost.rounds if cost is not None else ()
@@ -181,7 +181,7 @@ def _frames(
 
 
 def fractions(schedule: Schedule) -> dict[tuple[int, int, int], float]:
-    """Share of the whole array that goes from rank to rank in a round."""
+    """Return the fraction of the whole array that each (round, source, destination) sends."""
     whole = whole_elements(schedule) or 1
     keys = schedule.transfers[["round", "src", "dst"]].tolist()
     sums: dict[tuple[int, int, int], float] = defaultdict(float)
@@ -191,7 +191,7 @@ def fractions(schedule: Schedule) -> dict[tuple[int, int, int], float]:
 
 
 def lay_out_tiles(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
-    """Centres of tiles, and the left, top, right and bottom of wafers."""
+    """Return the centres of tiles, and left, top, right and bottom of wafers."""
     row, column = np.divmod(np.arange(fabric.ranks), fabric.columns)
     x = column + GAP * (column // fabric.wafer_columns)
     y = row + GAP * (row // fabric.wafer_rows)
@@ -205,7 +205,7 @@ def lay_out_tiles(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
 def _draw_round(
     fabric: PhotonicFabric, tiles: np.ndarray, now: CircuitRound, carried: Sequence[float | None]
 ) -> tuple[DrawnCircuit, ...]:
-    """The circuits of one round as lines; `carried` is the share of the array that each bundle carries."""
+    """Return the circuits of a round as lines; ``carried`` is each bundle's fraction of the array."""
     lanes = _lanes(tiles, now.bundles)
     spacing = min(_LANE, STREET / (1 + max((lane for each in lanes for lane in each), default=0)))
     circuits = []
@@ -223,15 +223,15 @@ def _draw_round(
 
 
 def _lanes(tiles: np.ndarray, bundles: Sequence[Bundle]) -> list[list[int]]:
-    """The lane of each bundle on each edge of its route, from 0 next to the tiles.
+    """Return the lane of each bundle on each edge of its route, from 0 next to the tiles.
 
-    Bundles share a lane if their wavelengths differ, as they do a waveguide. A straight run keeps its lane,
-    whichever waveguides it has; the first that is free along all of it.
+    Bundles share a lane if their wavelengths differ, as they share a waveguide. A straight run stays in one
+    lane, whichever waveguides it has: the first lane that is free along the whole run.
     """
-    taken: dict[tuple, list[tuple[float, float, int]]] = defaultdict(list)  # of each street and lane
+    taken: dict[tuple, list[tuple[float, float, int]]] = defaultdict(list)  # by street and lane
     lane_of: list[list[int]] = [[0] * (len(b.route) - 1) for b in bundles]
     runs = [(n, *run) for n, bundle in enumerate(bundles) for run in _runs(tiles, bundle.route)]
-    # Short runs next to the tiles: they leave their street first.
+    # Place short runs next to the tiles, as they leave their street first.
     runs.sort(key=lambda run: round(run[5] - run[4], 6))
     for number, first, last, street, low, high in runs:
         mask = bundles[number].wavelengths
@@ -244,7 +244,7 @@ def _lanes(tiles: np.ndarray, bundles: Sequence[Bundle]) -> list[list[int]]:
 
 
 def _runs(tiles: np.ndarray, route: Sequence[int]) -> list[tuple[int, int, tuple, float, float]]:
-    """Straight runs of a route: first and last + 1 edge, the street, and from where to where it is used."""
+    """Return straight runs of a route: first and last + 1 edge, street, and begin and end of its use."""
     at = tiles[list(route)]
     step = np.sign(np.diff(at, axis=0))
     turns = [0, *(np.flatnonzero((step[1:] != step[:-1]).any(axis=1)) + 1).tolist(), len(step)]
@@ -254,7 +254,7 @@ def _runs(tiles: np.ndarray, route: Sequence[int]) -> list[tuple[int, int, tuple
         ahead = step[first]
         axis = int(ahead[1] != 0)
         begin, end = float(at[first] @ ahead), float(at[last] @ ahead)
-        # Before a turn to the left a line passes the tile, and after one it comes from before it.
+        # At a turn to the left a line passes the tile before it turns, and starts before the tile after it.
         if first:
             begin += near if right_of(step[first - 1]) @ ahead > 0 else -far
         if last < len(step):
@@ -265,12 +265,12 @@ def _runs(tiles: np.ndarray, route: Sequence[int]) -> list[tuple[int, int, tuple
 
 
 def right_of(along: np.ndarray) -> np.ndarray:
-    """Vectors of shape (…, 2) turned to the right; y points down: east → south, south → west."""
+    """Return vectors of shape (…, 2) turned to the right; y points down: east → south, south → west."""
     return np.stack([-along[..., 1], along[..., 0]], axis=-1)
 
 
 def _line(tiles: np.ndarray, route: Sequence[int], offsets: Sequence[float]) -> np.ndarray:
-    """Corners of a line along a route, so far (per edge) from the tiles it passes."""
+    """Return the corners of a line along a route, at ``offsets`` (per edge) from the tiles it passes."""
     at = tiles[list(route)]
     step = np.sign(np.diff(at, axis=0))  # unit vectors: right, left, down, up
     side = right_of(step)
@@ -286,7 +286,7 @@ def _line(tiles: np.ndarray, route: Sequence[int], offsets: Sequence[float]) -> 
 
 
 def rounded(points: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """A line with its corners cut: ``("M", point)``, ``("L", point)``, ``("Q", control and point)``."""
+    """Return a line with its corners cut: ``("M", point)``, ``("L", point)``, ``("Q", control, point)``."""
     path: list[tuple[str, np.ndarray]] = [("M", points[:1])]
     for before, here, after in zip(points[:-2], points[1:-1], points[2:], strict=True):
         a, b = before - here, after - here
@@ -301,7 +301,7 @@ def rounded(points: np.ndarray) -> list[tuple[str, np.ndarray]]:
 
 
 def flat(points: np.ndarray) -> np.ndarray:
-    """A line with rounded corners as many short straight ones: shape (n, 2)."""
+    """Return a line with rounded corners as many short straight lines: shape (n, 2)."""
     parts: list[np.ndarray] = []
     for verb, data in rounded(points):
         if verb == "Q":
@@ -313,7 +313,7 @@ def flat(points: np.ndarray) -> np.ndarray:
 
 
 def _words(bundle: Bundle, fraction: float | None) -> str:
-    """A circuit in words, for a tooltip."""
+    """Return the description of a circuit, for a tooltip."""
     what = f", {100 * fraction:.3g} % of the array" if fraction is not None else ""
     waves, distance = counted(bundle.lasers, "wavelength"), counted(len(bundle.route) - 1, "tile")
     return f"{bundle.src} to {bundle.dst}: {waves}, {distance} away{what}"

@@ -1,4 +1,4 @@
-"""Colours, shapes, headers, legends and words that all pictures of fabrics share."""
+"""Defines colours, shapes, headers, legends and texts common to all pictures of fabrics."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Left, bottom, width and height of axes, as shares of their figure.
+#: Left, bottom, width and height of axes, as fractions of their figure.
 Box = tuple[float, float, float, float]
 #: Background, wafer, its rim, streets, tile, its rim, text, dim text.
 NIGHT, WAFER, RIM, STREETS = "#0b1220", "#111b2e", "#24344f", "#16223a"
 TILE, TILE_RIM, TEXT, DIM = "#1b2942", "#3a5078", "#eef4ff", "#8fa3c4"
-#: A tile that holds all of its result.
+#: Colour of a tile that has all of its result.
 FULL = "#1fa971"
-#: A tile's level from nothing to nearly all; loads from nothing to all of the time.
+#: Colours of a tile's level from nothing to nearly all; of link loads from never to always busy.
 _LEVELS = ("#234f8f", "#2293ab")
 _LOADS = ("#2a3b5c", "#2c6fa8", "#2fc4c4", "#f4e45a", "#ffa24a", "#ff5d6c")
-#: Wavelengths from the first to the last: from violet to red, light enough for the dark.
+#: Colours of wavelengths from violet to red, light enough for a dark background.
 _SPECTRUM = ("#8c6bff", "#4f9cff", "#2fd6e6", "#6cf08c", "#f4e45a", "#ffa24a", "#ff5d6c")
 
 
 @contextmanager
 def without_formulae() -> Iterator[None]:
-    """Text is drawn as it is: a name may hold dollar signs, and need not be TeX."""
+    """Draw text literally within this context: dollar signs in names are not TeX."""
     import matplotlib as mpl
 
     with mpl.rc_context({"text.parse_math": False}):
@@ -37,7 +37,7 @@ def without_formulae() -> Iterator[None]:
 
 
 def _gradient(stops: Sequence[str], fraction: float) -> str:
-    """A colour between equidistant stops, share 0 to 1."""
+    """Return the colour at ``fraction``, 0 to 1, between equidistant stops."""
     rgb = np.array([list(bytes.fromhex(stop[1:])) for stop in stops])
     at = float(np.clip(fraction, 0, 1)) * (len(rgb) - 1)
     low = min(int(at), len(rgb) - 2)
@@ -47,22 +47,22 @@ def _gradient(stops: Sequence[str], fraction: float) -> str:
 
 #: Colour of a wavelength, or a round, from the first (0) to the last (1).
 wavelength_colour = partial(_gradient, _SPECTRUM)
-#: Colour of a link that is busy for a share of the time, 0 to 1.
+#: Colour of a link that is busy for a fraction of the time, 0 to 1.
 load_colour = partial(_gradient, _LOADS)
 
 
 def spectrum(lasers: int) -> list[str]:
-    """Colours of all wavelengths."""
+    """Return the colours of all wavelengths."""
     return [wavelength_colour(k / max(lasers - 1, 1)) for k in range(lasers)]
 
 
 def level_colour(level: float) -> str:
-    """Colour of what a tile holds."""
+    """Return the colour of a tile's level, 0 to 1."""
     return FULL if level > 1 - 1e-9 else _gradient(_LEVELS, level)
 
 
 def dark_figure(width: float, height: float, titles: tuple[str, str], sizes=(15.0, 9.5)) -> Figure:
-    """A figure with a title and a subtitle, 0.65 of its inches high, and nothing below."""
+    """Return a figure with a title and subtitle, together 0.65 inches high, and nothing below."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), facecolor=NIGHT)
@@ -104,7 +104,7 @@ def label(axes: Axes, x: float, y: float, words: str, size: float, colour: str =
 
 
 def legend(figure: Figure, box: Box, entries: Iterable[tuple[str, Sequence[dict[str, Any]]]]) -> None:
-    """Write words from left to right, after a bar of each of their looks, or a line if it has a colour."""
+    """Write texts from left to right, each after bars for its looks, or lines for looks with a colour."""
     axes = legend_axes(figure, box, width=box[2] * figure.get_size_inches()[0] * 72)
     x = 0.0  # points
     for words, looks in entries:
@@ -119,7 +119,7 @@ def legend(figure: Figure, box: Box, entries: Iterable[tuple[str, Sequence[dict[
 
 
 def legend_axes(figure: Figure, box: Box, width: float = 100) -> Axes:
-    """Empty axes from 0 to `width`."""
+    """Return empty axes with x from 0 to ``width``."""
     axes = figure.add_axes(box)
     axes.set(xlim=(0, width), ylim=(0, 10))
     axes.axis("off")
@@ -127,33 +127,33 @@ def legend_axes(figure: Figure, box: Box, width: float = 100) -> Axes:
 
 
 def legend_text(axes: Axes, x: float, text: str, ha: Any = "left") -> None:
-    """Small dim text half-way up a legend."""
+    """Write small dim text at half the height of a legend."""
     axes.text(x, 5, text, ha=ha, color=DIM, fontsize=8.5, va="center")
 
 
 def colour_strip(
     axes: Axes, colours: Sequence[str], left: float, step: float, width: float, height: float = 0.36
 ) -> None:
-    """Colours side by side; `height` is a share of the axes."""
+    """Draw colours side by side; ``height`` is a fraction of the axes."""
     for k, colour in enumerate(colours):
         x = left + k * step
         axes.axvspan(x, x + width, 0.5 - height / 2, 0.5 + height / 2, color=colour, lw=0)
 
 
 def points_per_unit(axes: Axes) -> float:
-    """Points of a line one unit of the axes long."""
+    """Return the length in points of one unit of the axes."""
     (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
     wide, high = axes_points(axes)
     return min(wide / abs(x1 - x0), high / abs(y1 - y0))
 
 
 def axes_points(axes: Axes) -> tuple[float, float]:
-    """Width and height of axes in points."""
+    """Return width and height of axes in points."""
     figure: Any = axes.figure
     box, (wide, high) = axes.get_position(), figure.get_size_inches() * 72
     return box.width * wide, box.height * high
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """At most so many of 0 … count − 1, first and last among them."""
+    """Return up to ``most`` of 0 … count − 1, evenly spaced, first and last included."""
     return sorted({int(i) for i in np.linspace(0, count - 1, min(count, most)).round()})

@@ -1,4 +1,4 @@
-"""What runs when: transfers of a schedule, and kernels of an execution plan, with a row for each rank."""
+"""Draws timelines, one row per rank: transfers of a schedule, or kernels of an execution plan."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from wavefabric.fabric.cost_models.kernel import PlanEvent
 from wavefabric.fabric.draw import style
 from wavefabric.units import binary_bytes
 
-#: Share of a bar by which it may begin before another in its lane ends: latencies overlap.
+#: Fraction of a bar by which it may overlap the previous bar in its lane, as latencies overlap.
 _TOUCH = 0.05
-#: Colours of what a kernel does.
+#: Colours of kernel activities.
 _COLOURS = {"put": "#4f9cff", "add and put": "#2fd6c0", "add": "#6cf08c", "copy": "#8fa3c4"}
 _COLOURS["wait"] = style.STREETS
-#: Colours of what is on the way.
+#: Colours of signals and packets under way.
 _TRANSFERS = {"signal": "#f4e45a", "packets": "#ffa24a"}
 _HALF = 0.3
 
 
 def gantt(axes: style.Axes, schedule: Schedule, times: np.ndarray) -> None:
-    """Draw the transfers between ranks; `times`: begin and end of each, s, shape (transfers, 2)."""
+    """Draw the transfers between ranks; ``times``: begin and end of each, s, shape (transfers, 2)."""
     t, u = schedule.transfers, units(schedule)
-    # Of an operation of a switch one bar, at the rank that issues it.
+    # A switch operation is one bar, at the rank that issues it.
     remote = np.flatnonzero(u.leads & ((t["switch"] > 0) | (t["src"] != t["dst"])))
     sums, rank = u.sums[u.of], issuers(schedule)
     last = float(times[:, 1].max(initial=0.0))
@@ -61,9 +61,9 @@ def gantt(axes: style.Axes, schedule: Schedule, times: np.ndarray) -> None:
 
 
 def time_axis(axes: style.Axes, seconds: float, rows: tuple[float, float], spare: float = 1.0) -> float:
-    """Make dark axes over time, up to so many seconds, over rows from the last to the first.
+    """Format dark axes with time from 0 to ``seconds`` and ``rows`` (last, first); return units per second.
 
-    Returns how many of the axis's unit a second is.
+    The unit is s, ms or µs, whichever suits the duration.
     """
     units = ((1.0, "s"), (1e3, "ms"), (1e6, "µs"))
     scale, unit = next((each for each in units if seconds * each[0] >= 2), units[-1])
@@ -78,9 +78,9 @@ def time_axis(axes: style.Axes, seconds: float, rows: tuple[float, float], spare
 
 
 def lanes(begin: np.ndarray, end: np.ndarray, touch: float = 0.0) -> list[int]:
-    """For each interval the first lane in which no other runs at the same time.
+    """Return for each interval the first lane in which no other interval overlaps it.
 
-    They may touch, or overlap by a share ``touch`` of the later one.
+    Intervals may touch, or overlap by a fraction ``touch`` of the later one.
     """
     result = [0] * len(begin)
     free_from: list[float] = []
@@ -93,7 +93,7 @@ def lanes(begin: np.ndarray, end: np.ndarray, touch: float = 0.0) -> list[int]:
 
 
 def kernels(axes: style.Axes, events: Sequence[PlanEvent], ranks: int, last: float) -> None:
-    """Draw what kernels do until the time `last`, s."""
+    """Draw the activities of kernels until time ``last``, s."""
     scale = time_axis(axes, last, (ranks - 0.45, -0.55), spare=1.01)
     width, height = style.axes_points(axes)
     for kind, colour in _COLOURS.items():
@@ -120,7 +120,7 @@ def kernels(axes: style.Axes, events: Sequence[PlanEvent], ranks: int, last: flo
 
 
 def kernels_legend(figure: style.Figure, box: style.Box, kinds: set[str]) -> None:
-    """Colours of those kinds of events that there are."""
+    """Draw a legend of the event kinds in ``kinds``."""
     bar, line = {"edgecolor": style.RIM, "linewidth": 0.5}, {"marker": "o", "markevery": [1], "markersize": 3}
     looks = [(kind, bar | {"facecolor": colour}) for kind, colour in _COLOURS.items()]
     looks += [(kind, line | {"color": colour, "lw": 1.4}) for kind, colour in _TRANSFERS.items()]

@@ -1,4 +1,4 @@
-"""A photonic fabric from above: circuits over its tiles round by round, or what routes load its edges."""
+"""Draws a photonic fabric from above: circuits over its tiles round by round, or edge loads by routes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from wavefabric.fabric.photonic.routing.routes import Routing
 from wavefabric.fabric.photonic.tile_grid import edge_loads, edge_numbers
 from wavefabric.units import counted, time_words
 
-#: What each panel is called, and its routes.
+#: Title and routes of each panel.
 Routings = Sequence[tuple[str, Routing]]
 
 
 def wafers(axes: style.Axes, scene: Scene) -> None:
-    """What never changes: wafers, streets and empty tiles."""
+    """Draw the static background: wafers, streets and empty tiles."""
     from matplotlib.patches import FancyBboxPatch
 
     left, top, right, bottom = scene.box
@@ -36,25 +36,25 @@ def wafers(axes: style.Axes, scene: Scene) -> None:
 
 
 def streets(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """Middle lines of the streets along waveguides, and along fibres: each of shape (n, 2 ends, 2)."""
+    """Return centre lines of the streets along waveguides, and along fibres: each of shape (n, 2 ends, 2)."""
     edges = scene.fabric.edges()
     p, q, along, side = _along_edges(scene, edges)
     same = np.array([scene.fabric.wafer(a) == scene.fabric.wafer(b) for a, b in edges], bool)
-    # Streets go on to the far sides of the tiles; fibres from edge to edge of their wafers.
+    # Streets extend to the far sides of the tiles; fibres run from edge to edge of their wafers.
     reach = along * np.where(same, HALF, -(HALF + MARGIN + STREET + 0.06))[:, None]
     lines = np.stack([p + side - reach, q + side + reach], axis=1)
     return lines[same], lines[~same]
 
 
 def _along_edges(scene: Scene, edges: list[tuple[int, int]]) -> tuple[np.ndarray, ...]:
-    """Of edges: their tiles, the unit vector from one to the other, and from both to the street's middle."""
+    """Return the tiles of edges, unit vectors along the edges, and offsets to the middle of the street."""
     p, q = scene.tiles[np.array(edges, int).reshape(-1, 2)].transpose(1, 0, 2)
     along = (q - p) / np.hypot(*(q - p).T)[:, None]
     return p, q, along, right_of(along) * (HALF + MARGIN + STREET / 2)
 
 
 def tiles(axes: style.Axes, scene: Scene, levels: np.ndarray) -> list[Any]:
-    """Draw what tiles hold, and their numbers; the artists, for whoever animates."""
+    """Draw the levels of tiles, and their numbers; return the artists, for animations."""
     unit = style.points_per_unit(axes)
     inner, held = HALF - 0.03, np.nan_to_num(levels)
     positions = [(x, y, h) for (x, y), h in zip(scene.tiles, held, strict=True)]
@@ -84,7 +84,7 @@ def _numbers(axes: style.Axes, scene: Scene, raised: float = 0.0) -> list[Any]:
 
 
 def circuits(axes: style.Axes, now: Frame) -> list[Any]:
-    """Draw lines with a glow, and arrowheads; the artists."""
+    """Draw circuits as lines with a glow and arrowheads; return the artists."""
     from matplotlib.collections import PolyCollection
 
     unit = style.points_per_unit(axes)
@@ -109,7 +109,7 @@ def circuits(axes: style.Axes, now: Frame) -> list[Any]:
 
 
 def pulses(axes: style.Axes, now: Frame, fraction: float) -> list[Any]:
-    """Draw data on their way, each circuit's three times over in a round; the artists."""
+    """Draw moving data, which pass along each circuit three times per round; return the artists."""
     if not now.circuits:
         return []
     sizes = 1.3 * _spot_sizes(now, style.points_per_unit(axes))
@@ -126,7 +126,7 @@ def _spot_sizes(now: Frame, unit: float) -> np.ndarray:
 
 
 def _head(points: np.ndarray, width: float) -> np.ndarray:
-    """An arrowhead that ends where the line does."""
+    """Return an arrowhead at the end of a line."""
     tip, along = points[-1], points[-1] - points[-2]
     along = along / max(float(np.hypot(*along)), 1e-9)
     size = min(0.9 * width + 0.012, 0.07)
@@ -135,18 +135,18 @@ def _head(points: np.ndarray, width: float) -> np.ndarray:
 
 
 def _along(points: np.ndarray, fraction: float) -> np.ndarray:
-    """The point at a share of a line's length."""
+    """Return the point at a fraction of a line's length."""
     length = np.concatenate([[0], np.cumsum(np.hypot(*np.diff(points, axis=0).T))])
     return np.array([np.interp(fraction * length[-1], length, points[:, k]) for k in range(2)])
 
 
 def clock(now: Frame, fraction: float) -> str:
-    """Time so far in words; empty without a cost."""
+    """Return a text of the time so far; empty without a cost."""
     return "" if np.isnan(now.begin) else time_words(now.begin + fraction * (now.end - now.begin))
 
 
 def circuits_figure(scene: Scene) -> style.Figure:
-    """Rounds side by side: one picture."""
+    """Return a figure with the rounds side by side."""
     captions = [("   ·   ".join(filter(None, (now.title, clock(now, 1)))), now.note) for now in scene.frames]
     figure, panels = circuit_panels(scene, captions)
     for axes, now in zip(panels, scene.frames, strict=True):
@@ -156,7 +156,7 @@ def circuits_figure(scene: Scene) -> style.Figure:
 
 
 def circuit_panels(scene: Scene, captions: list[tuple[str, str]]) -> tuple[style.Figure, list[style.Axes]]:
-    """A figure with a header and a legend, and axes with the wafers for each caption (left and right)."""
+    """Return a figure with a header and a legend, and axes with the wafers per caption (left and right)."""
     figure, panels = _panels(scene, captions, most=7.0, strip=0.34, foot=0.42, least=7.4)
     wide, tall = figure.get_size_inches()
     axes = style.legend_axes(figure, (0.25 / wide, 0.07 / tall, 6.9 / wide, 0.28 / tall))
@@ -174,9 +174,10 @@ def circuit_panels(scene: Scene, captions: list[tuple[str, str]]) -> tuple[style
 def _panels(
     scene: Scene, captions: list[tuple[str, str]], *, most: float, strip: float, foot: float, least: float
 ) -> tuple[style.Figure, list[style.Axes]]:
-    """A figure with a header, and axes with the wafers for each caption (left and right above them).
+    """Return a figure with a header, and axes with the wafers for each caption (left and right text above).
 
-    Inches: widest panel, strip of a caption, foot of the figure, and least width of the figure.
+    In inches: ``most``, the largest panel width; ``strip``, the height of a caption; ``foot``, the bottom
+    margin; ``least``, the smallest width of the figure.
     """
     left, top, right, bottom = scene.box
     ratio = (right - left) / (bottom - top)
@@ -201,7 +202,7 @@ def _panels(
 
 
 def _columns(count: int, ratio: float) -> int:
-    """Panels in a row, so that the whole is about half as wide again as high, and few places stay empty."""
+    """Return the panels per row such that the figure's width is about 1.5 times its height, with few gaps."""
 
     def fault(across: int) -> float:
         down = -(-count // across)
@@ -211,7 +212,7 @@ def _columns(count: int, ratio: float) -> int:
 
 
 def fabric_figure(fabric: PhotonicFabric) -> style.Figure:
-    """Tiles, waveguides (eight of a street at most) and wafers."""
+    """Return a figure of tiles, waveguides (up to eight per street) and wafers."""
     guides = counted(fabric.waveguides, "waveguide")
     words = f"{fabric.ranks} tiles, {fabric.ports} wavelengths each, {guides} each way"
     scene, figure, (axes,) = _bare(fabric, (fabric.name, words), [""])
@@ -228,7 +229,7 @@ def fabric_figure(fabric: PhotonicFabric) -> style.Figure:
 def routes_figure(
     fabric: PhotonicFabric, title: str, routings: Sequence[tuple[str, Routing]]
 ) -> style.Figure:
-    """How many routes share each edge, a panel for each of the routings."""
+    """Return a figure of the number of routes on each edge, one panel per routing."""
     captions = []
     for name, routing in routings:
         proof = "the least possible" if routing.certified else f"at least {routing.bound}"
@@ -251,7 +252,7 @@ def routes_figure(
 def _bare(
     fabric: PhotonicFabric, titles: tuple[str, str], captions: list[str]
 ) -> tuple[Scene, style.Figure, list[style.Axes]]:
-    """Wafers without circuits, once for each caption."""
+    """Return a scene without circuits, a figure, and its axes, one per caption."""
     scene = Scene(*titles, *lay_out_tiles(fabric), (), fabric)
     left, top, right, bottom = scene.box
     most = 8.0 if right - left > bottom - top else 6.4
@@ -261,7 +262,7 @@ def _bare(
 
 
 def _loads(axes: style.Axes, scene: Scene, load: np.ndarray, colours: list[str]) -> None:
-    """Draw edges that carry routes, the busiest on top; `load` is in the order of `fabric.edges()`."""
+    """Draw edges with routes, the busiest on top; ``load`` is in the order of ``fabric.edges()``."""
     edges, unit = scene.fabric.edges(), style.points_per_unit(axes)
     order = [i for i in np.argsort(load, kind="stable").tolist() if load[i]]
     p, q, along, side = _along_edges(scene, [edges[i] for i in order])

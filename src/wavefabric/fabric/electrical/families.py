@@ -1,4 +1,4 @@
-"""Fabrics made from a few numbers: switch, ring, mesh, torus, hypercube; nodes on a network."""
+"""Generates fabrics from a few numbers: switch, ring, mesh, torus, hypercube; nodes on a network."""
 
 import math
 from dataclasses import replace
@@ -8,7 +8,7 @@ from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Link
 
-#: What the numbers of each family are, as in ``"torus:4x4"``; one that stands alone is a count.
+#: Meaning of the numbers of each family, as in ``"torus:4x4"``; a single number is a count.
 FAMILIES = {
     "switch": "ranks",
     "ring": "ranks",
@@ -18,18 +18,18 @@ FAMILIES = {
     "nodes": "grid",
     "lightpath": "grid",
 }
-#: One of each family.
+#: One example per family.
 _NAMES = "ring:8 mesh:4x4 torus:4x4 hypercube:3 switch:256 nodes:4x8 lightpath:8x8"
 EXAMPLES = {name.partition(":")[0]: name for name in _NAMES.split()}
 
 
 def parse_sizes(kind: str, text: str) -> tuple[int, ...]:
-    """The numbers behind a family's name: ``"4x4"`` is (4, 4); `InputError` for other text."""
+    """Parse the numbers after a family's name: ``"4x4"`` is (4, 4); `InputError` for other text."""
     wanted = FAMILIES[kind]
     words = {"ranks": "a number of GPUs", "dimensions": "a number of dimensions", "grid": "sizes such as 4x4"}
     allowed = "rows and columns such as 4x8" if kind == "lightpath" else words[wanted]
     parts = text.split("x")
-    # ASCII digits alone: int() would read other scripts', signs, spaces and underscores.
+    # Accept only ASCII digits, as int() also reads other scripts, signs, spaces and underscores.
     plain = all(p.isascii() and p.isdigit() and len(p) <= 9 for p in parts)
     if not plain or (wanted != "grid" and len(parts) != 1) or (kind == "lightpath" and len(parts) != 2):
         raise InputError(f"fabric: {kind}:{text} given; allowed: {kind}: and {allowed}")
@@ -37,7 +37,7 @@ def parse_sizes(kind: str, text: str) -> tuple[int, ...]:
 
 
 def check_sizes(kind: str, sizes: tuple[int, ...], key: str) -> tuple[int, ...]:
-    """Refuse a family of no GPU, or of more than `MOST_RANKS`."""
+    """Return ``sizes``; `InputError` for a family without GPUs, or with more than `MOST_RANKS`."""
     if kind == "nodes" and len(sizes) != 2:
         raise InputError(f"{key}: {kind} {list(sizes)} given; allowed: nodes and GPUs of each, such as 4x8")
     least = 0 if kind == "hypercube" else 1
@@ -48,17 +48,17 @@ def check_sizes(kind: str, sizes: tuple[int, ...], key: str) -> tuple[int, ...]:
 
 
 def count_gpus(kind: str, sizes: tuple[int, ...]) -> int:
-    """How many GPUs a family has."""
+    """Return the number of GPUs of a family."""
     return 2 ** min(sizes[0], 60) if kind == "hypercube" else math.prod(sizes)
 
 
 def make_links(
     kind: str, sizes: tuple[int, ...], bandwidth: float, latency: float, link_kind: str
 ) -> tuple[Link, ...]:
-    """Links of a family, one each way.
+    """Return the links of a family, one per direction.
 
-    GPUs of a grid are numbered row by row (the last axis fastest). On an axis of two a torus has one link
-    each way between the two, as a mesh has: the way around is the same wire.
+    GPUs of a grid are numbered row by row (the last axis fastest). On an axis of length two a torus has one
+    link per direction between the two GPUs, like a mesh, because the link around the end is the same wire.
     """
     if kind == "switch":
         ends = [pair for r in range(sizes[0]) for pair in ((f"GPU{r}", "switch"), ("switch", f"GPU{r}"))]
@@ -70,10 +70,10 @@ def make_links(
 def make_nodes(
     sizes: tuple[int, ...], inside: Link, nic: Link, rails: bool, oversubscription: float
 ) -> tuple[tuple[str, ...], tuple[Link, ...]]:
-    """Switches and links of nodes, in each a switch, and for each GPU an adapter (NIC) on a leaf switch.
+    """Return switches and links of nodes: one switch per node, and per GPU an adapter (NIC) on a leaf switch.
 
-    With `rails` leaf i has adapter i of every node, else leaf n has those of node n. Leaves hang on a spine
-    by what their adapters carry, over `oversubscription`. GPUs are numbered node by node.
+    With ``rails`` leaf i has adapter i of every node, else leaf n has those of node n. A leaf's link to the
+    spine has the bandwidth of all its adapters / ``oversubscription``. GPUs are numbered node by node.
     """
     nodes, gpus = sizes
     leaves = [f"{'rail' if rails else 'leaf'}{i}" for i in range(gpus if rails else nodes)]
@@ -86,7 +86,7 @@ def make_nodes(
 
 
 def neighbour_pairs(kind: str, sizes: tuple[int, ...]) -> set[tuple[int, int]]:
-    """Pairs of GPUs that are linked in a ring, mesh, torus or hypercube, both ways."""
+    """Return the ordered pairs of GPUs that are linked in a ring, mesh, torus or hypercube."""
     return {(r, n) for r in range(count_gpus(kind, sizes)) for n in _neighbours(kind, sizes, r)}
 
 

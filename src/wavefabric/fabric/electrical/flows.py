@@ -1,4 +1,4 @@
-"""What a schedule puts on the wires: transfers between pairs of GPUs, and operations of switches on trees."""
+"""Maps a schedule to routes: transfers between pairs of GPUs, and switch operations on trees."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,17 +12,16 @@ from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import ResourceUse, resource_use, static_routes
 
-#: An operation of a switch: whether it is a sum, whose, and of whom (or for whom); GPUs ascend.
+#: A switch operation: whether it is a sum, its issuing GPU, and the GPUs summed or written to, ascending.
 Tree = tuple[bool, int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Flows:
-    """Routes over a fabric, and which of them transfers take.
+    """Holds the routes that the transfers of a schedule use.
 
-    ``route``: of each transfer, −1 of what stays within a GPU, and of all rows but the first of an operation
-    of a switch, which stands for all. ``use``: resources of routes, in place of those of pairs.
-    ``words``: of each route.
+    ``route``: index per transfer; −1 for a transfer within a GPU, and for all rows of a switch operation but
+    the first. ``use``: resources by route. ``words``: description of each route.
     """
 
     route: np.ndarray
@@ -31,12 +30,12 @@ class Flows:
 
 
 def flows(schedule: Schedule, fabric: Fabric) -> Flows:
-    """Routes of all transfers by static routes; `InputError` if there is none.
+    """Return the static routes of all transfers; `InputError` if one has none.
 
-    An operation of a switch takes the union of the routes of its rows. Where they part, or meet, at a switch
-    that multicasts and reduces (`Fabric.multicast_switches`), what they share is crossed once, elsewhere once
-    for each. A GPU's own part goes to the first such switch and back. Rows that meet no such switch are
-    refused.
+    A switch operation uses the union of the routes of its rows. If these split, or join, at a switch that
+    multicasts and reduces (`Fabric.multicast_switches`), their common part is crossed once, otherwise once
+    per row. A GPU's part for itself travels to the first such switch and back. Rows that meet no such switch
+    are refused.
     """
     t, ranks, u = schedule.transfers, schedule.ranks, units(schedule)
     away = (t["src"] != t["dst"]) & (t["switch"] == 0)
@@ -62,7 +61,7 @@ def flows(schedule: Schedule, fabric: Fabric) -> Flows:
 
 
 def with_trees(use: ResourceUse, trees: Sequence[Tree]) -> ResourceUse:
-    """The same with routes of operations of switches behind those of pairs; `InputError` as `flows`."""
+    """Return ``use`` with the routes of switch operations appended; `InputError` as in `flows`."""
     fabric = use.fabric
     limited = fabric.copy_bandwidth is not None
     first, wires = use.latency.size, use.wires
@@ -71,7 +70,7 @@ def with_trees(use: ResourceUse, trees: Sequence[Tree]) -> ResourceUse:
         copies, parts, late = _crossed(fabric, sums, at, members)
         uses = [(copies, parts)]
         if limited:
-            # Ports of GPUs: what leaves one, and what comes to it.
+            # Ports of GPUs, for outgoing and for incoming bytes.
             for gpu_of, base in ((wires.source, 0), (wires.target, fabric.ranks)):
                 ends = gpu_of[copies] < fabric.ranks
                 uses.append((wires.source.size + base + gpu_of[copies][ends], parts[ends]))
@@ -86,17 +85,17 @@ def with_trees(use: ResourceUse, trees: Sequence[Tree]) -> ResourceUse:
 def _crossed(
     fabric: Fabric, sums: bool, at: int, members: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Wires of an operation, each as often as it is crossed, by what fraction of the bytes, and the latency.
+    """Return wires of a switch operation (once per crossing), fractions of the bytes, and the latency.
 
     A wire is crossed once for all rows whose routes have the same next switch that copies (or the same last
-    one that adds up), or the same GPU at the end. Where routes are split, each part of the bytes takes the
+    switch that adds), or the same GPU at the end. Where routes are split, each part of the bytes takes the
     same switches on the routes of all rows.
     """
     able = {len(fabric.gpus) + fabric.switches.index(name) for name in fabric.multicast_switches}
     routes = static_routes(fabric)
     ends = list(zip(routes.wires.source.tolist(), routes.wires.target.tolist(), strict=True))
     others = [gpu for gpu in members if gpu != at]
-    # Of each other one; behind them, for the own part, the route of the first in the other direction.
+    # Routes to all other GPUs; last, for the GPU's own part, the first of them in the other direction.
     far, near = others + [at] * (at in members), [at] * len(others) + others[:1] * (at in members)
     which, wire, fraction, latency = routes.wires_of(*map(np.array, (far, near) if sums else (near, far)))
     cuts = np.searchsorted(which, np.arange(1, len(far)))
@@ -112,7 +111,7 @@ def _crossed(
             allowed = f"those of multicast_switches ({names})"
             raise InputError(f"fabric {fabric.name}: {fault}; allowed: {allowed}")
         for key, part in stops.items():
-            # The own part comes back from the first such switch; the way there is that of others.
+            # The own part returns from the first such switch; its way there is counted with the others.
             if number < len(others) or key[1] == at:
                 crossed[key] = max(crossed.get(key, 0.0), part)
     copies, parts = np.array([wire for wire, _ in crossed]), np.array(list(crossed.values()))
@@ -122,10 +121,10 @@ def _crossed(
 def _stops(
     route: Sequence[tuple[int, float]], ends: Sequence[tuple[int, int]], able: set[int], sums: bool
 ) -> dict[tuple[int, int], float]:
-    """Fractions that cross each wire of a route, by the next of the `able` switches, or the GPU at the end.
+    """Return the fraction on each wire of a route, by the next of the ``able`` switches or the end GPU.
 
-    `route`: wires and their fractions, from its beginning on. Of `sums` by the last such switch, or the GPU
-    at the beginning.
+    ``route``: wires and their fractions, from its beginning. With ``sums``: by the last such switch, or the
+    GPU at the beginning.
     """
     stops: dict[tuple[int, int], float] = defaultdict(float)
     beyond: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))

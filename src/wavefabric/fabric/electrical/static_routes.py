@@ -1,4 +1,4 @@
-"""Static routes of an electrical fabric, and what transfers share on them."""
+"""Computes static routes of an electrical fabric, and the resources that transfers share on them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,47 +13,47 @@ from wavefabric.collectives.structure import transfer_elements
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric
 
-#: GPUs to which distances are computed at a time.
+#: Number of GPUs per batch of distance computations.
 _BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
 class Wires:
-    """Links as arrays: parallel ones between the same two nodes are one wire. GPUs are numbered first."""
+    """Holds links as arrays, parallel links joined to one wire; GPUs are numbered before switches."""
 
     source: np.ndarray  # nodes, shape (wires,)
     target: np.ndarray
     bandwidth: np.ndarray  # B/s, the sum over parallel links
-    latency: np.ndarray  # s, the greatest of parallel links
-    kind: np.ndarray  # number of `Link.kind`, of parallel links the widest's
+    latency: np.ndarray  # s, the largest of parallel links
+    kind: np.ndarray  # number of `Link.kind`; for parallel links that of the widest
 
 
 class RouteWires(NamedTuple):
-    """Wires that pairs of GPUs use: ``pair``, ``wire`` and ``fraction`` of each use, shape (uses,)."""
+    """Holds the wires that pairs of GPUs use: ``pair``, ``wire`` and ``fraction`` per use, shape (uses,)."""
 
-    pair: np.ndarray  # ascending, and along the route
+    pair: np.ndarray  # ascending; uses of a pair are in the order of its route
     wire: np.ndarray
     fraction: np.ndarray  # of the pair's bytes that cross the wire
-    latency: np.ndarray  # s of each pair: of the slowest of its parallel routes
+    latency: np.ndarray  # s of each pair, on the slowest of its parallel routes
 
 
 class ParallelWires(NamedTuple):
-    """Groups of wires over which a node may split what it sends: to switches, by links of one kind."""
+    """Groups wires over which a node may split its data: its wires of one kind to switches."""
 
-    group: np.ndarray  # of each wire; a wire to a GPU is a group by itself
+    group: np.ndarray  # group of each wire; a wire to a GPU is a group by itself
     first: np.ndarray  # group g: ``wires[first[g]:first[g + 1]]``
     wires: np.ndarray
     hops: np.ndarray  # links from each switch to each GPU, −1: no route
-    width: np.ndarray  # B/s that all routes from a switch to a GPU carry
+    width: np.ndarray  # total B/s of all routes from a switch to a GPU
 
 
 @dataclass(frozen=True, eq=False)
 class StaticRoutes:
-    """Routes between all GPUs of a fabric."""
+    """Holds the routes between all GPUs of a fabric."""
 
     fabric: Fabric
     wires: Wires
-    table: np.ndarray  # shape (nodes, GPUs): a wire on which data for a GPU leaves a node; −1: none
+    table: np.ndarray  # shape (nodes, GPUs): a wire on which a node sends data for a GPU; −1: none
     parallel: ParallelWires | None  # None where no node has several wires to choose from
 
     def wires_of(self, src: np.ndarray, dst: np.ndarray) -> RouteWires:
@@ -75,7 +75,7 @@ class StaticRoutes:
                 pair, fraction, late = pair[row], fraction[row] * part, late[row]
             uses.append((pair, wire, fraction))
             at, late = self.wires.target[wire], late + self.wires.latency[wire]
-            if self.parallel is not None:  # what comes to a node by several wires goes on as one
+            if self.parallel is not None:  # join data that reach a node on several wires
                 key, first, joined = np.unique(pair * nodes + at, return_index=True, return_inverse=True)
                 pair, at, fraction = pair[first], at[first], np.bincount(joined, fraction, key.size)
                 slowest = np.zeros(key.size)
@@ -89,7 +89,7 @@ class StaticRoutes:
         return RouteWires(pair[order], wire[order], fraction[order], latency)
 
     def _split(self, over: ParallelWires, wire: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Wires of the groups of `wire` that lead on to GPUs: row of `wire`, wire, fraction of the bytes."""
+        """Return wires of the groups of ``wire`` that lead to ``goal``: row of ``wire``, wire, fraction."""
         group, gpus = over.group[wire], self.fabric.ranks
         row, within = ragged(over.first[group + 1] - over.first[group])
         each = over.wires[over.first[group[row]] + within]
@@ -103,7 +103,7 @@ class StaticRoutes:
 
 
 def wires(fabric: Fabric) -> Wires:
-    """Links of a fabric, parallel ones joined."""
+    """Return the links of a fabric with parallel links joined."""
     number = {name: i for i, name in enumerate((*fabric.gpus, *fabric.switches))}
     ends = np.array([(number[link.source], number[link.target]) for link in fabric.links], np.int64)
     nodes, wire = np.unique(ends.reshape(-1, 2), axis=0, return_inverse=True)
@@ -121,31 +121,31 @@ def wires(fabric: Fabric) -> Wires:
 def static_routes(fabric: Fabric) -> StaticRoutes:
     """Compute static routes between all GPUs: fewest hops, over all parallel switches, else the widest.
 
-    Data passes switches, and other GPUs only where the fabric says that they forward. Each node sends all
-    that is bound for a GPU the same way: split over all switches that are as close to the GPU and joined to
-    the node by links of one kind, or through one GPU that forwards. A switch gets bytes in proportion to the
-    rate of all its routes together. Of several kinds of links, or GPUs, the widest is taken: no PCIe is used
-    beside NVLink.
+    Data pass through switches, and through other GPUs only if the fabric says that they forward. Each node
+    sends all data for a GPU the same way: split over all switches that are equally close to the GPU and
+    joined to the node by links of one kind, or through one forwarding GPU. Each switch gets bytes in
+    proportion to the total rate of its routes. Among several kinds of links, or GPUs, the widest is used: no
+    PCIe is used beside NVLink.
 
-    Of GPUs that are as close and as wide a node takes the neighbour whose number is closest to its own: along
-    the last axis of a mesh or torus first, and from the lowest dimension of a hypercube (dimension-order and
-    e-cube routing, Dally & Seitz 1987, doi:10.1109/TC.1987.1676939). Half-way around a torus GPUs with an
-    even coordinate send upwards, others downwards, so that both directions carry as much.
+    Among equally close and wide GPUs a node uses the neighbour whose number is closest to its own: along the
+    last axis of a mesh or torus first, and from the lowest dimension of a hypercube (dimension-order and
+    e-cube routing, Dally & Seitz 1987, doi:10.1109/TC.1987.1676939). For destinations half-way around a
+    torus, GPUs with an even coordinate send upwards, others downwards, to balance both directions.
     """
     w = wires(fabric)
     nodes = len(fabric.gpus) + len(fabric.switches)
     passes = np.arange(nodes) >= (0 if fabric.forwards else fabric.ranks)
-    number = np.arange(nodes)  # of each node in the machine, whatever the order of ranks
+    number = np.arange(nodes)  # of each node in the machine, independent of the order of ranks
     if fabric.numbering:
         number[: fabric.ranks] = [fabric.numbering.index(name) for name in fabric.gpus]
     source, target = number[w.source], number[w.target]
     apart = np.abs(source - target)
-    # Which of two neighbours equally close in number: up from even coordinates, down from odd ones.
+    # Choice between two neighbours equally close in number: up from even coordinates, down from odd ones.
     coordinate = source // np.maximum(apart, 1) % 2
     turn = (target > source) == (coordinate == 1)
     table = np.full((nodes, fabric.ranks), -1, np.int64)
     preferred = np.lexsort((target, turn, apart, w.source))
-    # Wires to switches by node and kind; each of the others by itself.
+    # Group wires to switches by node and kind; each other wire is a group by itself.
     kinds = w.source * (int(w.kind.max(initial=0)) + 1) + w.kind
     group = np.where(w.target >= fabric.ranks, kinds, -1 - np.arange(w.kind.size))
     group = np.unique(group, return_inverse=True)[1]
@@ -174,11 +174,11 @@ def static_routes(fabric: Fabric) -> StaticRoutes:
 
 
 def _hops(w: Wires, nodes: int, gpus: int, forwards: bool) -> Iterator[np.ndarray]:
-    """For one GPU after the other the number of links from each node to it, −1: no route; shape (nodes,)."""
+    """Yield for each GPU the number of links from each node to it, −1: no route; shape (nodes,)."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import dijkstra
 
-    # Backwards from a GPU. Where GPUs do not forward, each has a second node, from which nothing but its own
+    # Search backwards from each GPU. If GPUs do not forward, each has a second node, from which only its own
     # search begins.
     source, target = w.target, w.source
     if not forwards:
@@ -196,7 +196,7 @@ def _hops(w: Wires, nodes: int, gpus: int, forwards: bool) -> Iterator[np.ndarra
 def _widths(
     w: Wires, hops: np.ndarray, usable: np.ndarray, gpu: int, group: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """B/s from each wire's group on to a GPU, by all routes together; and from each node, by the widest."""
+    """Return the B/s of all routes to ``gpu`` from each wire's group, and from each node by its widest."""
     best = np.zeros(hops.size)
     best[gpu] = np.inf
     width = np.zeros(w.source.size)
@@ -210,7 +210,7 @@ def _widths(
 
 @lru_cache(maxsize=8)
 def hop_counts(fabric: Fabric) -> tuple[np.ndarray, float]:
-    """Least number of links between GPUs, through others' memory too (−1: no route), and B/s of all links."""
+    """Return the fewest links between GPUs, also through other GPUs (−1: no route), and B/s of all links."""
     w = wires(fabric)
     nodes = fabric.ranks + len(fabric.switches)
     to = [far[: fabric.ranks] for far in _hops(w, nodes, fabric.ranks, True)]
@@ -219,9 +219,9 @@ def hop_counts(fabric: Fabric) -> tuple[np.ndarray, float]:
 
 @dataclass(frozen=True, eq=False)
 class ResourceUse:
-    """Resources that each of a number of pairs of GPUs uses.
+    """Holds the resources that pairs of GPUs use.
 
-    Resources are numbered: wires, then what each GPU sends, then what each receives.
+    Resources are numbered: wires, then the send ports of GPUs, then their receive ports.
     """
 
     fabric: Fabric
@@ -229,14 +229,14 @@ class ResourceUse:
     pair: np.ndarray  # shape (uses,), ascending
     resource: np.ndarray  # shape (uses,)
     fraction: np.ndarray  # of the pair's bytes that cross the resource, shape (uses,)
-    capacity: np.ndarray  # B/s of each resource, infinite where the fabric has no such limit
+    capacity: np.ndarray  # B/s of each resource
     latency: np.ndarray  # s of the route of each pair
 
     def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the resources that some pairs use, as three arrays of one length.
+        """Return the resources that some pairs use, as three arrays of equal length.
 
-        They are the index into ``pairs`` (ascending; a pair may occur twice), the resource, and the fraction
-        of the pair's bytes that crosses the resource.
+        The arrays are the index into ``pairs`` (ascending; a pair may occur twice), the resource, and the
+        fraction of the pair's bytes that crosses the resource.
         """
         first = np.searchsorted(self.pair, np.arange(self.latency.size + 1))
         which, within = ragged(np.diff(first)[pairs])
@@ -244,12 +244,12 @@ class ResourceUse:
         return which, self.resource[use], self.fraction[use]
 
     def seconds(self, nbytes: np.ndarray) -> np.ndarray:
-        """Compute how long each resource is busy with so many bytes of each pair: s, shape (resources,)."""
+        """Compute how long each resource is busy with ``nbytes`` of each pair: s, shape (resources,)."""
         carried = np.bincount(self.resource, nbytes[self.pair] * self.fraction, self.capacity.size)
         return carried / self.capacity
 
     def name(self, resource: int) -> str:
-        """A resource in words."""
+        """Return a description of a resource."""
         f, w = self.fabric, self.wires
         if resource < w.source.size:
             names = (*f.gpus, *f.switches)
@@ -259,7 +259,7 @@ class ResourceUse:
 
 
 def resource_use(fabric: Fabric, src: np.ndarray, dst: np.ndarray) -> ResourceUse:
-    """Resources of pairs of GPUs by the static routes; `InputError` if a pair has no route."""
+    """Return the resources of pairs of GPUs by the static routes; `InputError` if a pair has no route."""
     routes = static_routes(fabric)
     pair, wire, fraction, latency = routes.wires_of(src, dst)
     capacity = routes.wires.bandwidth
@@ -275,5 +275,5 @@ def resource_use(fabric: Fabric, src: np.ndarray, dst: np.ndarray) -> ResourceUs
 
 
 def transfer_bytes(schedule: Schedule, element_bytes: float) -> np.ndarray:
-    """Bytes of each transfer: shape (transfers,)."""
+    """Return the bytes of each transfer: shape (transfers,)."""
     return transfer_elements(schedule) * float(element_bytes)

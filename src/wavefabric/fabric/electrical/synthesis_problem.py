@@ -1,4 +1,4 @@
-"""An electrical fabric as the links over which `wavefabric.collectives.synthesis` sends chunks."""
+"""Converts an electrical fabric to the links over which `wavefabric.collectives.synthesis` sends chunks."""
 
 from collections import defaultdict
 from itertools import permutations
@@ -12,7 +12,7 @@ from wavefabric.fabric.electrical.static_routes import resource_use
 
 
 def direct_links(fabric: Fabric) -> Links | None:
-    """Chunks a round over links from GPU to GPU, one over the slowest; None if these do not join all GPUs."""
+    """Return chunks per round over GPU-to-GPU links, 1 on the slowest; None if these do not join all GPUs."""
     number = {name: r for r, name in enumerate(fabric.gpus)}
     width: dict[tuple[int, int], float] = defaultdict(float)
     for link in fabric.links:
@@ -25,13 +25,13 @@ def direct_links(fabric: Fabric) -> Links | None:
 
 
 def routed_links(fabric: Fabric, unit: float | None = None) -> Links:
-    """All pairs by their static routes (`InputError` without one); wires and ports they share are groups.
+    """Return links for all pairs by static routes (`InputError` without one); shared wires, ports are groups.
 
-    `unit` B/s carry a chunk a round, by default those of the slowest.
+    ``unit`` is the bandwidth in B/s of one chunk per round, by default that of the slowest link or group.
     """
     pairs = list(permutations(range(fabric.ranks), 2))
     use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
-    most = np.zeros(use.capacity.size)  # the greatest fraction of a pair's bytes on each resource
+    most = np.zeros(use.capacity.size)  # largest fraction of a pair's bytes on each resource
     np.maximum.at(most, use.resource, use.fraction)
     groups = defaultdict(set)
     for pair, resource in zip(use.pair.tolist(), use.resource.tolist(), strict=True):

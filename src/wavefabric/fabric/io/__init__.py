@@ -1,4 +1,4 @@
-"""Fabrics as TOML files: `files` loads and saves, `tables` says what a file may hold, `writing` writes it.
+"""Reads and writes fabrics as TOML: `files` loads and saves, `tables` defines the format, `writing` writes.
 
-`importers` read what machines say about themselves. Imports the fabrics (electrical, photonic) alone.
+`importers` read descriptions made by machines. Imports only the fabrics (electrical, photonic).
 """

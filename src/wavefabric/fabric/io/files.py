@@ -1,4 +1,4 @@
-"""Fabrics by name, and as TOML files that people can read and write."""
+"""Loads fabrics by name or from TOML files, and saves them."""
 
 import math
 import os
@@ -24,16 +24,16 @@ from wavefabric.files.input import parse_toml, parsed
 from wavefabric.files.output import write_text
 from wavefabric.units import show
 
-#: Most links of a file: a bound on absurd input.
+#: Largest number of links in a file, against absurd input.
 MOST_LINKS = 10**6
 
 
 def load(text: str | Path) -> Fabric | PhotonicFabric:
-    """A fabric by its name, or from a TOML file.
+    """Load a fabric by its name, or from a TOML file.
 
-    The name of a preset (see `presets`), a family with numbers (``"ring:8"``, ``"switch:256"``,
-    ``"mesh:4x4"``, ``"torus:4x4x4"``, ``"hypercube:3"``, ``"lightpath:8x8"``), or the path of a file.
-    `InputError` in one line: the key, what was given, what is allowed.
+    ``text`` is the name of a preset (see `presets`), a family with numbers (``"ring:8"``, ``"switch:256"``,
+    ``"mesh:4x4"``, ``"torus:4x4x4"``, ``"hypercube:3"``, ``"lightpath:8x8"``), or the path of a file. Raises
+    `InputError` with a one-line message that names the key, the value given and the allowed values.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def load(text: str | Path) -> Fabric | PhotonicFabric:
     (16, 32)
     """
     name = str(text)
-    # A path that was made on purpose, has a folder or a suffix is never taken for a name.
+    # A Path object, or text with a folder or suffix, is never treated as a name.
     if isinstance(text, Path) or name.endswith(".toml") or "/" in name or os.sep in name:
         return parsed(Path(text), "fabric", from_toml)
     kind, colon, sizes = name.partition(":")
@@ -57,7 +57,7 @@ def load(text: str | Path) -> Fabric | PhotonicFabric:
 
 
 def from_toml(text: str) -> Fabric | PhotonicFabric:
-    """The fabric that TOML text describes."""
+    """Return the fabric that TOML text describes."""
     return _fabric(parse_toml(text, "fabric"))
 
 
@@ -69,15 +69,15 @@ def _fabric(data: dict[str, Any]) -> Fabric | PhotonicFabric:
 
 
 def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False) -> Path:
-    """Write a fabric to a TOML file, whole or not at all; `force` replaces a file that is there.
+    """Write a fabric to a TOML file atomically; ``force`` replaces an existing file.
 
-    `InputError` if it exists (without `force`), is a folder, or cannot be written.
+    Raises `InputError` if the file exists (without ``force``), is a folder, or cannot be written.
     """
     return write_text(path, to_toml(fabric), "fabric", force)
 
 
 def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:
-    """A family's preset with other numbers; a wafer that is not filled has its other tiles unused."""
+    """Return a family's preset with other numbers; in an incomplete wafer some tiles remain unused."""
     data = tomllib.loads((PRESETS / f"{kind}.toml").read_text("utf-8"))
     data["name"] = f"{kind}:{'x'.join(map(str, sizes))}"
     wanted = families.FAMILIES[kind]
@@ -181,9 +181,9 @@ def _links(
 
 
 def check_connected(fabric: Fabric) -> None:
-    """Refuse a fabric on which data cannot get from some GPU to another over whatever nodes."""
+    """Refuse a fabric on which data cannot get from every GPU to every other one over any nodes."""
     w, nodes, first = wires(fabric), fabric.ranks + len(fabric.switches), fabric.gpus[0]
-    from scipy.sparse import csr_array  # late: most fabrics need no SciPy
+    from scipy.sparse import csr_array  # imported here, as most fabrics need no SciPy
     from scipy.sparse.csgraph import breadth_first_order
 
     graph = csr_array((np.ones(w.source.size), (w.source, w.target)), shape=(nodes, nodes))

@@ -1,17 +1,17 @@
-"""Lists the fabrics of ``fabric/presets/*.toml``
+"""Lists the fabrics of ``fabric/presets/*.toml``.
 
-To add one, add a file there. Light to import, for the command line.
+To add one, add a file there. Fast to import, for the command line.
 """
 
 import tomllib
 from pathlib import Path
 
-#: The folder of their files.
+#: Folder of the preset files.
 PRESETS = Path(__file__).parents[1] / "presets"
 
 
 def presets() -> dict[str, str]:
-    """Names of the fabrics that come with the package, each with its description.
+    """Return the names of the fabrics that come with the package, each with its description.
 
     Those of `electrical.families.FAMILIES` also take numbers: ``"ring:16"``, ``"torus:4x4"``.
 

@@ -1,4 +1,4 @@
-"""What a fabric's TOML file may hold, with the unit of each key."""
+"""Defines the keys of a fabric's TOML file, and the unit of each key."""
 
 import re
 from dataclasses import MISSING, fields
@@ -24,7 +24,7 @@ from wavefabric.units import quantity, show
 
 
 def converted(value: Any, *, unit: str, most: float, least: float = 0.0, above: float | None = None) -> float:
-    """Text with any unit of the same dimension, as SI; absurd numbers are kept out of the arithmetic."""
+    """Return text with any unit of the same dimension as a number in SI units; refuse absurd values."""
     try:
         number = quantity(value, unit, "")
     except InputError as error:
@@ -44,7 +44,7 @@ def converted(value: Any, *, unit: str, most: float, least: float = 0.0, above: 
 
 
 def _as_written(value: Any, *, example: str) -> float:
-    """Text with exactly this unit: a level, or a root of a unit, which is not converted."""
+    """Return the number of text with exactly this unit: levels and roots of units are not converted."""
     number = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)"
     form = rf"\s*{number}\s*{re.escape(example.split()[1])}\s*"
     match = re.fullmatch(form, value) if isinstance(value, str) else None
@@ -60,7 +60,7 @@ def _plain(value: Any) -> float:
 
 
 def _name(value: Any) -> str:
-    # One line that can stand in an error.
+    # Allow one line only, as names occur in error messages.
     if not isinstance(value, str) or not value or not value.isprintable():
         raise ValueError(f"{show(value)} given; allowed: text of one line, not empty")
     return value
@@ -81,7 +81,7 @@ def _ends(value: Any) -> list[str]:
     return [_name(v) for v in names]
 
 
-#: How a number is read, by its unit; "" is that of plain ones.
+#: Functions that read a number, by unit; "" stands for plain numbers.
 _READ = {
     "B/s": partial(converted, unit="B/s", most=1e18, least=1.0),
     "s": partial(converted, unit="s", most=1e6),
@@ -105,13 +105,13 @@ Lasers = Annotated[StrictInt, Field(ge=1, le=1024)]
 
 
 class FabricFileTable(BaseModel):
-    """No unknown keys, no infinities."""
+    """Base class of all tables: refuses unknown keys and infinite numbers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class FabricLinkTable(FabricFileTable):
-    """`count` parallel links from each of `from` to each of `to`; `both`: and back."""
+    """Describes ``count`` parallel links from each of ``from`` to each of ``to``; with ``both`` also back."""
 
     from_: Ends = Field(alias="from")
     to: Ends
@@ -123,7 +123,7 @@ class FabricLinkTable(FabricFileTable):
 
 
 class NetworkTable(FabricFileTable):
-    """Between nodes; see `wavefabric.fabric.electrical.families.make_nodes`."""
+    """Describes the network between nodes; see `wavefabric.fabric.electrical.families.make_nodes`."""
 
     bandwidth: Bandwidth
     latency: Seconds = 0.0
@@ -132,7 +132,7 @@ class NetworkTable(FabricFileTable):
 
 
 class FamilyTable(FabricFileTable):
-    """Links made from a few numbers; see `wavefabric.fabric.electrical.families`."""
+    """Describes links generated from a few numbers; see `wavefabric.fabric.electrical.families`."""
 
     kind: Literal["switch", "ring", "mesh", "torus", "hypercube", "nodes"]
     ranks: Side | None = None
@@ -145,19 +145,19 @@ class FamilyTable(FabricFileTable):
 
 
 def make_table(name: str, base: Any = FabricFileTable, /, **keys: Any) -> Any:
-    """A table made of keys, each with its type and its default (``...``: it must be given)."""
+    """Return a table class with ``keys``, each with its type and default (``...``: required)."""
     return create_model(name, __base__=base, **keys)
 
 
 def fields_of(kind: type, *left_out: str) -> dict[str, Any]:
-    """Fields of a dataclass as keys of `make_table`, but for some."""
+    """Return the fields of a dataclass as keys of `make_table`, except ``left_out``."""
     types = get_type_hints(kind, include_extras=True)
     own = (each for each in fields(kind) if each.init and each.name not in left_out)
     return {each.name: (types[each.name], ... if each.default is MISSING else each.default) for each in own}
 
 
 def _table_of(described: type, /, **others: Any) -> Any:
-    """The table for a dataclass; ``others`` are keys that it has in another form or not at all.
+    """Return the table for a dataclass; ``others`` are keys with another form or absent from the dataclass.
 
     Keys whose default is None may be left out.
     """
@@ -170,7 +170,7 @@ def _table_of(described: type, /, **others: Any) -> Any:
 
 
 def _as_read(hint: Any) -> Any:
-    """Return what a table takes for an annotation of a dataclass, by the unit of numbers."""
+    """Return the type that a table accepts for a dataclass annotation, by the unit of numbers."""
     if get_origin(hint) is Annotated:
         unit = hint.__metadata__[0]
         return Annotated[float, unit, BeforeValidator(_READ[unit])]
@@ -207,7 +207,7 @@ PhotonicTable = _table_of(
 
 
 def unit_of(table: type[FabricFileTable], key: str) -> str | None:
-    """The unit of a key, empty for a plain number with a fraction; None for all else."""
+    """Return the unit of a key, empty for a plain number with a fraction; None for all other keys."""
     field = table.model_fields.get(key)
     if field is None:
         return None

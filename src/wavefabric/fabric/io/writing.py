@@ -1,4 +1,4 @@
-"""A fabric as TOML text; units are those of `wavefabric.fabric.io.tables`."""
+"""Writes a fabric as TOML text; units are those of `wavefabric.fabric.io.tables`."""
 
 import json
 from dataclasses import fields, replace
@@ -11,7 +11,7 @@ from wavefabric.fabric.io import tables
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.units import PLAIN, quantity
 
-#: Units in which a quantity is written, preferred first, and the least value in SI units that each is for.
+#: Units for writing a quantity, preferred first, and the smallest value in SI units to write in each.
 _WRITTEN_UNITS = {
     "B/s": {"GB/s": 1e8, "GiB/s": 2.0**26, "MB/s": 1e5, "kB/s": 1e2, "B/s": 0.0},
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-7, "ns": 0.0},
@@ -19,14 +19,14 @@ _WRITTEN_UNITS = {
     "B": {"GB": 1e8, "GiB": 2.0**26, "MB": 1e5, "B": 0.0},
     "FLOP/s": {"TFLOP/s": 1e11, "GFLOP/s": 1e8, "FLOP/s": 0.0},
 }
-#: Keys of an electrical fabric in the order of the file; those of a measured one are left out if 0.
+#: Keys of an electrical fabric in file order; keys of measured fabrics are left out if 0.
 _MEASURED = ("reduce_bandwidth", "reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead")
 _FIRST = ("description", "source", "alpha", "copy_bandwidth", "flow_bandwidth")
 _ELECTRICAL = (*_FIRST, *_MEASURED, "forwards", "gpus", "switches", "multicast_switches")
 
 
 def to_toml(fabric: Fabric | PhotonicFabric) -> str:
-    """A fabric as TOML text, from which `from_toml` makes an equal one."""
+    """Return a fabric as TOML text, from which `from_toml` makes an equal fabric."""
     lines = _photonic(fabric) if isinstance(fabric, PhotonicFabric) else _electrical(fabric)
     return "\n".join(lines) + "\n"
 
@@ -57,7 +57,7 @@ def _photonic(fabric: PhotonicFabric) -> list[str]:
 
 
 def entries(table: type[tables.FabricFileTable], values: dict[str, Any]) -> list[str]:
-    """A line of TOML for each key of a table, in its unit, but for None and empty text."""
+    """Return a line of TOML per key of a table, with its unit; None and empty text are left out."""
     lines = []
     for key, value in values.items():
         if value is None or value == "":
@@ -77,7 +77,7 @@ def entries(table: type[tables.FabricFileTable], values: dict[str, Any]) -> list
 
 @lru_cache(maxsize=4096)
 def _quantity(value: float, unit: str) -> str:
-    """Text that reads back as exactly this number: in a unit of its size, with few digits."""
+    """Return text that reads back as exactly this number, in a unit of its magnitude, with few digits."""
     if not value:
         return f'"0 {unit}"'
     fitting = [name for name, least in _WRITTEN_UNITS[unit].items() if value >= least]
@@ -91,12 +91,12 @@ def _quantity(value: float, unit: str) -> str:
 
 
 def _text(value: str) -> str:
-    # JSON's escapes are TOML's too, but TOML also wants DEL escaped.
+    # JSON's escapes are valid TOML, but TOML also requires DEL to be escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def _grouped(links: tuple[Link, ...]) -> list[tuple[Link, int, bool]]:
-    """Links, equal ones that follow each other counted; whether as many lead back right after them."""
+    """Group links: equal consecutive links with their count, and whether equally many lead back next."""
     runs = [(link, len(list(same))) for link, same in groupby(links)]
     groups, i = [], 0
     while i < len(runs):

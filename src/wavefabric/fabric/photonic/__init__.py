@@ -1,4 +1,4 @@
-"""Photonic fabrics: tiles joined by waveguides; circuits planned round by round and proved; link budgets.
+"""Models photonic fabrics (tiles joined by waveguides): plans and checks circuits per round; link budgets.
 
 `planning` plans with `routing` (routes), `wavelengths` (wavelengths, waveguides) and `splitting` (parts).
 Imports collectives, and no other package of `wavefabric.fabric`.

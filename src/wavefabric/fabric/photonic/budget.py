@@ -1,4 +1,4 @@
-"""Link budget: how much light of a circuit arrives, and how many bits a second it can carry."""
+"""Computes link budgets: the optical power that arrives over a circuit, and the bit rates it can carry."""
 
 import math
 from collections.abc import Sequence
@@ -13,44 +13,44 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import FORMATS, LinkBudget, bit_error_rate, required_q
 from wavefabric.fabric.photonic.tile_grid import edge_numbers, flat_edges
 
-#: Formats and rates (bit/s a wavelength) that are tried, slowest first.
+#: Formats and rates (bit/s per wavelength) to try, slowest first.
 RATES = (*(("NRZ", rate) for rate in (10e9, 15e9, 20e9, 28e9)), *(("PAM4", rate) for rate in (112e9, 224e9)))
 
 
 @dataclass(frozen=True)
 class ReachableRate:
-    """How well a modulation format and bit rate gets through."""
+    """Holds the quality of one modulation format and bit rate over a route."""
 
-    format: str  # of `FORMATS`
+    format: str  # key of `FORMATS`
     rate: float  # bit/s
     ber: float  # bit error rate
-    limit: float  # the greatest bit error rate that is allowed
-    sensitivity_dbm: float  # what must arrive for that
-    margin_db: float  # what arrives beyond that; negative if the link does not close
+    limit: float  # largest bit error rate allowed
+    sensitivity_dbm: float  # received power needed for `limit`
+    margin_db: float  # received power above sensitivity; negative if the link does not close
     closes: bool
 
 
 @dataclass(frozen=True)
 class BudgetResult:
-    """Link budget of one route."""
+    """Holds the link budget of one route."""
 
-    losses: tuple[tuple[str, float], ...]  # what loses how much, dB
-    loss_db: float  # in all
-    received_dbm: float  # on the photodiode, on average
-    reaches: tuple[ReachableRate, ...]  # one for each of `RATES`
-    best_rate: float  # bit/s, the highest that closes; 0 if none does
-    margin_db: float  # at the best rate; if none closes, what the slowest rate lacks (negative)
+    losses: tuple[tuple[str, float], ...]  # name and loss in dB of each element
+    loss_db: float  # total loss
+    received_dbm: float  # mean power on the photodiode
+    reaches: tuple[ReachableRate, ...]  # one per element of `RATES`
+    best_rate: float  # bit/s, highest rate that closes; 0 if none does
+    margin_db: float  # at the best rate; if none closes, at the slowest rate (negative)
 
 
 def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | None = None) -> BudgetResult:
-    """Loss of a route (tiles, source first and destination last), and the rates that close over it.
+    """Return the loss of a route (tiles, source first, destination last) and the rates that close over it.
 
-    By default the fabric's own budget counts, or else `LinkBudget()`. `InputError` for a route of fewer than
-    two tiles, or with tiles that are no neighbours.
+    Without ``budget`` the fabric's budget is used, or else `LinkBudget()`. Raises `InputError` for a route of
+    fewer than two tiles, or with tiles that are no neighbours.
 
-    At mean power P and extinction ratio r the outer eye is I₁ − I₀ = 2 ℛ P (r − 1)/(r + 1), the noise
-    σ = i_n √B with B the bandwidth ratio times the symbol rate, and Q = (I₁ − I₀)/(2σ).
-    Crosstalk, dispersion and noise of the laser are left out.
+    At mean power P and extinction ratio r the outer eye is I₁ − I₀ = 2 ℛ P (r − 1)/(r + 1), the noise σ = i_n
+    √B with B the bandwidth ratio times the symbol rate, and Q = (I₁ − I₀)/(2σ). Crosstalk, dispersion and
+    laser noise are neglected.
 
     Examples
     --------
@@ -71,20 +71,20 @@ def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | No
 def rates(
     fabric: PhotonicFabric, routes: Sequence[Sequence[int]], budget: LinkBudget | None = None
 ) -> np.ndarray:
-    """B/s that close on one wavelength of each route (neighbour to neighbour), 0 where none does."""
+    """Return the largest rate in B/s that closes on one wavelength of each route, 0 if none does."""
     if not len(routes):
         return np.zeros(0)
     edges, first = flat_edges(fabric.columns, routes)
     between_wafers = [e for e in fabric.edges() if fabric.wafer(e[0]) != fabric.wafer(e[1])]
     fibres = edge_numbers(fabric.columns, *np.array(between_wafers, int).reshape(-1, 2).T)
     fibred = np.add.reduceat(np.isin(edges, fibres).astype(int), first[:-1])
-    # Losses depend on how many edges of either kind there are, and on nothing else.
+    # Losses depend only on the number of edges of each kind.
     kinds, kind = np.unique(np.stack((np.diff(first) - fibred, fibred), axis=1), axis=0, return_inverse=True)
     return np.array([_evaluate(fabric, n, m, budget).best_rate / 8 for n, m in kinds.tolist()])[kind.ravel()]
 
 
 def slowest_circuit(plan: CircuitPlan, budget: LinkBudget | None = None) -> tuple[float, Bundle | None]:
-    """B/s of a wavelength of the slowest circuit of a checked plan (inf without circuits), and its bundle."""
+    """Return B/s per wavelength and bundle of a checked plan's slowest circuit; (inf, None) if empty."""
     worst: tuple[float, Bundle | None] = (math.inf, None)
     # Rounds with the same pairs share their bundles.
     for bundles in {id(part.bundles): part.bundles for part in plan.rounds}.values():
@@ -95,7 +95,7 @@ def slowest_circuit(plan: CircuitPlan, budget: LinkBudget | None = None) -> tupl
 
 
 def _evaluate(fabric: PhotonicFabric, stitched: int, fibred: int, budget: LinkBudget | None) -> BudgetResult:
-    """The budget of a route by its number of edges within wafers, and from wafer to wafer."""
+    """Return the budget of a route with ``stitched`` edges within and ``fibred`` edges between wafers."""
     b, edges = budget or fabric.budget or LinkBudget(), stitched + fibred
     losses = (
         ("modulator", b.modulator_loss),

@@ -1,4 +1,4 @@
-"""Proof that circuits can be up together and carry their schedule, from the plan alone."""
+"""Proves from a plan alone that its circuits can be up together and carry their schedule."""
 
 from collections import Counter, defaultdict
 from functools import lru_cache
@@ -16,12 +16,12 @@ from wavefabric.fabric.photonic.routing.cuts import overlap_bound
 from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
 from wavefabric.fabric.photonic.wavelengths import SHARING, fewest_wavelengths, least_parts
 
-#: Seconds for a solver to prove a bound again that is above what cuts prove.
+#: Time limit in s for a solver to prove a bound that exceeds the one from cuts.
 _PROOF = 20.0
 
 
 class PlanError(InputError):
-    """Circuits that cannot be up together or do not carry their schedule; names the first fault."""
+    """Raised if circuits cannot be up together or do not carry their schedule; names the first fault."""
 
 
 def _fault(where: str | CircuitRound, actual: str, allowed: str) -> PlanError:
@@ -31,26 +31,26 @@ def _fault(where: str | CircuitRound, actual: str, allowed: str) -> PlanError:
 def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
     """Refuse a plan whose circuits cannot be up together, or that do not carry the (checked) schedule.
 
-    `PlanError` in one line, naming round, part, tile, wavelength, edge or waveguide.
+    Raises `PlanError` with a one-line message that names round, part, tile, wavelength, edge or waveguide.
 
-    Checked for each part: routes begin and end at their tiles, step from neighbour to neighbour and pass no
-    tile twice; waveguides are numbers that the edge has; on a tile every laser and every photodiode serves
-    one circuit, and no more than the ports of its chip; no wavelength is twice in one waveguide of an edge in
-    one direction; `overlap` is what it says; `overlap_bound` is at most what cuts prove, or else a solver
-    proves it again. For each round: its parts are numbered from 0; every pair that has something to send has
-    circuits, all in one part; no circuit is idle; `parts_bound` is at most what ports and cuts prove.
+    Checks of each part: routes begin and end at their tiles, go from neighbour to neighbour and pass no tile
+    twice; waveguide numbers exist on their edge; on a tile every laser and every photodiode serves one
+    circuit, at most as many as its chip has ports; no wavelength occurs twice in one waveguide of an edge in
+    one direction; `overlap` is correct; `overlap_bound` is at most the bound from cuts, or else a solver
+    proves it again. Checks of each round: its parts are numbered from 0; every pair with data to send has
+    circuits, all in one part; no circuit is idle; `parts_bound` is at most the bound from ports and cuts.
 
     Routes pass no tile twice, so light never leaves a tile's 1 × 3 switch on the side it came from. A
-    Mach–Zehnder switch sends all wavelengths of a waveguide the same way; whether that does is
-    `needs_wavelength_switches`. Which waveguides a switch can join with which, crossings inside a tile and
-    the order of events while switches turn are not modelled.
+    Mach–Zehnder switch sends all wavelengths of a waveguide the same way; `needs_wavelength_switches` tells
+    whether a plan needs other switches. Not modelled: which waveguides a switch can join, crossings inside a
+    tile, and the order of events while switches turn.
     """
     fabric = plan.fabric
     if plan.schedule != schedule.name:
         raise _fault("schedule", f"circuits for {plan.schedule!r} given", f"for {schedule.name!r}")
     if schedule.ranks > fabric.ranks:
         raise _fault("ranks", f"{schedule.ranks} given", f"1 to {fabric.ranks}, the tiles of {fabric.name}")
-    # Rounds with the same pairs share their bundles: those are looked at once.
+    # Rounds with the same pairs share their bundles: check these once.
     busiest: dict[int, int] = {}
     last = (-1, -1)
     for part in plan.rounds:
@@ -76,17 +76,18 @@ def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
 
 
 def check_reconfiguration(plan: ReconfigurationPlan, schedule: Schedule, element_bytes: float) -> None:
-    """Refuse circuits that outlive rounds, if they cannot be up together or do not carry the schedule.
+    """Refuse circuits that outlive rounds if they cannot be up together or do not carry the schedule.
 
-    `PlanError` in one line. Whenever a set-up begins, all circuits not yet down pass what `check_plan` checks
-    of a part. Rounds follow one another. Every pair has one route, and what its hops carry fits.
+    Raises `PlanError` with a one-line message. Whenever a set-up begins, all circuits not yet down must pass
+    the checks of a part in `check_plan`. Rounds follow one another. Every pair has one route, and each hop
+    has enough capacity for its data.
     """
     fabric, t, now = plan.fabric, schedule.transfers, 0.0
     set_up = fabric.reconfiguration + fabric.synchronisation
     for at in sorted({start for _, start, _ in plan.circuits}):
         up = tuple(bundle for bundle, start, end in plan.circuits if start <= at < end)
         _check_part(fabric, CircuitRound(sum(step.end <= at for _, _, step, *_ in plan.rounds), 0, up, 0, 0))
-    wanted = defaultdict(float)  # B of each round and pair
+    wanted = defaultdict(float)  # bytes by round and pair
     for *pair, size in zip(t["round"], t["src"], t["dst"], transfer_elements(schedule), strict=True):
         wanted[tuple(pair)] += size * element_bytes * (pair[1] != pair[2])
     for number, part, step, _, paths in plan.rounds:
@@ -106,12 +107,12 @@ def check_reconfiguration(plan: ReconfigurationPlan, schedule: Schedule, element
 
 
 def needs_wavelength_switches(plan: CircuitPlan) -> bool:
-    """Whether wavelengths that share a waveguide part.
+    """Whether wavelengths that share a waveguide must be separated somewhere.
 
-    A Mach–Zehnder switch turns all that a waveguide carries. So bundles that share a waveguide on an edge
-    must end there together, or go on over the same edge in the same waveguide. `planning.plan_circuits` gives
-    each bundle waveguides of its own wherever there are enough; where there are not, the parting needs
-    switches that separate wavelengths (rings).
+    A Mach–Zehnder switch turns all wavelengths of a waveguide. Bundles that share a waveguide on an edge must
+    therefore end there together, or continue over the same edge in the same waveguide.
+    `planning.plan_circuits` gives each bundle separate waveguides if there are enough; if not, separation
+    needs wavelength-selective switches (rings).
     """
     for part in plan.rounds:
         onward: dict[tuple[int, int, int], object] = {}
@@ -146,12 +147,12 @@ def _check_part(fabric: PhotonicFabric, part: CircuitRound) -> None:
 
 @lru_cache(maxsize=8)
 def _capacities(fabric: PhotonicFabric) -> dict[tuple[int, int], int]:
-    """Waveguides of each edge, in each direction."""
+    """Return the waveguides of each edge, in each direction."""
     return {edge: fabric.capacity(*edge) for edge in fabric.edges()}
 
 
 def _counts(number: np.ndarray, lit: np.ndarray) -> np.ndarray:
-    """How often each wavelength is lit at each number: shape (numbers, wavelengths)."""
+    """Return how often each wavelength is lit at each number: shape (numbers, wavelengths)."""
     cell = number[:, None] * lit.shape[1] + np.arange(lit.shape[1])
     return np.bincount(cell[lit], minlength=(number.max() + 1) * lit.shape[1]).reshape(-1, lit.shape[1])
 
@@ -159,7 +160,7 @@ def _counts(number: np.ndarray, lit: np.ndarray) -> np.ndarray:
 def _edges_and_guides(
     fabric: PhotonicFabric, capacity: dict[tuple[int, int], int], b: Bundle, part: CircuitRound
 ) -> list[tuple[int, int, int]]:
-    """Edges and waveguides of one bundle; `capacity`: waveguides of each edge."""
+    """Return edges and waveguides of one bundle; ``capacity``: waveguides of each edge."""
     which, tiles = f"{part}: circuit {b.src} -> {b.dst}", fabric.ranks
     for tile in (b.src, b.dst, *b.route):
         if not 0 <= tile < tiles:
@@ -184,7 +185,7 @@ def _edges_and_guides(
 
 
 def _check_carried(plan: CircuitPlan, schedule: Schedule) -> None:
-    """Each pair of a round has circuits in one part, and each circuit something to carry."""
+    """Refuse rounds unless each pair has circuits in exactly one part, and each circuit has data to carry."""
     t = schedule.transfers
     wanted, carried = defaultdict(set), defaultdict(set)  # pairs of each round
     for number, src, dst in t[t["src"] != t["dst"]][["round", "src", "dst"]].tolist():
@@ -203,13 +204,13 @@ def _check_carried(plan: CircuitPlan, schedule: Schedule) -> None:
 
 
 def _check_bounds(plan: CircuitPlan) -> None:
-    """Refuse lower bounds that cannot be proved again; 1 needs no proof."""
+    """Refuse lower bounds that cannot be proved again; a bound of 1 needs no proof."""
     overlaps: dict[int, int] = {}
     for part in plan.rounds:
         if part.overlap_bound > overlaps.get(id(part.bundles), 1):
             routes = {(b.src, b.dst): b.route for b in part.bundles}
             least = overlap_bound(plan.fabric, list(routes))
-            if part.overlap_bound > least:  # more than cuts prove: a solver
+            if part.overlap_bound > least:  # above the bound from cuts: use a solver
                 chosen = list(routes.values())
                 least = minimum_overlap(plan.fabric, list(routes), chosen, least, _PROOF)[1]
             overlaps[id(part.bundles)] = least
@@ -232,7 +233,7 @@ def _check_bounds(plan: CircuitPlan) -> None:
 
 
 def _least_parts(fabric: PhotonicFabric, parts: list[CircuitRound]) -> int:
-    """Parts that ports and cuts demand, with either way of sharing."""
+    """Return the fewest parts that ports and cuts allow, whichever way ports are shared."""
     pairs = np.array(sorted({(b.src, b.dst) for part in parts for b in part.bundles}))
     thinnest = {sharing: fewest_wavelengths(fabric, sharing, pairs).min() for sharing in SHARING}
     return max(1, *(least_parts(fabric, pairs, sharing, size) for sharing, size in thinnest.items()))

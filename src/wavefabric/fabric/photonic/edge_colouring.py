@@ -1,7 +1,7 @@
-"""Edge colouring for wavelength assignment: no laser or photodiode twice, no edge with a colour too often.
+"""Colours graph edges to assign wavelengths: no laser or photodiode twice, no edge with a colour too often.
 
 Tiles as senders and tiles as receivers are the two sides of a bipartite graph, circuits its edges,
-wavelengths their colours. As many colours as the busiest tile has circuits are always enough (Kőnig 1916,
+wavelengths their colours. The number of circuits of the busiest tile is always enough colours (Kőnig 1916,
 doi:10.1007/BF01456961).
 """
 
@@ -9,18 +9,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-#: How often circuits on edges with too much of one colour are looked at again.
+#: Number of passes over circuits on overloaded edges.
 _PASSES = 4
-#: Circuits that may change their colour in all while colours are spread: a bound on the time that takes.
+#: Limit of colour changes while overload is reduced, which bounds the time.
 _SWAPS = 50_000
 
 
 class Colouring:
-    """A proper edge colouring that grows circuit by circuit: `colour` of each, as many as `colours`.
+    """A proper edge colouring, built circuit by circuit: ``colour`` of each circuit, 0 … ``colours`` − 1.
 
-    No tile may send, or receive, more circuits than there are colours. With `edges` (numbers of the edges
-    that each circuit passes) and `capacity` (circuits of one colour that each edge can carry), colours are
-    chosen, and exchanged along alternating chains (Kempe), so that edges are not overloaded.
+    No tile may send, or receive, more circuits than there are colours. With ``edges`` (numbers of the edges
+    that each circuit passes) and ``capacity`` (circuits of one colour per edge), colours are chosen, and
+    exchanged along alternating chains (Kempe), to avoid overloaded edges.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Colouring:
         # Tiles as receivers are numbered after tiles as senders.
         self._ends = [(s, tiles + d) for s, d in zip(src, dst, strict=True)]
         self.colours, self.colour = colours, [-1] * len(self._ends)
-        # Which circuit each end uses each colour for; and the colours that are left, as bits.
+        # Circuit of each colour at each end, and free colours of each end as bits.
         self._at = [[-1] * colours for _ in range(2 * tiles)]
         self._free = [(1 << colours) - 1] * (2 * tiles)
         self._edges, self._capacity = edges, np.zeros(0, np.int64) if capacity is None else capacity
@@ -46,8 +46,8 @@ class Colouring:
             if common:
                 self._set(i, self._choose(i, common))
                 continue
-            # Swap colours a and b along the chain that begins at the receiver with a: it cannot end at the
-            # sender.
+            # Swap colours a and b along the chain that begins at the receiver with a. The chain cannot end
+            # at the sender.
             a, b = _lowest(self._free[s]), _lowest(self._free[d])
             self._swap(self._chain(d, a, b), a, b)
             self._set(i, a)
@@ -55,7 +55,7 @@ class Colouring:
 
     @property
     def fits(self) -> bool:
-        """Whether no edge has more circuits of one colour than it can carry."""
+        """Whether no edge has more circuits of one colour than its capacity."""
         return not (self._load > self._capacity).any()
 
     def _choose(self, i: int, common: int) -> int:
@@ -66,7 +66,7 @@ class Colouring:
         return candidates[int(np.argmin(there.max(axis=1)))]
 
     def _set(self, i: int, c: int, add: bool = True) -> None:
-        """Give circuit i the colour c, or take it away."""
+        """Give circuit ``i`` the colour ``c``, or remove it if not ``add``."""
         for end in self._ends[i]:
             self._at[end][c] = i if add else -1
             self._free[end] ^= 1 << c
@@ -75,7 +75,7 @@ class Colouring:
             self._load[c, self._edges[i]] += 1 if add else -1
 
     def _chain(self, end: int, a: int, b: int) -> list[int]:
-        """Circuits of colours a, b, a, … from a sender or receiver on, once round if that is a circle."""
+        """Return circuits of colours a, b, a, … from a sender or receiver on; a cycle is followed once."""
         chain = []
         i = self._at[end][a]
         while i >= 0 and (not chain or i != chain[0]):
@@ -94,7 +94,7 @@ class Colouring:
             self._set(i, b if c == a else a)
 
     def _spread(self) -> None:
-        """Exchange two colours along chains as long as that lowers the overload of edges."""
+        """Exchange two colours along chains while this reduces the overload of edges."""
         for _ in range(_PASSES):
             over, changed = self._load > self._capacity, False
             if not over.any():
@@ -114,10 +114,10 @@ class Colouring:
             if b == a:
                 continue
             before = self._overload(a, b)
-            # All circuits of the two colours that are connected with this one.
+            # All circuits of the two colours that are connected to circuit i.
             s, d = self._ends[i]
             chain = self._chain(s, a, b)
-            if len(chain) == 1 or self._at[s][b] != chain[-1]:  # no circle
+            if len(chain) == 1 or self._at[s][b] != chain[-1]:  # no cycle
                 chain += self._chain(d, a, b)[1:]
             self._swap(chain, a, b)
             if self._overload(a, b) < before:
@@ -130,26 +130,26 @@ class Colouring:
 
 
 def _lowest(bits: int) -> int:
-    """Number of the lowest bit that is set."""
+    """Return the index of the lowest bit that is set."""
     return (bits & -bits).bit_length() - 1
 
 
 def degrees(pairs: np.ndarray, tiles: int) -> np.ndarray:
-    """How many circuits each tile sends and receives: shape (2, tiles)."""
+    """Return the number of circuits that each tile sends and receives: shape (2, tiles)."""
     return np.stack([np.bincount(end, minlength=tiles) for end in pairs.T])
 
 
 def split_by_degree(pairs: np.ndarray, tiles: int, limit: int) -> list[np.ndarray]:
-    """Indices of pairs in the fewest groups in which no tile sends to, or receives from, more than `limit`.
+    """Split pairs into the fewest groups in which no tile sends to, or receives from, more than ``limit``.
 
-    ⌈peers of the busiest tile / limit⌉ groups. All but the last are as full as they can be: lasers are best
-    used by as many peers as there are lasers.
+    Returns indices of pairs, in ⌈peers of the busiest tile / limit⌉ groups. All but the last are as full as
+    possible, because lasers are best used with as many peers as there are lasers.
     """
     src, dst = pairs.T
     most = int(degrees(pairs, tiles).max())
     if most <= limit:
         return [np.arange(len(pairs))]
-    # How far round from source to destination is a colouring as well, and for regular patterns the best.
+    # Source-destination distance (modulo tiles) is a colouring too, and the best one for regular patterns.
     _, colour = np.unique((dst - src) % tiles, return_inverse=True)
     if colour.max() >= most:
         colour = np.array(Colouring(src.tolist(), dst.tolist(), tiles, most).colour)

@@ -1,4 +1,4 @@
-"""Circuits for every round of a schedule: routes, wavelengths, waveguides, parts where all do not fit."""
+"""Plans circuits for every round of a schedule: routes, wavelengths, waveguides, and parts if not all fit."""
 
 from dataclasses import dataclass, replace
 
@@ -16,10 +16,10 @@ from wavefabric.fabric.photonic.routing.routes import METHODS, Routing, route
 from wavefabric.fabric.photonic.splitting import circuit_orders, in_layers, negotiate
 from wavefabric.fabric.photonic.tile_grid import Route, tile_grid
 
-#: What becomes of circuits for which an edge has too few waveguides.
+#: Treatments of circuits for which an edge has too few waveguides.
 OVERSUBSCRIBED = ("split", "thin")
 
-#: Most circuits for which fewer parts than first fit takes are searched, and numbers of parts tried.
+#: Largest number of circuits for which fewer parts than by first fit are searched, and numbers tried.
 _MANY = 1024
 _TRIES = 3
 
@@ -33,11 +33,11 @@ class _Options:
     seed: int
 
     def wavelengths(self, pairs: np.ndarray) -> np.ndarray:
-        """Wavelengths that each pair gets if all are up together, shape (pairs,)."""
+        """Return the wavelengths of each pair if all are up together, shape (pairs,)."""
         return wavelengths.fewest_wavelengths(self.fabric, self.sharing, pairs)
 
     def thinnest(self, pairs: np.ndarray) -> int:
-        """Wavelengths that every pair gets at least."""
+        """Return the smallest number of wavelengths that a pair may get."""
         return 1 if self.oversubscribed == "thin" else int(self.wavelengths(pairs).min())
 
 
@@ -50,21 +50,21 @@ def plan_circuits(
     oversubscribed: str = "split",
     seed: int = 0,
 ) -> CircuitPlan:
-    """Circuits for every round in which ranks talk to others: rank r runs on tile r, tiles may be left over.
+    """Plan circuits for every round with transfers between ranks; rank r is tile r, tiles may be unused.
 
-    `routing` is the method of `routes.route`. `sharing` says how many wavelengths a pair gets, which is what
-    both of its ends can spare: ``"even"`` splits all ports over a tile's peers, ``"paper"`` gives ports //
-    (peers + 1) to each of several peers.
+    ``routing`` is the method of `routes.route`. ``sharing`` sets the wavelengths of a pair, limited by both
+    ends: ``"even"`` divides all ports among a tile's peers, ``"paper"`` gives ports // (peers + 1) to each of
+    several peers.
 
-    `oversubscribed` says what to do where edges have too few waveguides, after other routes were tried.
-    ``"split"``: the round is done in parts, each with circuits of its own. ``"thin"``: circuits get fewer
-    wavelengths, so that all are up together; the bytes take as long, and nothing is set up twice. Parts only
-    follow if one wavelength each is too much.
+    ``oversubscribed`` tells what to do if edges have too few waveguides after other routes were tried.
+    ``"split"``: the round is divided into parts with separate circuits. ``"thin"``: circuits get fewer
+    wavelengths, so that all are up together; the bytes take as long, and nothing is set up twice. Parts
+    follow only if one wavelength each is too much.
 
-    Rounds with the same pairs have the same circuits. Each `CircuitRound` says how many parts its round must
-    have at least (`parts_bound`) and how many bundles meet on an edge, at least and in fact. A tile with more
-    peers than ports is served in ⌈peers / ports⌉ parts, the least possible. `InputError` for more ranks than
-    tiles, or an option that is unknown.
+    Rounds with the same pairs have the same circuits. Each `CircuitRound` gives the smallest possible number
+    of parts of its round (`parts_bound`), and the smallest possible and the actual number of bundles on an
+    edge. A tile with more peers than ports is served in ⌈peers / ports⌉ parts, the smallest number possible.
+    Raises `InputError` for more ranks than tiles, or an unknown option.
     """
     refuse_switches(schedule, "photonic fabrics")
     for key, value, allowed in (
@@ -88,7 +88,7 @@ def plan_circuits(
 
 
 def round_pairs(schedule: Schedule) -> list[tuple[int, np.ndarray]]:
-    """Each round in which ranks talk to others, and its (src, dst): sorted, shape (pairs, 2)."""
+    """Return each round with transfers between ranks, and its sorted (src, dst) pairs: shape (pairs, 2)."""
     t = schedule.transfers
     t = t[t["src"] != t["dst"]]
     rounds = []
@@ -99,7 +99,7 @@ def round_pairs(schedule: Schedule) -> list[tuple[int, np.ndarray]]:
 
 
 def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
-    """Parts in which all pairs are served, numbered from 0, of round 0."""
+    """Return the parts, numbered from 0, that serve all pairs of a round; their round number is 0."""
     fabric = options.fabric
     limit = wavelengths.most_peers(fabric, options.sharing)
     bound = wavelengths.least_parts(fabric, pairs, options.sharing, options.thinnest(pairs))
@@ -110,7 +110,7 @@ def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
         routing = route(fabric, chosen.tolist(), options.routing, seed=options.seed)
         part = _at_once(options, chosen, routing)
         if part is None and options.routing == "auto" and not routing.method.startswith("xy"):
-            # Regular routes are easier to colour than those with the least overlap.
+            # Regular routes are easier to colour than routes with the smallest overlap.
             part = _at_once(options, chosen, route(fabric, chosen.tolist(), "xy"))
         if part is not None:
             parts.append(part)
@@ -123,7 +123,7 @@ def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
 
 
 def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitRound | None:
-    """One part, if all circuits fit."""
+    """Return one part with all circuits, or None if they do not fit."""
     fabric = options.fabric
     wanted = options.wavelengths(pairs)
     least = 1 if options.oversubscribed == "thin" else int(wanted.max())
@@ -135,18 +135,18 @@ def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitR
 
 
 def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[CircuitRound]:
-    """Parts that each fit; as few as are found, beginning with what the cuts demand."""
+    """Return parts that each fit: as few as are found, starting from the lower bound by cuts."""
     fabric = options.fabric
     size = options.thinnest(pairs)
     peers = int(degrees(pairs, fabric.ranks).max())
-    # Sets of wavelengths: a tile with few peers has ports for all that it may be given.
+    # Number of wavelength sets; with few peers, ports do not limit it.
     colours = (fabric.lasers if peers * size <= fabric.ports else fabric.ports) // size
     layer = min((in_layers(fabric, routes, o) for o in circuit_orders(fabric, routes)), key=np.max)
     parts = -(-(int(layer.max()) + 1) // colours)
     least = max(parts_bound(fabric, pairs, np.full(len(pairs), size)), -(-peers // colours))
     if len(pairs) <= _MANY:
         for fewer in range(least, min(parts, least + _TRIES)):
-            # Where a rule was asked for, circuits keep their first routes.
+            # If the user chose a fixed rule, circuits keep their first routes.
             reroute = options.routing in ("auto", "ripup", "exact")
             assignment = negotiate(fabric, routes, fewer * colours, reroute, options.seed)
             if assignment is not None:
@@ -157,7 +157,7 @@ def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[Ci
     for p in np.unique(layer // colours):
         which = np.flatnonzero(layer // colours == p).tolist()
         some, over, mine = pairs[which], [routes[i] for i in which], [masks[i] for i in which]
-        # All circuits get more wavelengths if other parts leave enough ports, and if that fits.
+        # Give all circuits more wavelengths, if ports suffice in this part and the assignment fits.
         more = int(options.wavelengths(some).min())
         if more > size:
             mine = wavelengths.assign_wavelengths(fabric, some, over, np.full(len(some), more)) or mine

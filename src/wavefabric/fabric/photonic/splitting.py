@@ -1,4 +1,4 @@
-"""A round whose circuits do not fit at once, split into parts (and wavelengths) that do."""
+"""Splits a round whose circuits do not fit at once into parts (and wavelengths) that fit."""
 
 from collections.abc import Sequence
 
@@ -9,18 +9,18 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.routing.ripup import cheapest
 from wavefabric.fabric.photonic.tile_grid import Route, flat_edges, route_edges, tile_grid
 
-#: Passes over the circuits in conflict before the search is given up.
+#: Number of passes over circuits in conflict before the search fails.
 _PASSES = 8
-#: Layers in which another route is looked for.
+#: Number of layers in which another route is searched.
 _TRIED = 4
-#: Most circuits in conflict after the first assignment.
+#: Largest number of circuits in conflict after the first assignment; beyond, the search fails.
 _MOST = 200
 
 
 def in_layers(fabric: PhotonicFabric, routes: Sequence[Route], order: np.ndarray) -> np.ndarray:
-    """A layer for each circuit, in a given order: the first in which it conflicts with none.
+    """Return a layer for each circuit, assigned in ``order``: the first layer without a conflict.
 
-    In a layer all circuits have the same wavelengths at the same time: no edge has more of them than
+    In a layer all circuits have the same wavelengths at the same time: no edge has more circuits than
     waveguides, and no tile sends or receives two.
     """
     needs, capacity = _needs(fabric, routes)
@@ -30,10 +30,10 @@ def in_layers(fabric: PhotonicFabric, routes: Sequence[Route], order: np.ndarray
 
 
 def circuit_orders(fabric: PhotonicFabric, routes: Sequence[Route]) -> list[np.ndarray]:
-    """Orders to try: as circuits begin along rows and columns, the longest first, and shift by shift.
+    """Return orders to try: by begin along rows and columns, by decreasing length, and by shift.
 
-    Straight routes are intervals, for which the first is the best; shifts (how far from source to
-    destination) leave no tile with two circuits at once.
+    For straight routes, which are intervals, the first order is the best; equal shifts (distance from source
+    to destination) leave no tile with two circuits at once.
     """
     edges, first = flat_edges(fabric.columns, routes)
     length, start = np.diff(first), np.minimum.reduceat(edges, first[:-1])
@@ -45,10 +45,10 @@ def circuit_orders(fabric: PhotonicFabric, routes: Sequence[Route]) -> list[np.n
 def negotiate(
     fabric: PhotonicFabric, routes: Sequence[Route], layers: int, reroute: bool, seed: int = 0
 ) -> tuple[np.ndarray, list[Route]] | None:
-    """A layer and a route for each circuit, in so many layers; None if none were found (no proof).
+    """Return a layer (below ``layers``) and a route for each circuit; None if none were found (no proof).
 
-    Circuits in conflict are laid again by negotiated congestion, as in `ripup`, over all layers; with
-    `reroute` they may leave their routes. Lasers and photodiodes count as edges of capacity 1.
+    Circuits in conflict are routed again by negotiated congestion, as in `ripup`, over all layers; with
+    ``reroute`` they may change their routes. Lasers and photodiodes count as edges of capacity 1.
     """
     routes, edges, grid = list(routes), 4 * fabric.ranks, tile_grid(fabric)
     needs, capacity = _needs(fabric, routes)
@@ -57,11 +57,11 @@ def negotiate(
     history = np.zeros(load.shape)
 
     def over(where, what) -> np.ndarray:
-        """By how much one circuit more overloads some edges of some layers."""
+        """Return by how much one more circuit overloads the given edges of the given layers."""
         return np.maximum(load[where, what] + 1 - capacity[what], 0)
 
     def price(where, what) -> np.ndarray:
-        """1 for what is free, more for what is overloaded, rising with how often it was."""
+        """Return prices of edges: 1 if free, more if overloaded, rising with past overloads."""
         beyond = over(where, what)
         return 1 + (beyond > 0) * (8 + 8 * history[where, what]) + 8.0 * beyond
 
@@ -97,7 +97,7 @@ def negotiate(
 
 
 def _needs(fabric: PhotonicFabric, routes: Sequence[Route]) -> tuple[list[np.ndarray], np.ndarray]:
-    """What each circuit needs: edges, a laser and a photodiode; and how many of each there are in a layer."""
+    """Return edges, laser and photodiode that each circuit needs, and the number of each per layer."""
     tiles = fabric.ranks
     edges, first = flat_edges(fabric.columns, routes)
     capacity = np.concatenate((tile_grid(fabric).capacity, np.ones(2 * tiles, np.int64)))

@@ -1,4 +1,4 @@
-"""A photonic fabric as a problem for schedule synthesis, and the circuits of a synthesised schedule."""
+"""Converts a photonic fabric to a problem of schedule synthesis, and a synthesised schedule to circuits."""
 
 import math
 from collections import defaultdict
@@ -20,20 +20,20 @@ from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
 from wavefabric.fabric.photonic.wavelengths import circuit_round
 from wavefabric.quantities import whole
 
-#: Which routes a synthesis may use: row–column ones (one or two a pair), or the k shortest.
+#: Routes that a synthesis may use: row–column routes (one or two per pair), or the k shortest.
 METHODS = ("xy", "shortest")
-#: In all routes together: a bound on memory.
+#: Limit of tiles in all routes together, which bounds memory.
 _MOST_TILES = 1 << 24
 
 
 def optical_network(
     fabric: PhotonicFabric, k: int = 4, method: str = "xy", until: float = math.inf
 ) -> OpticalNetwork:
-    """A photonic fabric as the problem that a synthesis takes.
+    """Return a photonic fabric as the network of a synthesis problem.
 
-    Each pair has the routes of ``"xy"`` (row first, and column first) or its `k` ``"shortest"`` simple ones.
-    After `until`, of `wavefabric.collectives.synthesis.deadline.now`, `OutOfTime` is raised. `InputError`
-    for an unknown method, k below 1, or more tiles than routes are written down for.
+    Each pair has the routes of ``"xy"`` (row first, and column first) or its ``k`` ``"shortest"`` simple
+    ones. `OutOfTime` is raised after the time ``until`` of `wavefabric.collectives.synthesis.deadline.now`,
+    `InputError` for an unknown method, ``k`` below 1, or too many tiles to list all routes.
     """
     require(method in METHODS, "method", f"{method!r} given", ", ".join(METHODS))
     whole("k", k, 1)
@@ -53,10 +53,10 @@ def optical_network(
 
 
 def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
-    """The circuits of a schedule synthesised for this fabric, with waveguides; every round is one part.
+    """Return the circuits, with waveguides, of a schedule synthesised for ``fabric``; each round is one part.
 
-    `InputError` if a wavelength is used more often on an edge than it has waveguides, or the plan is not one
-    of this fabric; checked by `check.check_plan`.
+    Raises `InputError` if an edge has too few waveguides for a wavelength, or the plan does not fit this
+    fabric; the result is checked by `check.check_plan`.
     """
     of_round: dict[int, dict[tuple[int, int, Route], int]] = defaultdict(dict)
     for c in synthesis.circuits:
@@ -73,7 +73,7 @@ def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
 def _round(
     fabric: PhotonicFabric, number: int, wavelengths: dict[tuple[int, int, Route], int]
 ) -> CircuitRound:
-    """One round from the bit mask of wavelengths of each source, destination and route."""
+    """Return one round from the bit mask of wavelengths of each source, destination and route."""
     g, routes, masks = tile_grid(fabric), [key[2] for key in wavelengths], list(wavelengths.values())
     for r in routes:
         if min(r) < 0 or max(r) >= fabric.ranks:

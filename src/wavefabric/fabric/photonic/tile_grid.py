@@ -1,4 +1,4 @@
-"""Numbers for the edges of a grid of tiles, so that loads are arrays.
+"""Numbers the edges of a grid of tiles, so that edge loads are arrays.
 
 The edge from a tile to its neighbour right, left, below, above has the number 4 tile + 0, 1, 2, 3. Edges that
 would leave the grid have numbers too, and no capacity.
@@ -21,7 +21,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class TileGrid:
-    """Edges between the tiles of a fabric."""
+    """Holds the edges between the tiles of a fabric."""
 
     rows: int
     columns: int
@@ -33,18 +33,18 @@ class TileGrid:
 
     @property
     def tiles(self) -> int:
-        """Number of tiles."""
+        """Return the number of tiles."""
         return self.rows * self.columns
 
     def name(self, edge: int) -> str:
-        """An edge in words."""
+        """Return a description of an edge."""
         tile, direction = divmod(int(edge), 4)
         return f"{tile} -> {tile + (1, -1, self.columns, -self.columns)[direction]}"
 
 
 @lru_cache(maxsize=32)
 def tile_grid(fabric: PhotonicFabric) -> TileGrid:
-    """Edges of a fabric by number; `InputError` for sizes below 1, or neighbours without a waveguide."""
+    """Return the numbered edges of a fabric; `InputError` for sizes below 1 or edges without waveguides."""
     for key in ("rows", "columns", "wafer_rows", "wafer_columns", "lasers", "waveguides"):
         whole(key, getattr(fabric, key), 1)
     if fabric.serdes_ports is not None:
@@ -63,19 +63,19 @@ def tile_grid(fabric: PhotonicFabric) -> TileGrid:
 
 
 def edge_numbers(columns: int, a, b) -> np.ndarray:
-    """Numbers of the edges from tiles a to their neighbours b, arrays of the same shape."""
+    """Return the numbers of the edges from tiles ``a`` to neighbours ``b``, arrays of equal shape."""
     a, b = np.asarray(a, np.int64), np.asarray(b, np.int64)
     return 4 * a + np.where(a // columns == b // columns, 0, 2) + (b < a)
 
 
 def route_edges(columns: int, route: Sequence[int]) -> np.ndarray:
-    """Numbers of the edges of one route."""
+    """Return the numbers of the edges of one route."""
     tiles = np.asarray(route, np.int64)
     return edge_numbers(columns, tiles[:-1], tiles[1:])
 
 
 def flat_edges(columns: int, routes: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the edges of all routes, one after the other, and where each begins: shape (routes + 1,)."""
+    """Return the edge numbers of all routes in sequence, and where each route begins: shape (routes + 1,)."""
     length = np.fromiter((len(r) for r in routes), np.int64, len(routes))
     first = np.concatenate(([0], np.cumsum(np.maximum(length - 1, 0))))
     tiles = np.fromiter((t for r in routes for t in r), np.int64, int(length.sum()))
@@ -86,14 +86,13 @@ def flat_edges(columns: int, routes: Sequence[Sequence[int]]) -> tuple[np.ndarra
 
 
 def edge_loads(fabric: PhotonicFabric, routes: Sequence[Sequence[int]]) -> np.ndarray:
-    """How many routes use each edge: shape (4 tiles,)."""
+    """Return the number of routes on each edge: shape (4 tiles,)."""
     edges, _ = flat_edges(fabric.columns, routes)
     return np.bincount(edges, minlength=4 * fabric.ranks)
 
 
 def check_pairs(fabric: PhotonicFabric, pairs: Iterable[Pair]) -> list[Pair]:
-    """Pairs as plain numbers; `InputError` for a tile out of range, a pair of a tile with itself, or one
-    given twice."""
+    """Return pairs as plain integers; `InputError` for bad tiles, equal ends, or a pair given twice."""
     checked = [(int(s), int(d)) for s, d in pairs]
     for s, d in checked:
         whole("pairs: source", s, 0, fabric.ranks - 1)
@@ -107,7 +106,7 @@ def check_pairs(fabric: PhotonicFabric, pairs: Iterable[Pair]) -> list[Pair]:
 
 
 def trace(before: Mapping[int, int] | np.ndarray, src: int, dst: int) -> Route:
-    """A route from the tile before each on it."""
+    """Return the route from ``src`` to ``dst``, where ``before`` has the predecessor of each tile on it."""
     path = [dst]
     while path[-1] != src:
         path.append(int(before[path[-1]]))

@@ -1,4 +1,4 @@
-"""Wavelength assignment: wavelengths and waveguides for the circuits of a round, whose routes are known."""
+"""Assigns wavelengths and waveguides to the circuits of a round whose routes are known."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,20 +13,20 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.routing.cuts import parts_bound
 from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, flat_edges, tile_grid
 
-#: How a tile's ports are shared among its peers; `fewest_wavelengths` says what each means.
+#: Ways to divide a tile's ports among its peers; see `fewest_wavelengths`.
 SHARING = ("even", "paper")
 
 
 def most_peers(fabric: PhotonicFabric, sharing: str) -> int:
-    """Peers that a tile can send to, and receive from, at once."""
+    """Return the number of peers that a tile can send to, and receive from, at once."""
     return fabric.ports if sharing == "even" else max(1, fabric.ports - 1)
 
 
 def fewest_wavelengths(fabric: PhotonicFabric, sharing: str, pairs: np.ndarray) -> np.ndarray:
-    """Wavelengths of each pair if all are up together: what both of its ends can spare. Shape (pairs,).
+    """Return the wavelengths per pair if all pairs are up together: shape (pairs,), limited by both ends.
 
     ``"even"``: ⌊ports / peers⌋. ``"paper"``: ⌊ports / (peers + 1)⌋, as in the LUMORPH paper, where each of
-    three peers gets a quarter of the bandwidth; a single peer has all ports there too.
+    three peers gets a quarter of the bandwidth; a single peer gets all ports there too.
     """
     peers = np.minimum(degrees(pairs, fabric.ranks), most_peers(fabric, sharing))
     peers = np.take_along_axis(peers, pairs.T, axis=1)
@@ -35,7 +35,7 @@ def fewest_wavelengths(fabric: PhotonicFabric, sharing: str, pairs: np.ndarray) 
 
 
 def least_parts(fabric: PhotonicFabric, pairs: np.ndarray, sharing: str, size: int) -> int:
-    """Parts that ports and cuts demand, if no pair has fewer than `size` wavelengths."""
+    """Return the fewest parts that ports and cuts allow, if every pair has at least ``size`` wavelengths."""
     peers = int(degrees(pairs, fabric.ranks).max())
     return max(
         -(-peers // most_peers(fabric, sharing)), parts_bound(fabric, pairs, np.full(len(pairs), size))
@@ -45,15 +45,14 @@ def least_parts(fabric: PhotonicFabric, pairs: np.ndarray, sharing: str, size: i
 def assign_wavelengths(
     fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], wavelengths: np.ndarray
 ) -> list[int] | None:
-    """Wavelengths of each pair, as bit masks, such that all circuits can be up together; None if not found.
+    """Return each pair's wavelengths as a bit mask such that all circuits fit at once; None if not found.
 
-    `wavelengths` says how many each pair gets. With None, on some edge more circuits were left with one
-    wavelength than it has waveguides. An assignment may exist all the same: the colouring is improved step
-    by step, not searched through.
+    ``wavelengths`` is the number per pair. If the result is None, more circuits share a wavelength on some
+    edge than there are waveguides; an assignment may exist nevertheless, as the search is not exhaustive.
     """
     size = int(wavelengths.min())
     alike = size == wavelengths.max()
-    # If all have the same number, a colour is a block of so many wavelengths.
+    # If all pairs have the same number, a colour is a block of this number of wavelengths.
     colours = fabric.lasers // size if alike else fabric.lasers
     owner = np.arange(len(pairs)) if alike else np.repeat(np.arange(len(pairs)), wavelengths)
     src, dst = pairs[owner].T.tolist()
@@ -78,10 +77,11 @@ def assign_wavelengths(
 def circuit_round(
     fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], masks: Sequence[int], bound: int
 ) -> CircuitRound:
-    """Circuits with a waveguide on each edge, which must have enough of them for each wavelength.
+    """Return circuits with waveguides on each edge; edges must have enough waveguides for each wavelength.
 
-    A circuit has waveguides to itself where there are enough. Else bundles with no wavelength in common share
-    them; a bundle is taken apart only if whole bundles do not fit. `bound`: of the overlap.
+    A circuit has waveguides to itself if there are enough. Else bundles without a common wavelength share
+    them; a bundle is taken apart only if whole bundles do not fit. ``bound`` is the lower bound of the
+    overlap.
     """
     parts = list(enumerate(masks))
     guides = _waveguides(fabric, routes, masks)
@@ -99,7 +99,7 @@ def circuit_round(
 
 
 def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence[int]) -> list[Route] | None:
-    """Waveguides on each route's edges, or None where the simple choice runs out of them."""
+    """Return the waveguides on the edges of each route, or None if first fit runs out of waveguides."""
     capacity = tile_grid(fabric).capacity
     edges, first = flat_edges(fabric.columns, routes)
     number = within_groups(edges)
@@ -117,9 +117,9 @@ def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence
 
 
 def _share_waveguides(positions: np.ndarray, masks: list[int], guides: int, number: np.ndarray) -> bool:
-    """First fit, the largest bundles first, on one edge; `number` is written at `positions`."""
+    """Assign one edge's waveguides by first fit, largest bundles first; write to ``number[positions]``."""
     used = [0] * guides
-    full = dict.fromkeys(masks, 0)  # of a mask: how many guides, from the first, have no space for it
+    full = dict.fromkeys(masks, 0)  # mask → number of guides, from the first, without space for it
     order = sorted(zip(masks, positions.tolist(), strict=True), key=lambda one: (-one[0].bit_count(), *one))
     for mask, position in order:
         guide = next((g for g in range(full[mask], guides) if not used[g] & mask), None)

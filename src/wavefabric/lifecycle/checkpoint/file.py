@@ -1,7 +1,7 @@
-"""The checkpoint file, read and written so that a kill -9 leaves the old one or the new one, whole.
+"""Read and write a checkpoint file such that a kill -9 leaves the complete old file or the complete new one.
 
-Layout: magic, length and CRC-32 of a JSON header, the header, the raw bytes of each array in the
-header's order, and a trailer with the CRC-32 of those bytes. No compression: the disk is the limit.
+Layout: magic, length and CRC-32 of a JSON header, the header, the raw bytes of each array in the header's
+order, and a trailer with the CRC-32 of those bytes. No compression: the disk is the limit.
 """
 
 import contextlib
@@ -30,25 +30,25 @@ _CHUNK = 1 << 24
 
 
 Arrays = Mapping[str, np.ndarray | Rows]
-#: Where arrays go by their name: a C-contiguous buffer, or what is called with the number of each row and the
-#: row, valid during the call only. Others are new arrays.
+#: Where to load arrays, by name: a C-contiguous buffer, or a function called with the number of each row and
+#: the row, which is valid only during the call. Other arrays are newly allocated.
 Targets = Mapping[str, np.ndarray | Callable[[int, np.ndarray], None]]
 
 
 def checkpoint_path(output: str | Path) -> Path:
-    """Where the checkpoint of a run lies: beside its result file, ending in ``.checkpoint``."""
+    """Return the path of a run's checkpoint: that of its result file with ``.checkpoint`` appended."""
     return Path(f"{output}.checkpoint")
 
 
 def save(path: str | Path, arrays: Arrays, state: dict[str, Any], fingerprint: str) -> None:
-    """Write arrays and a state of JSON values, and put the file in the place of the last one in one move.
+    """Write arrays and a state of JSON values to a file that replaces the previous checkpoint atomically.
 
-    `load` must present the same fingerprint. An OSError leaves the last checkpoint untouched.
+    `load` must be given the same fingerprint. An OSError leaves the previous checkpoint unchanged.
     """
     path = Path(path)
     partial = _partial(path)
     try:
-        partial.unlink(missing_ok=True)  # of a save that was killed, or a pipe that would wait for a reader
+        partial.unlink(missing_ok=True)  # left by a killed save, or a pipe that would wait for a reader
         with open(partial, "xb") as file:
             _write(file, arrays, state, fingerprint)
             file.flush()
@@ -58,7 +58,7 @@ def save(path: str | Path, arrays: Arrays, state: dict[str, Any], fingerprint: s
         with contextlib.suppress(OSError):
             partial.unlink()
         if isinstance(error, OSError):
-            # Writing to an open file does not tell its name.
+            # Errors of writing to an open file lack its name.
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     sync_folder(path.parent)
@@ -67,7 +67,7 @@ def save(path: str | Path, arrays: Arrays, state: dict[str, Any], fingerprint: s
 def load(
     path: str | Path, fingerprint: str, targets: Targets | None = None
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays of a checkpoint, without those that went row by row to ``targets``, and its state.
+    """Return a checkpoint's arrays, except those passed row by row to ``targets``, and its state.
 
     InputError if the file is missing, damaged, or belongs to another run.
     """
@@ -83,7 +83,7 @@ def read_state(path: str | Path, fingerprint: str | None) -> dict[str, Any]:
 
 
 def remove(path: str | Path) -> None:
-    """Remove a checkpoint and what a killed save may have left, if they are there."""
+    """Remove a checkpoint and the remains of a killed save, if they exist."""
     Path(path).unlink(missing_ok=True)
     _partial(Path(path)).unlink(missing_ok=True)
 
@@ -113,7 +113,7 @@ def _write(file: BinaryIO, arrays: Arrays, state: dict, fingerprint: str) -> Non
     header = json.dumps(content, default=lambda o: o.item()).encode()
     file.write(_HEAD.pack(_MAGIC, len(header), zlib.crc32(header)) + header)
     checksum = 0
-    # The checksum of a chunk is taken while the chunk is written; both release the interpreter lock.
+    # The checksum of a chunk is computed while the chunk is written; both release the interpreter lock.
     with ThreadPoolExecutor(1) as worker:
         for array in arrays.values():
             for chunk in _chunks(array):
@@ -133,7 +133,7 @@ def _chunks(array: np.ndarray | Rows) -> Iterator[memoryview]:
 
 
 def unusable(path: Path, fault: str) -> UnusableCheckpoint:
-    """The error of a checkpoint with which no run goes on."""
+    """Return the error for a checkpoint from which no run can resume."""
     return UnusableCheckpoint(f"{path}: {fault}; remove it to start anew")
 
 
@@ -182,7 +182,7 @@ def _arrays(file: BinaryIO, path: Path, header: dict, targets: Targets) -> dict[
 
 
 def _read_into(file: Any, target: np.ndarray, path: Path, checksum: int) -> int:
-    """Fill an array from the file; the checksum with its bytes."""
+    """Fill ``target`` from the file; return ``checksum`` updated with its bytes."""
     flat = target.reshape(-1).view(np.uint8).data if target.nbytes else memoryview(b"")
     for start in range(0, len(flat), _CHUNK):
         chunk = flat[start : start + _CHUNK]

@@ -1,9 +1,9 @@
-"""When a run is saved, what its checkpoint holds, and going on from it.
+"""Decide when to save a run, define the contents of its checkpoint, and resume from it.
 
-Of several ranks each writes its own part, and a manifest says which parts count. It has the name and format
-of the checkpoint of one rank. The parts of rank r of K are ``NAME.rank{r}of{K}.0`` and ``….1``: two slots.
-A save fills the slot that the manifest does not name; the manifest follows when all parts are on the disk, so
-that a kill at any moment leaves the old generation or the new one, whole.
+With several ranks each writes its own part, and a manifest lists the valid parts. The manifest has the name
+and format of a single-rank checkpoint. The parts of rank r of K are ``NAME.rank{r}of{K}.0`` and ``….1``: two
+slots. A save fills the slot that the manifest does not name; the manifest is written when all parts are on
+disk, so that a kill at any moment leaves the complete old generation or the complete new one.
 """
 
 import contextlib
@@ -30,18 +30,18 @@ from wavefabric.results.provenance import cuda_source_hash, fingerprint
 from wavefabric.system.machine import cpu_model
 from wavefabric.units import counted
 
-#: Key of the state that makes a file a manifest.
+#: Key of the state that identifies a manifest.
 _PARTS = "rank_parts"
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where and how often a run is saved.
+    """Says where and how often to save a run.
 
-    ``path`` is the checkpoint file; with several ranks each writes a file of its own next to it. ``interval``
-    are the seconds between saves, ``every`` the time steps between saves besides. ``stop`` is k-Wave's way:
-    the run ends with its first save, and the same command goes on from there. ``resume``: go on from the file
-    if it is there.
+    ``path`` is the checkpoint file; with several ranks each writes a file next to it. ``interval`` is the
+    time between saves in s, ``every`` additionally the number of time steps between saves. With ``stop`` the
+    run ends after its first save, as in k-Wave; the same command then resumes it. With ``resume`` a run
+    resumes from the file if it exists.
     """
 
     path: Path
@@ -52,10 +52,11 @@ class Checkpoints:
 
 
 class RankCheckpoint:
-    """The checkpoint files of all ranks of a run; every method is collective, and raises on all ranks.
+    """Manages the checkpoint files of all ranks of a run; every method is collective, and raises on all
+    ranks.
 
-    ``fingerprint`` is that of the run as this rank sees it, files with another one are refused; ``layout``
-    says in words how the run is divided among its ranks.
+    ``fingerprint`` identifies the run on this rank, and files with another fingerprint are refused;
+    ``layout`` describes, as text, how the run is divided among its ranks.
     """
 
     def __init__(self, comm: Communicator, path: str | Path, fingerprint: str, layout: str = ""):
@@ -63,13 +64,13 @@ class RankCheckpoint:
         self._layout = layout if comm.size > 1 else ""
 
     def exists(self) -> bool:
-        """Return whether rank 0 sees one."""
+        """Return whether rank 0 sees a checkpoint."""
         return on_first_rank(self.comm, self.path.exists)
 
     def save(self, arrays: Arrays, state: dict[str, Any], last: bool = True) -> None:
-        """Write the arrays and JSON state of every rank; an OSError leaves the previous checkpoint as it was.
+        """Write the arrays and JSON state of every rank; an OSError leaves the previous checkpoint unchanged.
 
-        It is only warned of if there is an earlier checkpoint and this is not the last.
+        The OSError becomes a warning if there is an earlier checkpoint and this is not the last save.
         """
         try:
             self._save(arrays, state)
@@ -91,7 +92,7 @@ class RankCheckpoint:
 
         def write_part() -> None:
             part = self._part(slot)
-            checkpoint_file.remove(part)  # belongs to no manifest, and would only take space
+            checkpoint_file.remove(part)  # belongs to no manifest, and only takes space
             checkpoint_file.save(part, arrays, {"token": token, "state": state}, self.fingerprint)
 
         def write_manifest() -> None:
@@ -105,19 +106,19 @@ class RankCheckpoint:
                 checkpoint_file.remove(self._part(old))
 
     def load(self, targets: Targets | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and state that this rank saved; ``targets`` as for `checkpoint_file.load`.
+        """Return arrays and state that this rank saved; ``targets`` as for `checkpoint_file.load`.
 
-        InputError if the checkpoint is missing, of another number of ranks or another layout, or if one of
-        its parts is missing, damaged or of another run.
+        InputError if the checkpoint is missing, for another number of ranks or another layout, or if one of
+        its parts is missing, damaged or from another run.
         """
         return self._read(lambda path: checkpoint_file.load(path, self.fingerprint, targets))
 
     def read_state(self) -> dict[str, Any]:
-        """Only the state that this rank saved; errors as for `load`."""
+        """Return only the state that this rank saved; errors as for `load`."""
         return self._read(lambda path: ({}, checkpoint_file.read_state(path, self.fingerprint)))[1]
 
     def remove(self) -> None:
-        """Remove the checkpoint, the parts of any number of ranks, and what killed saves left."""
+        """Remove the checkpoint, the parts for any number of ranks, and the remains of killed saves."""
         pattern = re.compile(re.escape(self.path.name) + r"\.rank\d+of\d+\.[01](\.partial)?")
 
         def remove_parts() -> None:
@@ -125,7 +126,7 @@ class RankCheckpoint:
                 if pattern.fullmatch(file.name):
                     file.unlink(missing_ok=True)
 
-        # The manifest first: parts count only with one.
+        # The manifest first: without it, parts are ignored.
         on_first_rank(self.comm, lambda: checkpoint_file.remove(self.path))
         on_all_ranks(self.comm, remove_parts)
 
@@ -149,7 +150,7 @@ class RankCheckpoint:
         return on_all_ranks(self.comm, read_part)
 
     def _manifest(self) -> dict[str, Any]:
-        """What the checkpoint says of its parts, which must be those of these ranks and of this run."""
+        """Return the manifest's entry on its parts; raise an error unless it fits the ranks and the run."""
         parts = checkpoint_file.read_state(self.path, None).get(_PARTS, {"ranks": 1, "layout": ""})
         saved, here = (parts["ranks"], parts["layout"]), (self.comm.size, self._layout)
         if saved != here:
@@ -159,19 +160,19 @@ class RankCheckpoint:
         return parts
 
     def _current_slot(self) -> int | None:
-        """The slot that the manifest names, if there is one of as many ranks."""
+        """Return the slot named by the manifest, or None if there is no manifest for this number of ranks."""
         try:
             parts = checkpoint_file.read_state(self.path, None).get(_PARTS, {})
         except (InputError, OSError):
-            return None  # nothing to keep
+            return None  # nothing worth keeping
         return parts["slot"] if parts.get("ranks") == self.comm.size else None
 
 
 class RunCheckpoint(RankCheckpoint):
-    """The checkpoint of one run: arrays of its device, and state; methods are collective.
+    """Manages the checkpoint of one run, with arrays on its device, and state; methods are collective.
 
-    ``identity`` is a digest of what was given to the run; the processor is added, since other vectors may
-    mean other bits, or on a GPU the sources of its kernels.
+    ``identity`` is a digest of the run's inputs. The processor is added, since other vector units may change
+    bits, or on a GPU the sources of its kernels.
     """
 
     def __init__(self, comm: Communicator, policy: Checkpoints, identity: str, layout: str = ""):
@@ -187,7 +188,7 @@ class RunCheckpoint(RankCheckpoint):
         self._last_save = time.monotonic()
 
     def find(self) -> dict[str, Any] | None:
-        """The state of the checkpoint to go on from, if there is one.
+        """Return the state of the checkpoint to resume from, or None.
 
         InputError if it belongs to another run or is damaged,
         or if no checkpoint can be written there.
@@ -198,13 +199,13 @@ class RunCheckpoint(RankCheckpoint):
         return self.read_state()
 
     def due(self) -> bool:
-        """Whether the interval is over by the clock of this rank; not collective."""
+        """Return whether the interval has passed on this rank's clock; not collective."""
         return time.monotonic() - self._last_save >= self.policy.interval
 
     def save(self, arrays: Mapping[str, Any], state: dict[str, Any], last: bool = False) -> None:
-        """Save arrays (of the device or the host) and a JSON state; the locks of rank 0 must still be held.
+        """Save arrays (of the device or the host) and a JSON state; rank 0 must still hold its locks.
 
-        OSError if it is the ``last``, with which the run ends, or there is no earlier one; else a warning.
+        OSError if this is the ``last`` save, with which the run ends, or the first; else a warning.
         """
         on_first_rank(self.comm, check_held)
         rows = {name: self._rows(array) for name, array in arrays.items()}
@@ -212,10 +213,10 @@ class RunCheckpoint(RankCheckpoint):
         self._last_save = time.monotonic()
 
     def restore(self, held: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Fill device arrays with what was saved under their names; the other arrays, and the state."""
+        """Load saved arrays into those of ``held`` with the same name; return all others, and the state."""
 
         def by_rows(array: Any) -> Callable[[int, np.ndarray], None]:
-            # The host need not hold the whole field.
+            # The host needs no copy of the whole field.
             return lambda i, row: array.__setitem__(i, self._device.asarray(row))
 
         if self._on_cpu:

@@ -1,4 +1,4 @@
-"""Calls of a training iteration on a fabric: which algorithm serves each, and how long they take together.
+"""Calls of a training iteration on a fabric: the algorithm of each, and how long they take together.
 
 Begin with times (`Communication`). Imports training.iteration, collectives and fabric.
 """

@@ -1,4 +1,4 @@
-"""Time of one call or of several as a function of bytes, from few evaluations of a cost model, exactly."""
+"""Compute the time of one or several calls as an exact function of bytes from few cost evaluations."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ import numpy as np
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.fabric.cost_models.cost import Cost
 
-#: Sizes between which a function is followed, B.
+#: Range of sizes in which `tangents` is exact, in bytes.
 LEAST, MOST = 1.0, 1e15
-#: Whether two times are one.
+#: Whether two times are equal within rounding.
 _close = partial(isclose, rel_tol=1e-9)
 
 
 @dataclass(frozen=True)
 class AffineTime:
-    """``latency`` + ``rate`` × bytes, in s and s a byte."""
+    """A time ``latency`` + ``rate`` × bytes, in s; ``rate`` is in s per byte."""
 
     latency: float
     rate: float
@@ -28,11 +28,12 @@ class AffineTime:
 
 
 def tangents(tangent: Callable[[float], AffineTime], everywhere: bool = False) -> tuple[AffineTime, ...]:
-    """Lines whose greatest value is a convex, piecewise linear function between `LEAST` and `MOST` bytes.
+    """Return lines whose maximum is a convex, piecewise linear function of bytes, from `LEAST` to `MOST`.
 
-    `tangent(nbytes)` is a line that meets the function there and lies nowhere above it. With `everywhere` the
-    function is known to be one line. Otherwise: if the tangents at both ends are the same line, so is the
-    function between them; else it is looked at where they meet, and if it lies above, on either side of that.
+    ``tangent(nbytes)`` must return a line that touches the function at ``nbytes`` and is nowhere above it.
+    With ``everywhere`` the function is known to be a single line. Otherwise, if the tangents at both ends are
+    the same line, the function is that line. If they differ, the function is evaluated where they meet; if it
+    lies above the meeting point there, both sides are searched recursively.
     """
     first = tangent(LEAST)
     if everywhere:
@@ -43,7 +44,7 @@ def tangents(tangent: Callable[[float], AffineTime], everywhere: bool = False) -
 def _between(
     tangent: Callable[[float], AffineTime], low: float, first: AffineTime, high: float, last: AffineTime
 ) -> list[AffineTime]:
-    """Lines between two places, the one at the first left out."""
+    """Return the lines between sizes ``low`` and ``high``, without the line ``first`` at ``low``."""
     if _close(first(high), last(high)):
         return []
     meeting = (first.latency - last.latency) / (last.rate - first.rate)
@@ -55,18 +56,19 @@ def _between(
     return [*_between(tangent, low, first, meeting, middle), *_between(tangent, meeting, middle, high, last)]
 
 
-#: Bytes an element of the costing: so many that what latencies add to times is lost beside them.
+#: Bytes per element for the cost evaluation: so large that latencies are negligible.
 LARGE = 1e12
 
 
 def batch_time(
     schedule: Schedule, result: Cost, gpus: Sequence[Collection[int]], elements: Sequence[float]
 ) -> Callable[[Sequence[float]], float]:
-    """The time of calls combined into a schedule, of B of each, from its cost at `LARGE` B an element.
+    """Return a function that computes the time in s of several calls from the bytes of each call.
 
-    Each part of each round takes as long as the slowest of the calls. Circuits depend on who exchanges with
-    whom alone, and each belongs to one call, whose size alone says how long it is used. `gpus`: of each call,
-    disjoint. `elements`: that the bytes of each call are.
+    ``schedule`` has all calls; ``result`` is its cost at `LARGE` bytes per element. Each part of each round
+    takes as long as its slowest call. Circuits depend only on which GPUs communicate. Each circuit belongs to
+    one call, so only that call's size determines how long the circuit is used. ``gpus``: the GPUs of each
+    call, disjoint. ``elements``: the number of elements of each call.
     """
     transfers = schedule.transfers
     away = np.flatnonzero(transfers["src"] != transfers["dst"])
@@ -77,7 +79,7 @@ def batch_time(
     for number, some in enumerate(gpus):
         owner[list(some)] = number
     call = owner[transfers["src"][away]]
-    rates = np.zeros((begins.size, len(gpus)))  # s a byte of each call in each part
+    rates = np.zeros((begins.size, len(gpus)))  # s per byte of each call in each part
     np.maximum.at(rates, (part, call), (end - begin) / LARGE / np.array(elements)[call])
     latency = sum(r.latency + r.reconfiguration for r in result.rounds)
     return lambda nbytes: latency + float((rates * np.array(nbytes)).max(axis=1).sum())

@@ -1,4 +1,4 @@
-"""Which algorithm of the registry serves a call, from what a user asks for with ``--collective``."""
+"""Select the algorithms that serve a call, from the collective that a user chooses with ``--collective``."""
 
 import re
 import sys
@@ -28,31 +28,31 @@ _WORDS = (
     "ring", "bidirectional-ring", "recursive:2", "recursive:4", "tree", "double-tree", "bruck", "direct",
     "hierarchical", "nvls",
 )  # fmt: skip
-#: What a user may ask for; behind a colon ``recursive`` takes a radix, ``tree``, ``double-tree`` and ``nvls``
-#: a number of pieces, ``hierarchical`` nodes and GPUs of each.
+#: Allowed collectives. After a colon, ``recursive`` takes a radix, ``tree``, ``double-tree`` and ``nvls``
+#: a number of pieces, and ``hierarchical`` the nodes and the GPUs per node.
 CHOICES = {word: ALGORITHMS[word.partition(":")[0]].summary for word in _WORDS} | {
     "auto": "for each call whatever takes the least time, of all algorithms that the fabric can run",
     "zero": "communication is free",
 }
 ALIASES = {"lumorph-2": "recursive:2", "lumorph-4": "recursive:4"}
-#: Largest radix, asked for or fallen back to.
+#: Largest radix that a user may choose or that `recipes` falls back to.
 MOST_RADIX = 16
-#: What may stand behind the colon of a family, and the largest number.
+#: Smallest and largest number after the colon, for each family.
 _NUMBERS = {"recursive": (2, MOST_RADIX), "tree": (1, 4096), "double-tree": (1, 4096), "nvls": (1, 4096)}
-#: Circuits, in all and for each GPU, above which ``auto`` leaves an algorithm out: planning them takes long.
+#: Circuits in total, or per GPU, above which ``auto`` omits an algorithm because planning takes too long.
 MOST_CIRCUITS, CIRCUITS_EACH = 2**13, 16
 
-#: Sizes of messages that are no whole numbers are rounded to so many steps of the largest.
+#: Message sizes that are not whole are rounded to 1/`_STEPS` of the largest size.
 _STEPS = 2**40
 
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """The proved schedule of one group, and how many of its elements B bytes of the call are.
+    """A verified schedule of one group, and the number of its elements.
 
-    B is `Call.bytes`: an element is ``bytes / elements`` bytes. Once it is proved, what the schedule is to
-    hold before and after is left out, which takes more memory than all the rest. All rounds follow one
-    another `repeats` times.
+    An element is ``bytes / elements`` bytes, with ``bytes`` from `Call.bytes`. After verification the
+    schedule's conditions (pre and post) are dropped, because they need more memory than everything else. The
+    rounds are executed ``repeats`` times in sequence.
     """
 
     schedule: Schedule
@@ -61,9 +61,9 @@ class Built:
 
 
 def parse_collective(text: str) -> str:
-    """What a user asks for as one of `CHOICES`, an alias replaced; radix and pieces stay behind a colon.
+    """Return ``text`` as one of `CHOICES`: aliases are replaced, a radix or pieces stay after the colon.
 
-    `InputError` for anything else.
+    Raises `InputError` for any other text.
 
     Examples
     --------
@@ -93,21 +93,23 @@ def recipes(
     fabric: AnyFabric,
     whole: bool = False,
 ) -> Candidates:
-    """Return the algorithms of which the fastest serves a group of GPUs, at least 2, and what is left out.
+    """Return the candidate algorithms for a group of at least 2 GPUs, and those left out with the reason.
 
-    ``text``: as `parse_collective` returns it, not ``"zero"``. It is for all-reduces; the same family
-    serves reduce-scatters and all-gathers, but trees, which do neither, leave them to rings (as in NCCL), and
-    Bruck's algorithm leaves sums to recursive halving and doubling. An all-to-all is Bruck's on a photonic
-    fabric (LUMORPH, appendix C) and the fastest of Bruck's, one pair after the other, and all pairs at once
-    on an electrical one, unless the choice is ``bruck``, ``direct`` or ``auto``. Messages: LUMORPH's
-    algorithm 3 on a photonic fabric, all at once on an electrical one. Where a prime factor of the GPUs
-    exceeds the radix of a recursive algorithm, the smallest radix that fits is taken, up to `MOST_RADIX`;
-    beyond that, and for groups that an algorithm refuses otherwise, a ring; else the first that can of trees,
-    Bruck's algorithm and one pair after the other. ``auto`` compares all of
-    `wavefabric.fabric.candidates.candidates_on`.
+    The fastest candidate serves the call. ``text``, a result of `parse_collective` but not ``"zero"``,
+    names the algorithm of all-reduces; the same family serves reduce-scatters and all-gathers, with two
+    exceptions: trees do neither and use rings instead (as in NCCL), and Bruck's algorithm leaves sums to
+    recursive halving and doubling. An all-to-all uses Bruck's algorithm on a photonic fabric (LUMORPH,
+    appendix C) and the fastest of Bruck's, pairwise and direct on an electrical one, unless ``text`` is
+    ``bruck``, ``direct`` or ``auto``. Messages use LUMORPH's algorithm 3 on a photonic fabric, and are sent
+    all at once on an electrical one.
 
-    ``whole``: all rounds are needed, also those of a ring, which are alike. `InputError` if no algorithm can
-    serve so many.
+    If a prime factor of the number of GPUs exceeds the radix of a recursive algorithm, the smallest radix
+    that fits is used, up to `MOST_RADIX`. Beyond that, and for groups that an algorithm refuses otherwise, a
+    ring is used; else the first that fits of double tree, Bruck's algorithm and pairwise. ``auto`` compares
+    all of `wavefabric.fabric.candidates.candidates_on`.
+
+    ``whole``: the caller needs all rounds, also those of a ring, which are alike. Raises `InputError` if no
+    algorithm can serve the group.
     """
     ranks = len(gpus)
     if collective == "messages":
@@ -138,7 +140,7 @@ def recipes(
 
 
 def check_circuits(schedule: Schedule) -> None:
-    """Refuse a schedule between so many pairs of GPUs that planning its circuits takes too long."""
+    """Refuse a schedule with too many communicating GPU pairs for planning circuits in a short time."""
     t, most = schedule.transfers, max(MOST_CIRCUITS, CIRCUITS_EACH * schedule.ranks)
     circuits = np.unique(t["src"].astype(np.int64) * schedule.ranks + t["dst"]).size
     if circuits > most:
@@ -146,7 +148,7 @@ def check_circuits(schedule: Schedule) -> None:
 
 
 def _forms(text: str, collective: str, gpus: Sequence[int], fabric: AnyFabric) -> list[Choice]:
-    """Algorithms for a call, by what a user asked for."""
+    """Return the algorithms that ``text`` (a result of `parse_collective`) means for ``collective``."""
     family, _, parameter = text.partition(":")
     if collective == "all-to-all":
         every = ("bruck",) if isinstance(fabric, PhotonicFabric) else ("bruck", "pairwise", "direct")
@@ -169,15 +171,16 @@ def _forms(text: str, collective: str, gpus: Sequence[int], fabric: AnyFabric) -
 
 @lru_cache(maxsize=32)
 def built(choice: Choice, collective: str, ranks: int) -> Built:
-    """The schedule of one group, proved (`wavefabric.collectives.verify`), all chunks of the same size."""
+    """Return the verified schedule of one group (`wavefabric.collectives.verify`), with equal chunks."""
     return _proved(complete(choice, collective, ranks))
 
 
 @lru_cache(maxsize=32)
 def folded(choice: Choice, collective: str, ranks: int) -> Built:
-    """As `built`; of a ring one round of each kind, since all of them are alike but for whose share moves.
+    """Return the schedule as `built` does, but of a ring only one round of each kind.
 
-    Proved by one share: those of the others go the same way, further around the ring, and meet nowhere.
+    The rounds of a ring are alike except for the chunk that moves. The proof covers the chunk of one rank:
+    the other chunks take the same path, rotated around the ring, and never share a link in the same round.
     """
     if choice != Choice("ring"):
         return built(choice, collective, ranks)
@@ -191,7 +194,7 @@ def folded(choice: Choice, collective: str, ranks: int) -> Built:
 
 
 def complete(choice: Choice, collective: str, ranks: int) -> Built:
-    """What `built` proves, with what it must hold before and after."""
+    """Return the unverified schedule for `built`, with its conditions before and after (pre, post)."""
     parts = 2 if choice.algorithm == "double-tree" else rings_of(choice.algorithm, choice.grid)
     elements = ranks * choice.pieces * parts
     return Built(build(choice.algorithm, collective, ranks, elements, **choice.options), elements)
@@ -207,15 +210,16 @@ Messages = tuple[tuple[int, int, float], ...]
 
 @lru_cache(maxsize=4)
 def built_messages(group: tuple[int, ...], messages: Messages, lasers: int | None) -> Built:
-    """The proved schedule of messages between the GPUs of a group."""
+    """Return the verified schedule of ``messages`` between the GPUs of ``group``."""
     return _proved(complete_messages(group, messages, lasers))
 
 
 def complete_messages(group: Sequence[int], messages: Messages, lasers: int | None) -> Built:
-    """The schedule of messages between the GPUs of a group, with what it must hold before and after.
+    """Return the schedule of ``messages`` between the GPUs of ``group``, with its pre and post conditions.
 
-    With `lasers` in rounds by algorithm 3 of LUMORPH, else all at once. Sizes become whole elements: exactly
-    if they are whole, or fractions of them, or else to 2⁻⁴⁰ of the largest.
+    With ``lasers`` (their number per GPU) the rounds follow algorithm 3 of LUMORPH; with None all messages
+    are sent at once. Sizes become whole elements: exactly if they are whole or suitable fractions, else
+    rounded to 2⁻⁴⁰ of the largest.
     """
     rank = {gpu: r for r, gpu in enumerate(group)}
     moving = [(rank[src], rank[dst], size) for src, dst, size in messages if size > 0 and src != dst]
@@ -227,7 +231,7 @@ def complete_messages(group: Sequence[int], messages: Messages, lasers: int | No
 
 
 def _whole_sizes(sizes: Sequence[float]) -> tuple[list[int], float]:
-    """Sizes as whole numbers, and by what they were multiplied."""
+    """Return the sizes as whole numbers, and the factor by which they were multiplied."""
     if not sizes:
         return [], 1.0
     whole = [size for size in sizes if isinstance(size, int)]
@@ -240,6 +244,6 @@ def _whole_sizes(sizes: Sequence[float]) -> tuple[list[int], float]:
     common = gcd(*counts)
     if max(counts) // common <= _STEPS and multiple // common <= sys.float_info.max:
         return [n // common for n in counts], multiple / common
-    # The inverse of the smallest numbers is no float: what is below 1e-308 counts as that.
+    # The inverse of sizes below about 1e-308 overflows a float, so the scale is limited.
     scale = min(_STEPS / max(sizes), sys.float_info.max)
     return [max(1, round(size * scale)) for size in sizes], scale

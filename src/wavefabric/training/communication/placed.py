@@ -1,4 +1,4 @@
-"""Several schedules, each on GPUs of its own choice, as one schedule of a whole fabric."""
+"""Combine several schedules, each on a list of GPUs, into one schedule of the whole fabric."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 from wavefabric.errors import InputError
 from wavefabric.quantities import whole
 
-#: Bits to which the sizes of several schedules are kept in one, and of all elements of a GPU.
+#: Bits of precision of the sizes in a combined schedule, and most bits of the elements per GPU.
 _STEP_BITS, _MOST_BITS = 40, 62
 
-#: A schedule, and the GPU of each of its ranks.
+#: A schedule, and the GPU number of each of its ranks.
 Part = tuple[Schedule, Sequence[int]]
 
 
@@ -25,18 +25,18 @@ def combined(
     starts: Sequence[int] | None = None,
     conditions: bool = True,
 ) -> Schedule:
-    """Schedules on given GPUs as one: communication round k of all parts is at the same time.
+    """Combine ``parts`` into one schedule in which communication round k of all parts runs at the same time.
 
-    Rounds in which ranks add or copy within themselves stay between the communication rounds that they were
-    between. Rank r of a part is GPU ``gpus[r]``; of the ``ranks`` GPUs of the whole some may take no part.
-    Parts on disjoint GPUs share buffers of the same name; a part that shares a GPU with an earlier one gets
-    buffers of its own (``"data 2"``). Items of each part are numbered after those of the one before, and bit
-    r of a set of contributions is bit ``gpus[r]``: where `wavefabric.collectives.verify` proves every part it
-    proves the whole.
+    Local rounds, in which ranks add or copy their own data, stay between the same communication rounds. Rank
+    r of a part becomes GPU ``gpus[r]``; some of the ``ranks`` GPUs may be unused. Parts on disjoint GPUs
+    share buffers of the same name; a part that shares a GPU with an earlier part gets separate buffers
+    (``"data 2"``). The items of each part are numbered after those of the previous part, and bit r of a set
+    of contributions becomes bit ``gpus[r]``: if `wavefabric.collectives.verify` proves every part, it proves
+    the whole.
 
-    ``starts``: the communication round of the whole in which each part begins, 0 by default. ``conditions``
-    False: without `pre` and `post`, which no cost model and no circuit needs. `InputError` for as many GPUs
-    as a part has no ranks, a GPU out of range or twice in a part.
+    ``starts``: the communication round in which each part begins, 0 by default. ``conditions`` False omits
+    `pre` and `post`, which cost models and circuits do not need. Raises `InputError` if a part's number of
+    GPUs differs from its ranks, or if a GPU is out of range or twice in a part.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def combined(
 
 @dataclass(eq=False)
 class _Placement:
-    """A part; ``buffers``: numbers of its buffers in the whole, of one layer those with the same name."""
+    """A part; parts of one ``layer`` share buffers; ``buffers``: their numbers in the combined schedule."""
 
     schedule: Schedule
     gpus: np.ndarray  # shape (ranks of the part,)
@@ -87,7 +87,7 @@ def _placement(number: int, schedule: Schedule, gpus: Sequence[int], ranks: int,
 
 
 def _share_buffers(placements: Iterable[_Placement]) -> dict[str, int]:
-    """Give every part its buffers; their names, numbered."""
+    """Assign a layer and buffers to every placement; return the number of each buffer name."""
     taken: list[set[int]] = []
     numbers: dict[tuple[int, str], int] = {}
     for p in placements:
@@ -107,7 +107,7 @@ def _share_buffers(placements: Iterable[_Placement]) -> dict[str, int]:
 
 
 def _sizes(placements: Sequence[_Placement], ranks: int, buffers: int) -> tuple[np.ndarray, ...]:
-    """Elements of each chunk of every buffer."""
+    """Return the elements of each chunk, one array (ranks, chunks) per buffer."""
     width = [0] * max(buffers, 1)
     for p in placements:
         for number, sizes in zip(p.buffers, p.schedule.sizes, strict=True):
@@ -120,7 +120,7 @@ def _sizes(placements: Sequence[_Placement], ranks: int, buffers: int) -> tuple[
 
 
 def _transfers(placements: Sequence[_Placement]) -> np.ndarray:
-    """Transfers of all parts, ordered by round; parts alike are moved together."""
+    """Return the transfers of all parts, ordered by round; equal parts are processed together."""
     alike: dict[tuple, list[_Placement]] = {}
     for p in placements:
         alike.setdefault((id(p.schedule), p.buffers, p.start), []).append(p)
@@ -136,7 +136,7 @@ def _transfers(placements: Sequence[_Placement]) -> np.ndarray:
         for end in ("src", "dst"):
             table[end] = gpus[t[end]]
             table[f"{end}_buffer"] = buffers[t[f"{end}_buffer"]][:, None]
-        # Rows of an operation of a switch follow one another: part by part, each with numbers of its own.
+        # Rows of one switch operation must be consecutive, so each part gets separate operation numbers.
         switch, part = t["switch"][:, None].astype(np.int64), np.arange(len(same))
         table["switch"] = np.where(switch > 0, numbers + switch * len(same) + part, 0)
         numbers = int(table["switch"].max(initial=numbers))
@@ -148,9 +148,9 @@ def _transfers(placements: Sequence[_Placement]) -> np.ndarray:
 
 
 def _times(p: _Placement) -> np.ndarray:
-    """When each transfer of a part is, as numbers: those of communication rounds are the same in all parts.
+    """Return a sort key for the time of each transfer of ``p``, comparable between parts.
 
-    Communication round k of the whole is (k + 1) 2³²; what follows it within ranks is a little later.
+    Communication round k of the whole has key (k + 1) 2³²; local rounds after it have slightly larger keys.
     """
     t = p.schedule.transfers
     rounds = t["round"].astype(np.int64)
@@ -161,7 +161,7 @@ def _times(p: _Placement) -> np.ndarray:
 
 
 def _holdings(placements: Iterable[_Placement], side: Callable[[Schedule], Holdings]) -> Holdings:
-    """What all parts hold together."""
+    """Return the conditions (pre or post, by ``side``) of all parts together."""
     held: Holdings = {}
     first_item = 0
     for p in placements:
@@ -175,12 +175,12 @@ def _holdings(placements: Iterable[_Placement], side: Callable[[Schedule], Holdi
 
 
 def _mask(gpus: Sequence[int], origins: int) -> int:
-    """A set of ranks as a set of GPUs."""
+    """Convert ``origins``, a bit mask of ranks, to a bit mask of GPUs."""
     return sum(1 << gpu for rank, gpu in enumerate(gpus) if origins >> rank & 1)
 
 
 def common_unit(element_bytes: Sequence[float], schedules: Sequence[Schedule]) -> tuple[float, list[int]]:
-    """Bytes of an element of one schedule for all, and by what the elements of each are multiplied."""
+    """Return the bytes per element of the combined schedule, and each schedule's element factor."""
     largest = max(element_bytes)
     if min(element_bytes) == largest:
         return largest, [1] * len(element_bytes)

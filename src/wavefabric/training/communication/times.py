@@ -1,4 +1,4 @@
-"""How long calls take on a fabric: proved schedules, checked circuits, costed once for each pattern."""
+"""Compute how long collective calls take on a fabric, from verified schedules and checked circuit plans."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,63 +23,63 @@ from wavefabric.training.fabrics import check_size, is_ideal_switch
 from wavefabric.training.iteration.engine import FreeCommunication
 from wavefabric.training.iteration.task_graph import Call
 
-#: What of a call its time depends on, whatever the bytes: the collective, numbers of groups and messages.
+#: Key of calls that differ only in bytes: collective, number of the groups, number of the messages.
 _Pattern = tuple[str, int, int]
 
 
 @dataclass(frozen=True, eq=False)
 class _CallTime:
-    """Time of one pattern by each algorithm that may serve it, for any number of bytes; what was left out."""
+    """Time of one pattern for each algorithm of ``choices``; ``left_out`` says why others are missing."""
 
     choices: tuple[Choice, ...]
     lines: tuple[tuple[AffineTime, ...], ...]
     left_out: dict[str, str] = field(default_factory=dict)
 
     def of(self, number: int, nbytes: float) -> float:
-        """s, by one of the algorithms."""
+        """Return the time in s of ``nbytes`` bytes with algorithm ``number``."""
         return max([line.latency + line.rate * nbytes for line in self.lines[number]])
 
     def best(self, nbytes: float) -> int:
-        """Number of the fastest algorithm; the first of several."""
+        """Return the number of the fastest algorithm for ``nbytes``; the first of equals."""
         if len(self.lines) == 1:
             return 0
         return min(range(len(self.lines)), key=lambda number: self.of(number, nbytes))
 
     def __call__(self, nbytes: float) -> float:
-        """s, by the fastest algorithm."""
+        """Return the time in s of ``nbytes`` bytes with the fastest algorithm."""
         return min([self.of(number, nbytes) for number in range(len(self.lines))])
 
 
-#: Of a call in which nothing goes from one GPU to another.
+#: Time of a call in which no GPU sends to another GPU.
 _NOTHING = _CallTime((Choice("none"),), ((AffineTime(0.0, 0.0),),))
 
 
 class Communication:
-    """Calls on a fabric, each served by the algorithms of `algorithms.recipes`.
+    """Computes the time of calls on a fabric, using the algorithms of `algorithms.recipes`.
 
     Parameters
     ----------
     fabric : Fabric or PhotonicFabric
-        GPU g is rank g of it.
+        The fabric; GPU g is its rank g.
     collective : str
         See `algorithms.CHOICES`; not ``"zero"``, which is `FreeCommunication`.
     incremental : bool
-        Photonic: circuits that stay from round to round are not set up again, see
+        Photonic fabrics: do not set up again circuits that stay from round to round, see
         `wavefabric.fabric.cost_models.photonic`.
     **planning
-        Photonic: ``routing``, ``sharing``, ``oversubscribed``, ``seed`` of `planning.plan_circuits`.
+        Photonic fabrics: ``routing``, ``sharing``, ``oversubscribed``, ``seed`` of `planning.plan_circuits`.
 
     Attributes
     ----------
     concurrent : bool
-        Electrical fabrics: True, calls of disjoint GPUs need not wait for each other; what they take from
-        each other on shared links is counted only between calls given to `seconds` together, and between the
-        groups of one call. Photonic ones: False, one controller sets up the circuits of one batch of calls
-        after the other (LUMORPH, appendix C).
+        True on electrical fabrics: calls of disjoint GPUs do not wait for each other. Contention on shared
+        links is counted only between the calls of one `seconds` and between the groups of one call. False on
+        photonic fabrics: one controller sets up the circuits of one batch of calls after the other (LUMORPH,
+        appendix C).
     model : str
-        The cost model of calls, of `wavefabric.fabric.cost_models.cost.COST_MODELS`.
+        Cost model of calls, one of `wavefabric.fabric.cost_models.cost.COST_MODELS`.
     latency : float
-        s, what a round costs at least before its first byte moves.
+        Minimum time in s of a round before its first byte moves.
 
     Raises
     ------
@@ -109,7 +109,7 @@ class Communication:
             inputs = next(iter(planning), "incremental")
             raise InputError(f"{inputs}: given for electrical {fabric.name}; allowed: on photonic fabrics")
         self.concurrent = not self.photonic
-        # Calls of training are the library's of a framework, not our kernels.
+        # Training frameworks use a communication library, not Wavefabric's kernels.
         self.model = model_for(fabric, fabric.ranks, kernels=False)
         self.incremental, self.planning = incremental, planning
         self.latency = fabric.alpha
@@ -124,38 +124,37 @@ class Communication:
 
     @property
     def description(self) -> str:
-        """Algorithm and fabric in words."""
+        """Return the algorithm and the fabric in words."""
         return f"{self.collective} on {self.fabric.name}"
 
     def seconds(self, calls: Sequence[Call]) -> float:
-        """Time of calls of disjoint GPUs that begin together, s.
+        """Return the time in s of ``calls`` of disjoint GPUs that begin together.
 
-        Rounds of all calls are at the same time: on an electrical fabric they share links (on an ideal switch
-        nothing, and the slowest call says when all are over), on a photonic one lasers, photodiodes and
-        waveguides, and a round takes as long as its slowest circuit. Where the circuits of a batch are so
-        much in each other's way that one call after the other is faster, that is what the controller does.
-        Circuits are not proved to be the best: where waveguides are few, a call may be served sooner in a
-        batch than alone.
+        The rounds of all calls run at the same time. On an electrical fabric the calls share links (on an
+        ideal switch none, so the slowest call determines the time). On a photonic fabric they share lasers,
+        photodiodes and waveguides, and a round takes as long as its slowest circuit; the controller executes
+        the calls one after the other if that is faster. Circuit plans are not proved optimal: with few
+        waveguides, a call may be faster in a batch than alone.
 
-        A pattern (collective, groups, messages) is built, proved and costed once. Other sizes follow
-        exactly, since neither rounds nor circuits depend on them: what bounds a round takes time in
-        proportion to its bytes.
+        Each pattern (collective, groups, messages) is built, verified and costed once. Other sizes follow
+        exactly, since neither rounds nor circuits depend on the size: the transfer time of a round is
+        proportional to its bytes.
 
         Raises
         ------
         InputError
-            For more GPUs than the fabric has, a GPU in two calls or groups, or no way between two GPUs.
+            If the fabric has too few GPUs, a GPU is in two calls or groups, or two GPUs are not connected.
         """
         if len(calls) == 1:
             return self._time(calls[0])(calls[0].bytes)
         return self._together([call for call in calls if self._time(call) is not _NOTHING])[0]
 
     def algorithm(self, call: Call) -> str:
-        """Which algorithm serves a call, in words."""
+        """Return the name of the algorithm that serves ``call``."""
         return str(self._choice(call))
 
     def left_out(self, call: Call) -> dict[str, str]:
-        """Which algorithms were not compared for a call, and why."""
+        """Return the algorithms not compared for ``call``, each with the reason."""
         return self._time(call).left_out
 
     def _choice(self, call: Call) -> Choice:
@@ -163,18 +162,18 @@ class Communication:
         return time.choices[time.best(call.bytes)]
 
     def combined(self, calls: Sequence[Call]) -> Schedule:
-        """The calls as one schedule of all GPUs of the fabric, as `seconds` counts it; `verify` proves it."""
+        """Return ``calls`` as one schedule of all GPUs, as `seconds` counts it; `verify` can prove it."""
         return self._schedule(calls, True)[0]
 
     def cost(self, calls: Sequence[Call]) -> Cost:
-        """Rounds and their times, of what `combined` returns; without a lower bound.
+        """Return the rounds of the `combined` schedule and their times; without a lower bound.
 
-        On an electrical fabric rounds of one call wait here for those of the others.
+        On an electrical fabric, this method lets the rounds of one call wait for the rounds of the others.
         """
         return self._cost(*self._schedule(calls, False))
 
     def circuits(self, calls: Sequence[Call]) -> CircuitPlan:
-        """Circuits of what `combined` returns, checked; `InputError` on an electrical fabric."""
+        """Return the checked circuits of the `combined` schedule; `InputError` on electrical fabrics."""
         if not isinstance(self.fabric, PhotonicFabric):
             raise InputError(f"fabric: {self.fabric.name} given; allowed: photonic ones, which have circuits")
         schedule, _ = self._schedule(calls, False)
@@ -204,7 +203,7 @@ class Communication:
         if call.moves_nothing:
             return _NOTHING
         if self._alike:
-            # Nothing is shared and all GPUs are alike: groups do not notice each other.
+            # No link is shared and all GPUs are alike, so the groups do not slow each other down.
             rank = {gpu: r for r, gpu in enumerate(call.groups[0])}
             messages = tuple((rank[src], rank[dst], size) for src, dst, size in call.messages)
             call = replace(call, groups=(tuple(range(len(rank))),), messages=messages)
@@ -215,7 +214,7 @@ class Communication:
         return self._costed(call)
 
     def _costed(self, call: Call) -> _CallTime:
-        """Every algorithm that may serve a call, costed."""
+        """Compute the times of all algorithms that may serve ``call``."""
         compared = algorithms.recipes(
             self.collective, call.collective, call.groups[0], self.fabric, whole=self.incremental
         )
@@ -235,13 +234,13 @@ class Communication:
             latency = group.repeats * sum(r.latency + r.reconfiguration for r in costs.rounds)
             rate = group.repeats * sum(r.transfer for r in costs.rounds) / nbytes
             line, seconds = AffineTime(latency, rate), group.repeats * costs.seconds
-            # What takes longer than all rounds is the issuing of operations, whatever their size.
+            # A total above the sum of the rounds is the time to issue operations, independent of size.
             return AffineTime(seconds, 0.0) if seconds > line(nbytes) * (1 + 1e-9) else line
 
         return tangents(tangent, everywhere=not (isinstance(self.fabric, Fabric) and _bends(self.fabric)))
 
     def _built(self, call: Call, choice: Choice, conditions: bool = False) -> Built:
-        """The schedule of one group, on demand with what it must hold before and after."""
+        """Return the schedule of one group: with ``conditions`` its pre and post too, else verified."""
         if call.collective == "messages":
             lasers = self.fabric.ports if isinstance(self.fabric, PhotonicFabric) else None
             make = algorithms.complete_messages if conditions else algorithms.built_messages
@@ -250,7 +249,7 @@ class Communication:
         return make(choice, call.collective, len(call.groups[0]))
 
     def _folded(self, call: Call, choice: Choice) -> Built:
-        """The schedule of one group, of rounds that are alike only one, if each is served as the first."""
+        """Return the schedule of one group with one of each kind of equal rounds, if that suffices."""
         if call.collective == "messages" or self.incremental:
             return self._built(call, choice)
         return algorithms.folded(choice, call.collective, len(call.groups[0]))
@@ -261,14 +260,14 @@ class Communication:
         return None
 
     def _cost(self, schedule: Schedule, element_bytes: float, plan: CircuitPlan | None = None) -> Cost:
-        """The fabric's cost model; of circuits after the checker has seen them."""
+        """Return the cost from the fabric's cost model; on a photonic fabric, of a circuit plan."""
         if not self.photonic:
             return cost(schedule, self.fabric, element_bytes, self.model)
         plan = plan or self._plan(schedule)
         return cost(schedule, self.fabric, element_bytes, plan=plan, incremental=self.incremental)
 
     def _together(self, calls: Sequence[Call]) -> tuple[float, bool]:
-        """s of calls that move something, and whether they are faster together than one after the other."""
+        """Return the time in s of calls that move data, and whether no sequential order is faster."""
         alone = [self._time(call)(call.bytes) for call in calls]
         if len(calls) < 2:
             return sum(alone), True
@@ -283,7 +282,7 @@ class Communication:
         return min(seconds, in_turn), seconds <= in_turn
 
     def _electrical(self, calls: list[Call], key: tuple, slowest: float) -> float:
-        """s of calls that share links; on an ideal switch nothing is shared."""
+        """Return the time in s of calls that share links; on an ideal switch, the slowest call's."""
         if self._alike:
             _check_disjoint(calls)
             return slowest
@@ -297,7 +296,7 @@ class Communication:
         return self._seconds[key]
 
     def _batch_time(self, calls: list[Call]) -> Callable[[Sequence[float]], float]:
-        """Time of several calls whose circuits are up at once."""
+        """Return a function from the bytes of each call to the time of the calls, run together."""
         _check_disjoint(calls)
         groups = [self._built(call, self._choice(call)) for call in calls]
         parts = [(b.schedule, gpus) for b, c in zip(groups, calls, strict=True) for gpus in c.groups]
@@ -306,7 +305,7 @@ class Communication:
         return batch_time(schedule, self._cost(schedule, LARGE), [call.gpus for call in calls], elements)
 
     def _schedule(self, calls: Sequence[Call], conditions: bool) -> tuple[Schedule, float]:
-        """The calls as one schedule, and bytes an element."""
+        """Return the calls as one schedule, and the bytes per element."""
         moving = [call for call in calls if self._time(call) is not _NOTHING]
         if not moving:
             return combined([], self.fabric.ranks, "nothing"), 1.0
@@ -321,7 +320,7 @@ class Communication:
     def _placed(
         self, calls: list[Call], groups: list[Built], starts: list[int], conditions: bool = False
     ) -> tuple[Schedule, float]:
-        """Calls as one schedule, and bytes an element; each call from its round on."""
+        """Return the calls as one schedule, and the bytes per element; ``starts``: first rounds of calls."""
         element_bytes = [call.bytes / b.elements for call, b in zip(calls, groups, strict=True)]
         unit, factors = common_unit(element_bytes, [b.schedule for b in groups])
         parts: list[Part] = []
@@ -342,20 +341,20 @@ class Communication:
 def communication(
     fabric: AnyFabric, collective: str, *, incremental: bool = False, **planning: Any
 ) -> Communication | FreeCommunication:
-    """Calls on a fabric by a collective of `algorithms.CHOICES`; see `Communication`."""
+    """Return the call times of ``fabric`` with a collective of `algorithms.CHOICES`; see `Communication`."""
     if algorithms.parse_collective(collective) == "zero":
         return FreeCommunication()
     return Communication(fabric, collective, incremental=incremental, **planning)
 
 
 def _bends(fabric: Fabric) -> bool:
-    """Whether time may be other than a line of the bytes: a busiest GPU that changes, hosts that issue."""
+    """Return whether time may be a non-affine function of bytes (reductions or overheads cost time)."""
     overheads = fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead
     return fabric.reduce_bandwidth is not None or bool(overheads)
 
 
 def _check_gpus(call: Call, fabric: AnyFabric) -> None:
-    """Refuse GPUs that the fabric does not have, and one that is in two groups."""
+    """Refuse GPUs that the fabric lacks, a GPU in two groups, groups of several sizes, foreign messages."""
     check_size(fabric, max(call.gpus) + 1)
     if len(call.gpus) < sum(map(len, call.groups)):
         raise InputError(f"groups: a GPU twice in {call.collective} given; allowed: disjoint groups")
@@ -367,7 +366,7 @@ def _check_gpus(call: Call, fabric: AnyFabric) -> None:
 
 
 def _check_disjoint(calls: Sequence[Call]) -> None:
-    """Refuse a GPU that is in two calls."""
+    """Raise `InputError` if a GPU is in two calls."""
     seen: set[int] = set()
     for call in calls:
         if both := seen & call.gpus:

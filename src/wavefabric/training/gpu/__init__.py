@@ -1,4 +1,4 @@
-"""What a GPU does for a layer and how long that takes: work, roofline or measured times, precisions, files.
+"""The work of a GPU for a layer and its time: FLOPs and bytes, roofline or measured times, precisions, files.
 
 Imports the graph of `wavefabric.training.models`; `operator_times` also devices.
 """

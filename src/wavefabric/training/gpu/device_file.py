@@ -1,4 +1,4 @@
-"""Device models by name, and as TOML files that people can read and write."""
+"""Read device models by name or from TOML files, and write them to TOML files."""
 
 import os
 from functools import partial
@@ -17,7 +17,7 @@ from wavefabric.files.output import write_text
 from wavefabric.training.gpu.device_model import ARITHMETIC, DEVICES, EFFICIENCY, DeviceModel, MeasuredTime
 from wavefabric.training.models.graph import OPERATORS
 
-#: Most rows of a table of measured times: a bound on absurd input.
+#: Largest number of measured times in a file, to reject absurd input.
 MOST_ROWS = 10**5
 
 _RATE = BeforeValidator(partial(converted, unit="FLOP/s", least=1.0, most=1e24))
@@ -29,7 +29,7 @@ Fractions = tuple[Fraction, Fraction]
 PeakTable = make_table("PeakTable", **dict.fromkeys(ARITHMETIC, (Rate, ...)))
 #: One measured time.
 MeasuredTable = make_table("MeasuredTable", **fields_of(MeasuredTime, "seconds"), time=(Seconds, ...))
-#: Shares of peak and bandwidth of each operator; those left out are the presets' own.
+#: Fractions of peak and bandwidth of each operator; operators left out get the values of `EFFICIENCY`.
 EfficiencyTable = make_table("EfficiencyTable", **dict.fromkeys(OPERATORS, (Fractions | None, None)))
 #: A device; see `wavefabric.training.gpu.device_model.DeviceModel`.
 DeviceTable = make_table(
@@ -42,13 +42,13 @@ DeviceTable = make_table(
 
 
 def load_device(text: str | Path) -> DeviceModel:
-    """A device by its name, or from a TOML file.
+    """Return a device model by its name, or from a TOML file.
 
     Parameters
     ----------
     text : str or Path
-        Of `wavefabric.training.gpu.device_model.DEVICES`, or the path of a TOML file, in which quantities are
-        text with a unit::
+        A name of `wavefabric.training.gpu.device_model.DEVICES`, or the path of a TOML file, in which
+        quantities are text with a unit::
 
             name = "mine"
             memory = "80 GB"
@@ -61,9 +61,9 @@ def load_device(text: str | Path) -> DeviceModel:
             fp32 = "19.5 TFLOP/s"
             tf32 = "156 TFLOP/s"
             bf16 = "312 TFLOP/s"
-            [efficiency]                     # optional, each: shares of peak and of bandwidth
+            [efficiency]                     # optional, each: fractions of peak, bandwidth
             matmul = [0.75, 0.8]
-            [[measured]]                     # optional, as many as there are
+            [[measured]]                     # optional, any number of these
             operator = "matmul"
             arithmetic = "bf16"
             flops = 8.6e9
@@ -73,7 +73,7 @@ def load_device(text: str | Path) -> DeviceModel:
     Raises
     ------
     InputError
-        In one line: the key, what was given, what is allowed.
+        With one line: the key, what was given, what is allowed.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def load_device(text: str | Path) -> DeviceModel:
 
 
 def device_from_toml(text: str) -> DeviceModel:
-    """The device that TOML text describes, as `load_device` reads it."""
+    """Return the device model that TOML text describes, in the format of `load_device`."""
     read = checked(DeviceTable, parse_toml(text, "device"))
     values = read.model_dump(exclude={"efficiency", "measured"})
     rows = (MeasuredTime(r.operator, r.arithmetic, r.flops, r.bytes, r.time) for r in read.measured)
@@ -99,7 +99,7 @@ def device_from_toml(text: str) -> DeviceModel:
 
 
 def device_to_toml(device: DeviceModel) -> str:
-    """A device as TOML text, from which `device_from_toml` makes an equal one."""
+    """Return a device model as TOML text; `device_from_toml` converts it back to an equal model."""
     keys = ("name", "source", "memory", "bandwidth", "launch", "half_flops", "overlap_slowdown")
     lines = entries(DeviceTable, {key: getattr(device, key) for key in keys})
     lines += ["", "[peak]", *entries(PeakTable, dict(device.peak)), "", "[efficiency]"]
@@ -112,8 +112,8 @@ def device_to_toml(device: DeviceModel) -> str:
 
 
 def save_device(path: str | Path, device: DeviceModel, force: bool = False) -> Path:
-    """Write a device to a TOML file, whole or not at all; `force` replaces a file that is there.
+    """Write a device model to a TOML file atomically; ``force`` replaces an existing file.
 
-    `InputError` if it exists (without `force`), is a folder, or cannot be written.
+    Raises `InputError` if the file exists (without ``force``), is a folder, or cannot be written.
     """
     return write_text(path, device_to_toml(device), "device", force)

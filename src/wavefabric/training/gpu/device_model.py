@@ -1,4 +1,4 @@
-"""How long a GPU takes for one operator: a roofline with an efficiency for each class, or measured times."""
+"""Model how long a GPU takes per operator: a roofline with an efficiency per class, or measured times."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -14,16 +14,15 @@ from wavefabric.errors import InputError, choice, show
 from wavefabric.fabric.io.tables import Bandwidth, Bytes, Name, Seconds
 from wavefabric.training.models.graph import MATRIX_OPERATORS, OPERATORS
 
-#: Arithmetic that a device has a peak for.
+#: Number formats for which a device has a peak.
 ARITHMETIC = ("fp32", "tf32", "bf16")
 
-#: Shares of the peak FLOP/s and of the memory bandwidth that a large operator reaches.
+#: Fractions of the peak FLOP/s and of the memory bandwidth that a large operator reaches.
 #:
 #: Products: cuBLAS reaches 70 to 85 % of the peak of an A100 or V100, 60 to 75 % of an H100's, and models as
 #: a whole 52 % (Megatron-LM, arXiv:2104.04473). Convolutions: cuDNN reaches about half. Attention: 50 to 73 %
 #: forward on an A100 (FlashAttention-2, arXiv:2307.08691). Streaming: copies reach
-#: about 90 % of the bandwidth (BabelStream), kernels of frameworks 80 %, those that reduce less, gathers of
-#: rows half.
+#: about 90 % of the bandwidth (BabelStream), kernels of frameworks 80 %, reductions less, row gathers half.
 EFFICIENCY = {
     "matmul": (0.75, 0.80),
     "convolution": (0.55, 0.70),
@@ -34,18 +33,19 @@ EFFICIENCY = {
     "pooling": (0.25, 0.65),
     "softmax": (0.25, 0.65),
 }
-#: The same of an H100 and H200 where it differs. Products: the best of many shapes reaches 86.9 % of the peak
-#: of an A100, 80.3 % of an H100 (github.com/stas00/ml-engineering, compute/accelerator): 0.75 · 80.3/86.9.
+#: Fractions for H100 and H200 that differ from `EFFICIENCY`. Products: the best of many shapes reaches 86.9 %
+#: of the peak of an A100, 80.3 % of an H100
+#: (github.com/stas00/ml-engineering, compute/accelerator): 0.75 · 80.3/86.9.
 #: Attention: 35 to 40 % (FlashAttention-2).
 HOPPER = {"matmul": (0.69, 0.80), "attention": (0.375, 0.70)}
 
-# What files may hold, numbers with their units.
+# The type of a number without unit in device files.
 Amount = Annotated[float, "", Field(strict=True, ge=0, lt=1e30)]
 
 
 @dataclass(frozen=True)
 class MeasuredTime:
-    """One operator that was timed: its FLOPs, bytes read and written, and seconds."""
+    """A measured operator: its FLOPs, bytes read and written, and time in s."""
 
     operator: Name
     arithmetic: Name
@@ -56,36 +56,37 @@ class MeasuredTime:
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """A GPU as the simulation sees it.
+    """Describes the speed and memory of a GPU for the simulation.
 
     Parameters
     ----------
     name : str
+        Name of the device.
     peak : mapping of str to float
-        FLOP/s of each of `ARITHMETIC`.
+        Peak FLOP/s for each of `ARITHMETIC`.
     bandwidth : float
-        Of the memory, B/s.
+        Memory bandwidth, B/s.
     memory : float
-        B.
+        Memory capacity, B.
     launch : float
-        s that each operator takes besides its work.
+        Fixed time per operator in s, added to its work.
     efficiency : mapping of str to (float, float)
-        For each operator the shares of the peak and of the bandwidth that large ones reach.
+        Fractions of peak and bandwidth that large operators of each class reach.
     half_flops : float
-        FLOPs of a matrix product that reaches half of its share; 0: all reach it. See `filling`.
+        FLOPs of a matrix product that reaches half of its efficiency; 0: all reach it fully. See `filling`.
     measured : tuple of MeasuredTime
-        Times that go before the roofline; the arithmetic of operators that are no matrix products is fp32.
+        Measured times, preferred to the roofline; fp32 for operators that are not matrix products.
     source : str
-        Where the numbers are from.
+        Source of the numbers.
     overlap_slowdown : float
-        How many times as long computation takes while the GPU communicates, from 1, which presets have: no
-        value was measured here. Published: 1.19 on average and up to 1.40 over several GPUs and workloads
+        Factor, at least 1, by which computation slows down while the GPU communicates. Presets have 1, as no
+        value was measured. Published: 1.19 on average and up to 1.40 over several GPUs and workloads
         (arXiv:2507.03114).
 
     Raises
     ------
     InputError
-        For numbers out of range, and for an operator without efficiency.
+        If a number is out of range or an operator has no efficiency.
     """
 
     name: Name
@@ -119,30 +120,30 @@ class DeviceModel:
             seen.add(key)
 
     def seconds(self, operator: str, flops: float, nbytes: float, arithmetic: str) -> float:
-        """Time of one operator, s.
+        """Return the time of one operator in s.
 
-        Without measured times `roofline`. With some of this operator and arithmetic: exact at those; between
-        them the ratio of measured time to roofline is interpolated, its logarithm linear in that of the
-        roofline; beyond them the ratio of the nearest holds.
+        Without measured times for this operator and arithmetic, this is `roofline`. With them, measured work
+        gets its measured time. Otherwise the ratio of measured time to roofline is interpolated, log-log over
+        the roofline time; outside the measured range the nearest ratio applies.
 
         Parameters
         ----------
         operator : str
-            Of `wavefabric.training.models.graph.OPERATORS`.
+            One of `wavefabric.training.models.graph.OPERATORS`.
         flops, nbytes : float
             FLOPs, and bytes read and written.
         arithmetic : str
-            Of `ARITHMETIC`; of matrix products alone, others run at fp32.
+            One of `ARITHMETIC`; used only for matrix products, other operators run in fp32.
         """
         table = self._tables.get((operator, _effective(operator, arithmetic)))
         modelled = self.roofline(operator, flops, nbytes, arithmetic)
         return modelled if table is None else table.seconds(flops, nbytes, modelled)
 
     def roofline(self, operator: str, flops: float, nbytes: float, arithmetic: str) -> float:
-        """The larger of the times for arithmetic and for memory, and the launch, s.
+        """Return the roofline time in s: the longer of arithmetic and memory time, plus the launch time.
 
         launch + max((F + `filling`)/(peak e), bytes/(bandwidth m)): Williams, Waterman and Patterson 2009,
-        doi:10.1145/1498765.1498785, with the shares e and m of `efficiency`.
+        doi:10.1145/1498765.1498785, with the fractions e and m of `efficiency`.
         """
         fraction, stream = self.efficiency[operator]
         rate = self.peak[_effective(operator, arithmetic)] * fraction
@@ -150,16 +151,17 @@ class DeviceModel:
         return self.launch + max(work / rate, nbytes / (self.bandwidth * stream))
 
     def filling(self, flops: float) -> float:
-        """FLOPs that a product leaves undone while it does its own, since it does not fill the device.
+        """Return the FLOPs that a matrix product loses because it does not fill the device.
 
-        √(F F½), so that F/(F + √(F F½)) of the efficiency is reached: half of it at F½. Were tiles of one
-        size, a square product too small for all multiprocessors would take the time of one tile, ∝ F^(1/3);
-        were any size as good, ∝ F. Libraries choose smaller tiles and split sums, and lie between.
+        The loss is √(F F½) with F½ = ``half_flops``, so F/(F + √(F F½)) of the efficiency is reached: half at
+        F½. With tiles of one size, a square product too small for all multiprocessors would take the time of
+        one tile, ∝ F^(1/3); if any tile size were equally good, ∝ F. Libraries choose smaller tiles and split
+        sums, and lie between the two.
         """
         return sqrt(flops * self.half_flops)
 
     def scaled(self, factor: float) -> "DeviceModel":
-        """The same device with all it does so many times as fast, its memory as large as before."""
+        """Return this device with everything ``factor`` times as fast and the same memory capacity."""
         _check("factor", factor, positive=True)
         return replace(
             self,
@@ -179,7 +181,7 @@ class DeviceModel:
 
 
 class _Table:
-    """Measured times of one operator and arithmetic: their ratios to the roofline, by the roofline."""
+    """Measured times of one operator and arithmetic, as ratios to the roofline, sorted by roofline time."""
 
     def __init__(self, device: DeviceModel, rows: list[MeasuredTime]):
         self._exact = {(row.flops, row.bytes): row.seconds for row in rows}
@@ -188,7 +190,7 @@ class _Table:
             modelled = device.roofline(row.operator, row.flops, row.bytes, row.arithmetic)
             ratios[modelled].append(log(row.seconds / modelled))
         self._at = sorted(ratios)
-        # Rows may differ in FLOPs and bytes and share a roofline: between rows their mean counts.
+        # Rows with different FLOPs and bytes may have equal roofline times; interpolation uses their mean.
         self._logs = [sum(ratios[at]) / len(ratios[at]) for at in self._at]
 
     def seconds(self, flops: float, nbytes: float, modelled: float) -> float:
@@ -232,8 +234,8 @@ _SHEETS = {
     "v100": ((15.7, 15.7, 125), (32, 900), 80, "NVIDIA V100 SXM2 32GB data sheet, 2018; "
              "tf32 is its fp32, bf16 its fp16"),
 }  # fmt: skip
-#: GPUs by name. 5 µs a launch: an empty kernel takes 2 to 3 µs, and a framework's call more. Half filled by a
-#: square product whose tiles of 128 × 128 occupy half of the multiprocessors.
+#: GPUs by name. ``launch`` is 5 µs: an empty kernel takes 2 to 3 µs, a framework's call more. ``half_flops``
+#: is for a square product whose tiles of 128 × 128 occupy half of the multiprocessors.
 DEVICES = {
     name: DeviceModel(
         name=name,

@@ -1,8 +1,8 @@
-"""How long the operators of a model take on this machine's GPU or CPU, as a device model.
+"""Measure how long the operators of a model take on this machine's GPU or CPU, as a device model.
 
-Matrix products are those of the layers (cuBLAS, or NumPy), convolutions the products that they amount to,
-attention one such product and a copy of its bytes, embeddings gathers of rows; all other operators copy as
-many bytes as they read and write.
+Matrix operators run the matrix products of the layers (cuBLAS or NumPy), convolutions equivalent products,
+attention one such product and a copy of its bytes. Embeddings gather rows. All other operators copy as many
+bytes as they read and write.
 """
 
 import statistics
@@ -21,15 +21,15 @@ from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
 from wavefabric.training.models.graph import OPERATORS, Layer, ModelGraph
 
-#: s that one sample lasts, so that a GPU warms up as in training, and calls in it at most.
+#: Duration of one timing sample in s, so that a GPU warms up as in training, and most calls per sample.
 _SAMPLE, _MOST_CALLS = 2e-2, 1000
-#: Side of the matrices, and bytes of the copy, by which peak and bandwidth are measured; of a CPU and a GPU.
+#: Matrix side to measure the peak, and bytes copied to measure the bandwidth, for a CPU and a GPU.
 _SIDE = {"cpu": 512, "cuda": 4096}
 _COPY = {"cpu": 1 << 26, "cuda": 1 << 30}
 
 
 class _Case(NamedTuple):
-    """What is timed: a layer's pass, or an update (no layer)."""
+    """An operator to time: the forward or backward pass of ``layer``, or an update if ``layer`` is None."""
 
     work: Work
     layer: Layer | None
@@ -46,38 +46,38 @@ def measure(
     name: str = "measured",
     say: Callable[[str], None] = lambda line: None,
 ) -> DeviceModel:
-    """Time each distinct operator of a model's iteration without tensor parallelism.
+    """Time each distinct operator of a model's iteration, without tensor parallelism.
 
-    Each time is the median of samples of many calls one after another, after a first; operands that fit into
-    a cache stay there. A CPU does all arithmetic in fp32.
+    Each time is the median of several samples, each of many consecutive calls, after a warm-up. Operands that
+    fit into a cache stay there. A CPU does all arithmetic in fp32.
 
     Parameters
     ----------
     model : ModelGraph
         Outputs of convolutions are (channels, height, width), of other layers features last.
     samples : int
-        Of a microbatch on one GPU.
+        Samples per microbatch on one GPU.
     arithmetic : str
-        Of `wavefabric.training.gpu.device_model.ARITHMETIC`, and the precision of that name.
+        One of `wavefabric.training.gpu.device_model.ARITHMETIC`; also selects the precision of that name.
     device : Device
-        Of `wavefabric.device.get_device`.
+        Device to measure, from `wavefabric.device.get_device`.
     repeats : int
-        Samples of each time.
+        Timing samples per operator.
     name : str
-        Of the device model.
+        Name of the device model.
     say : callable
-        Is told what is timed.
+        Called with a line of text before each measurement.
 
     Returns
     -------
     DeviceModel
-        With peaks by large square products, bandwidth by a large copy, launch by a small one, and a row for
-        each distinct operator, FLOPs and bytes.
+        Peaks from large square products, bandwidth from a large copy, launch time from a small copy, and a
+        measured time for each distinct operator, FLOPs and bytes.
 
     Raises
     ------
     InputError
-        For no samples or repeats, an unknown arithmetic, or operators that do not fit into the memory.
+        If ``samples`` or ``repeats`` is below 1, ``arithmetic`` unknown, or an operator exceeds the memory.
     """
     whole("samples", samples, 1)
     whole("repeats", repeats, 1)
@@ -108,10 +108,10 @@ def measure(
 
 
 def product_shape(layer: Layer, samples: int) -> tuple[int, int, int]:
-    """m, n, k of the product (m, k) (k, n) that a matrix operator's forward pass amounts to.
+    """Return m, n, k of the product (m, k) (k, n) that equals a matrix operator's forward pass.
 
-    n are the features of a position (the channels of a convolution), m positions of all samples; k follows
-    from the FLOPs. The heads of an attention are taken as one product.
+    n is the number of features per position (channels of a convolution), m the number of positions of all
+    samples; k follows from the FLOPs. All heads of an attention form one product.
     """
     features = layer.output[0] if layer.operator == "convolution" else layer.output[-1]
     positions = samples * prod(layer.output) // features
@@ -119,7 +119,7 @@ def product_shape(layer: Layer, samples: int) -> tuple[int, int, int]:
 
 
 def _cases(model: ModelGraph, samples: int, arithmetic: str) -> dict[tuple, _Case]:
-    """Distinct operators with work to do, by operator, arithmetic, FLOPs and bytes."""
+    """Return the distinct operators with work to do, by (operator, arithmetic, FLOPs, bytes)."""
     precision = PRECISIONS[arithmetic]
     cases: dict[tuple, _Case] = {}
     for layer in model.layers:
@@ -136,7 +136,7 @@ def _cases(model: ModelGraph, samples: int, arithmetic: str) -> dict[tuple, _Cas
 
 
 def _check_fits(device: Device, case: _Case, samples: int, arithmetic: str) -> None:
-    """Refuse what would not leave a tenth of the free memory."""
+    """Refuse a case that needs more than 90 % of the free memory."""
     needed, layer = case.work.nbytes, case.layer
     if layer is not None and layer.operator in MATRIX_OPERATORS and layer.flops:
         m, n, k = product_shape(layer, samples)
@@ -152,14 +152,14 @@ def _check_fits(device: Device, case: _Case, samples: int, arithmetic: str) -> N
 
 
 class _Bench:
-    """Operators as calls on a device, timed."""
+    """Runs operators on a device and times them."""
 
     def __init__(self, device: Device, repeats: int):
         self._device, self._repeats = device, repeats
         self._products = device.kernels("wavefabric.device.products")
 
     def seconds(self, case: _Case, samples: int, arithmetic: str) -> float:
-        """Time of a layer's pass, or of an update."""
+        """Return the time in s of a layer's pass, or of an update."""
         layer, nbytes = case.layer, case.work.nbytes
         if layer is not None and layer.operator in MATRIX_OPERATORS and layer.flops:
             copied = self.copy(nbytes) if layer.operator == "attention" else 0.0
@@ -181,7 +181,7 @@ class _Bench:
     def product(
         self, m: int, n: int, k: int, arithmetic: str, transpose_a: bool = False, transpose_b: bool = False
     ) -> float:
-        """s of a product (m, k) (k, n)."""
+        """Return the time in s of a product (m, k) (k, n)."""
         products = self._products
         a = products.random_matrix((k, m) if transpose_a else (m, k), arithmetic)
         b = products.random_matrix((n, k) if transpose_b else (k, n), arithmetic)
@@ -189,13 +189,13 @@ class _Bench:
         return self._time(lambda: products.multiply(a, b, out, arithmetic, transpose_a, transpose_b))
 
     def copy(self, nbytes: float) -> float:
-        """s of reading half of the bytes and writing as many."""
+        """Return the time in s to read half of ``nbytes`` and write the other half."""
         xp, count = self._device.xp, max(1, ceil(nbytes / 8))
         source, target = (self._device.zeros((count,), np.float32) for _ in range(2))
         return self._time(lambda: xp.add(source, np.float32(1), out=target))
 
     def gather(self, nbytes: float, layer: Layer) -> float:
-        """s of reading rows of the layer's table, anywhere in it, half of the bytes, and writing as many."""
+        """Return the time in s to read random table rows of ``layer`` (half of ``nbytes``) and write them."""
         xp, width = self._device.xp, min(layer.output[-1], layer.parameters)
         table = self._device.zeros((layer.parameters // width, width), np.float32)
         count = max(1, ceil(nbytes / (8 * width)))
@@ -204,7 +204,7 @@ class _Bench:
         return self._time(lambda: xp.take(table, rows, axis=0, out=target))
 
     def _time(self, work: Callable[[], object]) -> float:
-        """Median s of one call, of samples long enough that starting and ending do not count."""
+        """Return the median time in s of a call, from samples so long that start and end do not count."""
         once = min(milliseconds(self._device, work, 2)) * 1e-3
         each = max(1, min(_MOST_CALLS, ceil(_SAMPLE / max(once, 1e-7))))
         return statistics.median(milliseconds(self._device, work, self._repeats, each)) * 1e-3

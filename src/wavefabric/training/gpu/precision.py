@@ -1,18 +1,18 @@
-"""Bytes of parameters, gradients, activations and optimizer states."""
+"""Define the number formats of training: bytes per parameter, gradient, activation and master copy."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Precision:
-    """Bytes of one element of each kind; ``arithmetic`` names the peak of a device that matrices run at."""
+    """Bytes per element of each kind; ``arithmetic`` names the device peak used for matrix operations."""
 
     name: str
     arithmetic: str  # "fp32", "tf32" or "bf16"
     parameter: int
     gradient: int
     activation: int
-    master: int  # B a parameter, of the copy in fp32 that the optimizer changes; 0: it changes the parameter
+    master: int  # B per parameter of the fp32 copy that the optimizer updates; 0: there is no copy
 
 
 PRECISIONS = {

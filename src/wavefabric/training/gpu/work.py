@@ -1,4 +1,4 @@
-"""What one GPU does for a layer in one microbatch: operator, FLOPs, and bytes read and written."""
+"""Count the work of one GPU for a layer in one microbatch: operator, FLOPs, and bytes read and written."""
 
 from typing import NamedTuple
 
@@ -6,13 +6,13 @@ from wavefabric.errors import choice
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.models.graph import OPTIMIZERS, Layer
 
-#: FLOPs a parameter of an optimizer's update: a multiplication and an addition for the parameter, and what
-#: its states take.
+#: FLOPs per parameter of an optimizer's update: a multiplication and an addition for the parameter, plus the
+#: FLOPs for the optimizer states.
 _UPDATE_FLOPS = {"sgd": 2, "momentum": 4, "rmsprop": 8, "adam": 12}
 
 
 class Work(NamedTuple):
-    """An operator's class, its FLOPs, and the bytes that it reads and writes."""
+    """The work of an operator: its class, its FLOPs, and the bytes that it reads and writes."""
 
     operator: str
     flops: float
@@ -22,14 +22,14 @@ class Work(NamedTuple):
 def forward_work(
     layer: Layer, samples: float, tensor: int, precision: Precision, experts: int = 1, sequence: bool = False
 ) -> Work:
-    """The forward pass of a layer on one GPU, which has so many samples of its own.
+    """Return the work of the forward pass of ``layer`` on one GPU with ``samples`` samples.
 
-    Bytes are the activations read and written, and the parameters read: of tables no more than the samples
-    use. ``tensor`` GPUs share the layer as its `split` says; layers of split ``none`` are not shared.
-    Elements of ``column`` and ``row`` are taken to be in equal parts those that are shared and those that are
-    not. ``experts``: GPUs among which the experts are divided. Each is given from all of them the samples for
-    its experts: as many as its own, as all experts get equal shares. ``sequence``: layers of split ``none``
-    along positions (`Layer.along`) are shared too.
+    Bytes are the activations read and written plus the parameters read; of tables, at most the rows that the
+    samples use. ``tensor`` GPUs divide the layer as its `split` says; layers of split ``none`` are not
+    divided. For ``column`` and ``row``, half of the elements are assumed to be divided and half not.
+    ``experts``: number of GPUs that divide the experts. Each GPU receives from all of them the samples for
+    its experts: as many as it had, since all experts get equal numbers of samples. ``sequence``: layers of
+    split ``none`` are divided too if they have positions (`Layer.along`).
     """
     flops, elements, read = _forward(layer, samples, tensor, experts, sequence)
     return Work(layer.operator, flops, elements * precision.activation + read * precision.parameter)
@@ -38,10 +38,10 @@ def forward_work(
 def backward_work(
     layer: Layer, samples: float, tensor: int, precision: Precision, experts: int = 1, sequence: bool = False
 ) -> Work:
-    """The backward pass of a layer on one GPU; arguments as of `forward_work`.
+    """Return the work of the backward pass of ``layer`` on one GPU; arguments as for `forward_work`.
 
-    FLOPs and activations are ``layer.backward`` times those of the forward pass; parameters are read, and
-    gradients of the same ones written.
+    FLOPs and activations are ``layer.backward`` times those of the forward pass. The same parameters are
+    read, and their gradients are written.
     """
     flops, elements, read = _forward(layer, samples, tensor, experts, sequence)
     nbytes = layer.backward * elements * precision.activation
@@ -50,11 +50,11 @@ def backward_work(
 
 
 def update_work(parameters: float, optimizer: str, precision: Precision) -> Work:
-    """An optimizer's update of so many parameters on one GPU.
+    """Return the work of an optimizer's update of ``parameters`` parameters on one GPU.
 
-    Gradients are read, states in fp32 read and written, and the copy of the parameters in fp32 too where
-    there is one; parameters are written, and without such a copy read. `InputError` for an optimizer that is
-    none of `wavefabric.training.models.graph.OPTIMIZERS`.
+    Gradients are read; fp32 states, and the fp32 master copy of the parameters if there is one, are read and
+    written. Parameters are written, and also read if there is no master copy. Raises `InputError` for an
+    optimizer not in `wavefabric.training.models.graph.OPTIMIZERS`.
     """
     states = 4 * optimizer_states(optimizer)
     copied = 2 * precision.master + precision.parameter if precision.master else 2 * precision.parameter
@@ -63,20 +63,20 @@ def update_work(parameters: float, optimizer: str, precision: Precision) -> Work
 
 
 def optimizer_states(optimizer: str) -> int:
-    """Elements of fp32 that an optimizer keeps for each parameter; `InputError` for one that is unknown."""
+    """Return the fp32 values that an optimizer stores per parameter; `InputError` if it is unknown."""
     choice("optimizer", optimizer, OPTIMIZERS)
     return OPTIMIZERS[optimizer]
 
 
 def parameters_held(layer: Layer, tensor: int, experts: int = 1) -> float:
-    """Parameters of a layer on one GPU; arguments as of `forward_work`."""
+    """Return the number of parameters of ``layer`` on one GPU; arguments as for `forward_work`."""
     return layer.parameters / layer.divided(tensor) / (experts if layer.experts else 1)
 
 
 def _forward(
     layer: Layer, samples: float, tensor: int, experts: int, sequence: bool
 ) -> tuple[float, float, float]:
-    """FLOPs, elements of activations read and written, parameters read: of the forward pass on one GPU."""
+    """Return FLOPs, activation elements read and written, and parameters read: forward pass, one GPU."""
     if sequence and layer.along:
         samples /= tensor
     shared = {"none": 0.0, "column": 0.5, "row": 0.5, "local": 1.0}[layer.split]

@@ -1,4 +1,4 @@
-"""One iteration: calls between layers, tasks, the engine that runs them, memory; begin with `simulate`.
+"""One training iteration: calls between layers, tasks, their simulation, memory; begin with `simulate`.
 
 Imports models, gpu and strategies.
 """

@@ -1,10 +1,10 @@
-"""Event simulation of tasks: a program for each worker, a queue of calls for the fabric.
+"""Event simulation of tasks: a program of compute tasks per worker, and a queue of calls for the fabric.
 
-A worker runs its compute tasks in their order, each when the tasks that it waits for have ended; while its
-GPUs are in a call it may be slower (`TaskGraph.slowdown`). A call is
-ready when those that it waits for have ended. On an electrical fabric it begins when no GPU of its workers is
-in another call; on a photonic one the controller of all circuits executes one batch of calls after the other
-(LUMORPH, arXiv:2310.04855, appendix C).
+A worker runs its compute tasks in order, each after the tasks that it waits for have ended. A worker may
+compute more slowly while its GPUs are in a call (`TaskGraph.slowdown`). A call is ready when the tasks that
+it waits for have ended. On an electrical fabric a call begins when no GPU of its workers is in another call.
+On a photonic fabric one controller of all circuits executes one batch of calls after the other (LUMORPH,
+arXiv:2310.04855, appendix C).
 """
 
 import heapq
@@ -18,41 +18,41 @@ import numpy as np
 from wavefabric.errors import InputError, choice, show
 from wavefabric.training.iteration.task_graph import Call, TaskGraph
 
-#: Orders in which ready calls are executed. ``batched``: those that a later layer waits for before gradients;
-#: of either as many together as share no GPU, the first that became ready first. ``boundaries``: the same,
-#: but gradients wait for the end of the next layer-to-layer transfer, or of the last backward pass.
-#: ``in-order``: as they became ready, none before an earlier one of the same GPUs, and a controller executes
-#: one at a time. ``end``: the same, but gradients wait until all layers are done.
+#: Orders in which ready calls are executed. ``batched``: calls that a later layer waits for before gradients;
+#: as many together as share no GPU, in the order in which they became ready. ``boundaries``: the same, but
+#: gradients wait for the end of the next layer-to-layer transfer, or of the last backward pass. ``in-order``:
+#: in the order in which they became ready, never before an earlier call of the same GPUs, and a controller
+#: executes one at a time. ``end``: like ``in-order``, but gradients wait until all layers are done.
 POLICIES = ("batched", "boundaries", "in-order", "end")
 
 
 class CallTimes(Protocol):
-    """What the engine asks of a fabric."""
+    """Describes what the engine needs from a fabric."""
 
     @property
     def concurrent(self) -> bool:
-        """Whether calls of disjoint GPUs need not be executed as one batch."""
+        """Return whether calls of disjoint GPUs may run independently, not only as one batch."""
         ...
 
     def seconds(self, calls: Sequence[Call]) -> float:
-        """Time of calls of disjoint GPUs that begin together."""
+        """Return the time in s of ``calls`` of disjoint GPUs that begin together."""
         ...
 
 
 class FreeCommunication:
-    """Calls that take no time: what a faster fabric can gain at most."""
+    """Call times of zero: an upper bound for the gain from a faster fabric."""
 
     concurrent = True
     description = "free communication"
 
     def seconds(self, calls: Sequence[Call]) -> float:
-        """0 s."""
+        """Return 0 s."""
         return 0.0
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """When each task began and ended, s, and the task whose end let it begin (-1: none)."""
+    """Holds when each task began and ended, in s, and the task whose end let it begin (-1: none)."""
 
     begin: np.ndarray
     end: np.ndarray
@@ -61,15 +61,15 @@ class Timeline:
 
     @property
     def seconds(self) -> float:
-        """When the last task ends."""
+        """Return the time in s at which the last task ends."""
         return float(self.end.max(initial=0.0))
 
 
 def run(graph: TaskGraph, fabric: CallTimes, policy: str = "batched") -> Timeline:
-    """When each task begins and ends.
+    """Simulate ``graph`` on ``fabric`` and return when each task begins and ends.
 
-    Ties are broken by the order in which tasks became ready, then by their numbers: the same input gives the
-    same answer. `InputError` for an unknown policy, or tasks that wait for each other in a circle.
+    Ties are broken by the order in which tasks became ready, then by task number, so results are
+    reproducible. Raises `InputError` for an unknown policy, or if tasks wait for each other in a cycle.
     """
     choice("policy", policy, POLICIES)
     return _Engine(graph, fabric, policy).run()
@@ -98,8 +98,8 @@ class _Engine:
         self.blocking: list[int] = []  # calls that are ready, in that order
         self.gradients: list[int] = []
         self.held: list[int] = []
-        self.held_until: dict[int, int] = {}  # calls that were held, and the task whose end freed them
-        self.changed = True  # whether more calls can begin than when the queues were looked at last
+        self.held_until: dict[int, int] = {}  # deferred gradient calls, and the task whose end let them begin
+        self.changed = True  # whether more calls may begin than at the last check of the queues
         self.alone = cache(lambda call: fabric.seconds([call]))
         self.layers_left = sum(kind in ("forward", "backward") for kind in graph.kind)
         self.busy, self.busy_from = 0.0, 0.0
@@ -115,11 +115,11 @@ class _Engine:
         events = self.events
         while events:
             now = events[0][0]
-            # All that ends now is over before anything new begins.
+            # All tasks that end now are finished before any new task begins.
             touched: set[int] = set()
             while events and events[0][0] == now:
                 task = heapq.heappop(events)[1]
-                # The end of a task that was slowed down since, or sped up, comes again.
+                # A task whose speed has changed has another event, at its new end.
                 if self.end[task] == now and not self.over[task]:
                     self._finish(task, touched)
             for worker in sorted(touched):
@@ -132,7 +132,7 @@ class _Engine:
         return Timeline(np.array(self.begin), np.array(self.end), np.array(self.released_by), self.busy)
 
     def _start(self, task: int, now: float, seconds: float, before: int) -> None:
-        """``before``: the task that used the same worker or fabric last."""
+        """Record the start of ``task``; ``before``: the task that used the same worker or fabric last."""
         end = self.end
         self.begin[task], end[task] = now, now + seconds
         if task in self.held_until:
@@ -147,7 +147,7 @@ class _Engine:
         return self.end[task] if task >= 0 else -1.0
 
     def _advance(self, worker: int, now: float) -> None:
-        """Begin a worker's next task, if it can."""
+        """Start the next task of ``worker``, if possible."""
         program, position = self.graph.program[worker], self.position[worker]
         if self.running[worker] or position == len(program) or self.missing[program[position]]:
             return
@@ -157,7 +157,7 @@ class _Engine:
         self._start(task, now, slowed * self.graph.seconds[task], self.last_on[worker])
 
     def _set_calling(self, worker: int, calling: bool, now: float) -> None:
-        """A worker's GPUs enter a call or leave it: what it computes goes on slower, or as before."""
+        """Mark that the GPUs of ``worker`` enter or leave a call; rescale the rest of its running task."""
         self.calling[worker] = calling
         if self.graph.slowdown != 1.0 and self.running[worker]:
             task = self.graph.program[worker][self.position[worker]]
@@ -199,7 +199,7 @@ class _Engine:
             self.gradients.append(task)
 
     def _release(self, by: int) -> None:
-        """Gradients that were held may be reduced."""
+        """Let the deferred gradient calls begin; task ``by`` is the reason."""
         self.changed = True
         self.gradients += self.held
         self.held_until.update(dict.fromkeys(self.held, by))
@@ -219,7 +219,7 @@ class _Engine:
             self._release(task)
 
     def _start_calls(self, now: float) -> None:
-        """Begin what can begin of the calls that are ready."""
+        """Start all ready calls that can begin at time ``now``."""
         if not self.changed:
             return
         self.changed = False
@@ -241,7 +241,7 @@ class _Engine:
                 self._begin_call(task, now, seconds, before)
 
     def _disjoint(self, queue: list[int], taken: set[int]) -> list[int]:
-        """Take from a queue the calls whose workers are in no other, and not waited for by an earlier one."""
+        """Remove from ``queue`` and return the calls that can run together: all of their workers are free."""
         chosen: list[int] = []
         waiting: list[int] = []
         for position, task in enumerate(queue):

@@ -1,4 +1,4 @@
-"""GPUs that compute slower than others, and links that carry less: stragglers and slow links."""
+"""Simulate faults: GPUs that compute more slowly than others (stragglers), and slow links."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from wavefabric.training.iteration.task_graph import NO_OPERATIONS, TaskGraph
 
 
 def parse_stragglers(text: str) -> dict[int, float]:
-    """``GPU:FACTOR`` with commas between, such as ``5:1.5,9:2``: GPU 5 takes 1.5 times as long to compute."""
+    """Parse ``GPU:FACTOR`` pairs separated by commas; ``5:1.5,9:2``: GPU 5 computes 1.5 times as long."""
     result = {}
     for word, gpu, factor in _parts(text, "--straggler", "GPU:FACTOR, such as 5:1.5"):
         if not (gpu.isascii() and gpu.isdigit() and len(gpu) <= 9) or int(gpu) in result:
@@ -20,7 +20,7 @@ def parse_stragglers(text: str) -> dict[int, float]:
 
 
 def parse_slow_links(text: str) -> dict[str, float]:
-    """``A-B:FACTOR`` with commas between, such as ``GPU0-switch:4``: that link is 4 times as slow."""
+    """Parse ``A-B:FACTOR`` pairs separated by commas; ``GPU0-switch:4``: the link is 4 times as slow."""
     parts = _parts(text, "--slow-link", "A-B:FACTOR, such as GPU0-switch:4")
     return {link: factor for _, link, factor in parts}
 
@@ -42,14 +42,15 @@ def _parts(text: str, key: str, allowed: str) -> list[tuple[str, str, float]]:
 def with_stragglers(
     graph: TaskGraph, gpus: Sequence[Sequence[int]], stragglers: Mapping[int, float]
 ) -> TaskGraph:
-    """Tasks of which a worker computes as its slowest GPU does.
+    """Return ``graph`` with the tasks of each worker as slow as on the worker's slowest GPU.
 
-    A worker stands for GPUs that do the same. All that they do ends in calls with one another (of tensors,
-    or of gradients), which wait for the slowest: so for one straggler the time is that of its own replica,
-    exactly, but for calls of the other replicas that would be over earlier on links of both. Stragglers of
-    several stages are taken to be in one replica: of more than one the time is an upper bound.
+    A worker stands for GPUs that do the same. Their work ends in calls with one another (for tensor
+    parallelism or gradients), which wait for the slowest GPU. With one straggler the time is therefore that
+    of its replica, exactly, except that calls of the other replicas could end earlier on shared links.
+    Stragglers in several stages are assumed to be in one replica, so for more than one straggler the time is
+    an upper bound.
 
-    ``gpus``: those of each worker. `InputError`: for a GPU that no worker has.
+    ``gpus``: the GPUs of each worker. Raises `InputError` for a straggler that no worker has.
     """
     everyone = {gpu for members in gpus for gpu in members}
     for gpu in stragglers:
@@ -62,14 +63,14 @@ def with_stragglers(
     tasks = zip(graph.operations, factors, strict=True)
     known = [
         own if times == 1 else NO_OPERATIONS for own, times in tasks
-    ]  # what is slow takes longer than its work
+    ]  # the time of a slow task no longer follows from its FLOPs
     return replace(graph, seconds=slower, operations=known)
 
 
 def with_slow_links(fabric: AnyFabric, slow: Mapping[str, float]) -> Fabric:
-    """An electrical fabric with the links between two nodes (``"A-B"``) slower, in both directions.
+    """Return an electrical fabric whose links between two nodes (``"A-B"``) are slower in both directions.
 
-    `InputError` for a photonic fabric, whose circuits are planned, and for nodes that no link joins.
+    Raises `InputError` for a photonic fabric, whose circuits are planned, and for nodes that no link joins.
     """
     if not isinstance(fabric, Fabric):
         raise InputError(f"--slow-link: {next(iter(slow))} given; allowed: with electrical fabrics")

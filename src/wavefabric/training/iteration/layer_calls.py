@@ -1,4 +1,4 @@
-"""Calls that layers need to hand activations and gradients to one another, and to have their parameters."""
+"""Build the calls by which layers exchange activations and gradients, and gather sharded parameters."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,10 +15,10 @@ Messages = tuple[tuple[int, int, float], ...]
 
 @dataclass(frozen=True)
 class BlockPlacement:
-    """Which block of an array of samples × features each of ``data × tensor`` GPUs has.
+    """Describes which block of a samples × features array each of ``data × tensor`` GPUs stores.
 
-    GPU ``first + i · tensor + j`` has block i of the samples; of the features block j if they are
-    ``shared``, else all. ``along``: it has block j of the positions instead.
+    GPU ``first + i · tensor + j`` has block i of the samples, with block j of the features if they are
+    ``shared``, else all features. With ``along`` the GPU has block j of the positions instead.
     """
 
     first: int
@@ -29,21 +29,21 @@ class BlockPlacement:
 
     @property
     def parts(self) -> int:
-        """Blocks into which the features are cut."""
+        """Return the number of blocks into which the features are cut."""
         return self.tensor if self.shared else 1
 
     @property
     def groups(self) -> Groups:
-        """GPUs with the same samples."""
+        """Return the groups of GPUs with the same samples."""
         return LayerLayout(self.data, self.tensor).groups(self.first, "tensor")
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What takes a layer's output to some that follow, and its gradient back: calls one after the other.
+    """Describes the calls that bring a layer's output to some consumers, and its gradient back.
 
-    ``consumers`` are in one pipeline stage and take it alike. ``routed``: by the same experts, so that
-    samples stay where they have been sent.
+    The calls run one after the other. ``consumers`` are in one pipeline stage and need the same blocks.
+    ``routed``: the consumers use the same experts as the layer, so samples stay on the experts' GPUs.
     """
 
     consumers: tuple[int, ...]
@@ -54,23 +54,24 @@ class Transfer:
 
 @dataclass(frozen=True)
 class LayerCalls:
-    """Calls of one layer."""
+    """Holds the calls of one layer; None or empty where it needs no such call."""
 
-    dispatch: Call | None  # the all-to-all that takes samples to their experts; gradients return by the same
-    dispatched: tuple[int, ...]  # layers whose outputs it takes
+    dispatch: Call | None  # the all-to-all that sends samples to their experts; also for gradients
+    dispatched: tuple[int, ...]  # layers whose outputs ``dispatch`` sends
     total: Call | None  # the all-reduce (along positions, reduce-scatter) of partial sums after a row layer
     transfers: tuple[Transfer, ...]
-    gather: Call | None  # the all-gather of parameters that are sharded
-    #: The all-gather of inputs of which a part alone was kept; needed for gradients of parameters alone.
+    gather: Call | None  # the all-gather of sharded parameters
+    #: The all-gather of inputs that were stored in parts; only the gradients of parameters need it.
     regather: Call | None
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Gradients of layers that are updated together.
+    """Describes gradients of layers that are reduced and updated together.
 
-    ``calls``: one that reduces all, or one for each tensor; none if there is nobody to reduce them with.
-    ``parameters``: those that each GPU updates afterwards. ``gather``: the all-gather of what was updated.
+    ``calls``: one call that reduces all gradients, or one per tensor; empty if only one GPU has the
+    parameters. ``parameters``: number that each GPU updates afterwards. ``gather``: the all-gather of updated
+    parameters.
     """
 
     layers: tuple[int, ...]
@@ -80,9 +81,10 @@ class Bucket:
 
 
 class ModelCalls:
-    """Calls of all layers of a model, as a strategy shares it; of each microbatch the same.
+    """Builds the calls of all layers of a model for a strategy; all microbatches have the same calls.
 
-    ``buckets``: of each chunk (without interleaving, pipeline stage), in the order of the backward pass.
+    ``buckets``: buckets of each chunk (without interleaving, pipeline stage), in the order of the backward
+    pass.
     """
 
     def __init__(self, model: ModelGraph, strategy: Strategy, precision: Precision):
@@ -100,18 +102,18 @@ class ModelCalls:
         return LayerCalls(dispatch, dispatched, total, transfers, gather, regather)
 
     def _activation_bytes(self, number: int) -> float:
-        """B of a layer's output, of all samples of a microbatch."""
+        """Return the bytes of a layer's output for all samples of a microbatch."""
         return self._samples * self._model.layers[number].features * self._precision.activation
 
     def _first(self, number: int) -> int:
         return self._strategy.first_gpu(self._strategy.stage[number])
 
     def _groups(self, number: int, kind: Literal["tensor", "data", "expert"] = "data") -> Groups:
-        """Groups of GPUs that work on a layer; those with the same parameters, unless others are named."""
+        """Return the GPU groups of ``kind`` for a layer; ``data``: GPUs with the same parameters."""
         return self._strategy.layouts[number].groups(self._first(number), kind)
 
     def _routed(self, number: int) -> tuple | None:
-        """Equal for layers whose samples are with the same experts; None if they are where they belong."""
+        """Return a key that is equal for layers whose samples are on the same experts; None: no experts."""
         layout = self._strategy.layouts[number]
         if layout.expert == 1 or not self._model.layers[number].experts:
             return None
@@ -125,7 +127,7 @@ class ModelCalls:
         return tuple(p for p in dict.fromkeys(producers) if self._routed(p) != routed)
 
     def _all_to_all(self, number: int, nbytes: float) -> Call:
-        """Samples to the experts of a layer, or back: a copy for each of the experts that a sample has."""
+        """Return the call that sends samples to a layer's experts or back: one copy per expert and sample."""
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         copies = max(1.0, layer.used * layer.experts)
         groups = self._groups(number, "expert")
@@ -139,7 +141,7 @@ class ModelCalls:
         return self._tensor(kind, number, self._activation_bytes(number) / layout.data)
 
     def parted(self, call: Call) -> list[Call]:
-        """A call, or with overlap the first of as many parts as GPUs split a layer, and the others."""
+        """Return ``call`` alone, or with overlap its first part (of one per GPU of a group) and the rest."""
         layers = call.purpose == "layer-to-layer" and call.collective in ("all-gather", "reduce-scatter")
         if not self._strategy.overlap or not (layers or call.purpose == "tensor"):
             return [call]
@@ -150,7 +152,7 @@ class ModelCalls:
         return Call(kind, self._groups(number, "tensor"), nbytes, "tensor")
 
     def _regather(self, number: int) -> Call | None:
-        """Of a column layer that keeps its part of the positions of its input, if nobody keeps the rest."""
+        """Return the gather of a column layer's input, if each GPU stored only its part of the positions."""
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         if not (self._strategy.sequence and layer.split == "column" and layer.saved and layout.tensor > 1):
             return None
@@ -158,7 +160,7 @@ class ModelCalls:
         return self._tensor("all-gather", number, nbytes)
 
     def _placement(self, number: int, divides: str) -> BlockPlacement:
-        """Where a layer's output is (``column`` divides it), or where it takes its inputs (``row``)."""
+        """Return where a layer's output is (``divides`` = column) or where it needs its inputs (row)."""
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         row_output = divides == "column" and layer.split == "row"
         along = self._strategy.sequence and layout.tensor > 1 and (layer.along or row_output)
@@ -186,14 +188,14 @@ class ModelCalls:
             combine = self._all_to_all(number, nbytes / source.parts)
         total = None
         if target.tensor > 1 and any(self._model.layers[c].split == "column" for c in consumers):
-            # Each GPU has the gradient that its columns give: the sum is needed.
+            # Each GPU has only the gradient from its columns: they must be summed.
             total = Call("all-reduce", target.groups, nbytes / target.data, "tensor")
             if there is not None and there.collective == "all-gather":
-                # Each needs the sum of its own block alone.
+                # Each GPU needs only its block of the sum.
                 total = Call("reduce-scatter", target.groups, total.bytes, "tensor")
         whole = None
         if source.along and self._model.layers[number].split == "row":
-            # Its backward pass takes the gradients of all positions.
+            # The backward pass of a row layer needs the gradients of all positions.
             whole = self._tensor("all-gather", number, nbytes / source.data)
         forward, backward = (
             tuple(call for call in calls if call is not None)
@@ -202,7 +204,7 @@ class ModelCalls:
         return Transfer(consumers, routed, forward, backward)
 
     def _own_parameters(self, number: int) -> float:
-        """Parameters of a layer's share on one GPU, before they are sharded."""
+        """Return the number of a layer's parameters on one GPU, before ZeRO shards them."""
         layout = self._strategy.layouts[number]
         return parameters_held(self._model.layers[number], layout.tensor, layout.expert)
 
@@ -216,7 +218,7 @@ class ModelCalls:
         return Call("all-gather", groups, nbytes, "parameters")
 
     def _buckets(self, stage: int) -> list[Bucket]:
-        """Buckets in the order of the backward pass; one is closed when it is full, or other GPUs follow."""
+        """Return the buckets in backward order; a bucket ends when it is full or the GPU groups change."""
         numbers = [n for n in self._strategy.layers_of(stage) if self._model.layers[n].parameters]
         buckets: list[Bucket] = []
         held: list[int] = []
@@ -249,10 +251,9 @@ class ModelCalls:
 
 
 def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float) -> Call | None:
-    """The call that brings an array from one placement to another; None if all is where it is needed.
+    """Return the call that brings an array from ``source`` to ``target``; None if nothing has to move.
 
-    The whole array has so many bytes. Its gradient goes the other way: ``redistribution(target, source,
-    nbytes)``.
+    ``nbytes`` is the size of the whole array. For its gradient, exchange ``source`` and ``target``.
     """
     if source == target:
         return None
@@ -266,17 +267,17 @@ def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float
 
 
 def _collective(source: BlockPlacement, target: BlockPlacement) -> tuple[str, Groups] | None:
-    """The collective that moves what messages would, and its groups."""
+    """Return the collective, with its groups, that replaces individual messages; None if there is none."""
     if source.shared and target.shared and source.along != target.along and source.first == target.first:
         same = (source.data, source.tensor) == (target.data, target.tensor)
         return ("all-to-all", source.groups) if same else None
     if source.first != target.first or source.parts == target.parts:
         whole = source.first == target.first and source.parts == target.parts == 1
-        # Each of `tensor` GPUs has its samples and needs those of all.
+        # Each of `tensor` GPUs has different samples and needs those of all.
         return ("all-gather", target.groups) if whole and source.tensor == 1 < target.tensor else None
     if source.shared and (source.data, source.tensor) == (target.data, target.tensor):
         return "all-gather", source.groups
-    # All samples of a group and one block of the features, and a block of the samples and all features.
+    # One side: all samples, one block of the features; other side: one block of the samples, all features.
     if source.shared and target.tensor == 1:
         return "all-to-all", source.groups
     if target.shared and source.tensor == 1:
@@ -286,10 +287,10 @@ def _collective(source: BlockPlacement, target: BlockPlacement) -> tuple[str, Gr
 
 @lru_cache(maxsize=256)
 def _messages(source: BlockPlacement, target: BlockPlacement) -> Messages:
-    """Source, destination and share of the array.
+    """Return the messages as (source, destination, fraction of the array).
 
-    Of several GPUs that have the same block one sends it: those that need it ask them by turns, which of a
-    GPU that has it is that GPU itself.
+    If several GPUs have the same block, one of them sends it to each receiver, in rotation. A receiver that
+    has the block is assigned to itself and gets no message.
     """
     messages = []
     for taker in range(target.data * target.tensor):
@@ -310,7 +311,7 @@ def _ends(messages: Messages) -> Groups:
 
 
 def _overlaps(part: int, parts: int, others: int) -> list[tuple[int, float]]:
-    """Of [0, 1] cut into `others`: intervals that meet number `part` of `parts`, and the common lengths."""
+    """Return which of ``others`` equal parts of [0, 1] meet part ``part`` of ``parts``, and the overlaps."""
     scale = parts * others
     begin, end = part * others, (part + 1) * others  # in units of 1 / scale
     result = []

@@ -1,4 +1,4 @@
-"""Bytes that training needs on one GPU: parameters, gradients, optimizer states, saved activations."""
+"""Compute the bytes that training needs per GPU: parameters, gradients, optimizer states, activations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from wavefabric.units import three_digits
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Bytes on one GPU. ``states`` are the optimizer's, with the copy of the parameters in fp32."""
+    """Memory per GPU in bytes. ``states`` are the optimizer's, with the fp32 copy of the parameters."""
 
     parameters: float = 0.0
     gradients: float = 0.0
@@ -26,22 +26,22 @@ class MemoryNeed:
 
     @property
     def total(self) -> float:
-        """All of them."""
+        """Return the sum of all kinds, in bytes."""
         return self.parameters + self.gradients + self.states + self.activations
 
     @property
     def parts(self) -> str:
-        """Each of them in GB, those that there are."""
+        """Return the memory in GB by kind, as text; kinds that are zero are left out."""
         return ", ".join(f"{name} {three_digits(value / 1e9)}" for name, value in vars(self).items() if value)
 
 
 class LayerMemory(NamedTuple):
-    """One layer on one GPU: elements that it keeps, by what they are; `strategy_needs` makes bytes of them.
+    """Memory of one layer on one GPU, in elements except ``states``; `strategy_needs` converts to bytes.
 
-    ``parameters``, ``gradients``: kept at all times, the GPU's part of those that are sharded. ``whole``:
-    what is gathered besides while the layer is used; ``unreduced``: gradients, until they are reduced.
-    ``states``: B of optimizer states, and the copy in fp32. ``saved``: of activations, of one microbatch;
-    ``again``: those that selective recomputation makes once more.
+    ``parameters``, ``gradients``: stored permanently; with sharding, the GPU's part. ``whole``: additional
+    parameters, gathered while the layer is used. ``unreduced``: additional gradients, until they are reduced.
+    ``states``: bytes of optimizer states and the fp32 copy. ``saved``: activations of one microbatch.
+    ``again``: activations that selective recomputation computes again.
     """
 
     parameters: float
@@ -54,12 +54,12 @@ class LayerMemory(NamedTuple):
 
 
 def layer_memory(workload: Workload, number: int) -> LayerMemory:
-    """What one GPU keeps of a layer, of a microbatch.
+    """Return the memory of layer ``number`` on one GPU, for one microbatch.
 
-    Saved activations are taken to be the layer's input: whole of ``column``, divided of ``row`` and
-    ``local``; with sequence parallelism all are divided, but of layers that are not split at all. Parameters,
-    gradients and optimizer states are divided among the GPUs that have the same ones by the stage of ZeRO
-    (arXiv:1910.02054, figure 1). `InputError` for an unknown optimizer.
+    Saved activations are assumed to be the layer's input: not divided for ``column``, divided for ``row`` and
+    ``local``. With sequence parallelism all are divided, except those of layers that are not split at all.
+    Parameters, gradients and optimizer states are divided among the GPUs with the same ones, according to the
+    ZeRO stage (arXiv:1910.02054, figure 1). Raises `InputError` for an unknown optimizer.
     """
     strategy, layer = workload.strategy, workload.model.layers[number]
     layout = strategy.layouts[number]
@@ -80,10 +80,10 @@ def layer_memory(workload: Workload, number: int) -> LayerMemory:
 def saved_elements(
     layers: Sequence[Layer], each: Sequence[LayerMemory], recompute: bool
 ) -> tuple[float, float]:
-    """Elements of activations kept of each microbatch, and those of one block that are computed again.
+    """Return the activation elements stored per microbatch, and the elements of one recomputed block.
 
-    With ``recompute`` only the input of each block is kept, that is what its first layer saves, and one
-    block's other activations at a time; layers without a block keep theirs.
+    With ``recompute``, only the input of each block is stored (what its first layer saves), plus the other
+    activations of one block at a time. Layers without a block store theirs.
     """
     kept = again = 0.0
     for block in blocks_of(layers, range(len(layers))):
@@ -94,11 +94,11 @@ def saved_elements(
 
 
 def strategy_needs(workload: Workload) -> tuple[MemoryNeed, ...]:
-    """What one GPU of each pipeline stage holds.
+    """Return the memory needed by one GPU of each pipeline stage.
 
-    The largest two of sharded layers are whole at a time, one used and the next gathered. Of 1F1B stage s of
-    p keeps activations of up to p − s microbatches at the same time (PipeDream-Flush, arXiv:2006.09503);
-    interleaved, of as many chunks as its order of passes has under way.
+    Of sharded layers, the largest two are whole at a time: one in use, the next one gathered. In 1F1B, stage
+    s of p stores the activations of up to p − s microbatches at once (PipeDream-Flush, arXiv:2006.09503);
+    with interleaving, of as many chunks as its order of passes has in flight.
     """
     strategy, precision = workload.strategy, workload.precision
     needs = []
@@ -115,7 +115,7 @@ def strategy_needs(workload: Workload) -> tuple[MemoryNeed, ...]:
             for kind, more in (("parameters", "whole"), ("gradients", "unreduced"))
         ]
         in_flight = most = 0.0
-        # Less than (v + 1)p passes run ahead, then the order repeats: four of its periods have the most.
+        # Fewer than (v + 1)p passes run ahead, then the order repeats: 4p microbatches reach the maximum.
         few = min(strategy.microbatches, 4 * strategy.stages)
         for direction, _, chunk in pipeline_order(stage, strategy, few):
             in_flight += kept[chunk] if direction == FORWARD else -kept[chunk]
@@ -128,9 +128,9 @@ def strategy_needs(workload: Workload) -> tuple[MemoryNeed, ...]:
 def check_memory(
     need: MemoryNeed, allowed: float, where: str = "memory", workload: Workload | None = None
 ) -> None:
-    """Refuse what does not fit; ``allowed`` in B, ``where`` begins the line of the `InputError`.
+    """Raise `InputError` if ``need`` exceeds ``allowed`` bytes; ``where`` begins the message.
 
-    The line says what would make the ``workload`` that needs this fit.
+    With ``workload``, the message says which changes would make the workload fit.
     """
     if need.total <= allowed:
         return
@@ -140,12 +140,12 @@ def check_memory(
 
 
 def largest_need(workload: Workload) -> MemoryNeed:
-    """Return what a GPU holds of the pipeline stage that needs most."""
+    """Return the memory of a GPU of the pipeline stage that needs the most."""
     return max(strategy_needs(workload), key=lambda need: need.total)
 
 
 def _advice(workload: Workload, allowed: float) -> str:
-    """Return what makes a workload fit: one change of its strategy, all of them, other degrees, more GPUs."""
+    """Return what makes ``workload`` fit: one change of strategy, all changes, other degrees or more GPUs."""
     strategy, model = workload.strategy, workload.model
     samples = strategy.batch // max(layout.data for layout in strategy.layouts)
     changes: dict[str, dict[str, Any]] = {
@@ -168,7 +168,7 @@ def _advice(workload: Workload, allowed: float) -> str:
     }
     if words := [word + size for word, size in sizes.items() if size]:
         return f"it fits with {' or '.join(words)} added to the strategy"
-    del changes["selective"]  # all is computed again
+    del changes["selective"]  # recompute includes it
     most = {key: value for fields in changes.values() for key, value in fields.items()}
     if size := fitting(lambda: replace(strategy, **most)):
         return f"it fits with sequence,recompute,microbatches:{samples},zero:3{size} added to the strategy"

@@ -1,4 +1,4 @@
-"""One training iteration on a fabric: how long it takes, what of it is communication, and what bounds it."""
+"""Simulate one training iteration on a fabric: its time, the time of communication, and the bottleneck."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,22 +9,22 @@ from wavefabric.training.iteration.engine import CallTimes, FreeCommunication, T
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload, build_tasks
 
-#: What is no communication on a critical path, in words.
+#: Words for the parts of a critical path that are not communication.
 COMPUTATION = {"compute": "computation", "host": "work of the host"}
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """A simulated iteration.
+    """A simulated training iteration.
 
     Attributes
     ----------
     graph, timeline
         Tasks, and when each ran.
     policy : str
-        Order of calls, of `engine.POLICIES`.
+        Order of calls, one of `engine.POLICIES`.
     workload : Workload or None
-        What it is an iteration of; None of tasks from elsewhere.
+        The simulated model, strategy and device; None for tasks from another source, such as a trace.
     """
 
     graph: TaskGraph = field(repr=False)
@@ -34,22 +34,22 @@ class Iteration:
 
     @property
     def seconds(self) -> float:
-        """Of the iteration."""
+        """Return the time of the iteration in s."""
         return self.timeline.seconds
 
     @cached_property
     def free_seconds(self) -> float:
-        """The same iteration with free communication, s."""
+        """Return the time in s of the same iteration with free communication."""
         return run(self.graph, FreeCommunication(), self.policy).seconds
 
     @property
     def samples_per_second(self) -> float:
-        """Throughput; iterations a second of tasks from elsewhere."""
+        """Return the throughput in samples per second; without a workload, iterations per second."""
         return (self.workload.strategy.batch if self.workload else 1) / self.seconds
 
     @property
     def model_flops_per_second(self) -> float:
-        """FLOP/s a GPU of what the model asks for: recomputation is none of it; 0 of tasks from elsewhere."""
+        """Return the model's FLOP/s per GPU, without recomputation; 0 without a workload."""
         if self.workload is None:
             return 0.0
         strategy = self.workload.strategy
@@ -57,19 +57,19 @@ class Iteration:
 
     @property
     def model_flops_utilisation(self) -> float:
-        """The same over the device's peak in the precision used (MFU, arXiv:2204.02311, appendix B)."""
+        """Return `model_flops_per_second` over the device's peak (MFU, arXiv:2204.02311, appendix B)."""
         if self.workload is None:
             return 0.0
         return self.model_flops_per_second / self.workload.device.peak[self.workload.precision.arithmetic]
 
     @property
     def exposed_seconds(self) -> float:
-        """What communication adds to the iteration: the rest is hidden behind computation."""
+        """Return the time in s by which communication prolongs the iteration (not hidden by computation)."""
         return self.seconds - self.free_seconds
 
     @cached_property
     def compute_seconds(self) -> np.ndarray:
-        """Time in which each worker computes, s, shape (workers,)."""
+        """Return the time in s that each worker computes, shape (workers,)."""
         busy = np.zeros(self.graph.workers)
         for worker, seconds in zip(self.graph.worker, self.graph.seconds, strict=True):
             if worker >= 0:
@@ -78,18 +78,18 @@ class Iteration:
 
     @property
     def on_gpus(self) -> np.ndarray:
-        """Whether each worker is GPUs, shape (workers,): lanes of hosts, which traces have, are none."""
+        """Return whether each worker is a set of GPUs, shape (workers,); CPU workers of traces are not."""
         gpus = self.graph.gpus
         return np.array([bool(each) for each in gpus] if gpus else [True] * self.graph.workers, bool)
 
     @property
     def gpu_seconds(self) -> np.ndarray:
-        """Time in which each worker that is GPUs computes, s."""
+        """Return the time in s that each GPU worker computes."""
         return self.compute_seconds[self.on_gpus]
 
     @property
     def idle(self) -> float:
-        """Share of an iteration with free communication in which the average GPU does not compute."""
+        """Return the fraction of an iteration with free communication in which the average GPU is idle."""
         if not self.free_seconds or not self.gpu_seconds.size:
             return 0.0
         counts = [len(gpus) for gpus in self.graph.gpus if gpus] or None
@@ -97,18 +97,18 @@ class Iteration:
 
     @property
     def pipelined(self) -> bool:
-        """Whether the GPUs of several workers hand activations to one another, as stages of a pipeline do."""
+        """Return whether workers send activations to one another, as the stages of a pipeline do."""
         calls = zip(self.graph.ports, self.graph.call, strict=True)
         return any(len(ports) > 1 for ports, call in calls if call and call.purpose == "layer-to-layer")
 
     @property
     def bubble(self) -> float:
-        """`idle` where there is a pipeline, else 0: GPUs that wait for their host wait for no other stage."""
+        """Return `idle` if there is a pipeline, else 0, since GPUs then wait only for their host."""
         return self.idle if self.pipelined else 0.0
 
     @cached_property
     def critical_path(self) -> tuple[int, ...]:
-        """Tasks of which each let the next begin, from the first to the one that ends last."""
+        """Return the critical path: tasks of which each lets the next begin, up to the last one to end."""
         end, released_by = self.timeline.end, self.timeline.released_by
         path, task = [], int(end.argmax()) if end.size else -1
         while task >= 0:
@@ -118,7 +118,7 @@ class Iteration:
 
     @cached_property
     def critical_seconds(self) -> dict[str, float]:
-        """s on the critical path: ``"compute"``, ``"host"``, or purposes of calls; the largest first."""
+        """Return s on the critical path for ``"compute"``, ``"host"`` and call purposes, largest first."""
         result: dict[str, float] = {}
         on_gpus = self.on_gpus
         for task in self.critical_path:
@@ -131,20 +131,20 @@ class Iteration:
 
     @property
     def most_critical(self) -> tuple[str, float]:
-        """What takes most of the critical path, and its share of it."""
+        """Return the kind of task with most time on the critical path, and its fraction of the iteration."""
         what, seconds = next(iter(self.critical_seconds.items()), ("nothing", 0.0))
         return what, seconds / self.seconds if self.seconds else 0.0
 
     @property
     def bound_by(self) -> str:
-        """What takes most of the critical path, in words."""
+        """Return the bottleneck in words: the kind of task with most time on the critical path."""
         what, fraction = self.most_critical
         words = {**COMPUTATION, "layer-to-layer": "layer-to-layer transfers"}
         return f"{words.get(what, f'communication of {what}')}, {fraction:.0%} of the critical path"
 
     @cached_property
     def call_bytes(self) -> dict[str, list[float]]:
-        """For each purpose of calls the B of each: `Call.bytes`, of messages all together."""
+        """Return the bytes of each call, in a list per purpose (`Call.moved`)."""
         sizes: dict[str, list[float]] = {}
         for call in self.graph.call:
             if call is not None:
@@ -152,7 +152,7 @@ class Iteration:
         return sizes
 
     def communication(self) -> dict[str, tuple[int, float]]:
-        """For each purpose of calls: how many there are, and B in all."""
+        """Return the number of calls and their total bytes, per purpose."""
         return {purpose: (len(sizes), sum(sizes)) for purpose, sizes in self.call_bytes.items()}
 
 
@@ -164,16 +164,17 @@ def simulate(workload: Workload, fabric: CallTimes, policy: str = "batched", mer
     workload : Workload
         Model, strategy, GPUs and precision.
     fabric : CallTimes
-        `wavefabric.training.communication.Communication`, or `FreeCommunication`.
+        Times of calls: `wavefabric.training.communication.Communication` or `FreeCommunication`.
     policy : str
-        Order of calls, of `engine.POLICIES`.
+        Order of calls, one of `engine.POLICIES`.
     merge : bool
-        One task for consecutive layers between which nothing is sent; without it a task each, for pictures.
+        Combine consecutive layers without communication between them into one task. False: one task per
+        layer, for pictures.
 
     Raises
     ------
     InputError
-        For an unknown policy, or more GPUs than the fabric has.
+        If the policy is unknown or the fabric has too few GPUs.
     """
     return simulate_tasks(build_tasks(workload, merge), fabric, policy, workload)
 
@@ -181,5 +182,5 @@ def simulate(workload: Workload, fabric: CallTimes, policy: str = "batched", mer
 def simulate_tasks(
     graph: TaskGraph, fabric: CallTimes, policy: str = "batched", workload: Workload | None = None
 ) -> Iteration:
-    """Simulate tasks from elsewhere, such as a trace or a step of `wave_steps`."""
+    """Simulate tasks that do not come from a workload, such as a trace or a step of `wave_steps`."""
     return Iteration(graph, run(graph, fabric, policy), policy, workload)

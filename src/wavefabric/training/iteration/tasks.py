@@ -1,8 +1,9 @@
-"""The tasks of one training iteration of a model, as a strategy shares it: layers, calls, updates.
+"""Build the tasks of one training iteration from a model and a strategy: layers, calls, updates.
 
-Forward and backward passes of microbatches follow one another in each pipeline stage as in the schedule 1F1B
-(PipeDream-Flush, Narayanan et al. 2021, arXiv:2006.09503): stage s of p runs p − s − 1 forward passes ahead.
-With v chunks of layers on each stage it is interleaved (Megatron-LM, arXiv:2104.04473, section 2.2).
+Each pipeline stage executes the forward and backward passes of the microbatches in the order of the 1F1B
+schedule (PipeDream-Flush, Narayanan et al. 2021, arXiv:2006.09503): stage s of p runs p − s − 1 forward
+passes ahead. With v chunks of layers per stage the schedule is interleaved (Megatron-LM, arXiv:2104.04473,
+section 2.2).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,50 +21,53 @@ from wavefabric.training.models.graph import ModelGraph, blocks_of
 from wavefabric.training.strategies.strategy import Strategy
 
 FORWARD, BACKWARD = 0, 1
-#: Tasks of all microbatches at most: a bound on time and memory.
+#: Maximum number of tasks of all microbatches, to limit time and memory.
 MOST_TASKS = 2 * 10**6
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is simulated: a model, how it is shared, on which GPUs and in which precision."""
+    """Describes what is simulated: a model, its strategy, the device and the precision."""
 
     model: ModelGraph
     strategy: Strategy
     device: DeviceModel
     precision: Precision
-    #: GPUs that compute slower, and how many times as long they take; see `faults`.
+    #: Slow GPUs, as (GPU, factor of the computation time); see `faults`.
     stragglers: tuple[tuple[int, float], ...] = ()
 
     @property
     def gpus_of_stages(self) -> list[tuple[int, ...]]:
-        """GPUs of each pipeline stage."""
+        """Return the GPUs of each pipeline stage."""
         strategy = self.strategy
         firsts = (strategy.first_gpu(stage) for stage in range(strategy.stages))
         return [tuple(range(first, first + strategy.stage_gpus)) for first in firsts]
 
     def work(self, of: Callable[..., Work], number: int) -> Work:
-        """What one GPU does in a layer's pass over a microbatch, by `forward_work` or `backward_work`."""
+        """Return one GPU's work in layer ``number`` per microbatch, by `forward_work` or `backward_work`."""
         layer, layout = self.model.layers[number], self.strategy.layouts[number]
         samples, sequence = self.strategy.samples(number), self.strategy.sequence
         return of(layer, samples, layout.tensor, self.precision, layout.expert, sequence)
 
     def sharing(self, number: int, stage: int = 3) -> int:
-        """GPUs that divide what ZeRO divides from this stage on: states 1, gradients 2, parameters 3."""
+        """Return the number of GPUs that divide what ZeRO divides from ``stage`` on, for layer ``number``.
+
+        Stage 1 divides optimizer states, 2 gradients, 3 parameters.
+        """
         layout = self.strategy.layouts[number]
         experts = layout.expert if self.model.layers[number].experts else 1
         return layout.data // experts if self.strategy.zero >= stage else 1
 
 
 def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
-    """The tasks of one iteration.
+    """Build the tasks of one iteration.
 
-    ``merge`` makes one task of consecutive layers between which nothing is sent or awaited: same times, fewer
-    tasks.
+    ``merge`` combines consecutive layers between which nothing is sent or awaited into one task: the times
+    are equal, with fewer tasks.
     """
     common = _Common(workload)
     parts, stages = workload.strategy.microbatches, workload.strategy.stages
-    # Gradients that are sharded have nowhere to stay whole: every microbatch reduces its own.
+    # GPUs have no memory for unsharded gradients, so every microbatch reduces its gradients.
     sharded = workload.strategy.zero >= 2
     last = _Microbatch(common, merge, reduces=True)
     others = last if sharded or parts == 1 else _Microbatch(common, merge, reduces=False)
@@ -97,10 +101,10 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
 def pipeline_order(
     stage: int, strategy: Strategy, microbatches: int | None = None
 ) -> list[tuple[int, int, int]]:
-    """Passes of a stage in order: (0 forward or 1 backward, microbatch, chunk of layers).
+    """Return the passes of ``stage`` in order: (0 forward or 1 backward, microbatch, chunk of layers).
 
-    Interleaved, a stage takes p microbatches through each of its v chunks by turns and runs 2(p − s − 1) +
-    (v − 1)p forward passes ahead. ``microbatches`` by default all.
+    With interleaving, a stage processes p microbatches per chunk in turn through its v chunks; it runs 2(p −
+    s − 1) + (v − 1)p forward passes ahead. ``microbatches`` defaults to all of the strategy.
     """
     p, v, parts = strategy.stages, strategy.interleave, microbatches or strategy.microbatches
     ahead = p - stage - 1 if v == 1 else 2 * (p - stage - 1) + (v - 1) * p
@@ -114,9 +118,10 @@ def pipeline_order(
 
 
 def _program(graph: TaskGraph, passes: "Sequence[tuple[int, _Phase]]") -> list[int]:
-    """Compute tasks of a worker in order. Parameters are gathered one use ahead.
+    """Return the compute tasks of a worker in order, and let parameters be gathered one use ahead.
 
-    A gather begins when what its predecessor was for begins, which is when the task before that has ended.
+    A gather may begin when the task that uses the previously gathered parameters begins, that is, when the
+    task before that one has ended.
     """
     program: list[int] = []
     before = 0
@@ -131,7 +136,7 @@ def _program(graph: TaskGraph, passes: "Sequence[tuple[int, _Phase]]") -> list[i
 
 
 class LayerPass(NamedTuple):
-    """A layer's pass over a microbatch on one GPU: s, FLOPs, and B read and written."""
+    """Describes a layer's pass over a microbatch on one GPU: time in s, FLOPs, and B read and written."""
 
     seconds: float
     flops: float
@@ -139,7 +144,7 @@ class LayerPass(NamedTuple):
 
 
 class _Common:
-    """What all microbatches have in common: times of layers, calls, and which layers are where."""
+    """Holds what all microbatches have in common: layer times, calls, and the blocks of each chunk."""
 
     def __init__(self, workload: Workload):
         self.model, self.strategy, self._workload = workload.model, workload.strategy, workload
@@ -153,18 +158,18 @@ class _Common:
             if self.strategy.selective and layer.again is not None:
                 both = zip(self.backward[number], self.forward[number], strict=True)
                 self.backward[number] = LayerPass(*map(sum, both))
-        #: Of each chunk the layers, in blocks.
+        #: Layer numbers of each chunk, grouped in blocks.
         self.blocks = [
             blocks_of(self.model.layers, self.strategy.layers_of(c)) for c in range(self.strategy.chunks)
         ]
         #: Layers whose outputs are dispatched to experts before the next layer runs.
         self.dispatched_after = set(map(self._last_here, range(len(self.model.layers))))
-        #: For each layer the transfers that it is the last to have a gradient for, and where those go.
+        #: For each layer: the (producer, transfer) pairs whose gradients return after its backward pass.
         self.returns: list[list[tuple[int, Transfer]]] = [[] for _ in self.model.layers]
         for producer in reversed(range(len(self.model.layers))):  # the next to run backward comes first
             for transfer in self.calls.layers[producer].transfers:
                 self.returns[transfer.consumers[0]].append((producer, transfer))
-        #: For the last layer of each bucket of gradients, in the order of the backward pass, its number.
+        #: Number of the bucket of gradients that the backward pass of a layer completes, by that layer.
         self.bucket_after = {
             bucket.layers[-1]: number
             for buckets in self.calls.buckets
@@ -172,7 +177,7 @@ class _Common:
         }
 
     def _last_here(self, number: int) -> int:
-        """The last of its own stage whose output a layer needs dispatched; -1: there is none."""
+        """Return the last layer in the stage of ``number`` whose output it sends to experts; -1: none."""
         stage = self.strategy.stage
         here = (p for p in self.calls.layers[number].dispatched if stage[p] == stage[number])
         return max(here, default=-1)
@@ -181,27 +186,27 @@ class _Common:
         return LayerPass(self._workload.device.seconds(*work, arithmetic), work.flops, work.nbytes)
 
     def update(self, parameters: float) -> LayerPass:
-        """The optimizer's update of so many parameters on one GPU."""
+        """Return the optimizer's update of ``parameters`` parameters on one GPU."""
         return self._pass(update_work(parameters, self.model.optimizer, self._workload.precision), "fp32")
 
     def names(self, layers: Sequence[int]) -> str:
-        """The first and the last."""
+        """Return the names of the first and the last of ``layers``, as a label."""
         first, last = self.model.layers[layers[0]].name, self.model.layers[layers[-1]].name
         return first if len(layers) == 1 else f"{first} … {last}"
 
 
 class _Phase:
-    """Compute tasks of a worker's pass over one microbatch; a task grows while nothing comes between."""
+    """Collects a worker's compute tasks of one pass over a microbatch; merges layers if possible."""
 
     def __init__(self, graph: TaskGraph, kind: str, worker: int, merge: bool):
         self._graph, self._kind, self._worker, self._merge = graph, kind, worker, merge
         self.tasks: list[int] = []
-        #: Gathers of parameters, and the place among `tasks` of the task that uses them.
+        #: Gathers of parameters, each with the index in `tasks` of the task that uses them.
         self.gathers: list[tuple[int, int]] = []
         self._open = False
 
     def layer(self, name: str, own: LayerPass, waits: Sequence[int]) -> int:
-        """Run a layer when `waits` have ended; the number of the task that it is part of."""
+        """Run a layer after ``waits`` have ended; return the number of the task that contains it."""
         if self._merge and self._open and not waits:
             task = self.tasks[-1]
             self._graph.seconds[task] += own.seconds
@@ -217,27 +222,27 @@ class _Phase:
         return task
 
     def close(self) -> None:
-        """Something waits for what has run so far: the next layer is another task."""
+        """Make the next layer a new task, because something waits for the layers so far."""
         self._open = False
 
 
 class _Microbatch:
-    """Tasks of one microbatch: forward through all stages, and backward."""
+    """Builds the tasks of one microbatch: forward through all stages, and backward."""
 
     def __init__(self, common: _Common, merge: bool, reduces: bool):
         self._common, self._merge, self._reduces = common, merge, reduces
         self.graph = TaskGraph(common.strategy.stages)
         self.passes: dict[tuple[int, int], _Phase] = {}  # by direction and chunk
-        #: By chunk and number of bucket: the tasks after which its gradients are there.
+        #: Tasks after which a bucket's gradients are complete, by chunk and number of the bucket.
         self.reductions: dict[tuple[int, int], list[int]] = {}
         layers = range(len(common.model.layers))
-        #: (producer, consumer): the task after which the output is where the consumer takes it.
+        #: By (producer, consumer): the task after which the output is on the consumer's GPUs.
         self._arrived: dict[tuple[int, int], int] = {}
-        #: Task after which a layer's output is complete, on its own GPUs.
+        #: Task after which a layer's output is complete on the GPUs that computed it.
         self._output = [-1] * len(layers)
-        #: Tasks that a layer's gradient waits for besides those of its own worker.
+        #: Calls that the gradient of a layer's output waits for.
         self._returned: list[list[int]] = [[] for _ in layers]
-        #: Tasks after which the gradient of a layer's inputs is there: with its experts, where they belong.
+        #: Tasks after which a layer's input gradient is on its experts' GPUs, and on the GPUs of its samples.
         self._gradient = [(-1, -1)] * len(layers)
         chunks = range(common.strategy.chunks)
         for chunk in chunks:
@@ -258,7 +263,7 @@ class _Microbatch:
     def _forward_layer(
         self, phase: _Phase, number: int, waits: list[int], takers: set[int] | None = None
     ) -> None:
-        """Run a layer and hand on its output; ``takers``: to those layers alone, others have it."""
+        """Run a layer and send its output to its consumers; if ``takers`` is given, only to those."""
         common, calls = self._common, self._common.calls.layers[number]
         name = common.model.layers[number].name
         if calls.dispatch is not None:
@@ -280,7 +285,7 @@ class _Microbatch:
                 self._arrived[number, consumer] = task if done is None else done
 
     def _inputs(self, number: int) -> list[int]:
-        """Calls that bring a layer's inputs; outputs of its own worker are there in order of the program."""
+        """Return the calls that bring a layer's inputs; the program order covers outputs of its worker."""
         model, dispatched = self._common.model, self._common.calls.layers[number].dispatched
         producers = [model.index[name] for name in model.layers[number].inputs]
         tasks = [self._arrived[producer, number] for producer in producers if producer not in dispatched]
@@ -297,20 +302,20 @@ class _Microbatch:
                 self._backward_layer(phase, chunk, number)
 
     def _gradient_waits(self, number: int) -> list[int]:
-        """Calls that must end before the gradient of a layer's output is there."""
+        """Return the calls that must end before the gradient of a layer's output is available."""
         if self._common.calls.layers[number].transfers:
             return self._returned[number]
-        output = self._output[number]  # the loss, or so: its gradient needs nothing else
+        output = self._output[number]  # a layer without consumers, such as the loss
         return [output] if self._is_call(output) else []
 
     def _backward_layer(self, phase: _Phase, chunk: int, number: int) -> None:
         common, calls = self._common, self._common.calls.layers[number]
         name = common.model.layers[number].name
         waits = self._gradient_waits(number)
-        # What was gathered to compute a block again stays until the block is done.
+        # Parameters gathered to recompute a block stay until its backward pass has ended.
         gathers = not common.strategy.recompute
         if calls.regather is not None and not common.strategy.recompute:
-            # Behind the product that gives the gradient of the inputs: nothing here waits for it.
+            # Overlaps with the product for the gradient of the inputs; no task in this pass waits for it.
             phase.close()
             self._call(f"gather inputs of {name}", calls.regather, waits or phase.tasks[-1:])
         task = done = self._run(phase, number, common.backward[number], waits, gathers)
@@ -328,16 +333,16 @@ class _Microbatch:
             self.reductions[chunk, common.bucket_after[number]] = done or [task]
 
     def _return(self, phase: _Phase, producer: int, transfer: Transfer) -> None:
-        """Send a gradient back to the layer whose output was taken, once all have it who took it together."""
+        """Send a gradient back to ``producer`` after the backward passes of all consumers."""
         ready = [self._gradient[consumer][not transfer.routed] for consumer in transfer.consumers]
-        # The first consumer is the last to end here: of tasks of this worker it alone counts.
+        # The first consumer runs last in the backward pass, so of this worker's tasks only that one matters.
         ready = ready[:1] + [task for task in ready[1:] if self._is_call(task)]
         name = f"{self._common.model.layers[producer].name} backward"
         done = self._chain(phase, name, transfer.backward, ready)
         self._returned[producer] += [t for t in ready if self._is_call(t)] if done is None else [done]
 
     def _run(self, phase: _Phase, number: int, own: LayerPass, waits: list[int], gathers: bool) -> int:
-        """A layer's compute task, with the gather of its parameters if they are sharded."""
+        """Run a layer's compute task, preceded by the gather of its parameters if they are sharded."""
         gather = self._common.calls.layers[number].gather if gathers else None
         name = self._common.model.layers[number].name
         if gather is None:
@@ -348,7 +353,7 @@ class _Microbatch:
         return task
 
     def _chain(self, phase: _Phase, name: str, calls: Sequence[Call], ready: list[int]) -> int | None:
-        """Calls one after the other; the last, if there is any."""
+        """Add ``calls`` one after the other; return the last task, or None if there are no calls."""
         done = None
         for call in calls:
             phase.close()
@@ -359,7 +364,7 @@ class _Microbatch:
         ports = self._common.strategy.stages_of(call.gpus)
         first, *others = self._common.calls.parted(call)
         done = self.graph.communicate(name, first, ports, waits)
-        for other in others:  # behind what follows: GPUs are in one call at a time
+        for other in others:  # overlaps with the next layer; GPUs are in one call at a time
             self.graph.communicate(name, other, ports, [done])
         return done
 

@@ -1,7 +1,7 @@
-"""Models as layer graphs: `MODELS` by name, each with what it is, and `load_model` for names and JSON files.
+"""Models as layer graphs: `MODELS` by name, and `load_model` for names and JSON files.
 
-`layers` has the operators and the rules by which all are counted; the other modules have a family each.
-Imports the graph and its file alone.
+`layers` has the operators and the counting rules for all models; each other module has one family of models.
+Imports only the graph and its file format.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from wavefabric.training.models.graph_file import load_graph
 
 @dataclass(frozen=True)
 class ModelFactory:
-    """How a model of its name is made; ``number`` is the argument that ``NAME:NUMBER`` sets, or empty."""
+    """Describes how to build a named model; ``number``: argument set by ``NAME:NUMBER``, or empty."""
 
     make: Callable[..., ModelGraph]
     summary: str
@@ -46,11 +46,11 @@ MODELS = {
 
 
 def load_model(text: str | Path, **options: Any) -> ModelGraph:
-    """A model by its name, or from a JSON file (see `wavefabric.training.models.graph_file`).
+    """Return a model by its name, or from a JSON file (see `wavefabric.training.models.graph_file`).
 
-    A name is one of `MODELS`; for some with a number, such as the tokens of a sequence
-    (``"bert-large:512"``). ``options`` are arguments of the model's function, such as ``auxiliary=True`` for
-    Inception-v3; none for files. `InputError` has the names allowed.
+    A name is one of `MODELS`; some accept a number, such as the tokens per sequence (``"bert-large:512"``).
+    ``options`` are arguments of the model's function, such as ``auxiliary=True`` for Inception-v3; files
+    accept none. Raises `InputError` for an unknown name, number or option, with the allowed ones.
 
     >>> from wavefabric.training.models import load_model
     >>> load_model("bert-large").parameters

@@ -1,4 +1,4 @@
-"""A model as a graph of layers: shapes, parameters, FLOPs and bytes of each, for one sample."""
+"""Describe a model as a graph of layers: shapes, parameters, FLOPs and elements of each, per sample."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
 from wavefabric.errors import InputError, choice, show
 
-#: Classes of operators, each with an efficiency of its own on a device.
+#: Classes of operators; a device has a separate efficiency for each.
 OPERATORS = (
     "matmul",
     "convolution",
@@ -22,14 +22,15 @@ OPERATORS = (
     "pooling",
     "softmax",
 )
-#: Operators made of matrix products, which run at the arithmetic that is asked for; all others at fp32.
+#: Operators made of matrix products, which run in the chosen arithmetic; all others run in fp32.
 MATRIX_OPERATORS = ("matmul", "convolution", "attention")
-#: Elements of fp32 that optimizers keep for each parameter.
+#: fp32 values that each optimizer stores per parameter.
 OPTIMIZERS = {"sgd": 0, "momentum": 1, "rmsprop": 2, "adam": 2}
-#: How tensor parallelism cuts a layer among t GPUs. ``none``: it does not, all t do the same. ``column``:
-#: each has 1/t of the parameters and of the output features, from whole inputs. ``row``: 1/t of the
-#: parameters and of the input features; outputs are partial sums (Megatron-LM, arXiv:1909.08053). ``local``:
-#: no exchange, 1/t of the features in and out (attention heads, activations between column and row).
+#: How tensor parallelism divides a layer among t GPUs. ``none``: not divided, all t GPUs do the same.
+#: ``column``: each GPU has 1/t of the parameters and of the output features, from whole inputs. ``row``: each
+#: has 1/t of the parameters and of the input features; outputs are partial sums (Megatron-LM,
+#: arXiv:1909.08053). ``local``: each has 1/t of the features in and out, without an exchange (attention
+#: heads, activations between column and row).
 SPLITS = ("none", "column", "row", "local")
 
 
@@ -39,7 +40,7 @@ def _one_of(value: Any, names: Iterable[str]) -> str:
     return value
 
 
-# What files may hold; whoever makes a layer in Python is checked by `ModelGraph`.
+# Types for values in files; `ModelGraph` checks layers that are built in Python.
 _Operator = Annotated[str, BeforeValidator(partial(_one_of, names=OPERATORS))]
 _Split = Annotated[str, BeforeValidator(partial(_one_of, names=SPLITS))]
 _Optimizer = Annotated[str, BeforeValidator(partial(_one_of, names=tuple(OPTIMIZERS)))]
@@ -50,44 +51,45 @@ _Side = Annotated[StrictInt, Field(ge=1, lt=2**63)]
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer. Numbers are of one sample and of the forward pass unless they say otherwise.
+    """Describes one layer; numbers are per sample and for the forward pass unless stated otherwise.
 
     Parameters
     ----------
     name : str
+        Unique name.
     operator : str
-        Of `OPERATORS`.
+        One of `OPERATORS`.
     inputs : tuple of str
-        Layers whose outputs it takes; none: the model's input, which every GPU is given with its samples.
+        Layers whose outputs this layer reads. Empty: the model's input, which every GPU has for its samples.
     output : tuple of int
-        Shape of its output.
+        Shape of the output.
     flops : float
-        A multiplication and an addition are two.
+        FLOPs; a multiplication and an addition are two.
     parameters : int
-        Trained.
+        Trained parameters.
     elements : float
-        Elements of activations that it reads and writes.
+        Activation elements read and written.
     saved : float
-        Elements of activations kept for the backward pass.
+        Activation elements stored for the backward pass.
     split : str
-        Of `SPLITS`.
+        One of `SPLITS`.
     backward : float
-        FLOPs and elements of the backward pass, over those of the forward pass.
+        Ratio of backward to forward pass, for FLOPs and elements.
     experts : int
-        Experts among which its parameters are divided; 0: it has none. Expert parallelism divides them.
+        Number of experts that divide the parameters; 0: no experts. Expert parallelism distributes them.
     used : float
-        Share of the parameters that one sample reads, of tables of which it reads some rows; of experts, the
-        share that each of its tokens goes to.
+        Fraction of the parameters that one sample reads: for tables, of the rows; for experts, the fraction
+        of the experts to which each token is sent.
     block : str
-        The repeated block it belongs to, such as ``"encoder 3"``. Pipeline stages are cut between blocks.
+        Repeated block with this layer, such as ``"encoder 3"``. Pipeline stages are cut between blocks.
     tensors : tuple of int
-        Elements of the tensors that its parameters consist of, such as weights and bias; none given: one.
+        Elements of each parameter tensor, such as weights and bias. Empty: one tensor.
     again : float or None
-        Elements of `saved` that selective recomputation does not keep: the layer then runs once more in the
-        backward pass (scores and softmax of attention, arXiv:2205.05198, section 5). None: it keeps all.
+        Elements of ``saved`` that selective recomputation does not store; the layer then runs once more in
+        the backward pass (scores and softmax of attention, arXiv:2205.05198, section 5). None: all stored.
     whole : int
-        Tables that it consists of, if each is to stay whole: at most so many GPUs divide the layer, others
-        of the group have none of its work. 0: it may be divided at will.
+        Number of tables in the layer, if no table may be divided: at most this many GPUs divide the layer,
+        others of the group have no work. 0: no such limit.
     """
 
     name: StrictStr
@@ -108,44 +110,47 @@ class Layer:
     again: _Number | None = None
 
     def divided(self, tensor: int) -> int:
-        """GPUs that really divide it where ``tensor`` of them could."""
+        """Return the number of GPUs that actually divide this layer when ``tensor`` GPUs could."""
         return 1 if self.split == "none" else min(tensor, self.whole or tensor)
 
     @property
     def features(self) -> int:
-        """Elements of its output for one sample."""
+        """Return the number of output elements per sample."""
         return prod(self.output)
 
     @property
     def along(self) -> bool:
-        """Whether sequence parallelism divides it by positions, the first side of its output."""
+        """Return whether sequence parallelism divides the layer by positions, the first output axis."""
         positions = len(self.output) > 1 and self.operator in ("normalisation", "elementwise", "embedding")
         return positions and self.split == "none"
 
 
 @dataclass(frozen=True)
 class ModelGraph:
-    """Layers in an order in which each follows its inputs.
+    """A model as a sequence of layers in which every layer follows its inputs.
 
     Parameters
     ----------
     name : str
+        Name of the model.
     layers : tuple of Layer
+        Layers in execution order.
     sample : str
-        What one sample is: ``"sequence of 128 tokens"``.
+        Description of one sample, such as ``"sequence of 128 tokens"``.
     batch : int
-        Samples a GPU in one iteration, by the recipe that `source` names.
+        Samples per GPU and iteration, from the recipe in ``source``.
     optimizer : str
-        Of `OPTIMIZERS`.
+        One of `OPTIMIZERS`.
     description, source : str
+        Text for the reader; ``source`` says where the training recipe is from.
     tensor_calls : bool
-        Gradients of each tensor (`Layer.tensors`) are reduced by a call of their own, as FlexFlow does;
-        else those of a layer together. Buckets of a strategy go before it.
+        Reduce the gradients of each tensor (`Layer.tensors`) in a separate call, as FlexFlow does; else one
+        call per layer. Buckets of a strategy take precedence.
 
     Raises
     ------
     InputError
-        For no layers, a name given twice, an input that is no earlier layer, numbers out of range.
+        If there are no layers, a name is repeated, an input is no earlier layer, or a number is out of range.
     """
 
     name: StrictStr
@@ -169,7 +174,7 @@ class ModelGraph:
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
-        """For each layer the numbers of those that take its output."""
+        """Return, for each layer, the numbers of the layers that read its output."""
         result: list[list[int]] = [[] for _ in self.layers]
         for number, layer in enumerate(self.layers):
             for name in layer.inputs:
@@ -178,42 +183,42 @@ class ModelGraph:
 
     @property
     def parameters(self) -> int:
-        """Trained parameters of all layers."""
+        """Return the number of trained parameters of all layers."""
         return sum(layer.parameters for layer in self.layers)
 
     @property
     def flops(self) -> float:
-        """FLOPs of the forward pass of one sample."""
+        """Return the FLOPs of the forward pass per sample."""
         return sum(layer.flops for layer in self.layers)
 
     @property
     def training_flops(self) -> float:
-        """FLOPs of matrix products, convolutions and attention for one sample, forward and backward.
+        """Return the forward and backward FLOPs per sample of matrix products, convolutions and attention.
 
-        What the model asks for, whoever computes it: no recomputation, not even that of fused attention.
+        Only the model's mathematics counts: no recomputation, not even the recomputation of fused attention.
         """
         products = (layer for layer in self.layers if layer.operator in MATRIX_OPERATORS)
         return sum(layer.flops * (1 + min(layer.backward, 2.0)) for layer in products)
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:
-        """Numbers of layers between which a pipeline may be cut; a layer without a block is one."""
+        """Return the layer numbers of each block; pipelines are cut between blocks. See `blocks_of`."""
         return tuple(map(tuple, blocks_of(self.layers, range(len(self.layers)))))
 
 
 def blocks_of(layers: Sequence[Layer], numbers: Iterable[int]) -> list[list[int]]:
-    """Of some layers, by number, those that follow one another in one block; one without a block is alone."""
+    """Group consecutive ``numbers`` of layers in the same block; a layer without a block is a group alone."""
     groups = groupby(numbers, key=lambda number: layers[number].block or number)
     return [list(group) for _, group in groups]
 
 
 def part_of(model: ModelGraph, numbers: Sequence[int]) -> ModelGraph:
-    """Some layers as a model of their own, with plain names: equal parts of a model are equal.
+    """Return some layers as a separate model with plain names, so that equal parts of a model are equal.
 
-    What they take from other layers is given to them like the model's input.
+    Outputs of layers outside the part become inputs of the model.
     """
     names = {model.layers[n].name: str(position) for position, n in enumerate(numbers)}
-    # Blocks of one name that are apart stay two when what is between them is left out.
+    # Separate blocks of one name stay separate even if the layers between them are left out.
     block_of = {n: number for number, block in enumerate(model.blocks) for n in block}
     blocks: dict[int, str] = {}
     layers = []

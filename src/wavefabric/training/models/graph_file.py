@@ -1,4 +1,4 @@
-"""Model graphs as JSON files that people can read and write."""
+"""Read and write model graphs as JSON files that people can edit."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -15,7 +15,7 @@ from wavefabric.training.models.graph import Layer, ModelGraph
 FORMAT: Literal["wavefabric model"] = "wavefabric model"
 VERSION: Literal[1] = 1
 
-#: A layer, with the keys of `graph.Layer`; those with a default may be left out, but for the output.
+#: A layer, with the keys of `graph.Layer`. Keys with a default may be left out, except ``output``.
 LayerTable = make_table(
     "LayerTable",
     **fields_of(Layer) | {"output": (fields_of(Layer)["output"][0], ...)},
@@ -31,7 +31,7 @@ ModelTable = make_table(
 
 
 def to_json(graph: ModelGraph) -> str:
-    """A model as JSON text, one layer a line, with the keys of `ModelGraph` and `Layer` but for defaults.
+    """Return a model as JSON text, one layer per line; layer values equal to the default are left out.
 
     ::
 
@@ -48,14 +48,14 @@ def to_json(graph: ModelGraph) -> str:
 
 
 def _changed(layer: Layer) -> dict[str, Any]:
-    """What a layer has beside its defaults."""
+    """Return the values of ``layer`` that differ from the defaults, plus name, operator and output."""
     needed = ("name", "operator", "output")
     values = ((item.name, getattr(layer, item.name), item.default) for item in fields(Layer))
     return {key: value for key, value, default in values if key in needed or value != default}
 
 
 def from_json(text: str) -> ModelGraph:
-    """The model that JSON text describes (see `to_json`); `InputError` in one line, which names the key."""
+    """Return the model that JSON text describes (see `to_json`); an `InputError` names the key."""
     content = parse_json(text, "model")
     if not isinstance(content, dict):
         raise InputError("model: no JSON object given; allowed: one with name and layers")
@@ -68,13 +68,13 @@ def from_json(text: str) -> ModelGraph:
 
 
 def load_graph(path: str | Path) -> ModelGraph:
-    """A model from a JSON file; `InputError`, in one line, names the file and the key."""
+    """Load a model from a JSON file; an `InputError`, in one line, names the file and the key."""
     return parsed(path, "model", from_json)
 
 
 def save_graph(path: str | Path, graph: ModelGraph, force: bool = False) -> Path:
-    """Write a model to a JSON file, whole or not at all; `force` replaces a file that is there.
+    """Write a model to a JSON file atomically; ``force`` replaces an existing file.
 
-    `InputError` if it exists (without `force`), is a folder, or cannot be written.
+    Raises `InputError` if the file exists (without ``force``), is a folder, or cannot be written.
     """
     return write_text(path, to_json(graph), "model", force)

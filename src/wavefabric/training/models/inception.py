@@ -1,18 +1,18 @@
-"""Inception-v3 on images of 299 x 299 (arXiv:1512.00567): convolutions, each with batch normalisation."""
+"""Build Inception-v3 for images of 299 x 299 (arXiv:1512.00567): convolutions with batch normalisation."""
 
 from collections.abc import Sequence
 
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder
 
-#: A convolution: channels, kernel, stride, whether padded to keep the size.
+#: A convolution: output channels, kernel size, stride, and whether padding preserves the image size.
 Step = tuple[int, tuple[int, int], int, bool]
 
 IMAGE, CLASSES = (3, 299, 299), 1000
 
 
 def inception_v3(name: str, auxiliary: bool = False) -> ModelGraph:
-    """Inception-v3: 23 834 568 parameters, with its auxiliary classifier 27 161 264; 5.7 G multiply-adds."""
+    """Build Inception-v3: 23 834 568 parameters (27 161 264 with ``auxiliary``), 5.7 G multiply-adds."""
     graph = GraphBuilder()
     hidden = _stem(graph)
     for number, pooled in enumerate((32, 64, 64)):
@@ -39,7 +39,7 @@ def inception_v3(name: str, auxiliary: bool = False) -> ModelGraph:
 
 
 def _unit(graph: GraphBuilder, name: str, source: str | tuple[int, ...], step: Step) -> str:
-    """Convolution, batch normalisation, ReLU."""
+    """Add a convolution, a batch normalisation and a ReLU."""
     channels, kernel, stride, padded = step
     padding = (kernel[0] // 2, kernel[1] // 2) if padded else (0, 0)
     raw = graph.convolution(name, source, channels, kernel, stride=stride, padding=padding)
@@ -73,7 +73,7 @@ def _stem(graph: GraphBuilder) -> str:
 def _mixed(
     graph: GraphBuilder, block: str, source: str, branches: Sequence[Sequence[Step]], pooled: int
 ) -> str:
-    """Branches side by side and one of a pooling: with ``pooled`` channels, or of stride 2 if 0."""
+    """Add parallel branches and a pooling branch: with ``pooled`` channels, or of stride 2 if that is 0."""
     graph.block = block
     ends = [_chain(graph, f"branch {number}", source, steps) for number, steps in enumerate(branches)]
     if pooled:
@@ -89,7 +89,7 @@ _REDUCTION_A = [[_halved(384)], [_same(64), _same(96, 3, 3), _halved(96)]]
 
 
 def _mixed_b(channels: int) -> list[list[Step]]:
-    """Convolutions of 7 x 7 in two factors."""
+    """Return the branches of a block whose 7 x 7 convolutions are factored into 1 x 7 and 7 x 1."""
     tall, wide = _same(channels, 7, 1), _same(channels, 1, 7)
     return [
         [_same(192)],
@@ -102,7 +102,7 @@ _REDUCTION_B = [[_same(192), _halved(320)], [_same(192), _same(192, 1, 7), _same
 
 
 def _mixed_c(graph: GraphBuilder, block: str, source: str) -> str:
-    """Branches that fork once more, into 1 x 3 and 3 x 1."""
+    """Add a block whose branches fork into 1 x 3 and 3 x 1 convolutions."""
     graph.block = block
     ends = [_unit(graph, "branch 0", source, _same(320))]
     for number, steps in enumerate(([_same(384)], [_same(448), _same(384, 3, 3)]), 1):
@@ -115,13 +115,13 @@ def _mixed_c(graph: GraphBuilder, block: str, source: str) -> str:
 
 
 def _auxiliary(graph: GraphBuilder, source: str) -> None:
-    """The classifier on the side of the last 17 x 17 block."""
+    """Add the auxiliary classifier after the last 17 x 17 block."""
     graph.block = "auxiliary"
     mean = graph.pooling("mean", source, (5, 5), stride=3)
     _classify(graph, _chain(graph, "unit", mean, [_same(128), (768, (5, 5), 1, False)]))
 
 
 def _classify(graph: GraphBuilder, source: str) -> None:
-    """Classes from channels of one pixel."""
+    """Add the class scores and the loss, from channels of one pixel."""
     flat = graph.add("flat", "elementwise", [source], graph.shape(source)[:1], elements=0.0, backward=1.0)
     graph.loss("loss", graph.linear("logits", flat, CLASSES))

@@ -1,4 +1,4 @@
-"""Operators as layers of a graph, counted by one set of rules for all models; see `GraphBuilder`."""
+"""Build layers from operators, counted by one set of rules for all models; see `GraphBuilder`."""
 
 from collections.abc import Iterable, Sequence
 from math import prod
@@ -6,43 +6,44 @@ from typing import Any
 
 from wavefabric.training.models.graph import Layer
 
-#: What a layer reads: the name of a layer, or the shape of an input of the model.
+#: An input of a layer: the name of another layer, or the shape of an input of the model.
 Source = str | tuple[int, ...]
 
-#: FLOPs an element of functions that are no matrix product, as Clark et al. count them for BERT and ELECTRA
-#: (arXiv:2003.10555, flops_computation.py of its code); the others by their arithmetic.
+#: FLOPs per element of elementwise functions, as Clark et al. count them for BERT and ELECTRA
+#: (arXiv:2003.10555, flops_computation.py of its code); functions not in that list by their arithmetic.
 FUNCTION_FLOPS = {"gelu": 8, "silu": 5, "tanh": 8, "sigmoid": 4, "relu": 1, "add": 1, "multiply": 1}
 SOFTMAX_FLOPS = NORMALISATION_FLOPS = 5
-#: Functions whose backward pass reads their output; that of the others reads their input.
+#: Functions whose backward pass reads their output; all other functions read their input.
 FROM_OUTPUT = frozenset({"relu", "sigmoid", "tanh"})
 
 
 class GraphBuilder:
-    """Adds layers one by one; each method returns the name of its layer, ``"BLOCK NAME"`` in a block.
+    """Builds a graph layer by layer; each method returns the layer's name (in a block: ``"BLOCK NAME"``).
 
-    The rules, for one sample:
+    The counting rules, per sample:
 
     - *FLOPs*: a multiplication and an addition are two; biases do not count; functions as `FUNCTION_FLOPS`.
-    - *Elements*: each input read once and the output written once, if the operator needs no more; parameters
-      are not among them. Batch normalisation reads its input twice; attention that is not fused also writes
-      and reads scores and probabilities.
-    - *Saved*: a tensor that the backward pass reads is counted once, at the first layer that needs it.
-      Inputs of matrix products, convolutions, normalisations and GELU are; outputs of ReLU, tanh and
-      sigmoid; probabilities of softmax. Dropout is left out. A block of a transformer so has 16 s h + a s²
-      elements, those of Korthikanti et al. (arXiv:2205.05198, table 2) without their masks.
-    - *Backward over forward*: 2 where gradients of inputs and of parameters are a product each (1 where the
-      input is the model's); 2.5 for fused attention, which computes its scores again (FlashAttention,
-      arXiv:2205.14135); by the elements for the rest, 3 to 2 for a function that reads a saved tensor and a
-      gradient and writes one.
-    - *Tensor parallelism*: as Megatron-LM (arXiv:1909.08053), by `split` of each layer.
+    - *Elements*: each input is read once and the output written once, unless the operator needs more.
+      Parameters do not count. Batch normalisation reads its input twice; attention that is not fused also
+      writes and reads scores and probabilities.
+    - *Saved*: a tensor that the backward pass reads is counted once, at the first layer that needs it. These
+      are inputs of matrix products, convolutions, normalisations and GELU; outputs of ReLU, tanh and sigmoid;
+      probabilities of softmax. Dropout is left out. A transformer block thus has 16 s h + a s² elements, as
+      in Korthikanti et al. (arXiv:2205.05198, table 2) without dropout masks.
+    - *Ratio of backward to forward*: 2 if the gradients of inputs and of parameters are one product each (1
+      if the input is the model's input); 2.5 for fused attention, which recomputes its scores
+      (FlashAttention, arXiv:2205.14135). For other operators, the ratio of the elements: 3 to 2 for a
+      function that reads a saved tensor and a gradient and writes a gradient.
+    - *Tensor parallelism*: as in Megatron-LM (arXiv:1909.08053), by the `split` of each layer.
 
     Attributes
     ----------
     layers : list of Layer
+        Layers added so far.
     block : str
-        Of the layers that come next.
+        Block of the next layers.
     prefixed : bool
-        Whether names of layers begin with their block.
+        Whether layer names begin with their block.
     """
 
     def __init__(self, prefixed: bool = True):
@@ -53,7 +54,7 @@ class GraphBuilder:
         self._kept: set[str] = set()
 
     def shape(self, source: Source) -> tuple[int, ...]:
-        """The shape of a layer's output, or of an input of the model."""
+        """Return the shape of a layer's output, or of an input of the model."""
         return self._outputs[source] if isinstance(source, str) else source
 
     def add(
@@ -68,7 +69,7 @@ class GraphBuilder:
         saved: float = 0.0,
         **numbers: Any,
     ) -> str:
-        """Any layer. ``keep``: sources that the backward pass reads; ``saved``: elements beside them."""
+        """Add any layer. ``keep``: sources that the backward pass reads; ``saved``: more saved elements."""
         name = f"{self.block} {name}" if self.block and self.prefixed else name
         sizes = [prod(self.shape(source)) for source in sources]
         saved += sum(self._keep(source, prod(self.shape(source))) for source in keep)
@@ -81,7 +82,7 @@ class GraphBuilder:
         return name
 
     def _keep(self, source: Source, size: int) -> float:
-        """Elements that a kept tensor adds: none the second time."""
+        """Return the elements that saving ``source`` adds: 0 if it has been saved before."""
         if isinstance(source, str):
             if source in self._kept:
                 return 0.0
@@ -89,14 +90,14 @@ class GraphBuilder:
         return float(size)
 
     def _alike(self, name: str, operator: str, sources: Sequence[Source], flops: int, **numbers: Any) -> str:
-        """A layer with an output like its first source; ``flops`` an element."""
+        """Add a layer whose output has the shape of its first source; ``flops`` is per element."""
         shape = self.shape(sources[0])
         return self.add(name, operator, sources, shape, flops=float(flops * prod(shape)), **numbers)
 
     def _weighted(
         self, name: str, operator: str, source: Source, output: tuple[int, ...], **numbers: Any
     ) -> str:
-        """A product with weights, which keeps its input."""
+        """Add a product with weights, which saves its input."""
         back = 2.0 if isinstance(source, str) else 1.0
         return self.add(name, operator, [source], output, keep=[source], backward=back, **numbers)
 
@@ -110,7 +111,7 @@ class GraphBuilder:
         split: str = "none",
         tied: bool = False,
     ) -> str:
-        """Product with a matrix over the last dimension; ``tied``: to one that another layer counts."""
+        """Add a product with a matrix over the last axis; ``tied``: another layer counts the matrix."""
         shape = self.shape(source)
         tensors = tuple(size for size in (0 if tied else shape[-1] * features, bias * features) if size)
         flops, output = 2.0 * prod(shape) * features, (*shape[:-1], features)
@@ -126,7 +127,7 @@ class GraphBuilder:
         stride: int = 1,
         padding: tuple[int, int] = (0, 0),
     ) -> str:
-        """Convolution of (channels, height, width); output features are divided by ``column``."""
+        """Add a convolution of (channels, height, width), split by ``column``: output channels."""
         output = (channels, *self._window(source, kernel, stride, padding))
         weights = self.shape(source)[0] * channels * prod(kernel)
         numbers = {"flops": 2.0 * weights * prod(output[1:]), "tensors": (weights,), "split": "column"}
@@ -142,19 +143,19 @@ class GraphBuilder:
         padding: tuple[int, int] = (0, 0),
         maximum: bool = False,
     ) -> str:
-        """Mean or maximum over windows; the maximum keeps its input and where its maxima were."""
+        """Add a mean or maximum over windows; the maximum saves its input and the position of its maxima."""
         output = (self.shape(source)[0], *self._window(source, kernel, stride, padding))
         flops, split = float(prod(output) * prod(kernel)), "local"
         kept: dict[str, Any] = {"keep": [source], "saved": float(prod(output))} if maximum else {}
         return self.add(name, "pooling", [source], output, flops=flops, split=split, backward=1.0, **kept)
 
     def _window(self, source: Source, kernel, stride: int, padding) -> tuple[int, ...]:
-        """Height and width of what a window of this size gives."""
+        """Return the output height and width of a sliding window of size ``kernel``."""
         sides = zip(self.shape(source)[1:], kernel, padding, strict=True)
         return tuple((side + 2 * edge - window) // stride + 1 for side, window, edge in sides)
 
     def normalisation(self, name: str, source: Source, *, scales: int = 2, split: str = "none") -> str:
-        """Layer (``scales`` 2) or root-mean-square (1) normalisation of the last dimension."""
+        """Add a layer (``scales`` 2) or root-mean-square (1) normalisation of the last axis."""
         tensors = (self.shape(source)[-1],) * scales
         return self._alike(
             name, "normalisation", [source], NORMALISATION_FLOPS,
@@ -162,7 +163,7 @@ class GraphBuilder:
         )  # fmt: skip
 
     def batch_normalisation(self, name: str, source: Source) -> str:
-        """Batch normalisation of the channels, with its statistics, which are not divided among GPUs."""
+        """Add a batch normalisation of the channels, including its statistics; GPUs exchange nothing."""
         shape = self.shape(source)
         return self._alike(
             name, "normalisation", [source], NORMALISATION_FLOPS,
@@ -170,7 +171,7 @@ class GraphBuilder:
         )  # fmt: skip
 
     def function(self, name: str, source: Source, kind: str, *, split: str = "none") -> str:
-        """A function of each element, of `FUNCTION_FLOPS`."""
+        """Add an elementwise function of `FUNCTION_FLOPS`."""
         after = kind in FROM_OUTPUT
         return self._alike(
             name, "elementwise", [source], FUNCTION_FLOPS[kind],
@@ -178,17 +179,17 @@ class GraphBuilder:
         )  # fmt: skip
 
     def sum(self, name: str, sources: Sequence[Source], *, split: str = "none") -> str:
-        """Sum of tensors of one shape; its backward pass adds up the gradients where a tensor forked."""
+        """Add a sum of tensors of one shape; its backward pass sums the gradients where a tensor forks."""
         return self._alike(name, "elementwise", sources, len(sources) - 1, split=split, backward=1.0)
 
     def product(self, name: str, sources: Sequence[Source], *, split: str = "none") -> str:
-        """Product of two tensors of one shape, both kept."""
+        """Add an elementwise product of two tensors of one shape; both are saved."""
         return self._alike(name, "elementwise", sources, 1, keep=sources, split=split, backward=5 / 3)
 
     def concatenation(
         self, name: str, sources: Sequence[Source], axis: int = -1, *, split: str = "none"
     ) -> str:
-        """Tensors joined along an axis: a copy."""
+        """Add a concatenation of tensors along ``axis``, which is a copy."""
         output = list(self.shape(sources[0]))
         output[axis] = sum(self.shape(source)[axis] for source in sources)
         return self.add(name, "elementwise", sources, tuple(output), split=split, backward=1.0)
@@ -196,10 +197,10 @@ class GraphBuilder:
     def attention(
         self, name: str, query: Source, key: Source, value: Source, heads: int, *, fused: bool = False
     ) -> str:
-        """Softmax of query times key, times value, of each head: (tokens, heads × width) from the same.
+        """Add softmax(query · key) · value per head; tensors have the shape (tokens, heads × width).
 
-        Keys and values of fewer heads are shared by groups of query heads (arXiv:2305.13245). All scores are
-        counted, also where a causal mask hides half of them, as Megatron-LM and PaLM count (arXiv:2204.02311,
+        Groups of query heads share keys and values if those have fewer heads (arXiv:2305.13245). All scores
+        count, even if a causal mask hides half of them, as in Megatron-LM and PaLM (arXiv:2204.02311,
         appendix B).
         """
         (tokens, width), (others, narrow) = self.shape(query), self.shape(key)
@@ -223,7 +224,7 @@ class GraphBuilder:
     def embedding(
         self, name: str, tokens: Source, rows: int, features: int, *, split: str = "row", trained: bool = True
     ) -> str:
-        """Rows of a table, one for each token: ``row`` divides the vocabulary, ``column`` the features."""
+        """Add a table look-up, one row per token: ``row`` divides the vocabulary, ``column`` the features."""
         output = (*self.shape(tokens), features)
         return self.add(
             name,
@@ -238,7 +239,7 @@ class GraphBuilder:
         )
 
     def loss(self, name: str, source: Source, *, split: str = "none") -> str:
-        """Softmax with cross-entropy over the last dimension; its backward pass writes all gradients."""
+        """Add softmax with cross-entropy over the last axis; its backward pass writes all gradients."""
         shape = self.shape(source)
         flops, output = float(SOFTMAX_FLOPS * prod(shape)), (*shape[:-1], 1)
         return self.add(
@@ -248,10 +249,10 @@ class GraphBuilder:
     def stack(
         self, name: str, source: Source, widths: Sequence[int], last: str = "relu", first: str = "column"
     ) -> str:
-        """Linear layers with ReLU after each but the last, which ``last`` follows.
+        """Add linear layers with ReLU after each but the last, which the function ``last`` follows.
 
-        They are divided ``column`` and ``row`` by turns from ``first`` on; a last one that would be
-        ``column`` alone is not divided.
+        The layers are split ``column`` and ``row`` alternately, beginning with ``first``; a last layer whose
+        turn is ``column`` is not split.
         """
         split = first
         for number, width in enumerate(widths, 1):

@@ -1,4 +1,4 @@
-"""Models that recommend: NeuMF (arXiv:1708.05031) and DLRM (arXiv:1906.00091).
+"""Build recommendation models: NeuMF (arXiv:1708.05031) and DLRM (arXiv:1906.00091).
 
 NeuMF is matrix factorisation beside a perceptron; DLRM has embedding tables, two perceptrons and dot products
 between features.
@@ -23,7 +23,7 @@ KAGGLE = (
     5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572,
 )  # fmt: skip
 #: DLRM as MLPerf trains it on Terabyte (187.8 million rows of 128, 24.0 G parameters), and on Kaggle
-#: (33 762 577 rows of 16, 540.7 M parameters): rows of tables, widths of both perceptrons, batch, its source.
+#: (33 762 577 rows of 16, 540.7 M parameters): table rows, widths of both perceptrons, batch and its source.
 DLRM = {
     "dlrm": (
         TERABYTE, (512, 256, 128), (1024, 1024, 512, 256, 1), 6912,
@@ -34,15 +34,15 @@ DLRM = {
         "batch: 128 on one GPU, SGD (the paper's bench/dlrm_s_criteo_kaggle.sh; arXiv:1906.00091)",
     ),
 }  # fmt: skip
-#: Numbers of a sample that are no category.
+#: Continuous features per sample.
 DENSE = 13
 
 
 def ncf(name: str, factors: int = 64) -> ModelGraph:
-    """NeuMF on MovieLens-20M as MLPerf trains it: 31 832 577 parameters with 64 factors.
+    """Build NeuMF on MovieLens-20M as MLPerf trains it: 31 832 577 parameters with 64 factors.
 
-    The perceptron is 4F-4F-2F-F wide. A table's features are divided by ``column``: whoever holds a part of
-    the features looks up the rows of all samples, and an exchange brings them to the samples.
+    The perceptron layers are 4F-4F-2F-F wide. ``column`` splits a table by features: a GPU with a part of the
+    features looks up the rows of all samples, and an exchange brings the features to the samples' GPUs.
     """
     whole("factors", factors, 1, MOST_FACTORS)
     graph = GraphBuilder()
@@ -73,11 +73,11 @@ def ncf(name: str, factors: int = 64) -> ModelGraph:
 
 
 def dlrm(name: str) -> ModelGraph:
-    """A model of `DLRM`. All tables are one layer, one row of each a sample.
+    """Build a model of `DLRM`. All tables form one layer; each sample reads one row per table.
 
-    ``column`` divides it: by whole tables or by their features, which are the same bytes. Samples need all
-    features in the interaction, so tables on many GPUs and perceptrons for samples of their own are joined
-    by an all-to-all.
+    ``column`` splits this layer: by whole tables or by features, which exchange equal bytes. The interaction
+    needs all features of a sample, so an all-to-all connects tables divided among GPUs with data-parallel
+    perceptrons.
     """
     rows, bottom, top, batch, source = DLRM[name]
     graph = GraphBuilder()

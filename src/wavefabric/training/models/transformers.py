@@ -1,7 +1,7 @@
-"""Transformers: Llama 2 (arXiv:2307.09288) and GPT-3 (arXiv:2005.14165), which are decoders, and BERT.
+"""Build transformers: Llama 2 (arXiv:2307.09288), GPT-3 (arXiv:2005.14165), BERT, mixtures of experts.
 
-BERT (arXiv:1810.04805) is a stack of encoders with two pre-training heads. Mixtral 8x7B (arXiv:2401.04088)
-and Switch-Base (arXiv:2101.03961) are mixtures of experts.
+Llama 2 and GPT-3 are decoders. BERT (arXiv:1810.04805) is a stack of encoders with two pre-training heads.
+Mixtral 8x7B (arXiv:2401.04088) and Switch-Base (arXiv:2101.03961) are mixtures of experts.
 """
 
 from collections.abc import Callable
@@ -14,18 +14,18 @@ from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import FUNCTION_FLOPS, GraphBuilder
 
 LLAMA_VOCABULARY, GPT_VOCABULARY = 32_000, 50_257
-#: Positions that GPT-3 learns.
+#: Number of learned position embeddings of GPT-3.
 GPT_POSITIONS = 2048
 MOST_TOKENS = 2**20
-#: FLOPs an element of SiLU times another tensor.
+#: FLOPs per element of SiLU times another tensor.
 SWIGLU_FLOPS = FUNCTION_FLOPS["silu"] + 1
 #: Tokens of the uncased vocabulary and positions of the published checkpoints.
 BERT_VOCABULARY, BERT_POSITIONS = 30522, 512
-#: Share of the tokens that are masked and predicted.
+#: Fraction of the tokens that are masked and predicted.
 MASKED = 0.15
 SWITCH_VOCABULARY = 32_128
-#: Tokens that the decoder predicts of a sequence of 512: 15 % in spans of 3, with a mark for each span and an
-#: end (T5, arXiv:1910.10683, section 3.1.4).
+#: Tokens that the decoder predicts per sequence of 512: 15 % in spans of 3, plus one mark per span and an end
+#: (T5, arXiv:1910.10683, section 3.1.4).
 SWITCH_TARGETS = 114
 
 
@@ -34,12 +34,12 @@ LLAMA = {
     "gpt-7b": (32, 4096, 11008, (32, 32)),  # 6 738 415 616 parameters
     "gpt-70b": (80, 8192, 28672, (64, 8)),  # 68 976 648 192 parameters
 }
-#: GPT-3: blocks, width, heads, and what the source of its batch says.
+#: GPT-3: blocks, width, heads, and the published batch.
 GPT = {
     "gpt3-6.7b": (32, 4096, 32, "2 M tokens"),  # 6.66 G parameters
     "gpt3-175b": (96, 12288, 96, "3.2 M tokens"),  # 174.6 G parameters
 }
-#: BERT: encoders, width, heads, samples a chip.
+#: BERT: encoders, width, heads, samples per chip.
 BERT = {
     "bert-base": (12, 768, 12, 16),  # 110 106 428 parameters with both heads (109 482 240 without)
     "bert-large": (24, 1024, 16, 4),  # 336 226 108 parameters with both heads (335 141 888 without)
@@ -49,10 +49,10 @@ BERT = {
 def attention(
     graph: GraphBuilder, hidden: str, heads: int, groups: int, *, bias=False, fused=True, encoded: str = ""
 ) -> str:
-    """Projections, attention and projection of what it gives; all of it without the sum.
+    """Add the query, key, value and output projections and the attention, without the residual sum.
 
-    ``groups`` heads of keys and values, of ``encoded`` outputs of another layer if it is named. Rotary
-    positions are not counted: 6 FLOPs an element of two tensors.
+    Keys and values have ``groups`` heads; they come from ``encoded``, another layer, if it is named. Rotary
+    positions, 6 FLOPs per element of two tensors, are not counted.
     """
     width, cross = graph.shape(hidden)[-1], "cross " if encoded else ""
     narrow, source = width // heads * groups, encoded or hidden
@@ -66,7 +66,7 @@ def attention(
 def attend(
     graph: GraphBuilder, hidden: str, heads: int, groups: int, *, scales: int = 1, encoded: str = ""
 ) -> str:
-    """Normalisation, attention, and the sum with what was given; ``scales`` 2: all have biases."""
+    """Add normalisation, attention and the residual sum; with ``scales`` 2 all of them have biases."""
     kind = "cross" if encoded else "attention"
     normed = graph.normalisation(f"{kind} norm", hidden, scales=scales)
     attended = attention(graph, normed, heads, groups, bias=scales > 1, encoded=encoded)
@@ -74,12 +74,12 @@ def attend(
 
 
 def feed(graph: GraphBuilder, hidden: str, network: Callable[[str], str], *, scales: int = 1) -> str:
-    """Normalisation, a feed-forward network, and the sum with what was given."""
+    """Add normalisation, a feed-forward network, and the residual sum."""
     return graph.sum("ffn sum", [hidden, network(graph.normalisation("ffn norm", hidden, scales=scales))])
 
 
 def gated(graph: GraphBuilder, source: str, inner: int, product: Callable[[str, str], str]) -> str:
-    """A feed-forward network with gates: ``product`` of two projections to ``inner``, projected back."""
+    """Add a gated feed-forward network: ``product`` of two projections to ``inner``, projected back."""
     gate, up = (graph.linear(kind, source, inner, bias=False, split="column") for kind in ("gate", "up"))
     return graph.linear("down", product(gate, up), graph.shape(source)[-1], bias=False, split="row")
 
@@ -87,10 +87,10 @@ def gated(graph: GraphBuilder, source: str, inner: int, product: Callable[[str, 
 def llama(
     name: str, tokens: int, blocks: int, width: int, heads: tuple[int, int], network: Any, **recipe: Any
 ) -> ModelGraph:
-    """A decoder without biases.
+    """Build a decoder without biases.
 
-    ``heads``: of queries, and of keys and values. ``network(graph, source)`` is the feed-forward network of
-    a block. ``recipe``: batch, description and source of the `ModelGraph`.
+    ``heads``: numbers of query heads and of key/value heads. ``network(graph, source)`` adds the feed-forward
+    network of a block. ``recipe``: batch, description and source of the `ModelGraph`.
     """
     whole("tokens", tokens, 1, MOST_TOKENS)
     graph = GraphBuilder()
@@ -104,12 +104,12 @@ def llama(
 
 
 def llama2(name: str, tokens: int = 4096) -> ModelGraph:
-    """A model of `LLAMA`."""
+    """Build a model of `LLAMA`."""
     blocks, width, inner, heads = LLAMA[name]
 
     def network(graph: GraphBuilder, source: str) -> str:
         def product(gate: str, up: str) -> str:
-            """SiLU of one times the other, in one kernel (SwiGLU, arXiv:2002.05202)."""
+            """Add SiLU of ``gate`` times ``up``, in one kernel (SwiGLU, arXiv:2002.05202)."""
             shape = graph.shape(gate)
             return graph.add(
                 "silu", "elementwise", [gate, up], shape, flops=float(SWIGLU_FLOPS * prod(shape)),
@@ -127,7 +127,7 @@ def llama2(name: str, tokens: int = 4096) -> ModelGraph:
 
 
 def gpt3(name: str, tokens: int = GPT_POSITIONS) -> ModelGraph:
-    """A model of `GPT`, with fused attention."""
+    """Build a model of `GPT`, with fused attention."""
     whole("tokens", tokens, 1, GPT_POSITIONS)
     blocks, width, heads, batch = GPT[name]
     graph = GraphBuilder()
@@ -151,7 +151,7 @@ def gpt3(name: str, tokens: int = GPT_POSITIONS) -> ModelGraph:
 
 
 def wide_gelu(graph: GraphBuilder, source: str, inner: int) -> str:
-    """A feed-forward network with GELU between two layers, ``inner`` wide."""
+    """Add a feed-forward network: linear to ``inner`` features, GELU, linear back."""
     active = graph.function(
         "gelu", graph.linear("ffn1", source, inner, split="column"), "gelu", split="local"
     )
@@ -161,7 +161,10 @@ def wide_gelu(graph: GraphBuilder, source: str, inner: int) -> str:
 def vocabulary_head(
     graph: GraphBuilder, hidden: str, vocabulary: int, *, tied: bool = False, scales: int = 1
 ) -> None:
-    """Logits, a part of the vocabulary on each GPU, and the loss; its sums over parts are not counted."""
+    """Add the logits, split by vocabulary, and the loss.
+
+    The loss sums over parts of the vocabulary are not counted as communication.
+    """
     graph.block = "head"
     normed = graph.normalisation("norm", hidden, scales=scales)
     logits = graph.linear("logits", normed, vocabulary, bias=False, split="column", tied=tied)
@@ -169,7 +172,7 @@ def vocabulary_head(
 
 
 def bert(name: str, tokens: int = 128) -> ModelGraph:
-    """A model of `BERT`."""
+    """Build a model of `BERT`."""
     whole("tokens", tokens, 1, BERT_POSITIONS)
     blocks, width, heads, batch = BERT[name]
     graph = GraphBuilder()
@@ -198,7 +201,7 @@ def _embeddings(graph: GraphBuilder, tokens: int, width: int) -> str:
 
 
 def encoder(graph: GraphBuilder, hidden: str, heads: int) -> str:
-    """One encoder: attention and a feed-forward network, normalisation after each sum."""
+    """Add an encoder: attention and a feed-forward network, with normalisation after each sum."""
     projected = attention(graph, hidden, heads, heads, bias=True, fused=False)
     middle = graph.normalisation("attention norm", graph.sum("attention sum", [hidden, projected]))
     narrow = wide_gelu(graph, middle, 4 * graph.shape(hidden)[-1])
@@ -206,7 +209,7 @@ def encoder(graph: GraphBuilder, hidden: str, heads: int) -> str:
 
 
 def _heads(graph: GraphBuilder, hidden: str, width: int) -> None:
-    """Masked tokens, against the word embedding again, and next sentence, from the first token."""
+    """Add the masked-token head, tied to the word embedding, and next-sentence head on the first token."""
     tokens = graph.shape(hidden)[0]
     masked = ceil(MASKED * tokens)
     graph.block = "heads"
@@ -224,7 +227,7 @@ def _heads(graph: GraphBuilder, hidden: str, width: int) -> None:
 
 
 def mixtral(name: str, tokens: int = 4096) -> ModelGraph:
-    """Mixtral 8x7B: 32 blocks of 8 experts, 2 a token; 46 702 792 704 parameters, 12.9 G of them a token."""
+    """Build Mixtral 8x7B: 32 blocks, 8 experts, 2 per token; 46 702 792 704 parameters, 12.9 G per token."""
     return llama(
         name, tokens, 32, 4096, (32, 8), partial(experts, inner=14336, count=8, each=2),
         description="decoder of 32 blocks, 8 experts each, 2 a token",
@@ -233,7 +236,7 @@ def mixtral(name: str, tokens: int = 4096) -> ModelGraph:
 
 
 def switch_base(name: str, tokens: int = 512) -> ModelGraph:
-    """Switch-Base: T5 encoder and decoder, 12 layers each, 128 experts in every other; 7.4 G parameters."""
+    """Build Switch-Base: T5 with 12 + 12 layers, 128 experts in every other; 7.4 G parameters."""
     whole("tokens", tokens, 1, MOST_TOKENS)
     width = 768
     targets = max(1, round(SWITCH_TARGETS * tokens / 512))
@@ -262,7 +265,7 @@ def switch_base(name: str, tokens: int = 512) -> ModelGraph:
 
 
 def _switch_block(graph: GraphBuilder, hidden: str, encoded: str, *, mixture: bool) -> str:
-    """Attention, attention to the encoder's output if there is one, feed-forward network; sums after each."""
+    """Add self-attention, cross-attention to ``encoded`` if named, and a feed-forward network, with sums."""
     hidden = attend(graph, hidden, 12, 12)
     if encoded:
         hidden = attend(graph, hidden, 12, 12, encoded=encoded)
@@ -280,11 +283,11 @@ def _switch_block(graph: GraphBuilder, hidden: str, encoded: str, *, mixture: bo
 
 
 def experts(graph: GraphBuilder, source: str, inner: int, *, count: int, each: int) -> str:
-    """A router and its experts: gated networks of which each token goes to ``each`` of ``count``.
+    """Add a router and its experts: gated networks, of which each token goes to ``each`` of ``count``.
 
     The experts are one layer, so that their inputs are sent once and their outputs once. ``used`` is
-    each/count: times ``experts`` it is how many experts a token is sent to. Tokens are taken as spread
-    evenly, and none as dropped. Tensor parallelism divides every expert by columns and then rows, hence
+    each/count, so ``used`` × ``experts`` is the number of experts per token. Tokens are assumed evenly
+    spread, and none are dropped. Tensor parallelism divides every expert by columns and then rows, hence
     ``row``.
     """
     tokens, width = graph.shape(source)

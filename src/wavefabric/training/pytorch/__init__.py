@@ -1,6 +1,6 @@
-"""Modules of PyTorch as layer graphs: `export` traces them and counts what a trace has.
+"""Convert PyTorch modules to layer graphs: `export` traces a module and counts its operations.
 
-PyTorch is imported when a module is exported, not before. Imports the graph and the operators of models.
+PyTorch is imported only when a module is exported. Imports the graph and the operators of models.
 """
 
 from wavefabric.training.pytorch.export import from_torch

@@ -1,6 +1,6 @@
-"""Models written in PyTorch as layer graphs, by symbolic tracing with the shapes of an example.
+"""Convert models written in PyTorch to layer graphs, by symbolic tracing with the shapes of an example.
 
-Nodes of the graph that ``torch.fx`` traced become layers: modules and functions are known by their names.
+Nodes of the graph that ``torch.fx`` traces become layers; modules and functions are recognised by name.
 """
 
 import re
@@ -26,13 +26,13 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-#: Operations that move no data, or are left out everywhere (dropout): no layers.
+#: Operations that do not become layers: they move no data, or are never counted (dropout).
 _VIEWS = _names(
     "view viewas reshape flatten unflatten permute transpose t swapaxes unsqueeze squeeze expand expandas "
     "contiguous chunk split unbind getitem identity dropout dropout1d dropout2d alphadropout to float half "
     "bfloat16 double type typeas detach narrow select movedim"
 )
-#: Functions of elements; those without a number in `FUNCTION_FLOPS` count one FLOP an element.
+#: Elementwise functions; functions that are not in `FUNCTION_FLOPS` count one FLOP per element.
 _ELEMENTWISE = _names(
     "add sub rsub mul multiply div truediv iadd isub imul itruediv addcmul maximum minimum where maskedfill "
     "neg abs exp log sqrt rsqrt pow square clamp relu relu6 leakyrelu prelu elu selu gelu silu mish "
@@ -40,7 +40,7 @@ _ELEMENTWISE = _names(
     "normalize pad zeropad2d roll interpolate upsample repeat clone indexselect gather tril triu pixelshuffle"
 )
 _PRODUCTS = _names("mul multiply imul div truediv itruediv")
-#: Those whose gradient does not depend on their input.
+#: Elementwise functions whose gradient does not depend on their input.
 _LINEAR = _names(
     "add sub rsub iadd isub neg mean sum pad zeropad2d clone repeat roll cumsum gather indexselect"
 )
@@ -48,7 +48,7 @@ _LINEAR = _names(
 
 @dataclass
 class _Operation:
-    """A node that computes: what it is, and the shapes that it reads and writes, all samples together."""
+    """A node that computes: its operation, and the shapes that it reads and writes, for all samples."""
 
     node: Any
     kind: str
@@ -56,7 +56,7 @@ class _Operation:
     shapes: list[tuple[int, ...]]
     output: tuple[int, ...]
     samples: int
-    of_input: bool  # whether it reads no layer, so that no gradient of its input is needed
+    of_input: bool  # whether it reads only model inputs, which need no gradient
 
     @property
     def size(self) -> int:
@@ -64,12 +64,12 @@ class _Operation:
 
     @property
     def weight(self) -> tuple[int, ...]:
-        """The shape of a module's weight, or of a function's second operand."""
+        """Return the shape of a module's weight, or of a function's second operand."""
         return self.shapes[1] if self.module is None else tuple(self.module.weight.shape)
 
 
-#: What a layer has beside shapes, as `GraphBuilder.add` takes it: FLOPs and saved elements of all samples,
-#: and whether the backward pass reads its inputs (``keep``).
+#: Arguments of `GraphBuilder.add` except shapes: FLOPs and saved elements for all samples, and whether the
+#: backward pass reads the inputs (``keep``).
 _Numbers = dict[str, Any]
 
 
@@ -79,7 +79,7 @@ def _matrix(op: _Operation, operator: str, flops: float, saved: float = 0.0) -> 
 
 
 def _convolution(op: _Operation) -> _Numbers:
-    # A transposed one takes each element of its input, not of its output, through the kernel.
+    # A transposed convolution applies the kernel to each element of its input, not of its output.
     elements = prod(op.shapes[0]) if "transpose" in op.kind else op.size
     return _matrix(op, "convolution", 2.0 * elements * prod(op.weight[1:]))
 
@@ -110,7 +110,7 @@ def _scaled_attention(op: _Operation) -> _Numbers:
 
 
 def _multihead_attention(op: _Operation) -> _Numbers:
-    """``torch.nn.MultiheadAttention``, its four projections included."""
+    """Count ``torch.nn.MultiheadAttention``, including its four projections."""
     if len(op.shapes) < 3:
         where = f"module: {op.node.target} is called with {len(op.shapes)} tensors"
         raise InputError(f"{where}; allowed: query, key and value")
@@ -161,7 +161,7 @@ def _elementwise(op: _Operation) -> _Numbers:
     return {"operator": "elementwise", "flops": flops, "keep": kept, "keep_output": after, "backward": back}
 
 
-#: How operations are counted, by their names: the first that fits; `_elementwise` is for the rest.
+#: Counting rules by operation name; the first match applies, `_elementwise` to the rest.
 _RULES: tuple[tuple[str, Callable[[_Operation], _Numbers]], ...] = (
     ("linear", lambda op: _matrix(op, "matmul", 2.0 * op.size * op.shapes[0][-1])),
     (r"conv(transpose)?[123]d", _convolution),
@@ -178,22 +178,22 @@ _RULES: tuple[tuple[str, Callable[[_Operation], _Numbers]], ...] = (
 
 
 class GraphReader:
-    """Adds a layer for each node that computes something; PyTorch itself is not needed here.
+    """Adds a layer for each node that computes something; does not need PyTorch.
 
-    ``modules``: those of the traced module, by path, itself as the empty one. ``samples``: in the example
-    whose shapes the nodes have.
+    ``modules``: all submodules of the traced module by path, the module itself as ``""``. ``samples``: number
+    of samples in the example from which the shapes come.
     """
 
     def __init__(self, modules: Mapping[str, Any], samples: int):
         self.modules, self.samples = modules, samples
         self.builder = GraphBuilder(prefixed=False)
-        self._layer: dict[Any, str] = {}  # of a node, the layer whose output it is or views
-        self._weights: dict[Any, list[Any]] = {}  # of a node, parameters that it is or views
+        self._layer: dict[Any, str] = {}  # by node, the layer whose output the node is or views
+        self._weights: dict[Any, list[Any]] = {}  # by node, the parameters that the node is or views
         self._counted: set[int] = set()
         self._kept: set[Any] = set()  # inputs of the model that the backward pass reads
 
     def read(self, nodes: Iterable[Any]) -> None:
-        """Add the layers of all nodes, in their order; those whose result is no tensor compute shapes."""
+        """Add the layers of all nodes, in order; skip nodes without a tensor result, which compute shapes."""
         for node in nodes:
             if node.op == "get_attr":
                 self._weights[node] = self._attribute(node.target)
@@ -201,7 +201,7 @@ class GraphReader:
                 self._node(node)
 
     def _attribute(self, path: str) -> list[Any]:
-        """A trained parameter as a list; nothing for constants."""
+        """Return the trained parameter at ``path`` in a list; an empty list for constants."""
         owner, _, name = path.rpartition(".")
         value = getattr(self.modules[owner], name)
         return [value] if getattr(value, "requires_grad", False) else []
@@ -246,7 +246,7 @@ class GraphReader:
         return (first // self.samples if first % self.samples == 0 else first, *rest)
 
     def _count(self, weights: list[Any]) -> int:
-        """Trained parameters that no earlier layer has."""
+        """Return the number of trained parameters that no earlier layer has."""
         trained = {id(weight): weight for weight in weights if weight.requires_grad}
         new = {key: weight for key, weight in trained.items() if key not in self._counted}
         self._counted.update(new)
@@ -254,14 +254,14 @@ class GraphReader:
 
 
 def _kind(node: Any, module: Any) -> str:
-    """The name of a module's class or of a function, in small letters without underscores."""
+    """Return the lower-case name of a module's class or of a function, without underscores."""
     target = type(module).__name__ if module is not None else node.target
     name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
     return name.replace("_", "").lower()
 
 
 def _operands(arguments: Iterable[Any]) -> list[Any]:
-    """Nodes among arguments and lists of them, in order, each as often as it is given."""
+    """Return the nodes among ``arguments`` and nested lists, in order, with repetitions."""
     result = []
     for argument in arguments:
         if isinstance(argument, tuple | list):
@@ -272,7 +272,7 @@ def _operands(arguments: Iterable[Any]) -> list[Any]:
 
 
 def _shape(node: Any) -> tuple[int, ...]:
-    """The shape of a node's tensor, of its first one if it has several."""
+    """Return the shape of a node's tensor, or of its first tensor if there are several."""
     meta: Any = node.meta.get("tensor_meta")
     while meta is not None and not hasattr(meta, "shape"):
         meta = meta[0]
@@ -280,12 +280,12 @@ def _shape(node: Any) -> tuple[int, ...]:
 
 
 def _size(node: Any) -> int:
-    """Elements of a node's tensor."""
+    """Return the number of elements of a node's tensor."""
     return prod(_shape(node))
 
 
 def _block(node: Any, last: str) -> str:
-    """The path of the module that a node is in, up to its first number; ``last`` where that is not known."""
+    """Return the module path of a node up to its first number; ``last`` if the path is unknown."""
     if node.op != "call_module" and "nn_module_stack" not in node.meta:
         return last
     path = node.target if node.op == "call_module" else next(reversed(node.meta["nn_module_stack"]), "")
@@ -304,34 +304,34 @@ def from_torch(
     optimizer: str = "adam",
     source: str = "",
 ) -> ModelGraph:
-    """The layer graph of a PyTorch module.
+    """Return the layer graph of a PyTorch module.
 
-    Layers are counted by the rules of `wavefabric.training.models.layers.GraphBuilder`. Views and dropout are
-    no layers. A parameter used twice is counted at its first use. All layers have ``split`` "none", since how
-    tensor parallelism divides them cannot be told from the module: change it in the graph's JSON. Blocks are
-    modules with a number in their path, such as ``layers.3``.
+    Layers are counted by the rules of `wavefabric.training.models.layers.GraphBuilder`. Views and dropout do
+    not become layers. A parameter used twice is counted at its first use. All layers have ``split`` "none",
+    because the module does not define how tensor parallelism divides them: change it in the graph's JSON.
+    Blocks are modules with a number in their path, such as ``layers.3``.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Not changed. One on the device ``meta`` takes no memory; it then needs inputs that are there too.
+        Module to convert; not changed. On the device ``meta`` it needs no memory, and inputs on ``meta`` too.
     example_inputs : torch.Tensor or tuple of torch.Tensor
-        As the module takes them. The first dimension of the first is the number of samples, N; a tensor whose
-        first dimension no multiple of N is belongs to all samples.
+        Arguments for the module. The first dimension of the first tensor is the number of samples, N. A
+        tensor whose first dimension is not a multiple of N is common to all samples.
     name, sample, batch, optimizer, source
-        As in `ModelGraph`; ``name`` is the module's class if empty.
+        As in `ModelGraph`; an empty ``name`` means the name of the module's class.
 
     Raises
     ------
     MissingExtra
-        Without PyTorch.
+        If PyTorch is not installed.
     InputError
-        For a module that cannot be traced or run, or one in it that has parameters and is not known, by name.
+        If the module cannot be traced or run, or a submodule with parameters has an unknown class.
 
     Warns
     -----
     UserWarning
-        For an operation that is not known, by name: it is taken as elementwise.
+        If an operation is unknown; it is counted as elementwise.
     """
     try:
         import torch
@@ -351,7 +351,7 @@ def from_torch(
         try:
             with torch.no_grad():
                 ShapeProp(traced).propagate(*inputs)
-        except Exception as error:  # its own code again, with inputs
+        except Exception as error:  # the module's own code again
             fault = f"example_inputs: the module fails ({_first_line(error)})"
             raise InputError(f"{fault}; allowed: inputs it takes") from None
     reader = GraphReader(dict(traced.named_modules()), len(inputs[0]))
@@ -369,7 +369,7 @@ def from_torch(
 
 @contextmanager
 def _evaluation(module: Any) -> Iterator[None]:
-    """The module as for evaluation, so that running statistics stay as they are."""
+    """Put the module in evaluation mode within the block, so that running statistics do not change."""
     training = {part: part.training for part in module.modules()}
     module.eval()
     try:

@@ -1,4 +1,4 @@
-"""Search for strategies: `search.search`; Markov chains (`markov`) and the exact `chain`.
+"""Search for strategies: `search.search`, with Markov chains (`markov`) and the exact optimum of a `chain`.
 
-Imports graphs, strategies, tasks, engine and memory; knows fabrics by `engine.CallTimes` alone.
+Imports graphs, strategies, tasks, engine and memory; uses fabrics only through `engine.CallTimes`.
 """

@@ -1,16 +1,15 @@
-"""Exact dynamic program: the layouts of a chain with the least serial time under a memory limit.
+"""Find exactly the layouts of a chain with the shortest serial time under a memory limit.
 
-For which cost it is exact: one pipeline stage, a call of its own for each layer's gradients (``bucket`` 0),
-and nothing overlapped (`serial_seconds`). Then time is a sum over units and pairs of neighbours
-(`chain_costs`), whatever the number of microbatches, sharding or recomputation, which are given. Units are
-those of `chain_units`, with one layout each. Overlapped execution hides communication: of the same strategy
-it takes no longer, so that the serial time is an upper bound, but another strategy may then be better. The
-program's serves as a start for the Markov chain.
+The dynamic program is exact for one pipeline stage, one call per layer for gradients (``bucket`` 0) and no
+overlap (`serial_seconds`). The time is then a sum over units and pairs of neighbouring units (`chain_costs`),
+for fixed microbatches, sharding and recomputation. Units are those of `chain_units`, with one layout each.
+Overlapped execution hides communication: the same strategy takes no longer, so the serial time is an upper
+bound, but another strategy may then be faster. The program's optimum is a start for the Markov chains.
 
-Without a limit this is Viterbi's algorithm. With one, it is the shortest path with a constraint: each state
-keeps its Pareto front of time and memory (Joksch 1966, doi:10.1016/0022-247X(66)90020-5), and a Lagrangian
-relaxation gives bounds by which labels are dropped that no best solution can begin with (Handler and Zang
-1980, doi:10.1002/net.3230100403).
+Without a limit this is Viterbi's algorithm. With a limit, it is the constrained shortest-path problem: each
+state has a Pareto front of time and memory (Joksch 1966, doi:10.1016/0022-247X(66)90020-5). A Lagrangian
+relaxation gives bounds by which labels are dropped that cannot begin a best solution (Handler and Zang 1980,
+doi:10.1002/net.3230100403).
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,16 +30,16 @@ from wavefabric.training.iteration.tasks import Workload, build_tasks
 from wavefabric.training.models.graph import ModelGraph, part_of
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy, layouts_of
 
-#: Rounding that bounds allow for.
+#: Relative tolerance of the bounds, for rounding.
 _SLACK = 1e-12
-#: Steps in which the Lagrangian multiplier is found.
+#: Iterations of the search for the Lagrangian multiplier.
 _STEPS = 40
 Unit = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class SearchSetting:
-    """What all strategies of one search have in common."""
+    """Holds what all strategies of one search have in common."""
 
     model: ModelGraph
     gpus: int
@@ -50,13 +49,13 @@ class SearchSetting:
     fabric: CallTimes
 
     def workload(self, strategy: Strategy, part: ModelGraph | None = None) -> Workload:
-        """What is simulated, of the model or of a part of it."""
+        """Return the workload of ``strategy``, for the model or for ``part`` of it."""
         return Workload(part or self.model, strategy, self.device, self.precision)
 
 
 @dataclass(frozen=True)
 class SerialOptions:
-    """Of a strategy of one stage and no buckets, beside its layouts."""
+    """Options, besides the layouts, of a strategy with one stage and no buckets."""
 
     microbatches: int = 1
     sharded: bool = False
@@ -64,10 +63,10 @@ class SerialOptions:
 
 
 class UnitMemory(NamedTuple):
-    """B of a unit on one GPU: ``kept`` adds up over units; of the others the largest of all count.
+    """Memory of a unit on one GPU in bytes: ``kept`` adds up over units.
 
-    ``whole``: the two largest layers while their parameters are gathered; ``again``: activations of the
-    largest block while they are computed again.
+    ``whole``: the two largest layers while their parameters are gathered. ``again``: activations of the
+    largest block while they are recomputed. Of these, only the largest over all units count.
     """
 
     kept: float
@@ -77,8 +76,11 @@ class UnitMemory(NamedTuple):
 
 @dataclass(frozen=True)
 class ChainCosts:
-    """``own[k][i]``: s of unit k in layout i of ``layouts[k]``; ``between[k][i, j]``: what is added when unit
-    k + 1 has layout j; inf: not allowed. ``memory[k][i]``: B of it."""
+    """Holds the costs of all layouts of a chain.
+
+    ``own[k][i]``: time in s of unit k in layout i of ``layouts[k]``. ``between[k][i, j]``: time added if unit
+    k + 1 has layout j. ``memory[k][i]``: memory of unit k in layout i.
+    """
 
     units: tuple[Unit, ...]
     layouts: tuple[tuple[LayerLayout, ...], ...]
@@ -88,12 +90,12 @@ class ChainCosts:
 
 
 def chain_costs(setting: SearchSetting, options: SerialOptions, units: tuple[Unit, ...]) -> ChainCosts:
-    """Costs of all layouts of a chain.
+    """Compute the costs of all layouts of a chain.
 
-    A unit's own time is the serial time of its layers as a model of their own. What a pair adds is the serial
-    time of the layers of their `boundary` as one model, less those of each unit alone. Since outputs go no
-    further than to the next unit, and each layer's gradients have a call of their own, the serial time of the
-    model is the sum of these.
+    The time of a unit is the serial time of its layers as a separate model. The time that a pair adds is the
+    serial time of the layers of their `boundary` as one model, minus the times of both sides alone. Outputs
+    reach only the next unit, and each layer's gradients have a separate call, so these times add up to the
+    serial time of the model.
     """
     model = setting.model
     layouts = tuple(_allowed(setting, options, unit) for unit in units)
@@ -125,9 +127,9 @@ def chain_costs(setting: SearchSetting, options: SerialOptions, units: tuple[Uni
 
 
 def serial_seconds(workload: Workload, fabric: CallTimes) -> float:
-    """Time of an iteration with nothing overlapped, s: all compute tasks and all calls, each call alone.
+    """Return the time in s of an iteration without overlap: all compute tasks plus all calls, one by one.
 
-    Of one stage no other order takes longer: whatever the policy, something runs at every moment.
+    With one stage no order takes longer, because under every policy something runs at every moment.
     """
     graph = build_tasks(workload)
     return sum(graph.seconds) + sum(fabric.seconds([call]) for call in graph.call if call is not None)
@@ -136,7 +138,7 @@ def serial_seconds(workload: Workload, fabric: CallTimes) -> float:
 def chain_strategy(
     setting: SearchSetting, options: SerialOptions, units: Sequence[Unit], chosen: Sequence[LayerLayout]
 ) -> Strategy:
-    """The strategy in which each unit has the layout chosen for it."""
+    """Return the strategy in which unit k has the layout ``chosen[k]``."""
     layouts = [layout for unit, layout in zip(units, chosen, strict=True) for _ in unit]
     return _workload(setting, options, setting.model, layouts).strategy
 
@@ -144,7 +146,7 @@ def chain_strategy(
 def _workload(
     setting: SearchSetting, options: SerialOptions, part: ModelGraph, layouts: Iterable[LayerLayout]
 ) -> Workload:
-    """Some layers as a model of their own, each with its layout."""
+    """Return some layers as a separate model with the layout of each."""
     mixed = tuple(layout.of(layer) for layout, layer in zip(layouts, part.layers, strict=True))
     strategy = Strategy(
         setting.gpus, setting.batch, options.microbatches, (0,) * len(mixed), mixed,
@@ -154,7 +156,7 @@ def _workload(
 
 
 def _allowed(setting: SearchSetting, options: SerialOptions, unit: Unit) -> tuple[LayerLayout, ...]:
-    """Layouts in which a unit can be."""
+    """Return the layouts that a unit may have."""
     part = part_of(setting.model, unit)
     allowed, refused = [], ""
     for layout in layouts_of(part.layers, setting.gpus):
@@ -180,14 +182,14 @@ def _memory(workload: Workload) -> UnitMemory:
 
 
 def chain_units(model: ModelGraph, by_layer: bool = False) -> tuple[Unit, ...]:
-    """Consecutive layers, by number, such that outputs go no further than to the next unit.
+    """Group the layers into consecutive units, such that outputs reach only the next unit.
 
-    Units are blocks, or single layers with ``by_layer``; those that an output passes over are joined with
-    the one that takes it, so that any model is a chain, of one unit at worst.
+    Units are blocks, or single layers with ``by_layer``. Units that an output skips are joined with the unit
+    that reads it, so every model is a chain, in the worst case of one unit.
     """
     atoms = [(n,) for n in range(len(model.layers))] if by_layer else list(model.blocks)
     position = [number for number, atom in enumerate(atoms) for _ in atom]
-    # An output of atom i that atom j takes joins atoms i + 1 to j; joining moves no output further.
+    # An output of atom i that atom j reads joins atoms i + 1 to j; joining never lengthens an output's path.
     passed = {(position[n], position[taker]) for n, takers in enumerate(model.consumers) for taker in takers}
     joined = {between for first, last in passed for between in range(first + 2, last + 1)}
     units: list[Unit] = []
@@ -197,15 +199,16 @@ def chain_units(model: ModelGraph, by_layer: bool = False) -> tuple[Unit, ...]:
 
 
 def is_chain_of_layers(model: ModelGraph) -> bool:
-    """Whether each layer takes the output of the one before alone."""
+    """Return whether each layer reads only the output of the layer before."""
     pairs = zip(model.layers, model.layers[1:], strict=False)
     return not model.layers[0].inputs and all(b.inputs == (a.name,) for a, b in pairs)
 
 
 def boundary(model: ModelGraph, unit: Unit, following: Unit) -> tuple[Unit, Unit]:
-    """Layers of a unit whose outputs the next one takes; all that take these, with their other inputs there.
+    """Return the layers of ``unit`` and of ``following`` on which the time between the two units depends.
 
-    Experts with no input of their own unit are sent the model's input, so that these inputs count.
+    These are the layers of ``unit`` whose outputs ``following`` reads, all layers that read them, and those
+    layers' other inputs in both units: for experts, the all-to-all depends on all inputs of the layer.
     """
     givers = {n for n in unit if any(consumer in following for consumer in model.consumers[n])}
     takers = {consumer for n in givers for consumer in model.consumers[n]}
@@ -216,7 +219,7 @@ def boundary(model: ModelGraph, unit: Unit, following: Unit) -> tuple[Unit, Unit
 
 @dataclass(frozen=True)
 class ChainResult:
-    """The best strategy of a chain, its serial time in s, and B on one GPU."""
+    """Holds the best strategy of a chain, its serial time in s, and its memory per GPU in bytes."""
 
     strategy: Strategy
     seconds: float
@@ -226,12 +229,12 @@ class ChainResult:
 def best_chain(
     setting: SearchSetting, options: SerialOptions | None = None, memory: float = inf
 ) -> ChainResult:
-    """The layouts with the least serial time of those whose memory is within a limit.
+    """Return the strategy with the shortest serial time within a memory limit.
 
     ``options``: microbatches, sharding, recomputation; all strategies have one stage and no buckets.
-    ``memory``: B that a GPU may hold, as `strategy_needs` counts them. Each layer of a chain of layers has a
-    layout, without recomputation, which is of blocks; else each block. `InputError` if no layout fits the
-    batch, or none the memory.
+    ``memory``: limit per GPU in bytes, counted as by `strategy_needs`. In a chain of layers without
+    recomputation (which acts on blocks) each layer has a layout, else each unit. Raises `InputError` if no
+    layout fits the batch or the memory.
     """
     options = options or SerialOptions()
     units = chain_units(setting.model, is_chain_of_layers(setting.model) and not options.recompute)
@@ -242,7 +245,7 @@ def best_chain(
 
 
 def least_time(costs: ChainCosts, memory: float = inf) -> tuple[tuple[int, ...], float, float]:
-    """The layout of each unit by number, s, and B, of the best that the memory allows; see `best_chain`."""
+    """Return the best layout number of each unit within the memory, its time in s and its bytes."""
     path = _Relaxed(costs, 1.0, 0.0).path()
     seconds, held = cost_of(costs, path)
     if held <= memory:
@@ -257,7 +260,7 @@ def least_time(costs: ChainCosts, memory: float = inf) -> tuple[tuple[int, ...],
 
 
 def cost_of(costs: ChainCosts, path: Sequence[int]) -> tuple[float, float]:
-    """s and B of a choice of layouts, by number for each unit."""
+    """Return the time in s and the memory in bytes of ``path``, a layout number for each unit."""
     seconds = sum(float(own[i]) for own, i in zip(costs.own, path, strict=True))
     pairs = zip(costs.between, path, path[1:], strict=False)
     seconds += sum(float(between[i, j]) for between, i, j in pairs)
@@ -268,9 +271,10 @@ def cost_of(costs: ChainCosts, path: Sequence[int]) -> tuple[float, float]:
 
 
 class _Relaxed:
-    """Least sum of weighted time and kept memory from each state to the end, shape (layouts,) for each unit.
+    """Minimum, from each state to the end, of weighted time plus weighted ``kept`` memory.
 
-    ``to_go`` is without the state's own. The other memory is left out, so that the sum bounds from below.
+    ``to_go[k]``, shape (layouts,), excludes the state of unit k. Other memory is ignored, so the minimum is a
+    lower bound.
     """
 
     def __init__(self, costs: ChainCosts, time: float, memory: float):
@@ -286,7 +290,7 @@ class _Relaxed:
         return float((self.node[0] + self.to_go[0]).min())
 
     def path(self) -> tuple[int, ...]:
-        """The states of the least sum; the first of equals."""
+        """Return the states of the minimum; the first of equals."""
         state = int((self.node[0] + self.to_go[0]).argmin())
         result = [state]
         for k, edge in enumerate(self.edge):
@@ -296,7 +300,7 @@ class _Relaxed:
 
 
 def _lagrangian(costs: ChainCosts, memory: float) -> tuple[float, float]:
-    """s a byte at which the relaxed time is bounded best, and s of the best path found that fits."""
+    """Return the multiplier in s per byte with the best bound, and s of the best feasible path found."""
     low, high = 0.0, _Relaxed(costs, 1.0, 0.0).least / memory if memory > 0 else 1.0
     best, bound, multiplier, growing = inf, -inf, 0.0, True
     for _ in range(_STEPS):
@@ -313,7 +317,7 @@ def _lagrangian(costs: ChainCosts, memory: float) -> tuple[float, float]:
 
 
 class _Label(NamedTuple):
-    """A choice of layouts up to a unit; smaller in all of the first five is better."""
+    """A choice of layouts up to a unit; smaller is better in each of the first five fields."""
 
     seconds: float
     kept: float
@@ -328,7 +332,7 @@ class _Label(NamedTuple):
         return self.kept + self.first + self.second + self.again
 
     def path(self) -> tuple[int, ...]:
-        """Layouts of all units."""
+        """Return the layout numbers of all units."""
         label, result = self, [self.layout]
         while label.before is not None:
             label = label.before
@@ -337,7 +341,7 @@ class _Label(NamedTuple):
 
 
 def _labels(costs: ChainCosts, memory: float, multiplier: float, most: float) -> _Label | None:
-    """The best label at the end whose memory fits; ``most``: s that some solution is known to take."""
+    """Return the fastest final label that fits the memory; ``most``: time in s of a known solution."""
     limit, latest = memory * (1 + _SLACK), most * (1 + _SLACK)
     fast, light = _Relaxed(costs, 1.0, 0.0), _Relaxed(costs, 0.0, 1.0)
     mixed = _Relaxed(costs, 1.0, multiplier)
@@ -368,10 +372,10 @@ def _labels(costs: ChainCosts, memory: float, multiplier: float, most: float) ->
 
 
 def _pareto(labels: Iterable[_Label]) -> list[_Label]:
-    """Labels that no other is at least as good as in everything; the first of equals."""
+    """Keep the Pareto-optimal labels; of equal labels keep the first."""
     front: list[_Label] = []
     for label in sorted(labels, key=lambda label: label[:5]):
-        # Earlier ones took no longer: only their memory is to be compared.
+        # Labels are sorted by time, so only the memory has to be compared.
         if not any(all(a <= b for a, b in zip(other[1:5], label[1:5], strict=True)) for other in front):
             front.append(label)
     return front

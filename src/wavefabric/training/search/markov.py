@@ -1,9 +1,9 @@
-"""Markov-chain Monte Carlo over strategies, as FlexFlow searches (Jia, Zaharia and Aiken, MLSys 2019,
-arXiv:1807.05358, section 6): Metropolis and Hastings' rule, with the simulator as cost.
+"""Markov-chain Monte Carlo over strategies, as in FlexFlow: Metropolis–Hastings with simulated time as cost.
 
-Proposals are random changes: every strategy that a file may hold is some changes away from every other. But
-for three bounds that keep simulations short: microbatches up to `MOST_MICROBATCHES` a stage, buckets of
-`BUCKETS`, and stages and layouts that `check_strategy` takes.
+FlexFlow: Jia, Zaharia and Aiken, MLSys 2019, arXiv:1807.05358, section 6. Proposals are random changes of
+stages, layouts, microbatches, sharding, recomputation and bucket; they can lead to every combination, with
+three limits that keep simulations short: up to `MOST_MICROBATCHES` microbatches per stage, buckets of
+`BUCKETS`, and stages and layouts that `check_strategy` accepts. No proposal changes the other options.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,43 +30,44 @@ from wavefabric.training.strategies.strategy import (
     layouts_of,
 )
 
-#: Microbatches that are tried for each stage of the pipeline.
+#: Largest number of microbatches per pipeline stage that is tried.
 MOST_MICROBATCHES = 8
-#: B of buckets that are tried.
+#: Bucket sizes that are tried, in bytes.
 BUCKETS = (0.0, *(float(2**power) for power in range(20, 31)))
 
 
 class StrategyCost(NamedTuple):
-    """B a GPU beyond the limit, and s of an iteration; the former counts first."""
+    """The bytes per GPU above the limit, compared first, and the time of an iteration in s."""
 
     excess: float
     seconds: float
 
 
 class StrategyCosts:
-    """What an iteration takes with a strategy, and by how much it exceeds the memory.
+    """Computes the iteration time of a strategy, and by how much it exceeds the memory.
 
-    Where one controller sets up all circuits, those of each batch of calls must be planned, which takes long
-    for strategies with many stages. So a strategy is first simulated with free communication, then with calls
-    that do not wait for those of other GPUs; if that is too slow already, nothing else is done. The latter
-    is no proven bound, as greedy orders have anomalies (Graham 1969, doi:10.1137/0117039).
+    If one controller sets up all circuits, each batch of calls needs a circuit plan, which is slow for
+    strategies with many stages. A strategy is therefore first simulated with free communication, then with
+    calls that do not wait for calls of other GPUs; if that is too slow already, the full simulation is
+    skipped. The second bound is not proved, since greedy orders have anomalies (Graham 1969,
+    doi:10.1137/0117039).
     """
 
     def __init__(self, setting: SearchSetting, memory: float, policy: str):
         self.setting, self.memory, self.policy = setting, memory, policy
         self._known: dict[Strategy, StrategyCost] = {}
-        self._least: dict[Strategy, float] = {}  # of strategies not simulated in full
+        self._least: dict[Strategy, float] = {}  # lower bounds, for strategies not simulated in full
         self._bounds: tuple[CallTimes, ...] = ()
         if not setting.fabric.concurrent:
             self._bounds = (FreeCommunication(), _Undisturbed(setting.fabric))
 
     @property
     def tried(self) -> int:
-        """Different strategies seen."""
+        """Return the number of different strategies seen."""
         return len(self._known.keys() | self._least.keys())
 
     def __call__(self, strategy: Strategy, most: float = inf) -> StrategyCost:
-        """The cost; of a strategy that takes more than ``most`` s, perhaps a lower bound above that."""
+        """Return the cost; if it exceeds ``most`` s, possibly only a lower bound above ``most``."""
         if strategy in self._known:
             return self._known[strategy]
         if self._least.get(strategy, 0.0) > most:
@@ -86,7 +87,7 @@ class StrategyCosts:
 
 
 class _Undisturbed:
-    """A fabric on which calls of disjoint GPUs do not wait for each other."""
+    """Call times of a fabric on which calls of disjoint GPUs do not wait for each other."""
 
     concurrent = True
 
@@ -94,16 +95,16 @@ class _Undisturbed:
         self._fabric = fabric
 
     def seconds(self, calls: Sequence[Call]) -> float:
-        """As if each call were alone."""
+        """Return the time in s of the slowest call, each one timed alone."""
         return max(self._fabric.seconds([call]) for call in calls)
 
 
 @dataclass
 class SearchTrail:
-    """The best strategy of all so far, and how it came about.
+    """Records the best strategy so far and the progress of the search.
 
-    ``history``: (proposals made, s) at each that became the best. ``until``: `time.monotonic` at which to
-    stop, or None.
+    ``history``: (proposals made, iteration time in s) for each new best strategy. ``until``: `time.monotonic`
+    at which to stop, or None.
     """
 
     limit: int
@@ -115,18 +116,18 @@ class SearchTrail:
     history: list[tuple[int, float]] = field(default_factory=list)
 
     def saw(self, strategy: Strategy, cost: StrategyCost) -> None:
-        """Keep a strategy if it is the best."""
+        """Record ``strategy`` if it is the best so far."""
         if cost < self.cost:
             self.best, self.cost = strategy, cost
             if not cost.excess:
                 self.history.append((self.made, cost.seconds))
 
     def late(self) -> bool:
-        """Whether the time is over."""
+        """Return whether the time limit has passed."""
         return self.until is not None and monotonic() >= self.until
 
     def report(self) -> None:
-        """Tell how far the search is: proposals made, of how many, and s of the best."""
+        """Report proposals made, proposals in total, and s of the best, to ``progress``."""
         if self.progress is not None:
             self.progress(self.made, self.limit, self.cost.seconds)
 
@@ -140,16 +141,16 @@ def markov_chain(
     random: Random,
     trail: SearchTrail,
 ) -> None:
-    """Walk from a start; what is best is in ``trail``.
+    """Walk from ``start`` by accepted proposals; the best strategy is recorded in ``trail``.
 
-    A proposal is taken with probability min(1, exp(beta · (current seconds − seconds) / scale)), where the
-    scale is the first finite cost, so that beta has no unit. Beyond the memory limit the cost is infinite;
-    but a start may be beyond it, and from there proposals are taken that exceed the limit by no more. Ends
-    when no proposal of the last half of ``proposals`` became the best of this walk, or after all.
+    A proposal is accepted with probability min(1, exp(beta · (current seconds − seconds) / scale)), where the
+    scale is the first finite cost, so that beta has no unit. Beyond the memory limit the cost is infinite. If
+    ``start`` is beyond the limit, proposals are accepted that do not exceed it by more. The walk ends after
+    ``proposals``, or when half as many in a row bring no new best of this walk.
 
-    ``cost``: of a strategy; where that is above its second argument, s, a lower bound above it will do.
-    ``propose``: a strategy one change away, or None, which counts as refused. ``beta``: FlexFlow's constant;
-    with 50 a proposal 2 % slower is taken with probability 1/e.
+    ``cost(strategy, most)``: the cost of a strategy; above ``most`` s, a lower bound above ``most`` suffices.
+    ``propose``: returns a strategy one change away, or None, which counts as rejected. ``beta``: FlexFlow's
+    constant; with 50 a proposal 2 % slower is accepted with probability 1/e.
     """
     current, now = start, cost(start, inf)
     trail.saw(start, now)
@@ -161,7 +162,7 @@ def markov_chain(
         since += 1
         proposed = propose(current, random)
         if proposed is not None:
-            # The chance is drawn first: what it refuses needs no exact cost.
+            # The random number is drawn first, so a rejected proposal needs no exact cost.
             chance = -log(1.0 - random.random())
             scale = scale or (0.0 if now.excess else now.seconds)
             most = now.seconds + chance * scale / beta if scale else inf
@@ -175,17 +176,17 @@ def markov_chain(
 
 
 class StrategyMoves:
-    """Changes of strategies of one model and one number of GPUs; the batch stays.
+    """Proposes changes of strategies for one model and number of GPUs; the batch stays.
 
-    Kinds, each with how often it is proposed: a layout for one layer, for one block, for all blocks equal to
-    one, for all layers; number of stages; place of one cut; microbatches; sharded; recomputed; bucket.
+    Kinds of changes, each with a relative frequency: the layout of one layer, one block, all blocks equal to
+    one, or all layers; number of stages; position of one cut; microbatches; sharding; recomputation; bucket.
     """
 
     def __init__(self, model: ModelGraph, gpus: int):
         self.model, self.gpus = model, gpus
         self.blocks = model.blocks
         parts = [part_of(model, block) for block in self.blocks]
-        #: For each block the layers of all blocks equal to it.
+        #: For each block, the layers of all blocks equal to it.
         self.equal = [
             tuple(n for other, block in zip(parts, self.blocks, strict=True) if other == part for n in block)
             for part in parts
@@ -207,7 +208,7 @@ class StrategyMoves:
         }
 
     def propose(self, strategy: Strategy, random: Random) -> Strategy | None:
-        """Another strategy, one change away; None where the change drawn is impossible."""
+        """Return a strategy one change away; None if the drawn change is impossible."""
         kind = random.choices(list(self.kinds), list(self.kinds.values()))[0]
         changed = kind(strategy, random)
         if changed is None or changed == strategy:
@@ -219,7 +220,7 @@ class StrategyMoves:
         return changed
 
     def _layouts(self, drawn: Callable[[Random], Sequence[int]]) -> Callable[..., Strategy | None]:
-        """Another layout for some layers, and other microbatches where it does not allow those there are."""
+        """Return a move: a new layout for the ``drawn`` layers, and new microbatches if it requires them."""
 
         def change(strategy: Strategy, random: Random) -> Strategy | None:
             numbers = drawn(random)
@@ -246,7 +247,7 @@ class StrategyMoves:
         return _microbatches(replace(strategy, stage=self.cut(stages), layouts=layouts), random)
 
     def _boundary(self, strategy: Strategy, random: Random) -> Strategy | None:
-        """One cut between stages moved by one block."""
+        """Move one cut between stages by one block; None if there is none or a stage would be empty."""
         stages = [strategy.stage[block[0]] for block in self.blocks]
         cuts = [k for k in range(1, len(stages)) if stages[k] != stages[k - 1]]
         if not cuts:
@@ -266,13 +267,13 @@ def _microbatches(strategy: Strategy, random: Random) -> Strategy | None:
 
 
 def _fitted(layout: LayerLayout, gpus: int) -> LayerLayout:
-    """The layout for another number of GPUs, its tensor and expert degrees kept as far as they divide it."""
+    """Return ``layout`` for ``gpus`` GPUs, with tensor and expert degrees reduced to divisors."""
     tensor = gcd(layout.tensor, gpus)
     return LayerLayout(gpus // tensor, tensor, gcd(layout.expert, gpus // tensor))
 
 
 def _allowed_microbatches(strategy: Strategy) -> list[int]:
-    """Numbers of microbatches in which every layer has whole samples."""
+    """Return the numbers of microbatches for which every layer has whole samples per GPU."""
     degrees = {layout.data for layout in strategy.layouts}
     if any(strategy.batch % data for data in degrees):
         return []

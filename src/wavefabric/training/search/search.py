@@ -1,6 +1,6 @@
-"""Search for the strategy with the least simulated iteration time that fits the memory of the GPUs.
+"""Search for the strategy with the shortest simulated iteration that fits the memory of the GPUs.
 
-It starts from data parallelism, what experts would choose, and the optimum of a chain.
+The search starts from data parallelism, strategies that experts would choose, and the optimum of a chain.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -30,25 +30,25 @@ from wavefabric.training.search.markov import (
 from wavefabric.training.strategies.strategy import Strategy, check_strategy, uniform
 from wavefabric.training.strategies.strategy_text import parse_strategy
 
-#: How strategies are searched: all that a file can say, by chance; or layouts of one stage, exactly.
+#: Search methods: random search by `StrategyMoves`, or exact search of the layouts of one stage.
 METHODS = ("markov", "chain")
-#: Proposals of the Markov chains, and how cold they are, unless others are given.
+#: Defaults: number of proposals of the Markov chains, and their inverse temperature.
 PROPOSALS, BETA = 600, 50.0
-#: Bytes of gradients that PyTorch reduces together (its ``bucket_cap_mb``).
+#: Bytes of gradients per call in PyTorch (``bucket_cap_mb``).
 BUCKET = 25.0 * 2**20
-#: Degrees of tensor and pipeline parallelism that experts try: of GPUs in one machine, of few stages.
+#: Degrees of tensor parallelism (within one machine) and pipeline parallelism (few stages) that experts try.
 TENSOR, PIPELINE = (1, 2, 4, 8), (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found.
+    """Holds the result of a search.
 
-    ``iteration``: the strategy simulated. ``start``: data parallelism simulated, for comparison; it need not
-    fit the memory. Of fewer samples than GPUs it has as much tensor parallelism as that takes. ``tried``:
-    different strategies simulated, or found too large. ``history``: each time that a strategy became the
-    best, proposals made until then, and s of its iteration. ``stopped``: ``"proposals"``, ``"time"`` or
-    ``"interrupted"``, what ended the search.
+    ``iteration``: the simulation of ``strategy``. ``start``: the simulation of data parallelism, for
+    comparison; it may exceed the memory, and has tensor parallelism as needed if there are fewer samples than
+    GPUs. ``tried``: number of different strategies simulated or found too large. ``history``: for each new
+    best strategy, the number of proposals until then and its iteration time in s. ``stopped``: reason for the
+    end, ``"proposals"``, ``"time"`` or ``"interrupted"``.
     """
 
     strategy: Strategy
@@ -61,25 +61,25 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How strategies are searched.
+    """Options of a search.
 
-    ``method`` ``"chain"``: `best_chain` for one stage, with and without sharding and recomputation; of these
-    the fastest when simulated. ``"markov"``: Markov chains from data parallelism, from the fastest strategy
-    that `expert_designed` knows, from the fastest of ``"chain"`` and from ``starts``, each with an equal
-    share of the proposals. Never worse than any of them. The same options give the same, unless ``seconds``
-    ends the search.
+    ``method`` ``"chain"``: return the fastest of the `best_chain` strategies for one stage, with and without
+    sharding and recomputation, when simulated. ``"markov"``: run Markov chains from data parallelism, from
+    the fastest strategy of `expert_designed`, from the fastest of ``"chain"`` and from ``starts``, with equal
+    numbers of proposals. The result is never worse than any start, and reproducible unless ``seconds`` ends
+    the search.
     """
 
     method: str = "markov"
-    proposals: int = PROPOSALS  # of the Markov chains, as are seed and beta; see `markov_chain`
+    proposals: int = PROPOSALS  # proposals, seed, beta: for the Markov chains; see `markov_chain`
     seed: int = 0
-    memory: float | None = None  # B that a GPU may hold; by default all it has
-    batch: int | None = None  # samples of an iteration; by default the model's own for each GPU
+    memory: float | None = None  # memory limit per GPU in B; by default all of the device
+    batch: int | None = None  # samples per iteration; by default the model's batch per GPU
     policy: str = "batched"  # order of calls, of `engine.POLICIES`
     beta: float = BETA
-    starts: Iterable[Strategy] = ()  # others from which to start, for the same GPUs and batch
-    seconds: float | None = None  # begin no proposal after so long
-    #: Called with proposals made, proposals in all, and s of the best (inf: none fits yet).
+    starts: Iterable[Strategy] = ()  # further starts, for the same GPUs and batch
+    seconds: float | None = None  # time limit in s, after which no proposal begins
+    #: Called with (proposals done, proposals in total, iteration time of the best in s; inf: none fits yet).
     progress: Callable[[int, int, float], None] | None = None
 
     def __post_init__(self):
@@ -95,11 +95,11 @@ class SearchOptions:
 def search(
     model: ModelGraph, gpus: int, device: DeviceModel, precision: Precision, fabric: CallTimes, **options: Any
 ) -> SearchResult:
-    """Find a strategy; ``options``: of `SearchOptions`, by keyword.
+    """Find a strategy; ``options`` are fields of `SearchOptions`.
 
-    ``fabric`` keeps what calls take, so the same one serves searches of several models best. Ctrl-C
-    (KeyboardInterrupt) ends the search with the best so far, once there is one that fits. `InputError`: an
-    unknown method or policy, numbers out of range, a batch that no strategy divides, or no strategy tried
+    ``fabric`` caches the times of calls, so reuse it for searches of several models. Ctrl-C
+    (KeyboardInterrupt) ends the search with the best strategy so far, if one fits. Raises `InputError` for an
+    unknown method or policy, numbers out of range, a batch that no strategy can divide, or if no strategy
     fits the memory.
     """
     how = SearchOptions(**options)
@@ -139,7 +139,7 @@ def search(
 def _walk(
     starts: list[Strategy], costs: StrategyCosts, trail: SearchTrail, beta: float, random: Random
 ) -> None:
-    """Markov chains from each start and from the best known, with equal shares of the proposals."""
+    """Run Markov chains from each start, the best expert design and the best chain, with equal proposals."""
     setting, chosen = costs.setting, list(starts)
     for group in (expert_designed(setting), chain_optima(setting, costs.memory)):
         best = _best_of(group, costs, trail)
@@ -153,7 +153,7 @@ def _walk(
 
 
 def _best_of(strategies: Iterable[Strategy], costs: StrategyCosts, trail: SearchTrail) -> Strategy | None:
-    """The strategy with the least cost; the first of equals."""
+    """Return the strategy with the smallest cost, the first of equals."""
     best, least = None, StrategyCost(inf, inf)
     for strategy in strategies:
         if trail.late() and best is not None:
@@ -167,14 +167,17 @@ def _best_of(strategies: Iterable[Strategy], costs: StrategyCosts, trail: Search
 
 
 def data_parallel(setting: SearchSetting) -> Strategy:
-    """All GPUs share the samples, or as many as have whole ones; with PyTorch's buckets."""
+    """Return data parallelism on as many GPUs as the batch allows, with PyTorch's bucket size."""
     across = gcd(setting.gpus, setting.batch) or 1
     tensor = setting.gpus // across
     return uniform(setting.model, setting.gpus, tensor=tensor, batch=setting.batch, bucket=BUCKET)
 
 
 def expert_designed(setting: SearchSetting) -> Iterator[Strategy]:
-    """One layout for all layers, of the usual degrees, plain and sharded; split tables; those that fit."""
+    """Yield strategies that fit the model with one layout for all layers, of usual degrees, and split tables.
+
+    Each degree is tried with and without sharding and recomputation.
+    """
     model, gpus = setting.model, setting.gpus
     for text in ("data", "data,sharded", "tables", "tables,sharded"):
         with suppress(InputError):
@@ -193,7 +196,7 @@ def expert_designed(setting: SearchSetting) -> Iterator[Strategy]:
 
 
 def chain_optima(setting: SearchSetting, memory: float) -> Iterator[Strategy]:
-    """The strategies of `best_chain` with and without sharding and recomputation, those that fit."""
+    """Yield the `best_chain` strategies that fit, with and without sharding and recomputation."""
     for sharded, recompute in product((False, True), repeat=2):
         with suppress(InputError):
             yield best_chain(setting, SerialOptions(1, sharded, recompute), memory).strategy

@@ -1,4 +1,4 @@
-"""How GPUs share a model: strategies, from words and from files.
+"""Strategies: how GPUs divide a model, from words and from files.
 
 Imports the graph of `wavefabric.training.models`.
 """

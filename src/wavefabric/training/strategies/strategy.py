@@ -1,7 +1,7 @@
-"""How the GPUs share a model: data, tensor, expert and pipeline parallelism, layer by layer.
+"""Describe how GPUs divide a model: data, tensor, expert and pipeline parallelism, layer by layer.
 
-GPUs are numbered stage by stage. Within a stage GPU ``i · tensor + j`` works on part i of the samples and on
-share j of the layer, so that GPUs that split a layer are neighbours.
+GPUs are numbered stage by stage. Within a stage, GPU ``i · tensor + j`` works on part i of the samples and on
+part j of the layer, so that the GPUs that split one layer have consecutive numbers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,16 +18,16 @@ from wavefabric.quantities import whole
 from wavefabric.training.models.graph import Layer, ModelGraph
 
 Groups = tuple[tuple[int, ...], ...]
-# What files may hold.
+# The type of a positive whole number in a JSON file.
 Whole = Annotated[StrictInt, Field(ge=1, lt=2**53)]
 
 
 class LongTuple(tuple):
-    """Groups or messages, of which there may be many: what is looked up by them is hashed once."""
+    """A long tuple (of groups or messages) that computes its hash only once, for fast dictionary look-ups."""
 
     @classmethod
     def of(cls, items: Iterable[Any]) -> "LongTuple":
-        """The items; one that is given is taken as it is."""
+        """Return ``items`` as a `LongTuple`; return ``items`` itself if it already is one."""
         return items if isinstance(items, cls) else cls(items)
 
     @cached_property
@@ -40,10 +40,11 @@ class LongTuple(tuple):
 
 @dataclass(frozen=True)
 class LayerLayout:
-    """How the GPUs of a stage share one layer: ``data × tensor`` of them.
+    """Describes how the ``data × tensor`` GPUs of a pipeline stage divide one layer.
 
-    ``tensor`` GPUs split each layer that can be split (`Layer.split`); the others all do the same. ``expert``
-    GPUs of those with different samples divide the experts of a layer that has some; it divides ``data``.
+    ``tensor`` GPUs split each layer that can be split (`Layer.split`); a layer that cannot be split is
+    computed by all of them. ``expert`` GPUs with different samples divide the experts of a layer that has
+    experts; ``expert`` must divide ``data``.
     """
 
     data: Whole
@@ -52,19 +53,19 @@ class LayerLayout:
 
     @property
     def gpus(self) -> int:
-        """GPUs of the stage."""
+        """Return the number of GPUs in the stage."""
         return self.data * self.tensor
 
     def of(self, layer: Layer) -> "LayerLayout":
-        """The layout of a layer: without expert parallelism if it has no experts."""
+        """Return this layout for ``layer``: without expert parallelism if the layer has no experts."""
         return self if layer.experts or self.expert == 1 else replace(self, expert=1)
 
     def groups(self, first: int, kind: Literal["tensor", "data", "expert"]) -> Groups:
-        """Groups of the GPUs of a stage whose first one is given; equal ones are one object.
+        """Return the communication groups of ``kind`` in the stage whose first GPU is ``first``.
 
-        ``tensor``: those that split a layer of the same samples. ``data``: those with the same part of the
-        parameters and the same experts, whose gradients are added. ``expert``: those that have all experts of
-        a layer between them and send one another samples.
+        ``tensor``: GPUs that split a layer and work on the same samples. ``data``: GPUs with the same part of
+        the parameters and the same experts, whose gradients are summed. ``expert``: GPUs that together have
+        all experts of a layer and exchange samples. Equal arguments return the same object.
         """
         return _groups(self, first, kind)
 
@@ -82,7 +83,7 @@ def _groups(layout: LayerLayout, first: int, kind: str) -> Groups:
 
 
 def layouts_of(layers: Sequence[Layer], gpus: int) -> list[LayerLayout]:
-    """Layouts of so many GPUs that some layers may have together: data, tensor and expert degrees."""
+    """Return the layouts on ``gpus`` GPUs (data, tensor, expert degrees) that all ``layers`` can have."""
     experts = gcd(*(layer.experts for layer in layers))
     return [
         LayerLayout(gpus // tensor, tensor, expert)
@@ -92,43 +93,45 @@ def layouts_of(layers: Sequence[Layer], gpus: int) -> list[LayerLayout]:
 
 
 def divisors(number: int) -> list[int]:
-    """All of them, the least first."""
+    """Return all divisors of ``number`` in ascending order."""
     small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
     return sorted({*small, *(number // n for n in small)})
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """How ``gpus`` GPUs share an iteration of a model.
+    """Describes how ``gpus`` GPUs divide one training iteration of a model.
 
     Parameters
     ----------
-    gpus, batch, microbatches : int
-        Samples of an iteration on all GPUs, and the parts of them that follow one another.
+    gpus : int
+        Number of GPUs.
+    batch, microbatches : int
+        Samples per iteration on all GPUs, and the number of equal parts that are processed one after another.
     stage : tuple of int
-        Pipeline stage of each layer; never less than that of the layer before. With ``interleave`` its chunk:
-        chunk c is on stage c mod p of p.
+        Pipeline stage of each layer, never less than that of the layer before. With ``interleave``, the chunk
+        of each layer: chunk c is on stage c mod p of p.
     layouts : tuple of LayerLayout
-        Of each layer; those of a stage have as many GPUs.
+        Layout of each layer. All layouts of a stage have the same number of GPUs.
     zero : int
-        Stage of ZeRO (arXiv:1910.02054): GPUs with the same share of a layer keep 1/data each of its
-        optimizer states (1), gradients too (2), parameters too (3, gathered before each use). From 1 on
-        gradients are reduced and scattered; parameters are gathered after the update (1, 2). 0: every GPU has
-        all, and gradients are all-reduced.
+        Stage of ZeRO (arXiv:1910.02054). The GPUs with the same part of a layer divide its optimizer states
+        (1), also gradients (2), also parameters (3, gathered before each use). From 1 on, gradients are
+        reduce-scattered; parameters are all-gathered after the update (1, 2). 0: every GPU stores everything,
+        and gradients are all-reduced.
     bucket : float
-        B of gradients that are reduced together; 0: a call for each layer.
+        Bytes of gradients that are reduced in one call; 0: one call per layer.
     recompute : bool
-        Activations inside a block are computed again in the backward pass instead of kept.
+        Recompute the activations inside a block in the backward pass instead of storing them.
     interleave : int
         Chunks of layers on each stage (virtual stages, arXiv:2104.04473, section 2.2).
     sequence : bool
-        GPUs that split layers divide the positions of those between (`Layer.along`): all-gather and
-        reduce-scatter replace the all-reduce (sequence parallelism, arXiv:2205.05198).
+        Sequence parallelism (arXiv:2205.05198): GPUs that split layers divide the positions of the unsplit
+        layers between them (`Layer.along`); all-gather and reduce-scatter replace the all-reduce.
     overlap : bool
-        Calls of GPUs that split layers are made in as many parts: layers begin after the first, the others go
-        on behind them (as ``--tp-comm-overlap`` of Megatron-LM).
+        Cut each call between GPUs that split a layer into as many parts as GPUs. The next layer starts after
+        the first part and overlaps with the others (``--tp-comm-overlap`` of Megatron-LM).
     selective : bool
-        Layers with `Layer.again`, attention's, alone are computed again (the same, section 5).
+        Recompute only layers with `Layer.again`, the attention (arXiv:2205.05198, section 5).
     """
 
     gpus: Whole
@@ -146,42 +149,42 @@ class Strategy:
 
     @property
     def sharded(self) -> bool:
-        """Whether parameters are divided too: ZeRO stage 3."""
+        """Return whether the parameters are divided too (ZeRO stage 3)."""
         return self.zero == 3
 
     @property
     def chunks(self) -> int:
-        """Number of chunks of layers: stages, times those of each."""
+        """Return the number of chunks of layers: pipeline stages × chunks per stage."""
         return self.stage[-1] + 1
 
     @property
     def stages(self) -> int:
-        """Number of pipeline stages."""
+        """Return the number of pipeline stages."""
         return self.chunks // self.interleave
 
     @property
     def stage_gpus(self) -> int:
-        """GPUs of each stage."""
+        """Return the number of GPUs per pipeline stage."""
         return self.gpus // self.stages
 
     def chunks_of(self, stage: int) -> range:
-        """Chunks of a stage."""
+        """Return the numbers of the chunks that pipeline stage ``stage`` executes."""
         return range(stage, self.chunks, self.stages)
 
     def layers_of(self, chunk: int) -> list[int]:
-        """Numbers of a chunk's layers; without interleaving those of a stage."""
+        """Return the numbers of the layers in ``chunk`` (without interleaving: in a stage)."""
         return [number for number, own in enumerate(self.stage) if own == chunk]
 
     def first_gpu(self, chunk: int) -> int:
-        """The first GPU of the stage of a chunk."""
+        """Return the first GPU of the pipeline stage that executes ``chunk``."""
         return chunk % self.stages * self.stage_gpus
 
     def stages_of(self, gpus: Iterable[int]) -> tuple[int, ...]:
-        """The stages that these GPUs are of."""
+        """Return the sorted numbers of the pipeline stages to which ``gpus`` belong."""
         return (0,) if self.stages == 1 else tuple(sorted({gpu // self.stage_gpus for gpu in gpus}))
 
     def samples(self, layer: int) -> float:
-        """Samples of a microbatch on each GPU that works on a layer."""
+        """Return the samples per microbatch on each GPU that works on layer ``layer``."""
         return self.batch / self.microbatches / self.layouts[layer].data
 
 
@@ -196,17 +199,18 @@ def uniform(
     layers: Mapping[str, LayerLayout] | None = None,
     **options: Any,
 ) -> Strategy:
-    """The same layout for all layers, but for those named in ``layers``.
+    """Build the strategy with one layout for all layers except those named in ``layers``.
 
-    ``data`` follows from the others. ``options``: the other fields of the `Strategy`. The batch is
-    by default the model's own for each data-parallel GPU, microbatches are 1 without a pipeline, else 4 times
-    its stages or as many as there are samples. Stages are cut between blocks, with as equal FLOPs as that
-    allows.
+    ``data`` is ``gpus`` / (``tensor`` × ``pipeline``); a different value is refused. ``options`` are the
+    other fields of `Strategy`. The batch defaults to ``model.batch`` × data. Without a pipeline there is 1
+    microbatch by default; with one, the largest number up to 4 per stage that divides the samples per
+    data-parallel GPU. Stages are cut between blocks so that the largest FLOPs per stage are minimal
+    (`cut_stages`).
 
     Raises
     ------
     InputError
-        If the degrees do not multiply to ``gpus``, or `check_strategy` refuses.
+        If the degrees do not multiply to ``gpus``, or if `check_strategy` refuses the strategy.
     """
     for key, value in (("gpus", gpus), ("tensor", tensor), ("pipeline", pipeline), ("expert", expert),
                        ("interleave", options.get("interleave", 1))):  # fmt: skip
@@ -237,7 +241,10 @@ def uniform(
 def mixed_layouts(
     model: ModelGraph, common: LayerLayout, layers: Mapping[str, LayerLayout]
 ) -> tuple[LayerLayout, ...]:
-    """A layout for each layer: its own, or the common one, without experts where there are none."""
+    """Return the layout of each layer: from ``layers`` by name, else ``common``.
+
+    A layer without experts gets ``common`` without expert parallelism.
+    """
     for name in layers:
         if name not in model.index:
             raise InputError(f"layers: {show(name)} given; allowed: layers of {model.name}")
@@ -245,7 +252,7 @@ def mixed_layouts(
 
 
 def check_strategy(model: ModelGraph, strategy: Strategy) -> None:
-    """Refuse a strategy that does not fit the model, in one line."""
+    """Raise an `InputError` of one line if ``strategy`` does not fit ``model``."""
     for key in ("gpus", "batch", "microbatches", "interleave"):
         whole(key, getattr(strategy, key), 1)
     if strategy.zero not in range(4):
@@ -302,7 +309,7 @@ def _check_layer(layer: Layer, strategy: Strategy, layout: LayerLayout) -> None:
 
 
 def cut_stages(model: ModelGraph, stages: int) -> tuple[int, ...]:
-    """Stage of each layer: consecutive blocks, the largest sum of FLOPs in a stage as small as it can be."""
+    """Return the stage of each layer: consecutive blocks, with the least possible maximum of FLOPs."""
     blocks = model.blocks
     if stages > len(blocks):
         actual = f"pipeline: {stages} given"
@@ -310,7 +317,7 @@ def cut_stages(model: ModelGraph, stages: int) -> tuple[int, ...]:
     work = np.array([sum(model.layers[i].flops for i in block) for block in blocks])
     total = np.concatenate(([0.0], np.cumsum(work)))
     count = len(blocks)
-    # least[k, i]: the largest stage when the first i blocks make k stages; each has at least one block.
+    # least[k, i]: minimum of the largest stage's FLOPs if the first i blocks form k stages, none empty.
     least = np.full((stages + 1, count + 1), np.inf)
     last = np.zeros((stages + 1, count + 1), int)
     least[0, 0] = 0.0

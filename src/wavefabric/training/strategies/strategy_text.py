@@ -1,6 +1,6 @@
-"""Strategies as text: words and degrees as a user writes them, and JSON files, which the search writes.
+"""Read and write strategies as text: words and degrees that a user types, or JSON files.
 
-A file has degrees, layers that differ, and where stages begin.
+A JSON file has the common degrees, the layers that differ, and the layers at which pipeline stages begin.
 """
 
 import os
@@ -28,27 +28,27 @@ from wavefabric.training.strategies.strategy import (
 )
 from wavefabric.units import binary_size
 
-#: Words without a number, and keys with one, of what `parse_strategy` reads.
+#: Words without a number, and keys followed by a number, that `parse_strategy` accepts.
 WORDS = ("data", "sharded", "tables", "recompute", "selective", "sequence", "overlap")
 KEYS = ("data", "tensor", "pipeline", "interleave", "expert", "microbatches", "zero", "bucket")
-#: What an error says is allowed.
+#: The allowed values, for error messages.
 ALLOWED = f"{', '.join(WORDS)}, {', '.join(f'{key}:N' for key in KEYS)} with commas between, or a JSON file"
 
 
 def parse_strategy(
     text: str | Path, model: ModelGraph, gpus: int | None = None, *, batch: int | None = None
 ) -> Strategy:
-    """The strategy that ``text`` describes: words and degrees, or the path of a file (see `to_json`).
+    """Return the strategy that ``text`` describes: words and degrees, or the path of a file (see `to_json`).
 
     Words and degrees stand in any order, each once: `WORDS`, ``data:8``, ``tensor:4``, ``pipeline:2``,
     ``interleave:2``, ``expert:8``, ``microbatches:8``, ``zero:1`` (``sharded`` is ``zero:3``), ``bucket:25M``
-    (bytes; K, M, G: 2^10, …). GPUs that no degree names share the samples, so ``data`` alone is data
-    parallelism. With ``tables`` the GPUs of a stage divide the features of embedding tables among them, as
-    many as that allows, while other layers stay as they are: the hybrid of DLRM (arXiv:1906.00091).
+    (bytes; K, M, G: 2^10, …). GPUs not used by the other degrees divide the samples, so ``data`` alone is
+    data parallelism. With ``tables``, as many GPUs of a stage as possible divide the features of the
+    embedding tables; other layers do not change: the hybrid of DLRM (arXiv:1906.00091).
 
-    A file says for how many ``gpus`` it is; else they must be given. ``batch``: samples of an iteration, by
-    default the file's, or the model's for each data-parallel GPU. `InputError`: words that are unknown or
-    given twice, numbers that are none, and strategies that do not fit the model or the GPUs.
+    ``gpus`` is required unless ``text`` is a file, which states it. ``batch`` is the number of samples per
+    iteration, by default from the file, or the model's batch per data-parallel GPU. Raises `InputError` for
+    unknown or repeated words, invalid numbers, and strategies that do not fit the model or the GPUs.
 
     >>> from wavefabric.training.models.graph import Layer, ModelGraph
     >>> model = ModelGraph("two", (Layer("a", "matmul"), Layer("b", "matmul", ("a",))), batch=32)
@@ -70,7 +70,7 @@ def parse_strategy(
 
 
 def _options(text: str) -> dict[str, Any]:
-    """Arguments of `uniform`, and whether there are ``tables``."""
+    """Parse ``text`` into keyword arguments of `uniform`, plus ``tables`` if that word is present."""
     options: dict[str, Any] = {}
     seen: set[str] = set()
     for item in text.split(","):
@@ -107,7 +107,7 @@ def _bytes(number: str) -> float:
 
 
 def _tables(model: ModelGraph, gpus: int, pipeline: int) -> dict[str, LayerLayout]:
-    """Layouts of the tables that can be split, each by as many GPUs of its stage as its features allow."""
+    """Return the layouts of embedding tables: split over as many GPUs of a stage as features allow."""
     tables = [
         layer
         for layer in model.layers
@@ -123,14 +123,14 @@ def _tables(model: ModelGraph, gpus: int, pipeline: int) -> dict[str, LayerLayou
     return {t.name: LayerLayout(stage // n, n) for t, n in zip(tables, tensor, strict=True)}
 
 
-#: Fields of a strategy that its file has as they are.
+#: Fields of `Strategy` that are written to the JSON file unchanged.
 _OPTIONS = ("zero", "bucket", "recompute", "selective", "sequence", "overlap", "interleave")
 FORMAT: Literal["wavefabric strategy"] = "wavefabric strategy"
 VERSION: Literal[1] = 1
 
 #: A layer's layout, with the keys of `wavefabric.training.strategies.strategy.LayerLayout`.
 LayoutTable = make_table("LayoutTable", **fields_of(LayerLayout))
-#: A strategy, with the keys of `Strategy`; ``data``, ``tensor``, ``expert`` of all layers but ``layers``.
+#: A strategy, with the keys of `Strategy`. ``data``, ``tensor``, ``expert``: of layers not in ``layers``.
 #: ``stages`` names the layers at which pipeline stages (with ``interleave``, chunks) begin, from the second.
 StrategyTable = make_table(
     "StrategyTable",
@@ -146,7 +146,7 @@ StrategyTable = make_table(
 
 
 def to_json(model: ModelGraph, strategy: Strategy) -> str:
-    """A strategy as JSON text, a key and a layer a line.
+    """Return ``strategy`` as JSON text, with one key or one layer per line.
 
     ::
 
@@ -157,8 +157,8 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
          "layers": {
           "user factors": {"data": 1, "tensor": 8, "expert": 1}}}
 
-    ``expert`` counts for layers that have experts. ``stages`` are the layers at which the second and later
-    stages of the pipeline begin, each the first of its block. ``model`` is for the reader.
+    ``expert`` applies only to layers with experts. ``stages`` names the layers at which the second and later
+    pipeline stages begin; each is the first layer of its block. ``model`` only informs the reader.
     """
     common = _common(model, strategy)
     values: dict[str, Any] = {"format": FORMAT, "version": VERSION, "model": model.name}
@@ -173,7 +173,7 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
 
 
 def _common(model: ModelGraph, strategy: Strategy) -> LayerLayout:
-    """The layout of most layers, with the expert degree of most of those with experts."""
+    """Return the most frequent layout, with the most frequent expert degree of the layers with experts."""
     pairs = list(zip(model.layers, strategy.layouts, strict=True))
     plain = Counter((layout.data, layout.tensor) for _, layout in pairs).most_common(1)[0][0]
     experts = Counter(layout.expert for layer, layout in pairs if layer.experts)
@@ -182,9 +182,10 @@ def _common(model: ModelGraph, strategy: Strategy) -> LayerLayout:
 
 
 def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strategy:
-    """The strategy that JSON text describes (see `to_json`); ``batch`` replaces the text's.
+    """Return the strategy that JSON text describes (see `to_json`).
 
-    `InputError` in one line: the key, what was given, what is allowed.
+    ``batch``, if given, replaces the batch in ``text``. Raises an `InputError` of one line with the key, what
+    was given and what is allowed.
     """
     content = parse_json(text, "strategy")
     if not isinstance(content, dict):
@@ -203,7 +204,7 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
 
 
 def _stage(model: ModelGraph, names: Sequence[str]) -> tuple[int, ...]:
-    """Stage of each layer, from the layers at which the later stages begin."""
+    """Return the stage of each layer, from the ``names`` of the layers at which later stages begin."""
     firsts = {model.layers[block[0]].name for block in model.blocks[1:]}
     last = 0
     for name in names:
@@ -218,9 +219,11 @@ def _stage(model: ModelGraph, names: Sequence[str]) -> tuple[int, ...]:
 def load_strategy(
     path: str | Path, model: ModelGraph, gpus: int | None = None, *, batch: int | None = None
 ) -> Strategy:
-    """A strategy from a JSON file, for ``gpus`` GPUs if given; ``batch`` replaces the file's.
+    """Load a strategy from a JSON file.
 
-    `InputError` in one line, which names the file and the key.
+    ``batch``, if given, replaces the batch in the file. Raises an `InputError` of one line, with the file and
+    the key, for an invalid file and for a file made for another number of GPUs than ``gpus``, if that is
+    given.
     """
     text = read_text(path, "strategy")
     with naming(path):
@@ -231,8 +234,8 @@ def load_strategy(
 
 
 def save_strategy(path: str | Path, model: ModelGraph, strategy: Strategy, force: bool = False) -> Path:
-    """Write a strategy to a JSON file, whole or not at all; `force` replaces a file that is there.
+    """Write a strategy to a JSON file atomically; ``force`` replaces an existing file.
 
-    `InputError` if it exists (without `force`), is a folder, or cannot be written.
+    Raises `InputError` if the file exists (without ``force``), is a folder, or cannot be written.
     """
     return write_text(path, to_json(model, strategy), "strategy", force)

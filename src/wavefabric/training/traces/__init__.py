@@ -1,3 +1,4 @@
-"""What was simulated, for other programs and for the eye: Chrome/Perfetto traces, Chakra traces, pictures.
+"""Export simulated iterations as Chrome/Perfetto traces, Chakra traces and pictures.
 
-Chakra execution traces are read too: what others recorded runs on our fabrics."""
+Chakra execution traces from other programs can also be read, and simulated on Wavefabric's fabrics.
+"""

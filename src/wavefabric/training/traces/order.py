@@ -1,4 +1,4 @@
-"""Tasks in an order in which they can run, and GPUs that workers stand for."""
+"""Order tasks so that they can run one after another, and find the GPUs that workers stand for."""
 
 import heapq
 from collections import defaultdict
@@ -15,9 +15,9 @@ Task = TypeVar("Task")
 
 
 def execution_order(graph: TaskGraph) -> list[int]:
-    """All tasks, each after those that it waits for and that come before it in its worker's program.
+    """Return all tasks in an order that respects the tasks they wait for and the workers' programs.
 
-    `InputError` if tasks wait for each other in a circle.
+    Raises `InputError` if tasks wait for each other in a cycle.
     """
     waits = {task: list(others) for task, others in enumerate(graph.waits)}
     for program in graph.program:
@@ -31,7 +31,10 @@ def execution_order(graph: TaskGraph) -> list[int]:
 
 
 def in_order(waits: Mapping[Task, Sequence[Task]], priority: Callable[[Task], Any]) -> list[Task]:
-    """Tasks, each after those that it waits for, else by priority; none that are in a circle or follow it."""
+    """Return the tasks in topological order, by ``priority`` among those that are ready.
+
+    Tasks in a cycle, or after one, are left out.
+    """
     missing = {task: len(others) for task, others in waits.items()}
     followers: dict[Task, list[Task]] = defaultdict(list)
     for task, others in waits.items():
@@ -53,9 +56,10 @@ def in_order(waits: Mapping[Task, Sequence[Task]], priority: Callable[[Task], An
 def gpus_of_workers(
     graph: TaskGraph, workload: Workload | None = None, gpus: Sequence[Sequence[int]] | None = None
 ) -> list[tuple[int, ...]]:
-    """GPUs of each worker: as given, as the strategy has them, or equal shares in order.
+    """Return the GPUs of each worker: ``gpus``, or those of the strategy, or equal parts in order.
 
-    `InputError` if they are not given for each worker, or a GPU twice, or cannot be shared equally.
+    Raises `InputError` if ``gpus`` does not match the workers or repeats a GPU, or if equal parts do not
+    exist.
     """
     if gpus is not None:
         result = [tuple(members) for members in gpus]
@@ -79,7 +83,7 @@ def gpus_of_workers(
 
 
 def worker_names(iteration: Iteration) -> list[str]:
-    """What workers are called: stages of a pipeline, or workers of tasks from elsewhere, with their GPUs."""
+    """Return labels of the workers, with their GPUs: pipeline stages, or workers of other tasks."""
     if iteration.workload is None:
         names = [f"GPUs {ranges(gpus)}" if gpus else "CPU" for gpus in iteration.graph.gpus]
         return names or [f"worker {number}" for number in range(iteration.graph.workers)]
@@ -93,7 +97,7 @@ def worker_names(iteration: Iteration) -> list[str]:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Numbers of GPUs in few words: ``0-7``, ``0-12 by 4``, ``0,3,4``.
+    """Return GPU numbers as short text: ``0-7``, ``0-12 by 4``, ``0,3,4``.
 
     Examples
     --------

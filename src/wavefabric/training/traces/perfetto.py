@@ -1,4 +1,4 @@
-"""An iteration as a trace for ui.perfetto.dev or chrome://tracing, in the Trace Event Format (JSON)."""
+"""Write an iteration as a trace for ui.perfetto.dev or chrome://tracing (Trace Event Format, JSON)."""
 
 import json
 from collections import defaultdict
@@ -14,13 +14,13 @@ from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import Call
 from wavefabric.training.traces.order import ranges, worker_names
 
-#: The fabric's process; workers follow it.
+#: Process number of the fabric; workers have the following numbers.
 _FABRIC = 1
-#: Threads of a worker: computation, then its calls.
+#: Thread number of a worker's computation; its calls have the following numbers.
 _COMPUTE = 0
-#: Groups and messages that are told of a call.
+#: Maximum number of groups or messages listed per call.
 _MOST_TOLD = 16
-#: Names of colours that viewers know.
+#: Colour names defined by the trace viewers.
 _COLOURS = {
     "forward": "thread_state_running",
     "backward": "rail_animation",
@@ -30,13 +30,13 @@ _COLOURS = {
 
 
 def write_perfetto(path: str | Path, iteration: Iteration, force: bool = False) -> Path:
-    """Write an iteration as a trace: complete events, times in µs.
+    """Write an iteration as a trace of complete events, with times in µs.
 
-    Processes are the fabric, with the calls of each purpose in a thread of its own (several where calls
-    overlap), and the workers, with computation and with the calls that they are in. Arguments tell the task's
-    number, the microbatch, and of a call its collective, bytes, groups and messages. Arrows lead from a task
-    to those that it let begin in other threads. `InputError` if the file exists and `force` is not given, has
-    another ending than ``.json``, or cannot be written.
+    The processes are the fabric, with one thread per purpose of calls (several if calls overlap), and the
+    workers, with computation and with the calls they take part in. Event arguments are the task number, the
+    microbatch, and for a call the collective, bytes, groups and messages. Arrows lead from a task to the
+    tasks in other threads that its end let begin. Raises `InputError` if the file exists and ``force`` is not
+    set, its extension is not ``.json``, or it cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() != ".json":
@@ -65,7 +65,7 @@ def _events(iteration: Iteration) -> Iterator[dict[str, Any]]:
 
 
 def _tracks(iteration: Iteration) -> tuple[list[list[tuple[int, int]]], dict[tuple[int, int], str]]:
-    """Where each task is drawn, as (process, thread), and what the threads are called."""
+    """Return the (process, thread) pairs in which each task is drawn, and the names of the threads."""
     graph, times = iteration.graph, iteration.timeline
     tracks: list[list[tuple[int, int]]] = [[] for _ in range(len(graph))]
     names: dict[tuple[int, int], str] = {}
@@ -90,7 +90,7 @@ def _tracks(iteration: Iteration) -> tuple[list[list[tuple[int, int]]], dict[tup
 
 
 def _names(iteration: Iteration, threads: dict[tuple[int, int], str]) -> Iterator[dict[str, Any]]:
-    """Metadata: what processes and threads are called, and in which order they come."""
+    """Yield metadata events: names and order of processes and threads."""
     processes = [*enumerate(worker_names(iteration), _FABRIC + 1), (_FABRIC, "fabric")]
     rows = [("process", process, 0, order, name) for order, (process, name) in enumerate(processes)]
     rows += [("thread", process, thread, thread, name) for (process, thread), name in sorted(threads.items())]
@@ -131,13 +131,13 @@ def _call_args(call: Call) -> dict[str, Any]:
 def _arrow(
     iteration: Iteration, before: int, task: int, tracks: list[list[tuple[int, int]]]
 ) -> Iterator[dict[str, Any]]:
-    """From the middle of one task to the beginning of another."""
+    """Yield an arrow from the middle of task ``before`` to the beginning of ``task``."""
     times = iteration.timeline
     if times.begin[before] == times.end[before] or times.begin[task] == times.end[task]:
-        return  # nothing to hold on to
+        return  # a task of zero length has no event to attach the arrow to
     pairs = list(product(tracks[before], tracks[task]))
     same = (pair for pair in pairs if pair[0][0] == pair[1][0] != _FABRIC)
-    (process, thread), (other, at) = next(same, pairs[-1])  # in one process, if there is such a process
+    (process, thread), (other, at) = next(same, pairs[-1])  # within one process if possible
     middle = float(times.begin[before] + times.end[before]) / 2 * 1e6
     common = {"cat": "waits", "name": "lets begin", "id": task}
     yield {"ph": "s", "pid": process, "tid": thread, "ts": middle, **common}

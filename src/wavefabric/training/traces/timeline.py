@@ -1,4 +1,4 @@
-"""A picture of an iteration: what each worker computes and which calls it is in, over time."""
+"""Draw an iteration over time: the computation of each worker, and the calls that it takes part in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wavefabric.training.iteration.task_graph import PURPOSES
 from wavefabric.training.traces.order import worker_names
 from wavefabric.units import time_words
 
-#: Colours of computation, each for even and odd microbatches, and of calls.
+#: Colours of computation, for even and odd microbatches, and of calls.
 COMPUTE = {
     "forward": ("#3f86e8", "#2b66bd"),
     "backward": ("#22b07d", "#17835d"),
@@ -28,22 +28,22 @@ COMPUTE = {
 CALLS: dict[str, str] = dict(
     zip(PURPOSES, ("#ffa24a", "#f4e45a", "#ff7ad9", "#b69bff", "#7df0c8"), strict=True)
 )
-#: Communication for which a worker waits.
+#: Colours of communication for which a worker waits.
 EXPOSED, _BEHIND = "#ff5d6c", "#3b1a2a"
 _HATCHED: dict[str, Any] = {"facecolor": _BEHIND, "edgecolor": EXPOSED, "hatch": "//////", "linewidth": 0.0}
-#: Rows that are drawn at most.
+#: Maximum number of rows in a picture.
 MOST_ROWS = 64
-#: Where computation ends in a worker's row, of height 1, and where its calls do.
+#: Lower edges of computation and of calls in a worker's row of height 1.
 _COMPUTE_END, _CALLS_END = 0.62, 0.92
-#: Points: bars up to this are joined with those of their colour that they touch; wider ones keep a gap.
+#: In points: bars up to `_NARROW` join touching bars of the same colour; wider bars keep a gap.
 _NARROW, _GAP = 3.0, 0.6
-#: Points: the least width of a call, so that short ones are seen.
+#: Minimum width of a call in points, so that short calls are visible.
 _LEAST = 0.8
 
 
 @dataclass(frozen=True)
 class _Track:
-    """Bars beside one another: top and height in rows, tasks and their times in the axis's unit."""
+    """A horizontal lane of bars: its top and height in rows, its name, and its tasks."""
 
     top: float
     height: float
@@ -55,13 +55,13 @@ class _Track:
 def draw_timeline(
     path: str | Path, iteration: Iteration, *, title: str | None = None, force: bool = False
 ) -> Path:
-    """Draw an iteration: a row for each worker, computation above, its calls below, hatched where it waits.
+    """Draw an iteration: a row per worker, computation above and calls below, hatched where it waits.
 
-    One worker has a track for each purpose of calls. Microbatches alternate in shade and have their numbers;
-    without them layers have their names where they fit. ``title``: by default the model with its GPUs.
+    A single worker has one track per purpose of calls. Microbatches alternate in shade and are numbered;
+    without microbatches, layer names are shown where they fit. ``title`` defaults to the model with its GPUs.
 
-    `InputError` if there are no tasks, more than 64 workers, or the file exists and `force` is not given, has
-    another ending than ``.png``, ``.svg`` or ``.pdf``, or cannot be written.
+    Raises `InputError` if there are no tasks or more than 64 workers, or if the file exists and ``force`` is
+    not set, has another extension than ``.png``, ``.svg`` or ``.pdf``, or cannot be written.
     """
     path = check_picture(path, force)
     if not iteration.seconds > 0:
@@ -73,7 +73,7 @@ def draw_timeline(
 
 
 def timeline_figure(iteration: Iteration, title: str | None = None) -> style.Figure:
-    """The figure of `draw_timeline`."""
+    """Return the figure of `draw_timeline`."""
     tracks, several = _tracks(iteration), iteration.graph.workers > 1
     rows = iteration.graph.workers if several else tracks[-1].top + tracks[-1].height + 0.12
     # Inches: above the axes for the titles, below for the axis and the legend.
@@ -99,7 +99,7 @@ def timeline_figure(iteration: Iteration, title: str | None = None) -> style.Fig
 
 
 def _tracks(iteration: Iteration) -> list[_Track]:
-    """Tracks of all workers, from the top."""
+    """Return the tracks of all workers, from top to bottom."""
     graph, times = iteration.graph, iteration.timeline
     if graph.workers == 1:
         result = [_Track(0.06, 1.28, "compute", list(graph.program[0]))]
@@ -122,7 +122,7 @@ def _tracks(iteration: Iteration) -> list[_Track]:
 
 
 def _bars(axes: style.Axes, iteration: Iteration, track: _Track, scale: float) -> None:
-    """A track's bars: wide ones apart, narrow ones joined with their neighbours of the same colour."""
+    """Draw the bars of a track: wide bars with gaps, narrow ones joined with equal-coloured neighbours."""
     points = _points(axes)
     begin, end = iteration.timeline.begin * scale, iteration.timeline.end * scale
     least = 0.0 if track.name == "compute" else _LEAST / points
@@ -149,12 +149,12 @@ def _bars(axes: style.Axes, iteration: Iteration, track: _Track, scale: float) -
 
 
 def _points(axes: style.Axes) -> float:
-    """Points of a unit of time."""
+    """Return the length in points of one unit of time."""
     return style.axes_points(axes)[0] / axes.get_xlim()[1]
 
 
 def _labels(axes: style.Axes, iteration: Iteration, track: _Track, scale: float) -> None:
-    """Numbers of microbatches over the tasks of a pass, or names of tasks, where they fit."""
+    """Write microbatch numbers over the tasks of a pass, or task names, where they fit."""
     graph, times = iteration.graph, iteration.timeline
     parts = _has_parts(iteration)
     # Tasks with one label; without microbatches each has its own.
@@ -169,7 +169,7 @@ def _labels(axes: style.Axes, iteration: Iteration, track: _Track, scale: float)
         size = min(8.0, tall * 0.62, wide / (0.64 * max(len(words), 1)))
         look: dict[str, Any] = {"zorder": 5, "fontweight": "bold" if parts else "normal"}
         if size < 5 and not parts and wide >= 8:
-            # Upright, cut to the height of the track: names of layers differ at their ends.
+            # Vertical text, cut at its beginning to fit the track: layer names differ at their ends.
             size, look["rotation"], most = 7.0, 90, int((tall - 4) / 4.2)
             words = words if len(words) <= most else f"…{words[len(words) - max(most - 1, 0) :]}"
         if words and size >= 5:
@@ -178,12 +178,12 @@ def _labels(axes: style.Axes, iteration: Iteration, track: _Track, scale: float)
 
 
 def _has_parts(iteration: Iteration) -> bool:
-    """Whether there are several microbatches."""
+    """Return whether there are several microbatches."""
     return max(iteration.graph.microbatch, default=-1) > 0
 
 
 def exposed_times(iteration: Iteration, worker: int) -> np.ndarray:
-    """When a worker computes nothing while it is in a call, s, shape (intervals, 2)."""
+    """Return when a worker is in a call and computes nothing, in s, shape (intervals, 2)."""
     graph, times = iteration.graph, iteration.timeline
     computing = graph.program[worker]
     calls = [t for t, ports in enumerate(graph.ports) if graph.call[t] is not None and worker in ports]
@@ -196,20 +196,20 @@ def exposed_times(iteration: Iteration, worker: int) -> np.ndarray:
 
 
 def _covered(moments: np.ndarray, times: Any, tasks: Sequence[int]) -> np.ndarray:
-    """Whether a task runs at each moment."""
+    """Return whether any of ``tasks`` runs at each of ``moments``."""
     begun, ended = (np.searchsorted(np.sort(each[tasks]), moments) for each in (times.begin, times.end))
     return begun > ended
 
 
 def _exposed(axes: style.Axes, iteration: Iteration, tracks: Sequence[_Track], scale: float) -> np.ndarray:
-    """Hatch what is exposed; s of each worker."""
+    """Hatch exposed communication; return its time in s for each worker."""
     total, points = np.zeros(iteration.graph.workers), _points(axes)
     corners: dict[bool, list[tuple[float, float, float, float]]] = {True: [], False: []}
     for worker, track in enumerate(track for track in tracks if track.name == "compute"):
         result = exposed_times(iteration, worker)
         total[worker] = np.diff(result).sum()
         for a, b in (result * scale).tolist():
-            # Hatching of a narrow bar could not be told from none.
+            # Hatching is not visible in a narrow bar.
             narrow = (b - a) * points < 2 * _NARROW
             corners[narrow].append((a, track.top, max(b - a, _LEAST / points), track.height))
     for narrow, look in ((True, {"facecolor": EXPOSED, "linewidth": 0.0}), (False, _HATCHED)):
@@ -219,7 +219,7 @@ def _exposed(axes: style.Axes, iteration: Iteration, tracks: Sequence[_Track], s
 
 
 def _rows(axes: style.Axes, iteration: Iteration, tracks: Sequence[_Track], exposed: np.ndarray) -> None:
-    """What rows are, on the left, and how their workers spend the time, on the right."""
+    """Label the rows: names on the left, times spent computing and waiting on the right."""
     names, span = worker_names(iteration), axes.get_ylim()[0]
     if iteration.graph.workers == 1:
         for track in tracks:
@@ -243,7 +243,7 @@ def _rows(axes: style.Axes, iteration: Iteration, tracks: Sequence[_Track], expo
 
 
 def _beside(axes: style.Axes, side: int, y: float, words: str, size: float, colour: str) -> None:
-    """Text left (-1) or right (1) of the axes; y as a share of their height."""
+    """Write text left (-1) or right (1) of the axes; ``y`` is a fraction of their height."""
     x, ha = (-0.008, "right") if side < 0 else (1.008, "left")
     axes.text(x, y, words, color=colour, fontsize=size, ha=ha, va="center", transform=axes.transAxes)
 
@@ -251,7 +251,7 @@ def _beside(axes: style.Axes, side: int, y: float, words: str, size: float, colo
 def _legend(
     figure: style.Figure, iteration: Iteration, box: tuple[float, float, float, float], exposed: bool
 ) -> None:
-    """Colours and what they mean."""
+    """Draw the legend of colours."""
     graph = iteration.graph
     parts = _has_parts(iteration)
     kinds, purposes = set(graph.kind), {call.purpose for call in graph.call if call is not None}

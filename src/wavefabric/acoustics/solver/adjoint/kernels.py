@@ -1,32 +1,30 @@
-"""Kernels of the adjoint time step on whole arrays: what they take; their formulas are in
-`wavefabric.kernels`.
+"""Table of the whole-array kernels of the adjoint time step; `wavefabric.kernels` has their formulas.
 
 Conventions are those of `wavefabric.acoustics.solver.kernels`. A bar is the derivative of the objective with
-respect to a field. The adjoint density is kept as densities are: ``total`` is what every part ρ̄_ξ is where
-its layer does not damp, and the layers hold the parts inside. An array of no elements is one that nobody asks
-for.
+respect to a field. The adjoint density is stored like densities: ``total`` is every part ρ̄_ξ outside the
+layers of its axis, and the layers store the parts inside. An empty array is an output that is not requested.
 
-- ``adjoint_losses``: loss = τ c₀² p̄ and shift = η c₀² p̄: what the fractional Laplacians are applied to.
+- ``adjoint_losses``: loss = τ c₀² p̄ and shift = η c₀² p̄, to which the fractional Laplacians are applied.
 - ``adjoint_pressure``: ρ̄_ξ += c₀² p̄ (1 + B/A ρ/ρ₀) − L2{η c₀² p̄}; rate = ρ₀ L1{τ c₀² p̄}, the derivative
-  with respect to ∇·u: the transpose of ``update_pressure`` and ``absorption_terms``; ``loss`` and ``shift``
-  are L1 and L2 of ``adjoint_losses``; ``rate`` may be ``loss``.
+  with respect to ∇·u. This is the transpose of ``update_pressure`` and ``absorption_terms``. ``loss`` and
+  ``shift`` are L1 and L2 of the results of ``adjoint_losses``; ``rate`` may be ``loss``.
 - ``adjoint_density``: the transpose of ``update_density``: g_ξ = rate − m f ρ̄_ξ, ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄,
   with m = Δt (2ρ + ρ₀). ``gx`` holds ``rate`` if ``lossy``. ``before`` and ``after`` are forward densities
-  before and after the step, without what a source has added, with their parts. If ``differs``, m̄ m = −Σ ρ̄_ξ
-  (f² ρ_ξ,before − ρ_ξ,after) follows from them, which enters ρ̄ where the step is nonlinear; Δt m̄ is added
-  to ``density_gradient``.
-- ``adjoint_velocity``: the transpose of ``update_velocity``: g ← f Δt/ρ₀ ū and ū ← f² ū; if it ``subtracts``,
-  ū −= g comes first. ``density_gradient`` += ū (f² u_before − u_after)/ρ₀, of forward velocities.
-- ``medium_gradients``: adds what the equation of state gives in one step, p = c₀² (ρ + B/A ρ²/(2ρ₀) + A),
-  with A = τ L1 − η L2{ρ} from p and ρ. ``shift`` is L2{ρ}; τ goes with c₀^(y−1), η with c₀^y, y is ``power``.
-  If the medium ``absorbs`` everywhere ``unit`` is α₀, with which A goes; else τ for α₀ = 1, and of the
-  derivative with respect to α₀ this is the part of L2, ``alpha_gradient`` that of L1: gradient += p̄ c₀² τ₁
-  L1{ρ₀ ∇·u}.
+  before and after the step, with their parts, without the values that sources added. If ``differs``, they
+  give m̄ m = −Σ ρ̄_ξ (f² ρ_ξ,before − ρ_ξ,after), which enters ρ̄ if the step is nonlinear; Δt m̄ is added to
+  ``density_gradient``.
+- ``adjoint_velocity``: the transpose of ``update_velocity``: g ← f Δt/ρ₀ ū and ū ← f² ū; with ``subtracts``,
+  ū −= g comes first. ``density_gradient`` += ū (f² u_before − u_after)/ρ₀, with forward velocities.
+- ``medium_gradients``: adds the derivatives of one step of the equation of state, p = c₀² (ρ + B/A ρ²/(2ρ₀) +
+  A), with A = τ L1 − η L2{ρ} computed from p and ρ. ``shift`` is L2{ρ}; τ is proportional to c₀^(y−1), η to
+  c₀^y, y is ``power``. If the medium ``absorbs`` everywhere, ``unit`` is α₀, to which A is proportional. If
+  not, ``unit`` is τ for α₀ = 1, and only the L2 part of the derivative with respect to α₀ is added;
+  ``alpha_gradient`` adds the L1 part: gradient += p̄ c₀² τ₁ L1{ρ₀ ∇·u}.
 - ``forward_rate``: rate = ρ₀ ∇·u of the step between two densities; ``density_gradient`` += ``rate_bar``
   ∇·u/ρ₀.
-- ``density_sum``: out = Σ ρ̄_ξ over so many ``parts``.
+- ``density_sum``: out = Σ ρ̄_ξ over ``parts`` split parts.
 - ``add_readings``: field[index_i] += Σ weights · values[columns], from bounds[i] to bounds[i + 1]; the values
-  are the row of this time step, of ``rows`` that are used in turn.
+  are the row of this time step in a ring buffer, ``rows``.
 - ``accumulate_products``: sums_i += field[index_i] · w_i · signal[first_i, i or 0], nothing beyond the
   signal's end.
 """

@@ -1,4 +1,4 @@
-"""The transpose of the sources: derivatives with respect to signals, read where the sources act."""
+"""Transpose of the sources: derivatives with respect to source signals, read at the source points."""
 
 from typing import Any
 
@@ -26,11 +26,11 @@ class _Readings:
         self._size, self._to_host = size, device.to_host
         self.values = np.zeros((steps, columns), c.dtype)
         rows = max(1, _BLOCK_BYTES // max(1, columns * c.dtype.itemsize))
-        #: Row ``step % len(block)`` is that of a step.
+        #: Row ``step % len(block)`` has the values of ``step``.
         self._block = device.zeros((min(steps, rows), columns), c.dtype)
         self._row, self._store, self._clock = device.zeros(columns, c.dtype), c.kernels.store_row, clock
         self._first: int | None = None
-        # The sum is that of one element of all points, with weights of 1.
+        # The sum over all points is sampled like a sensor element with weights of 1.
         self._sample = c.kernels.sample_elements if term.common else c.kernels.sample
         self._points = index.reshape(-1, 1), device.asarray(np.zeros((0, 1))), False
         if term.common:
@@ -38,13 +38,13 @@ class _Readings:
             self._points = device.asarray(bounds), index, device.asarray(ones)
 
     def read(self, field: Any) -> None:
-        """Read the values of ``field`` for the time step of the clock; launches kernels alone."""
+        """Read the values of ``field`` for the time step of the clock; only launches kernels."""
         if self._size:
             self._sample(self._row, field, *self._points)
             self._store(self._block, self._row, self._clock, 0, len(self._block))
 
     def count(self, step: int) -> None:
-        """Count a step as read; steps come from the last to the first."""
+        """Count ``step`` as read; steps are counted from the last to the first."""
         if self._first is None:
             self._first = step
         self._last = step
@@ -52,7 +52,7 @@ class _Readings:
             self.flush()
 
     def flush(self) -> None:
-        """What was read so far is in ``values``."""
+        """Copy all values read so far from the device to ``values``."""
         if self._first is not None:
             steps, block = np.arange(self._last, self._first + 1), np.asarray(self._to_host(self._block))
             self.values[steps] = block[steps % len(block)]
@@ -60,11 +60,11 @@ class _Readings:
 
 
 class AdjointSources:
-    """The transpose of `SourceTerms`, of a rank.
+    """Applies the transpose of `SourceTerms` on a rank.
 
-    ``wrt`` names, of `SOURCES`, signals by which is differentiated. ``scaled`` names those, but not the
-    transducer's, whose Σ s̄ s over time, of the signals s, is needed at each point: they are scaled by the
-    sound speed there.
+    ``wrt`` names, of `SOURCES`, the signals to differentiate by. ``scaled`` names the sources, except the
+    transducer, whose signals s are scaled by the sound speed at their points: for these Σ s̄ s over time is
+    computed at each point.
     """
 
     def __init__(self, stages: Stages, kernels: Any, wrt: frozenset[str], scaled: frozenset[str]):
@@ -75,7 +75,7 @@ class AdjointSources:
         self._terms: dict[str, Any] = {name: term for name, term in each.items() if term is not None}
         terms = self._terms
         self.readings: dict[str, _Readings] = {}
-        #: Σ s̄ s at each point of a source.
+        #: Σ s̄ s over time at each point of a source.
         self.products: dict[str, Any] = {}
         self._weights: dict[str, list[tuple[Any, Any]]] = {}
         for name, term in terms.items():
@@ -84,7 +84,7 @@ class AdjointSources:
                 self.readings[name] = _Readings(c, term, steps, stages.fields.clock)
             if name in scaled:
                 self.products[name] = c.device.zeros(term.index.size, c.dtype)
-                # The source as signals (steps, points or 1), each times weights of its points.
+                # The source is a sum of signals (steps, points or 1), each times weights of its points.
                 signals, weights = [term.signal], np.ones((1, 1))
                 if term.weights is not None:
                     columns = (np.ascontiguousarray(one[:, None]) for one in term.host_signal.T)
@@ -97,10 +97,10 @@ class AdjointSources:
         self._read = (wrt | scaled) & terms.keys()
         self._field: Any = c.device.empty(c.shape, c.dtype) if "p" in terms or corrected else None
         self._kappa = c.source_kappa() if corrected and self._read else None
-        self._negative: dict[str, Any] = {}  # made where they are needed
+        self._negative: dict[str, Any] = {}  # created on first use
 
     def acts_on_velocity(self, step: int) -> bool:
-        """Whether something is read of the velocities in a step, or they are replaced."""
+        """Return whether velocities are read or replaced in ``step``."""
         active = self._active(step).items()
         return any(name in self._read or term.replace for name, term in active if name != "p")
 
@@ -108,7 +108,7 @@ class AdjointSources:
         return {name: term for name, term in self._terms.items() if step < term.steps}
 
     def remove(self, fields: Fields, step: int) -> None:
-        """Take from the forward fields after a step what sources have added in it; not what they replaced."""
+        """Subtract from the forward fields after ``step`` the values that sources added, not replacements."""
         for name, source in self._active(step).items():
             if source.replace:
                 continue
@@ -136,7 +136,7 @@ class AdjointSources:
             self._c.kernels.set_density_points(fields.rho, fields.split_layers, *points)
 
     def velocity(self, fields: Fields, step: int) -> None:
-        """The same of ū at the velocity sources and the transducer, which adds to u_x last."""
+        """Read ū at transducer and velocity sources, in reverse order; zero ū where a source replaces u."""
         active = self._active(step)
         if "transducer" in active and "transducer" in self.readings:
             self.readings["transducer"].read(fields.u[0])
@@ -162,13 +162,13 @@ class AdjointSources:
                 self._kernels.accumulate_products(*target, signal, self._clock, weights)
 
     def count(self, step: int) -> None:
-        """Count a step as read, from the last to the first."""
+        """Count ``step`` as read, from the last to the first."""
         for name, reading in self.readings.items():
             if step < self._terms[name].steps:
                 reading.count(step)
 
     def host_arrays(self) -> dict[str, np.ndarray]:
-        """What was read so far, by ``signal/p``, …: (steps, points), or (steps, 1) in sum."""
+        """Return the values read so far as ``signal/p``, …: (steps, points), or their sums, (steps, 1)."""
         for reading in self.readings.values():
             reading.flush()
         return {f"signal/{name}": reading.values for name, reading in self.readings.items()}

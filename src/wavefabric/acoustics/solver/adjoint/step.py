@@ -1,15 +1,15 @@
 """The adjoint of the time step: its stages transposed, from the last to the first.
 
-With the derivatives of the objective with respect to the fields after a step it gives those with respect to
-the fields before it, and adds up those with respect to the medium. In terms of the step's formulas
+An adjoint step takes the derivatives of the objective with respect to the fields after a step. It computes
+the derivatives with respect to the fields before the step, and adds to those with respect to the medium:
 
     q = c₀² p̄,  ρ̄_ξ += q (1 + B/A ρ/ρ₀) − L2{η q}                    (`pressure`)
     g_ξ = ρ₀ L1{τ q} − Δt m f ρ̄_ξ,  ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄,  ū_ξ += Dᵀ g_ξ  (`density`, m = ρ₀ or 2ρ + ρ₀)
     p̄ = −Σ Gᵀ{f Δt/ρ₀ ū_ξ},  ū_ξ ← f² ū_ξ                              (`velocity`)
 
-where the transposed derivatives are derivatives to the other side: Dᵀ = −G, Gᵀ = −D. So an adjoint step takes
-the transforms of a step, by the same passes. m̄ and the derivatives with respect to ρ₀ need ∂u and ∂p of the
-forward step; these follow from its fields before and after it, and no transform is taken again for them.
+The transposed derivatives are derivatives with the opposite shift: Dᵀ = −G, Gᵀ = −D. So an adjoint step has
+the same transforms as a step, by the same kernels. m̄ and the derivatives with respect to ρ₀ need ∂u and ∂p
+of the forward step; these follow from the forward fields before and after it, without further transforms.
 Adjoint-state method: Plessix 2006 (doi:10.1111/j.1365-246X.2006.02978.x); of this scheme for absorbing media:
 Arridge et al. 2016 (doi:10.1088/1361-6420/32/11/115012).
 """
@@ -26,27 +26,28 @@ from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.formulas import absorption_factors
 from wavefabric.acoustics.solver.stages import AdjointChange, Stages
 
-#: What absorption takes of the density in a step must be so many epsilons, where the grid is `_WAVES` long.
+#: A medium absorbs everywhere if absorption changes the density by more epsilons than this, for waves of
+#: which `_WAVES` fit in the grid.
 _LEAST_LOSS, _WAVES = 3e3, 8
-#: Parameters of the medium by which can be differentiated, as `Problem` names them.
+#: Medium parameters to differentiate by, named as in `Problem`.
 MEDIUM = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
 
 
 def needs_states(problem: Problem, wrt: frozenset[str]) -> bool:
-    """Whether the adjoint steps need the fields of the forward steps."""
+    """Return whether the adjoint steps need the fields of the forward steps."""
     return problem.nonlinearity is not None or bool(wrt & set(MEDIUM))
 
 
 def needs_differences(problem: Problem, wrt: frozenset[str]) -> bool:
-    """Whether they need those before and after a step at once."""
+    """Return whether the adjoint steps need the forward fields before and after a step at once."""
     return problem.nonlinearity is not None or bool(wrt & {"density", "alpha_coeff"})
 
 
 class AdjointStep:
-    """The adjoint fields of some stages, and what takes them a step back.
+    """Holds the adjoint fields of some stages and takes adjoint steps.
 
-    ``fields`` are p̄, ū and ρ̄ (see ``kernels``); `gradients` has, by their names in `Problem`, sums of
-    derivatives with respect to what ``wrt`` names of the medium. ``scaled`` is as of `AdjointSources`.
+    ``fields`` are p̄, ū and ρ̄ (see ``kernels``). `gradients` returns the sums of derivatives with respect to
+    the medium parameters that ``wrt`` names, as in `Problem`. ``scaled`` is as in `AdjointSources`.
     """
 
     def __init__(self, stages: Stages, wrt: frozenset[str], scaled: frozenset[str] = frozenset()):
@@ -56,7 +57,7 @@ class AdjointStep:
         self.kernels.load(c.dtype, wait=stages.layout.comm is not None)
         self.sources = AdjointSources(stages, self.kernels, wrt, scaled)
         self.fields = Fields(c)
-        #: For the forward fields after a step, where those before it are needed too; their clock is the same.
+        #: Copies of the forward fields after a step, if those before it are needed too; with the same clock.
         self.after_step = Fields(c) if needs_differences(c.problem, wrt) else None
         if self.after_step is not None:
             self.after_step.clock = stages.fields.clock
@@ -66,14 +67,14 @@ class AdjointStep:
         def sums(name: str) -> Any:
             return c.device.zeros(c.shape if name in wrt else (0, 1, 1), c.dtype)
 
-        #: Derivatives, (Nz, Ny, Nx) each; of no elements where nobody asks.
+        #: Derivatives, (Nz, Ny, Nx) each; empty if not requested.
         self._medium = {name: sums(name) for name in MEDIUM}
         self._staggered = [sums("density") for _ in stages.fields.u]
         self._scratch = [c.device.empty(c.shape, c.dtype) for _ in range(max(c.axes, 1 + c.lossy))]
         self._structures: dict[tuple[int, int], tuple] = {}
         self._power = c.dtype.type(c.problem.alpha_power)
         self._differs = c.nonlinear or "density" in wrt
-        # Where the medium absorbs everywhere, absorption itself gives the derivatives with respect to α₀.
+        # If the medium absorbs everywhere, absorption itself gives the derivatives with respect to α₀.
         problem, source = c.problem, c.problem.pressure_source
         # The smallest absorbed part of the density, τ c₀ k^(y−1), of waves of which `_WAVES` fit in the grid.
         k = 2 * np.pi * _WAVES / max(map(operator.mul, c.subdomain.shape, problem.spacing))
@@ -90,7 +91,7 @@ class AdjointStep:
             if not self._absorbs:  # τ of α₀ = 1
                 self._unit, one = c.device.empty(c.speed.shape, c.dtype), np.ones((1, 1, c.shape[2]), c.dtype)
                 c.fill_tau(self._unit, c.speed, c.device.asarray(one))
-        # ρ₀ ∇·u, which absorption depends on: of the fields before and after, unless a source replaces those.
+        # ρ₀ ∇·u, which absorption depends on; from the fields before and after if no source replaces them.
         self._rate = None
         if c.lossy and ("density" in wrt or ("alpha_coeff" in wrt and not self._absorbs)):
             self._rate = c.device.empty(c.shape, c.dtype)
@@ -101,12 +102,12 @@ class AdjointStep:
 
     @staticmethod
     def nbytes(problem: Problem, wrt: frozenset[str], fields: int, field: int) -> int:
-        """Bytes, where `Fields` take ``fields`` and a field ``field``."""
+        """Return the bytes needed, if `Fields` need ``fields`` bytes and one field ``field`` bytes."""
         medium = len(wrt & set(MEDIUM)) + problem.dimensions * ("density" in wrt) + ("alpha_coeff" in wrt)
         return fields * (1 + needs_differences(problem, wrt)) + field * (medium + 6)
 
     def arrays(self) -> dict[str, Any]:
-        """What a checkpoint must hold, and what `Fields.named` calls p̄, ū and ρ̄."""
+        """Return the arrays for a checkpoint; p̄, ū and ρ̄ are named as in `Fields.named`."""
         named = {f"adjoint/{name}": array for name, array in self.fields.named().items()}
         named |= {f"gradient/{name}": array for name, array in self.gradients().items()}
         if self._c.lossy:  # between `after` and `before`
@@ -116,23 +117,23 @@ class AdjointStep:
         return named | {f"product/{name}": array for name, array in self.sources.products.items()}
 
     def gradients(self) -> dict[str, Any]:
-        """Sums so far; those with respect to the staggered densities are ``density_x``, …"""
+        """Return the sums so far by name; ``density_x``, … are those with respect to staggered densities."""
         staggered = {f"density_{axis}": array for axis, array in zip("xyz", self._staggered, strict=False)}
         return {name: array for name, array in (self._medium | staggered).items() if array.size}
 
     @property
     def repeatable(self) -> bool:
-        """Whether all steps but the first do nothing but run stages and launch kernels."""
+        """Whether all steps but the first only run stages and launch kernels."""
         return self._rate is None or not self._replaced
 
-    # --- A step: `after`, then `before`; between the two the forward fields may go a step back -----------
+    # --- A step: `after`, then `before`; between them the forward fields may be set back by a step --------
 
     def _begins(self, number: int) -> bool:
-        """Whether an initial pressure replaces what this step makes."""
+        """Return whether an initial pressure replaces the result of step ``number``."""
         return number == 0 and self._c.problem.initial_pressure is not None
 
     def after(self, number: int, forward: Fields) -> None:
-        """The transpose of the pressure stage of a step, after which the forward fields are these."""
+        """Do the transposed pressure stage of step ``number``; ``forward`` are the fields after the step."""
         c, f = self._c, self.fields
         if self._begins(number):
             self._split_of_initial_pressure(forward.p)
@@ -165,7 +166,7 @@ class AdjointStep:
             self._stages.divergence(forward.u, self._rate)
 
     def kept(self, forward: Fields) -> Fields:
-        """A copy of what `before` needs of the forward fields after a step, which are then overwritten."""
+        """Return the forward fields that `before` needs, copied since ``forward`` is overwritten next."""
         if self.after_step is None:
             return forward
         kept = self.after_step
@@ -181,7 +182,7 @@ class AdjointStep:
         return kept
 
     def _add_rate(self, rate: Any, before: Fields, after: Fields) -> None:
-        """Derivatives with respect to ρ₀ and α₀ in τ L1{ρ₀ ∇·u}."""
+        """Add the derivatives of τ L1{ρ₀ ∇·u} with respect to ρ₀ and α₀."""
         c, f, rate_bar = self._c, self.fields, self._scratch[0]
         if self._replaced:
             if self._medium["density"].size:
@@ -198,9 +199,10 @@ class AdjointStep:
             self.kernels.alpha_gradient(self._medium["alpha_coeff"], f.p, c.speed, self._unit, rate)
 
     def before(self, number: int, before: Fields, after: Fields) -> None:
-        """The transpose of the other two stages, from the forward fields before and after the step.
+        """Do the transposed density and velocity stages of step ``number``, from forward fields around it.
 
-        What sources have added in the step is taken from those ``after``. The clock is at the step.
+        The values that sources added in the step are subtracted from ``after``. The clock must be at the
+        step.
         """
         stages, c, f = self._stages, self._c, self.fields
         if self._begins(number):
@@ -229,7 +231,7 @@ class AdjointStep:
         self._velocity(change, c.pml_staggered, c.dt, not aside)
 
     def count(self, number: int) -> None:
-        """Count a step as taken back: what was read in it may leave the device."""
+        """Count step ``number`` as done, so that the values read in it may leave the device."""
         if not self._begins(number):
             self.sources.count(number)
 
@@ -243,7 +245,7 @@ class AdjointStep:
         self._stages.adjoint_gradient(gradients, f.p)
 
     def _split_of_initial_pressure(self, p0: Any) -> None:
-        """p = p₀ and ρ_ξ = p₀/(D c₀²): p̄ becomes the derivative with respect to p₀ that they give."""
+        """Make p̄ the derivative with respect to p₀, through p = p₀ and ρ_ξ = p₀/(D c₀²)."""
         c, f, gradient = self._c, self.fields, self._scratch[0]
         self.kernels.density_sum(gradient, f.rho, f.split_layers, c.dimensions)
         gradient /= c.dimensions * c.speed * c.speed
@@ -253,7 +255,7 @@ class AdjointStep:
             self._medium["sound_speed"][...] -= gradient + gradient
 
     def _motion_of_initial_pressure(self, before: Fields, after: Fields) -> None:
-        """u = Δt/(2ρ₀) ∂p₀, which is an update by −Δt/2 from rest and without PML, adds to that."""
+        """Add to p̄ the derivative through u = Δt/(2ρ₀) ∂p₀, an update by −Δt/2 from rest without PML."""
         c, f, p_bar = self._c, self.fields, self.fields.p.copy()
         for component in before.u:
             component[...] = 0

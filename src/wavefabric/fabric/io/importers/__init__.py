@@ -1,4 +1,4 @@
-"""Fabrics from what machines say about themselves: topology files of NCCL, tables of nvidia-smi.
+"""Imports fabrics from descriptions made by machines: topology files of NCCL, tables of nvidia-smi.
 
 May import `electrical`, `fabric.io`, `files` and `system`.
 """

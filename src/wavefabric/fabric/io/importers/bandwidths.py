@@ -1,7 +1,7 @@
-"""Bandwidths that NCCL assumes where a machine names only kinds of links, in B/s and one direction.
+"""Gives bandwidths (B/s, one direction) that NCCL assumes if a machine names only the kinds of links.
 
-github.com/NVIDIA/nccl and github.com/ROCm/rccl, src/graph/topo.h and topo.cc: what a copy reaches, a little
-less than nominal rates.
+The values are from github.com/NVIDIA/nccl and github.com/ROCm/rccl, src/graph/topo.h and topo.cc: rates
+that a copy reaches, a little less than nominal rates.
 """
 
 from pathlib import Path
@@ -9,40 +9,40 @@ from pathlib import Path
 from wavefabric.errors import require
 from wavefabric.files.input import read_text
 
-#: Of a path within a device or a host bridge.
+#: B/s of a path within a device or a host bridge.
 LOCAL = 5000e9
-#: s that a transfer costs: as measured on NVLink for TACCL (arXiv:2111.04867); a small peer copy over PCIe.
+#: Latency of a transfer in s: measured on NVLink for TACCL (arXiv:2111.04867); a small peer copy over PCIe.
 NVLINK_ALPHA, PCIE_ALPHA = 0.7e-6, 10e-6
 _NVLINK = ((100, 40.1e9), (90, 20.6e9), (87, 20e9), (86, 12e9), (80, 20e9), (70, 20e9), (60, 18e9))
 _XGMI = (("gfx90a", 36e9), ("gfx94", 48e9), ("gfx95", 48e9))
 _PCIE = ((90, 48e9), (80, 24e9), (0, 12e9))
-#: 100 Mbit/s a lane of each rate in GT/s.
+#: 100 Mbit/s per lane for each rate in GT/s.
 _LANE = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}
 
 
 def nvlink(sm: int) -> float:
-    """One NVLink of a GPU of compute capability sm / 10."""
+    """Return the bandwidth of one NVLink of a GPU of compute capability ``sm`` / 10."""
     return next((speed for least, speed in _NVLINK if sm >= least), 20e9)
 
 
 def xgmi(gcn: str) -> float:
-    """One xGMI link of a GPU of an architecture such as gfx942 (MI300X), 910 (gfx90a, MI200) or 908."""
+    """Return the bandwidth of an xGMI link: ``gcn`` is gfx942 (MI300X), 910 (gfx90a, MI200), 908, …."""
     name = {"910": "gfx90a"}.get(gcn, gcn if gcn.startswith("gfx") else f"gfx{gcn}")
     return next((speed for start, speed in _XGMI if name.startswith(start)), 24e9)
 
 
 def pcie(rate: float | None, lanes: int) -> float:
-    """A PCIe link of a rate in GT/s (8 if unknown) and a number of lanes (16 if 0)."""
+    """Return the bandwidth of a PCIe link with ``rate`` in GT/s (8 if unknown), ``lanes`` (16 if 0)."""
     return (lanes or 16) * _LANE.get(rate or 8.0, 60) / 80 * 1e9
 
 
 def pcie_of(sm: int) -> float:
-    """The PCIe x16 link of a GPU of compute capability sm / 10: generation 3, 4 or 5."""
+    """Return the bandwidth of PCIe x16 of a GPU of compute capability ``sm`` / 10: generation 3 to 5."""
     return next(speed for least, speed in _PCIE if sm >= least)
 
 
 def sockets(arch: str, vendor: str, family: int, model: int) -> float:
-    """Between two CPUs."""
+    """Return the bandwidth between two CPU sockets."""
     if arch == "ppc64":
         return 32e9
     if arch == "arm64":
@@ -59,12 +59,12 @@ def sockets(arch: str, vendor: str, family: int, model: int) -> float:
 
 
 def source_text(source: str | Path, what: str) -> str:
-    """The text itself, or that of the file that a `Path` names."""
+    """Return ``source`` itself, or the text of the file if it is a `Path`."""
     return read_text(source, what) if isinstance(source, Path) else source
 
 
 def positive(key: str, value: float | None, default: float) -> float:
-    """A number above 0, or the default for None."""
+    """Return ``value``, which must be above 0, or the default for None."""
     if value is None:
         return default
     require(0 < value < float("inf"), key, value, "above 0")

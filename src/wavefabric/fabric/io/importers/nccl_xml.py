@@ -1,4 +1,4 @@
-"""Topology files of NCCL and RCCL (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE) as fabrics."""
+"""Imports topology files of NCCL and RCCL (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE) as fabrics."""
 
 import re
 from dataclasses import dataclass, field
@@ -14,17 +14,17 @@ from wavefabric.fabric.io.importers import bandwidths
 from wavefabric.files.xml import one_of, parse_xml, text_of
 from wavefabric.units import show
 
-#: Most GPUs and most other elements of a file that is meant.
+#: Largest numbers of GPUs and of XML elements in a plausible file.
 _GPUS, _NODES = 4096, 100_000
 _NUMBER = re.compile(r"[+-]?[0-9]{1,12}|0[xX][0-9a-fA-F]{1,16}")
 _BUSID = re.compile(r"[0-9a-fA-F]{1,8}(?:[:.][0-9a-fA-F]{1,4}){0,3}")
 #: PCI classes: displays, and processing accelerators, which newer GPUs of AMD are; adapters; NVLink of a CPU.
 _GPU_CLASS, _NIC_CLASS, _CPU_CLASS = ("0x03", "0x12"), "0x02", "0x068001"
-#: 1 is NCCL's, 2 RCCL's.
+#: Format versions: 1 of NCCL, 2 of RCCL.
 _VERSIONS = ("1", "2")
 #: Elements that link GPUs directly, and what they are called.
 _DIRECT = {"nvlink": "NVLinks", "xgmi": "xGMI links"}
-#: What stands for NVSwitches that a host cannot see: one fabric, of several hosts where they share it.
+#: Bus id that stands for NVSwitches invisible to the host: one switch fabric, which hosts may share.
 _VIRTUAL = re.compile(r"[fF:]+(\.0)?")
 
 
@@ -36,19 +36,19 @@ def read_nccl_xml(
     nvlinks: int | None = None,
     sm: int | None = None,
 ) -> Fabric:
-    """The fabric of a topology file of NCCL or RCCL (a `Path`, or text without any ``<``), or of its text.
+    """Read a topology file of NCCL or RCCL (a `Path`, or text without any ``<``), or its text, as a fabric.
 
-    The file does not know `alpha`, in s: by default 0.7 us where there are NVLinks or xGMI links, else 10 us.
-    `nvlinks` is how many lead from each GPU to NVSwitches, for a file that names none, and `sm` the compute
-    capability of the GPUs times ten for their bandwidth, by default what the file says, or 80.
+    The file does not contain ``alpha``, in s: by default 0.7 us with NVLinks or xGMI links, else 10 us. For a
+    file without NVLinks, ``nvlinks`` is their number from each GPU to NVSwitches, and ``sm`` the compute
+    capability of the GPUs times ten, which sets their bandwidth, by default that of the file, or 80.
 
-    Rank r is the GPU of NCCL's rank r; without ranks, by host and bus id. Switches are CPUs (one a NUMA
-    node), PCIe bridges, NVSwitches as one node a host (one for all if they are not seen as PCI devices, as
-    with NVLink between hosts), and, of several hosts, network adapters and one ``network`` that joins them
-    all. What leads to no GPU is left out. Bandwidths are those that NCCL and RCCL derive (see
-    `importers.bandwidths`). The description says if the file names no direct links between GPUs, as files for
-    virtual machines may, which name PCI devices alone. `InputError` in one line: which element and attribute,
-    what was given, what is allowed.
+    Rank r is the GPU of NCCL's rank r; without ranks GPUs are sorted by host and bus id. Switches are CPUs
+    (one per NUMA node), PCIe bridges, NVSwitches as one node per host (one for all if they are not seen as
+    PCI devices, as with NVLink between hosts), and, with several hosts, network adapters and one ``network``
+    that joins them all. Links that lead to no GPU are left out. Bandwidths are derived as in NCCL and RCCL
+    (see `importers.bandwidths`). The description tells if the file names no direct links between GPUs; files
+    for virtual machines may name only PCI devices. Raises `InputError` with a one-line message: element and
+    attribute, value given, allowed values.
     """
     if isinstance(source, str) and source.strip() and "<" not in source:
         source = Path(source)
@@ -76,7 +76,7 @@ LACKING = (" that names no NVLinks to others", " that names no xGMI links to oth
 
 
 class _Gpu(NamedTuple):
-    node: str  # until ranks are known
+    node: str  # name until ranks are known
     host: int
     bus: int  # bus id
     rank: int | None
@@ -85,7 +85,7 @@ class _Gpu(NamedTuple):
 
 @dataclass
 class _Reader:
-    """Nodes and links found so far; nodes have unique names."""
+    """Collects nodes and links while reading; nodes have unique names."""
 
     named: bool
     hosts: dict[int, int] = field(default_factory=dict)
@@ -96,14 +96,14 @@ class _Reader:
     ports: dict[str, float] = field(default_factory=dict)
     #: (host, bus id) → node that stands for the PCI device.
     devices: dict[tuple[int, int], str] = field(default_factory=dict)
-    #: Elements of direct links, with node, CPU, host and B/s of one link; tags of those that lead elsewhere.
+    #: Elements of direct links, with node, CPU, host and B/s per link; tags of those that lead elsewhere.
     elements: list[tuple[Element, str, str, int, float]] = field(default_factory=list)
     direct: list[str] = field(default_factory=list)
     amd: bool = False
     pcilinks: list[tuple[int, int, Element]] = field(default_factory=list)
 
     def node(self, name: str, host: int) -> str:
-        """A switch of a name, told from those of other hosts."""
+        """Add a switch and return its name, made unique among hosts."""
         name = name if host == 0 else f"{name} of host {host}"
         if name in self.nodes:
             raise InputError(f"nccl topology: {name} given twice; allowed: each bus id and NUMA node once")
@@ -129,7 +129,7 @@ class _Reader:
     def pci(self, element: Element, parent: str, cpu: str, host: int) -> None:
         bus, name = _bus(element, "pci", "busid"), element.get("busid")
         require((host, bus) not in self.devices, "pci busid", f"{name} given twice", "each once")
-        kind = element.get("class", "")  # without one, what is below it tells
+        kind = element.get("class", "")  # if empty, its children decide
         rate = re.match(r"\s*([0-9]{1,3}(?:\.[0-9])?)\s*GT/s", element.get("link_speed", ""))
         lanes = _number(element, f"pci {name}", "link_width", 0, (0, 64))
         bandwidth = bandwidths.pcie(float(rate[1]) if rate else None, lanes)
@@ -138,7 +138,7 @@ class _Reader:
             self.device(gpus, parent, cpu, host, bus, bandwidth)
         elif nic is not None:
             self.nic(nic, parent, f"NIC {name}", host, bandwidth)
-        # Neither a GPU that takes part nor an adapter that NCCL uses is a bridge.
+        # Unused GPUs and network adapters are no bridges.
         elif not kind.startswith((*_GPU_CLASS, _NIC_CLASS)):
             bridge = self.devices[host, bus] = self.node(f"PCI {name}", host)
             self.both(bridge, parent, bandwidth, "pcie")
@@ -151,7 +151,7 @@ class _Reader:
     def device(
         self, gpus: list[Element], parent: str, cpu: str, host: int, bus: int, bandwidth: float
     ) -> None:
-        """One GPU, or several (MPS, partitions) that share the links of a device."""
+        """Add one GPU, or several (MPS, partitions) that share the links of a device."""
         taking = [g for g in gpus if "rank" in g.attrib] or gpus or [Element("gpu")]
         name = f"GPU {bus:x} of host {host}"
         shared = self.node(f"GPU {bus:012x}", host) if len(taking) > 1 else None
@@ -184,14 +184,14 @@ class _Reader:
         self.both(adapter, parent, bandwidth, "pcie")
         for net in nets:
             inputs = _number(net, "net", "speed", 0)
-            # The same one may be listed under several CPUs.
+            # The same port may be listed under several CPUs.
             port = f"net {_number(net, 'net', 'dev')}" + (f" of host {host}" if host else "")
             self.nodes[port] = None
             self.ports[port] = (inputs if inputs > 0 else 10_000) / 8000 * 1e9
             self.both(adapter, port, self.ports[port], "network")
 
     def join_directly(self) -> None:
-        """Direct links, but for those of a GPU to itself, or to a GPU that the file does not have."""
+        """Add direct links, except those of a GPU to itself or to a GPU that is not in the file."""
         for element, at, cpu, host, each in self.elements:
             what = element.tag
             bandwidth = each * _number(element, what, "count", limits=(1, 1024))
@@ -210,7 +210,7 @@ class _Reader:
                 self.switched(at, 0 if everywhere else host, bandwidth, what)
 
     def join(self) -> None:
-        """Second paths between bridges, CPUs of a host, hosts."""
+        """Add links between bridges, between CPUs of a host, and between hosts."""
         for host, bus, element in self.pcilinks:
             other = self.devices.get((host, _bus(element, "pcilink", "target")))
             if other in self.nodes:
@@ -224,13 +224,13 @@ class _Reader:
                 self.both(port, "network", speed, "network")
 
     def switched(self, at: str, host: int, bandwidth: float, what: str) -> None:
-        """Links of a GPU to the NVSwitches of a host, which are one node."""
+        """Add links of a GPU to the NVSwitches of a host, which are one node."""
         switch = f"NVSwitch of host {host}" if host else "NVSwitch"
         self.nodes[switch] = None
         self.both(at, switch, bandwidth, what)
 
     def assume(self, nvlinks: int, sm: int | None) -> None:
-        """NVLinks of every GPU to the NVSwitches of its host, which the file does not name."""
+        """Add NVLinks, which the file does not name, from every GPU to the NVSwitches of its host."""
         if self.direct or self.amd:
             kind = _DIRECT[self.direct[0]] if self.direct else "GPUs of AMD"
             raise InputError(f"nvlinks: {nvlinks} given; allowed: with a file that names no {kind}")
@@ -269,7 +269,7 @@ class _Reader:
         return fabric
 
     def _useful(self, gpus: set[str]) -> set[str]:
-        """GPUs, and switches that are no dead ends."""
+        """Return GPUs, and switches that are not dead ends."""
         near = {n: set[str]() for n in (*self.nodes, *gpus)}
         for a, b, _, _ in self.links:
             near[a].add(b)
@@ -282,7 +282,7 @@ class _Reader:
 def _number(
     element: Element, where: str, name: str, default: int | None = None, limits: tuple[int, int] | None = None
 ) -> int:
-    """A whole number, decimal or hexadecimal, as NCCL reads it; `limits` are the least and the most."""
+    """Read a whole number, decimal or hexadecimal, as NCCL does; ``limits`` are smallest and largest."""
     if element.get(name) is None and default is not None:
         return default
     value = text_of(element, where, name).strip()
@@ -295,7 +295,7 @@ def _number(
 
 
 def _bus(element: Element, where: str, name: str) -> int:
-    """A bus id as a number: domain, bus, device, function."""
+    """Return a bus id as a number: domain, bus, device, function."""
     value = text_of(element, where, name)
     if not _BUSID.fullmatch(value):
         raise InputError(f"{where} {name}: {show(value)}; allowed: a bus id such as 0000:07:00.0")

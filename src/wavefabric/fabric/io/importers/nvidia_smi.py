@@ -1,4 +1,4 @@
-"""Tables of ``nvidia-smi topo -m`` as fabrics."""
+"""Imports tables of ``nvidia-smi topo -m`` as fabrics."""
 
 from collections.abc import Container
 from itertools import combinations, product
@@ -11,11 +11,11 @@ from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.importers import bandwidths
 from wavefabric.system.gpu_topology import SLOW_FIRST, GpuTopology, parse
 
-#: NVLinks of a GPU in all, by compute capability times ten.
+#: Total NVLinks per GPU, by compute capability times ten.
 _NVLINKS = {60: 4, 70: 6, 80: 12, 86: 4, 90: 18, 100: 18}
-#: Compute capability that a number of NVLinks tells, of GPUs that use all of them.
+#: Compute capability times ten, inferred from the number of NVLinks if a GPU uses all of them.
 _INFERRED = {18: 90, 12: 80, 6: 70, 4: 86}
-#: What joins GPUs of a class, from the closest; the last is a CPU socket.
+#: Node that joins GPUs of a class, closest class first; the last is a CPU socket.
 _TREE = (("PIX", "PCIe switch "), ("PXB", "PCIe tree "), ("PHB", "bridge "), ("NODE", "CPU"))
 
 
@@ -30,20 +30,20 @@ def read_topo(
     socket_bandwidth: float | None = None,
     alpha: float | None = None,
 ) -> Fabric:
-    """The fabric that the table of ``nvidia-smi topo -m``, or (a `Path`) a file with it, shows in part.
+    """Return the fabric shown by a table of ``nvidia-smi topo -m``, given as text or as a file (a `Path`).
 
-    NV# are NVLinks; the rest is a tree that has the classes of the table: GPUs joined by PIX hang on one PCIe
-    switch, by PXB on a tree of them, by PHB on a host bridge, by NODE on a CPU; CPUs are joined in pairs
-    (SYS). Of a pair joined by NVLink the PCIe class is not shown: the NUMA affinity tells their CPUs.
+    NV# are NVLinks; the rest is a tree with the classes of the table: PIX joins GPUs by one PCIe switch, PXB
+    by a tree of switches, PHB by a host bridge, NODE by a CPU; CPUs are joined in pairs (SYS). The table
+    hides the PCIe class of a pair with NVLink: there the NUMA affinity tells the CPUs.
 
-    `sm` is the compute capability times ten (70: V100, 80: A100, 86: A40, 90: H100, 100: B200). It sets the
-    bandwidths that are not given. By default the number of NVLinks of a GPU tells it (18: 90, 12: 80, 6: 70,
-    4: 86); a table with other numbers is refused without it. These bandwidths are in B/s: of one NVLink and
-    direction (by default what NCCL assumes), of each PCIe link (12, 24 or 48 GB/s for GPUs before 8.0, of 8.x
-    and from 9.0), between sockets, and between host bridges of one (16 GB/s). `nvswitch`: whether NVLinks end
-    at NVSwitches rather than at the other GPU; by default they do if a GPU has not as many links as its row
-    adds up to (18 in all of 9.0, 12 of 8.0, 6 of 7.0). `alpha`: s; 0.7 us where there are NVLinks, else 10
-    us. `InputError` in one line; also if the classes contradict one another.
+    ``sm`` is the compute capability times ten (70: V100, 80: A100, 86: A40, 90: H100, 100: B200). It sets all
+    bandwidths that are not given. By default it is inferred from the NVLinks of a GPU (18: 90, 12: 80, 6: 70,
+    4: 86); a table with other numbers is refused without ``sm``. Bandwidths are in B/s: per NVLink and
+    direction (by default as NCCL assumes), per PCIe link (12, 24 or 48 GB/s for GPUs before 8.0, of 8.x and
+    from 9.0), between sockets, and between host bridges of a socket (16 GB/s). ``nvswitch``: whether NVLinks
+    end at NVSwitches rather than at the other GPU; by default so if the numbers in its row exceed a GPU's
+    total (18 for 9.0, 12 for 8.0, 6 for 7.0). ``alpha``: s; 0.7 us with NVLinks, else 10 us. Raises
+    `InputError` with a one-line message; also if the classes contradict one another.
     """
     table = parse(bandwidths.source_text(source, "nvidia-smi topo -m"))
     _check(table)
@@ -87,14 +87,14 @@ def _most_nvlinks(sm: int) -> int:
 
 
 def _capability(counts: list[list[int]], sm: int | None) -> int:
-    """Return the compute capability times ten: as given, or as NVLinks tell; 80 for a table without any."""
+    """Return the compute capability times ten: ``sm``, or inferred from NVLinks; 80 without NVLinks."""
     most = max(map(max, counts), default=0)
     if sm is not None:
         if most > (own := _most_nvlinks(sm)):
             allowed = "a capability whose GPUs have so many, such as " + ("80" if most <= 12 else "90")
             raise InputError(f"sm: {sm} given, {own} NVLinks, with NV{most}; allowed: {allowed}")
         return sm
-    # All links of a GPU go to others, or each pair is joined through switches by all links of a GPU.
+    # Either links go directly to other GPUs and add up, or each pair uses all links through switches.
     used = max(map(sum, counts), default=0)
     joined = [{gpu, *(other for other, count in enumerate(row) if count)} for gpu, row in enumerate(counts)]
     switched = all(joined[gpu] == joined[other] for gpu in range(len(counts)) for other in joined[gpu])
@@ -111,7 +111,7 @@ def _capability(counts: list[list[int]], sm: int | None) -> int:
 def _nvlinks(
     table: GpuTopology, counts: list[list[int]], sm: int, nvswitch: bool | None, each: float
 ) -> list[tuple]:
-    """NVLinks between pairs, or between GPUs and a switch for each set of GPUs that are joined."""
+    """Return NVLinks between pairs, or between GPUs and one switch per set of connected GPUs."""
     most = _most_nvlinks(sm)
     if nvswitch is None:
         nvswitch = any(sum(row) > most for row in counts)
@@ -128,9 +128,10 @@ def _nvlinks(
 
 
 def _joined(table: GpuTopology, classes: Container[str], same_numa: bool = False) -> list[int]:
-    """For each GPU the first of those that links of some classes join it to, directly or through others.
+    """Return for each GPU the first GPU that it is joined to by links of ``classes``, directly or indirectly.
 
-    With `same_numa` also NVLinks join GPUs of one NUMA node: they hide what is below them.
+    With ``same_numa`` NVLinks also join GPUs of one NUMA node, because the table shows NVLinks instead of
+    PCIe.
     """
     group = np.arange(table.gpus)
     for a, b in combinations(range(table.gpus), 2):
@@ -143,9 +144,9 @@ def _joined(table: GpuTopology, classes: Container[str], same_numa: bool = False
 
 
 def _tree(table: GpuTopology, pcie: float, socket: float) -> tuple[list[str], list[tuple]]:
-    """Switches, and links from each node to the one above it."""
-    top = [f"GPU{g}" for g in range(table.gpus)]  # what each GPU hangs on so far
-    closest: dict[tuple[int, int], str] = {}  # class of two GPUs, also through others
+    """Return switches, and links from each node to the node above it."""
+    top = [f"GPU{g}" for g in range(table.gpus)]  # topmost node of each GPU so far
+    closest: dict[tuple[int, int], str] = {}  # class of a pair, also through other GPUs
     switches: list[str] = []
     pairs: list[tuple] = []
     for name, word in _TREE:
@@ -166,7 +167,7 @@ def _tree(table: GpuTopology, pcie: float, socket: float) -> tuple[list[str], li
             top = [node if group[g] == first else at for g, at in enumerate(top)]
     for a, b in combinations(range(table.gpus), 2):
         link, joined = table.links[a][b], closest.get((a, b), "SYS")
-        if link in SLOW_FIRST and link != joined:  # closer through a third than the table says
+        if link in SLOW_FIRST and link != joined:  # closer through a third GPU than in the table
             actual = f"{link} between GPU{a} and GPU{b}, which are {joined} through others"
             raise InputError(f"nvidia-smi topo -m: {actual}; allowed: classes of a tree")
     cpus = [node for node in switches if node.startswith("CPU")]

@@ -1,1 +1,1 @@
-"""Circuits that outlive rounds: `plan` says which stay or change when, by `search`. Imports `photonic`."""
+"""Plans circuits that outlive rounds: `plan` decides which change when, by `search`. Imports `photonic`."""

@@ -1,4 +1,4 @@
-"""Circuits of a schedule that outlive rounds: which are set up when, and which routes the data take."""
+"""Plans circuits that outlive rounds: which circuits are set up when, and the routes of the data."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -18,34 +18,35 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.fabric.photonic.reconfiguration.search import CircuitProblem, RoundDemand, Topology, shortest
 
-#: Into how many planes the wavelengths may be divided.
+#: Numbers of planes into which the wavelengths may be divided.
 PLANES = (1, 2, 4)
 _ends = attrgetter("src", "dst")
 
 
 class ReconfigurationPlan(NamedTuple):
-    """When circuits are set up for a schedule, and what no choice beats (s)."""
+    """Holds the times of circuit set-ups of a schedule, and lower bounds of the total time (s)."""
 
     fabric: PhotonicFabric
     #: Round, part, `search.CircuitStep`, name of the topology, and tiles on the route of each of its pairs.
     rounds: list[tuple]
-    circuits: list[tuple[Bundle, float, float]]  # their set-up begins, they are taken down (s)
+    circuits: list[tuple[Bundle, float, float]]  # circuit, begin of its set-up, time of its removal (s)
     seconds: float
-    least: float  # of the same topologies, routes and planes: `seconds` if the search was complete
-    bound: float  # of any
-    always: float  # with set-up before every round
-    never: float  # with one topology, the best
-    static: str  # its name
+    least: float  # lower bound for these topologies, routes, planes: `seconds` after a full search
+    bound: float  # lower bound for any topologies
+    always: float  # time with a set-up before every round
+    never: float  # time with the best single topology
+    static: str  # name of that topology
 
 
 def plan_reconfiguration(
     schedule: Schedule, fabric: PhotonicFabric, element_bytes: float, best: bool = True, **planning: Any
 ) -> ReconfigurationPlan:
-    """Choose when circuits are set up, so that set-up and transfers take least in all; else one topology.
+    """Choose when to set up circuits so that set-ups and transfers take the least time in total.
 
-    Topologies: those of rounds, of runs of different rounds together, a ring one way and both ways, the grid,
-    and r to r + 2^k, where ports and waveguides allow. Wavelengths are switched together, or in `PLANES`. A
-    set-up takes `reconfiguration` and `synchronisation`, a hop `alpha`. For `planning` see `plan_circuits`.
+    If not ``best``, the fastest single topology is used. Topologies: those of rounds, of runs of different
+    rounds together, a ring one way and both ways, the grid, and r to r + 2^k, if ports and waveguides
+    suffice. Wavelengths are switched together, or in `PLANES`. A set-up takes `reconfiguration` and
+    `synchronisation`, a hop `alpha`. For ``planning`` see `plan_circuits`.
     """
     problems = []
     for problem, numbers, plane in _problems(schedule, fabric, tuple(sorted(planning.items()))):
@@ -76,7 +77,7 @@ def plan_reconfiguration(
 
 @lru_cache(maxsize=4)
 def _problems(schedule: Schedule, fabric: PhotonicFabric, planning: tuple) -> list[tuple]:
-    """For each number of planes: the problem for elements of 1 B; round and part of its rounds; a plane."""
+    """Return, per number of planes, a problem with 1-byte elements, its (round, part)s, and one plane."""
     t, problems, limits = schedule.transfers, [], ("lasers", "ports", "waveguides", "fibres")
     key = t["src"].astype(np.int64) * fabric.ranks + t["dst"]
     for planes in (each for each in PLANES if each <= max(1, min(getattr(fabric, n) for n in limits))):
@@ -105,10 +106,10 @@ def _topology(name: str, bundles: tuple[Bundle, ...], plane: PhotonicFabric) -> 
 
 
 def _more(ranks: int, plane: PhotonicFabric, own: list[Topology], planning: dict[str, Any]) -> list[Topology]:
-    """Topologies that are no round's own, if all their circuits fit at once."""
+    """Return topologies other than those of single rounds, if all their circuits fit at once."""
     pairs, ring = {}, [(i, (i + 1) % ranks) for i in range(ranks)]
     for i, j in combinations(range(len(own)), 2):
-        if len(own) <= 8 or j - i == len(own) - 1:  # of many rounds only all together
+        if len(own) <= 8 or j - i == len(own) - 1:  # with many rounds, only all of them together
             pairs[f"{own[i].name} to {own[j].name}"] = [e for o in own[i : j + 1] for e in o.ends.tolist()]
     pairs |= {"ring": ring, "ring both ways": ring + [(b, a) for a, b in ring]}
     steps = [1 << k for k in range((ranks - 1).bit_length())]
@@ -124,7 +125,7 @@ def _more(ranks: int, plane: PhotonicFabric, own: list[Topology], planning: dict
 
 
 def _circuits(problem: CircuitProblem, steps: tuple, fabric: PhotonicFabric, plane: PhotonicFabric):
-    """Circuits of all planes, with their wavelengths and waveguides on the whole fabric."""
+    """Yield circuits of all planes, in wavelengths and waveguides of the whole fabric, and their times."""
     for j in range(problem.planes):
         up, end = {}, 0.0
         for step in [*(step for step in steps if j in step.planes), None]:

@@ -1,4 +1,4 @@
-"""Rounds of transfers over sets of circuits, and the least time: by dynamic programming, or within a gap."""
+"""Minimises the time of rounds over changing sets of circuits by dynamic programming, or within a gap."""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator
@@ -12,17 +12,17 @@ from scipy.sparse.csgraph import shortest_path
 
 
 class Topology(NamedTuple):
-    """Circuits that are up together, in one plane of wavelengths."""
+    """Holds circuits that are up together, in one plane of wavelengths."""
 
     name: str
     nodes: int
-    ends: np.ndarray  # from and to of each link, each pair once: shape (links, 2)
+    ends: np.ndarray  # source and target of each link, each pair once: shape (links, 2)
     speed: np.ndarray  # B/s of each link
-    circuits: tuple[Hashable, ...]  # what makes each link: equal ones of two topologies stay in a change
+    circuits: tuple[Hashable, ...]  # identity of each link: links equal in two topologies stay up
 
 
 class RoundDemand(NamedTuple):
-    """What one round moves: `amount` × `scale` B for each of its pairs, of shape (pairs, 2)."""
+    """Holds the data of one round: ``amount`` × ``scale`` bytes for each of its pairs, shape (pairs, 2)."""
 
     pairs: np.ndarray
     amount: np.ndarray
@@ -30,9 +30,9 @@ class RoundDemand(NamedTuple):
 
 
 def carry(topology: Topology, demand: RoundDemand) -> tuple[list[list[int]], int, np.ndarray]:
-    """The links of each pair's route, most hops, and s that each link is busy for a `scale` of 1.
+    """Return the links of each pair's route, the most hops, and busy times of links in s for ``scale`` 1.
 
-    Routes are shortest, each over links that are least busy so far; without one it takes for ever.
+    Routes are shortest, each over the links least busy so far; without a route the time is infinite.
     """
     (src, dst), ends = demand.pairs.T, topology.ends.tolist()
     graph = csr_array((np.ones(len(ends)), tuple(topology.ends.T)), shape=(topology.nodes,) * 2)
@@ -53,10 +53,11 @@ def carry(topology: Topology, demand: RoundDemand) -> tuple[list[list[int]], int
 
 @dataclass(frozen=True, eq=False)
 class CircuitProblem:
-    """Rounds in order, and topologies that may carry them; at first nothing is up.
+    """Holds rounds in order, and topologies that may carry them; no circuits are up at the beginning.
 
-    The wavelengths are divided into equal `planes` with waveguides of their own. Each holds one topology and
-    is switched by itself; new links are up `set_up` s later. A round takes its data and `hop` s for each hop.
+    The wavelengths are divided into equal ``planes`` with separate waveguides. Each plane has one topology
+    and is switched separately; new links are up ``set_up`` s later. A round takes its data and ``hop`` s per
+    hop.
     """
 
     topologies: tuple[Topology, ...]
@@ -68,7 +69,7 @@ class CircuitProblem:
     known: dict = field(default_factory=dict, repr=False)
 
     def carried(self, number: int, topology: int) -> tuple[list[list[int]], int, np.ndarray]:
-        """Round `number` over a topology: see `carry`."""
+        """Return round ``number`` over a topology as `carry` does."""
         demand = self.demands[number]
         key = demand.pairs.tobytes(), demand.amount.tobytes(), topology
         if key not in self.known:
@@ -76,48 +77,49 @@ class CircuitProblem:
         return self.known[key]
 
     def new_links(self, before: int, after: int) -> np.ndarray:
-        """Which links of a topology have to be set up after another, -1: after nothing. Shape (links,)."""
+        """Return which links of a topology must be set up after another, -1: after none. Shape (links,)."""
         if (before, after) not in self.known:
             old = set(self.topologies[before].circuits) if before >= 0 else ()
             self.known[before, after] = np.array([c not in old for c in self.topologies[after].circuits])
         return self.known[before, after]
 
     def time(self, number: int, topology: int) -> float:
-        """s of a round over a topology that all planes hold; infinite where it has no route."""
+        """Return the time in s of a round over a topology that all planes have; infinite without a route."""
         _, hops, seconds = self.carried(number, topology)
         return self.hop * hops + seconds.max() * self.demands[number].scale / self.planes
 
     def lower_bound(self) -> float:
-        """s that no choice of any topologies beats: a set-up, a hop a round, the data of the busiest node."""
+        """Return a bound in s for any topologies: a set-up, a hop per round, the data of the busiest node."""
         data = (max(np.bincount(e, d.amount).max() for e in d.pairs.T) * d.scale for d in self.demands)
         return self.set_up + self.hop * len(self.demands) + sum(data) / self.node_speed
 
 
 class CircuitStep(NamedTuple):
-    """One round as it was chosen."""
+    """Describes how one round is carried."""
 
     topology: int
     planes: tuple[int, ...]
-    ready: tuple[float, ...]  # when all links of each of them are up, s
+    ready: tuple[float, ...]  # when all links of each plane are up, s
     begin: float
     end: float
     choice: str  # keep, forward, change, ahead; "change, forward" if a change forwards
-    wait: float  # s that it takes longer since circuits are set up
+    wait: float  # extra time because circuits are set up, s
 
 
-#: Now (s); what each plane holds (-1: nothing) and from when it can be switched (s); steps so far.
+#: Time (s); topology of each plane (-1: none) and time from which it can be switched (s); steps so far.
 _State = tuple[float, tuple[tuple[int, float], ...], tuple[CircuitStep, ...]]
 
 
 def shortest(problem: CircuitProblem, most: float = np.inf, keep: int = 64) -> tuple[float, tuple, float]:
-    """The least time below `most` s (else infinite), its steps, and what no choice of these beats (s).
+    """Return the shortest time below ``most`` s (else infinite), its steps, and a lower bound in s.
 
-    Rounds follow one another. Each picks a topology and some planes, which are switched to it from when they
-    were last used. The data of a link are divided over them so that all end together. Links that stay in all
-    of them work meanwhile, if nothing is forwarded.
+    Rounds follow one another. Each selects a topology and some planes, which are switched to it as soon as
+    their last use ends. The data of a link are divided over these planes so that all end together. Links that
+    stay in all of them work during the switching, if nothing is forwarded.
 
-    After each round a choice is dropped if another holds the same and is as early in all, or ends a set-up
-    before it: that one can then hold the same. With several planes up to `keep` of the rest are kept.
+    After each round a state is dropped if another has the same topologies and is as early in all times, or
+    ends a set-up earlier (and can then get the same topologies). With several planes up to ``keep`` states
+    remain.
     """
     rounds, topologies = range(len(problem.demands)), range(len(problem.topologies))
     quickest = [min(problem.time(r, c) for c in topologies) for r in rounds]
@@ -138,7 +140,7 @@ def shortest(problem: CircuitProblem, most: float = np.inf, keep: int = 64) -> t
 
 
 def _after(problem: CircuitProblem, number: int, state: _State, most: float) -> Iterator[_State]:
-    """States after a round that ends before `most` s: every topology over every set of planes."""
+    """Yield the states after a round that end before ``most`` s: every topology over every set of planes."""
     now, planes, steps = state
     sets = [c for size in range(problem.planes) for c in combinations(range(problem.planes), size + 1)]
     unlike = {frozenset(Counter(planes[j] for j in chosen).items()): chosen for chosen in sets}
@@ -153,7 +155,7 @@ def _after(problem: CircuitProblem, number: int, state: _State, most: float) -> 
 
 
 def _step(problem: CircuitProblem, number: int, state: _State, topology: int, chosen: tuple):
-    """A round over a topology in the chosen planes; None if one of them would be up too late to be used."""
+    """Return a round over a topology in planes ``chosen``; None if one would be up too late to be used."""
     _, hops, seconds = problem.carried(number, topology)
     now, planes, seconds = state[0], [state[1][j] for j in chosen], seconds * problem.demands[number].scale
     news = [problem.new_links(held, topology) for held, _ in planes]
@@ -162,7 +164,7 @@ def _step(problem: CircuitProblem, number: int, state: _State, topology: int, ch
     label = "keep" if hops == 1 else "forward"
     if (new := np.any(news, axis=0)).any():
         new = new | (hops > 1)
-        # Planes join one after the other until the work is done: of such ends the soonest is the true one.
+        # Planes join one after the other until the work is done: the earliest of these ends is the true one.
         joined = float(seconds[new].max()) + np.cumsum(np.sort(ready))
         kept = now + float(seconds[~new].max(initial=0.0)) / len(chosen)
         end = max(kept, float((joined / np.arange(1, len(ready) + 1)).min()))

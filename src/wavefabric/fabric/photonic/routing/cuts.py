@@ -1,4 +1,4 @@
-"""Lower bounds on what an edge must carry: what leaves or enters a rectangle of tiles has to cross its rim.
+"""Computes lower bounds on edge loads: pairs that leave or enter a rectangle of tiles must cross its rim.
 
 Half planes, rows, columns and single tiles are rectangles too.
 """
@@ -11,14 +11,14 @@ import numpy as np
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.tile_grid import Pair, tile_grid
 
-#: Above this number of tiles only half planes, bands of rows and of columns, and single tiles are looked at.
+#: Above this number of tiles only half planes, bands of rows and of columns, and single tiles are compared.
 _MOST_TILES = 1024
 
 
 def overlap_bound(fabric: PhotonicFabric, pairs: Sequence[Pair] | np.ndarray) -> int:
-    """Every choice of one route a pair has at least so many routes on its busiest edge, in one direction.
+    """Return a lower bound on the routes on the busiest edge, in one direction, for any one route per pair.
 
-    The maximum over rectangles of ⌈pairs that leave (or enter) / edges of the rim⌉; 0 without pairs.
+    The bound is the maximum over rectangles of ⌈pairs that leave (or enter) / edges of the rim⌉, or 0.
     """
     if not len(pairs):
         return 0
@@ -29,25 +29,27 @@ def overlap_bound(fabric: PhotonicFabric, pairs: Sequence[Pair] | np.ndarray) ->
 def parts_bound(
     fabric: PhotonicFabric, pairs: Sequence[Pair] | np.ndarray, wavelengths: Sequence[int] | np.ndarray
 ) -> int:
-    """Least number of parts in which a round fits through every rectangle's rim, 0 without pairs.
+    """Return the fewest parts in which a round fits through every rectangle's rim, 0 without pairs.
 
-    The maximum of ⌈Σ wavelengths that cross / (lasers × waveguides of the rim)⌉, with the fewest wavelengths
-    by which each pair is served.
+    The bound is the maximum of ⌈Σ wavelengths that cross / (lasers × waveguides of the rim)⌉, with the
+    smallest number of wavelengths that serves each pair.
     """
     if not len(pairs):
         return 0
     weight = np.asarray(wavelengths, np.int64)
-    # Where all pairs have as many, pairs are counted, as for the overlap.
+    # If all pairs have equal wavelengths, count pairs, as for the overlap.
     unit = max(int(np.gcd.reduce(weight)), 1)
     weights = b"" if (weight == unit).all() else (weight // unit).tobytes()
     _, (crossing, guides) = _tightest(fabric, np.asarray(pairs, np.int64).tobytes(), weights)
     return -(-unit * crossing // (fabric.lasers * guides))
 
 
-@lru_cache(maxsize=256)  # planning, routing and checking ask for the same round
+@lru_cache(maxsize=256)  # planning, routing and checking use the same round
 def _tightest(fabric: PhotonicFabric, ends: bytes, weights: bytes) -> tuple[tuple[int, int], tuple[int, int]]:
-    """What crosses the rim and the edges of the rim, where the former is the most by the latter; and the same
-    with waveguides instead of edges. No `weights`: all pairs count 1."""
+    """Return (crossings, rim edges) of the rectangle with the largest ratio, and the same with waveguides.
+
+    Without ``weights`` all pairs count 1.
+    """
     rows, columns = fabric.rows, fabric.columns
     pairs = np.frombuffer(ends, np.int64).reshape(-1, 2)
     weight = np.frombuffer(weights, np.int64) if weights else np.ones(len(pairs), np.int64)
@@ -67,17 +69,17 @@ def _tightest(fabric: PhotonicFabric, ends: bytes, weights: bytes) -> tuple[tupl
 
 @lru_cache(maxsize=4)
 def _rims(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
-    """Edges of the rim of each rectangle that is looked at, and waveguides; at least 1.
+    """Return the edges, and the waveguides, of the rim of each rectangle that is compared; at least 1.
 
-    In the order of what `_crossing` returns; on large grids bands of rows, of columns, and tiles.
+    The order is that of `_crossing`; on large grids: bands of rows, bands of columns, tiles.
     """
     rows, columns = fabric.rows, fabric.columns
     capacity = tile_grid(fabric).capacity
     result = []
     for space in ((capacity > 0).astype(np.int64), capacity):
         space = space.reshape(rows, columns, 4)
-        # What lies between row i − 1 and row i, between column j − 1 and column j; nothing at the border.
-        # Both directions have the same.
+        # Capacity between rows i − 1 and i, and between columns j − 1 and j, the same in both directions;
+        # 0 at the border.
         down, right = np.pad(space[:, :, 2], ((1, 0), (0, 0))), np.pad(space[:, :, 0], ((0, 0), (1, 0)))
         if rows * columns <= _MOST_TILES:
             rims = [_rim(down, right)]
@@ -90,17 +92,17 @@ def _rims(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rim(down: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Capacity of the rim of each rectangle: shape (intervals of columns, of rows)."""
+    """Return the capacity of the rim of each rectangle: shape (intervals of columns, of rows)."""
     (top, bottom), (left, end) = _intervals(right.shape[0]), _intervals(down.shape[1])
     return _sums((down[top] + down[bottom + 1]).T) + _sums(right[:, left] + right[:, end + 1]).T
 
 
 def _crossing(row: np.ndarray, column: np.ndarray, weight: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """What leaves or enters each rectangle, the greater of both: shape (intervals of columns, of rows).
+    """Return the larger of the weights that leave and enter each rectangle.
 
-    `row`, `column`: of sources and destinations, shape (pairs, 2).
+    Shape (intervals of columns, of rows). ``row``, ``column``: of sources and destinations, (pairs, 2).
     """
-    # Smaller numbers, where they suffice, are twice as fast.
+    # 32-bit numbers, if sufficient, are twice as fast.
     kind = np.int32 if weight.sum() < 2**30 else np.int64
     weight = weight.astype(kind)
     ends = []
@@ -108,7 +110,7 @@ def _crossing(row: np.ndarray, column: np.ndarray, weight: np.ndarray, rows: int
         tiles = np.zeros((rows, columns), kind)
         np.add.at(tiles, (r, c), weight)
         ends.append(_sums(np.ascontiguousarray(_sums(tiles).T)))
-    # Both ends are inside if the least interval with both is.
+    # Both ends are inside if the smallest interval that contains them is.
     band, span = (_number(np.sort(at), n) for at, n in ((row, rows), (column, columns)))
     inside = np.zeros((rows * (rows + 1) // 2, columns * (columns + 1) // 2), kind)
     np.add.at(inside, (band, span), weight)
@@ -122,19 +124,19 @@ def _crossing(row: np.ndarray, column: np.ndarray, weight: np.ndarray, rows: int
 
 
 def _intervals(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """First and last member of each interval."""
+    """Return the first and last member of each interval."""
     first = np.concatenate([np.arange(n - more) for more in range(n)])
     return first, first + np.repeat(np.arange(n), np.arange(n, 0, -1))
 
 
 def _number(ends: np.ndarray, n: int) -> np.ndarray:
-    """Number of the interval from the first to the last member, `ends`: shape (…, 2)."""
+    """Return the number of the interval from the first to the last member, ``ends``: shape (…, 2)."""
     more = ends[..., 1] - ends[..., 0]
     return more * n - more * (more - 1) // 2 + ends[..., 0]
 
 
 def _sums(values: np.ndarray) -> np.ndarray:
-    """Sums over all intervals of the first axis."""
+    """Return the sums over all intervals of the first axis."""
     result = [values]
     for more in range(1, len(values)):
         result.append(result[-1][:-1] + values[more:])
@@ -142,7 +144,7 @@ def _sums(values: np.ndarray) -> np.ndarray:
 
 
 def _add_contained(counts: np.ndarray, n: int) -> None:
-    """Make of what each interval (first axis) has itself what it has with all intervals in it, in place."""
+    """Add to the count of each interval (first axis) those of all intervals inside it, in place."""
     first = np.cumsum(np.arange(n, 0, -1))
     length = np.split(counts, first[:-1])  # views
     for more in range(1, n):

@@ -1,4 +1,4 @@
-"""The k shortest simple paths between two tiles (Yen's algorithm, doi:10.1090/qam/253822)."""
+"""Finds the k shortest simple paths between two tiles (Yen's algorithm, doi:10.1090/qam/253822)."""
 
 from collections.abc import Collection
 from heapq import heappop, heappush
@@ -11,11 +11,11 @@ from wavefabric.quantities import whole
 
 
 def k_shortest(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[Route]:
-    """Up to k simple paths, shortest first; of equal length in the order of Yen's algorithm.
+    """Return up to ``k`` simple paths, shortest first; equal lengths are in the order of Yen's algorithm.
 
     A path is left at each of its tiles in turn: the shortest continuation that avoids the tiles before, and
-    the edges by which known paths with the same beginning went on, is a candidate. As a path shares its
-    beginning with the one it was split from, tiles before that need not be tried again (Lawler 1972,
+    the edges that known paths with the same beginning took next, is a candidate. As a path shares its
+    beginning with the path it was split from, tiles before the split need not be tried again (Lawler 1972,
     doi:10.1287/mnsc.18.7.401). On grids this is several times as fast as `networkx.shortest_simple_paths`,
     since the distance to the destination is known.
 
@@ -33,7 +33,7 @@ def k_shortest(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[Route
     away = (abs(tiles // g.columns - row) + abs(tiles % g.columns - column)).tolist()
     first = _shortest(g, away, src, dst, (), ())
     paths: list[Route] = []
-    # Candidates: length, order of arrival, path, index of the tile at which it left its parent.
+    # Candidates: length, number of insertion, path, index of the tile at which it left its parent.
     heap = [(len(first), 0, first, 0)]
     seen = {first}
     while heap and len(paths) < k:
@@ -53,10 +53,10 @@ def k_shortest(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[Route
 def _shortest(
     g: TileGrid, away: list[int], src: int, dst: int, tiles: Collection[int], first: Collection[int]
 ) -> Route:
-    """A shortest path that avoids some tiles, and does not begin with a step to a tile of `first`; or ().
+    """Return a shortest path that avoids ``tiles`` and does not step from ``src`` to one of ``first``; or ().
 
-    A* with the distance on the whole grid: every step brings the path nearer, or makes it two longer. So two
-    stacks do for a queue.
+    The search is A* with the distance on the whole grid: every step brings the path nearer, or makes it two
+    longer, so two stacks serve as the queue.
     """
     parent: dict[int, int] = {}
     done = set(tiles)

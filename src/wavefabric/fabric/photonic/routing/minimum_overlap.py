@@ -1,4 +1,4 @@
-"""Routes with the least possible overlap, as an integer program (LUMORPH paper, algorithm 2, corrected)."""
+"""Finds routes with the smallest overlap by integer programming (LUMORPH paper, algorithm 2, corrected)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,14 +18,14 @@ def minimum_overlap(
     bound: int,
     time_limit: float,
 ) -> tuple[list[Route], int]:
-    """Routes with a smaller overlap than known ones, if any are found in time, and a proved lower bound.
+    """Return routes with a smaller overlap than ``routes``, if found in time, and a proved lower bound.
 
-    The paper has a binary variable a pair and edge, with (16) wrong: the edges into a destination must carry
-    1, not 0. Circuits of one source can be exchanged among each other, so here a variable counts all circuits
-    of a source on an edge: at its destinations one stays, elsewhere as many leave as come, and what they
-    carry is taken apart into paths afterwards. Bounds are the same and there are fewer variables. Circles are
-    kept out by a price on length, so small that it never outweighs one route of overlap, and those that a
-    solver with tolerances leaves are cut off. The solver is HiGHS through SciPy; `time_limit` in s.
+    The paper has a binary variable per pair and edge, and an error in (16): the edges into a destination must
+    carry 1, not 0. As circuits of one source are interchangeable, this program has one variable per source
+    and edge, the number of circuits: at each destination one stays, elsewhere as many leave as enter; the
+    counts are then divided into paths. Bounds are the same and there are fewer variables. A price on length
+    prevents cycles; it is too small to outweigh one route of overlap. Cycles that remain within the solver's
+    tolerances are cut off. The solver is HiGHS through SciPy; ``time_limit`` in s.
     """
     known = int(edge_loads(fabric, routes).max(initial=0)) if len(pairs) else 0
     if known <= bound:
@@ -40,7 +40,7 @@ def minimum_overlap(
 
 
 def _solve(g: TileGrid, pairs, low: int, high: int, time_limit: float) -> tuple[np.ndarray | None, int]:
-    """Circuits of each source on each edge (as in `g.edge`), or None; and a lower bound on the overlap."""
+    """Return the circuits of each source on each edge (as in ``g.edge``), or None; and a lower bound."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
 
@@ -48,19 +48,19 @@ def _solve(g: TileGrid, pairs, low: int, high: int, time_limit: float) -> tuple[
     destination = np.array([d for _, d in pairs])
     edges, tail = g.edge.size, np.repeat(np.arange(g.tiles), np.diff(g.indptr))
     each = np.arange(edges)
-    # What stays at a tile: in minus out.
+    # Circuits that end at a tile: in minus out.
     came, left = (csr_array((np.ones(edges), (at, each)), shape=(g.tiles, edges)) for at in (g.indices, tail))
     stays = np.zeros((sources.size, g.tiles))
     np.add.at(stays, (source, destination), 1)
     stays[np.arange(sources.size), sources] -= np.bincount(source)
     balance = hstack([kron(eye_array(sources.size), came - left), csr_array((stays.size, 1))])
     load = hstack([kron(np.ones((1, sources.size)), eye_array(edges)), csr_array(-np.ones((edges, 1)))])
-    # A circuit never comes back to its source; no more circuits pass an edge than the source has.
+    # No circuit returns to its source, and an edge carries at most all circuits of the source.
     most = np.minimum(np.bincount(source), high).astype(float)
     upper = np.repeat(most, edges).reshape(sources.size, edges)
     upper[g.indices[None, :] == sources[:, None]] = 0
     price = np.append(np.full(upper.size, 0.5 / max(float(upper.sum()), 1.0)), 1.0)
-    # Typed loosely: SciPy's stubs know bounds that are single numbers alone.
+    # Typed loosely, because SciPy's stubs only accept scalar bounds.
     least: Any = np.concatenate((stays.ravel(), np.full(edges, -np.inf)))
     greatest: Any = np.concatenate((stays.ravel(), np.zeros(edges)))
     bottom: Any = np.append(np.zeros(upper.size), low)
@@ -74,7 +74,7 @@ def _solve(g: TileGrid, pairs, low: int, high: int, time_limit: float) -> tuple[
     )
     if result.status == _INFEASIBLE:
         return None, high + 1
-    # The length costs at most 1/2 in all: what the solver proved, rounded up from 1/2 below, holds.
+    # The total price of length is at most 1/2: subtract it from the solver's bound, then round up.
     dual = getattr(result, "mip_dual_bound", None)
     proved = low if dual is None or not np.isfinite(dual) else int(np.ceil(dual - 0.5 - 1e-6))
     if result.x is None:
@@ -83,7 +83,7 @@ def _solve(g: TileGrid, pairs, low: int, high: int, time_limit: float) -> tuple[
 
 
 def _paths(g: TileGrid, pairs, flows: np.ndarray) -> list[Route]:
-    """Counts of circuits taken apart into one simple path a pair, the shortest that is left."""
+    """Divide counts of circuits into one simple path per pair, the shortest that remains."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
 

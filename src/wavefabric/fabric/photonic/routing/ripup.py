@@ -1,7 +1,7 @@
-"""Rip-up and reroute: routes over the busiest edges are removed and laid again where there is capacity.
+"""Improves routes by rip-up and reroute: routes over the busiest edges are removed and routed again.
 
-Negotiated congestion (McMurchie & Ebeling 1995, doi:10.1145/201310.201328): the price of an edge rises each
-time it is overloaded, so that routes with an alternative leave it to those without.
+The method is negotiated congestion (McMurchie & Ebeling 1995, doi:10.1145/201310.201328): the price of an
+edge rises each time it is overloaded, so that routes with an alternative leave it to those without.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ import numpy as np
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.tile_grid import Route, TileGrid, flat_edges, route_edges, tile_grid, trace
 
-#: Passes in which all routes over overloaded edges are laid again, and paths searched in all.
+#: Number of passes that reroute all routes over overloaded edges, and limit of path searches in total.
 _PASSES, _SEARCHES = 20, 6000
 
 
 def cheapest(g: TileGrid, src: int, dst: int, price: np.ndarray) -> tuple[Route, float]:
-    """A cheapest path and its price; `price`: of each edge, shape (4 tiles,), > 0."""
+    """Return a cheapest path and its price; ``price`` is that of each edge, shape (4 tiles,), > 0."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 
@@ -34,9 +34,9 @@ def ripup(
     *,
     seed: int = 0,
 ) -> list[Route]:
-    """Routes whose busiest edge carries no more than before, fewer where that is found; stops at `bound`.
+    """Return routes whose overlap is at most that of ``routes``, smaller if found; stops at ``bound``.
 
-    `seed` sets the order in which routes are removed.
+    ``seed`` sets the order in which routes are removed.
     """
     g, rng = tile_grid(fabric), np.random.default_rng(seed)
     best = list(routes)
@@ -54,7 +54,7 @@ def ripup(
 
 
 def _relieve(g: TileGrid, pairs, routes, edges, load, target: int, rng, left: int) -> int:
-    """Lay routes again, in place, until no edge has more than `target`; what is `left` of the searches."""
+    """Reroute in place until no edge has more than ``target`` routes; return the searches left."""
     history = np.zeros(load.size)
     for _ in range(_PASSES):
         over = load > target

@@ -1,4 +1,4 @@
-"""The route of each circuit, and a lower bound that says how good the choice is."""
+"""Chooses the route of each circuit, and computes a lower bound that rates the choice."""
 
 import time
 from collections.abc import Iterable
@@ -17,25 +17,25 @@ from wavefabric.fabric.photonic.routing.ripup import ripup
 from wavefabric.fabric.photonic.tile_grid import Pair, Route, check_pairs, edge_loads, tile_grid
 from wavefabric.quantities import whole
 
-#: Methods of choosing routes; `route` says what each is.
+#: Methods of choosing routes, described in `route`.
 METHODS = ("auto", "xy", "shortest", "random", "ripup", "exact")
 
-#: "auto" uses the solver where the integer program has at most so many variables (sources × edges).
+#: Largest number of variables (sources × edges) with which "auto" uses the integer program.
 _SMALL = 4000
 
 
 @dataclass(frozen=True)
 class Routing:
-    """One route for each pair."""
+    """Holds one route for each pair, and the quality of this choice."""
 
     pairs: tuple[Pair, ...]
-    routes: tuple[Route, ...]  # tiles, source first and destination last; one a pair
-    overlap: int  # most routes on one edge in one direction
-    bound: int  # no choice of routes has fewer
+    routes: tuple[Route, ...]  # tiles, source first and destination last; one per pair
+    overlap: int  # largest number of routes on one edge in one direction
+    bound: int  # lower bound of the overlap for any routes
     certified: bool  # whether ``overlap == bound``: no choice of routes is better
     method: str  # ``"xy"``, ``"xy, column first"``, ``"shortest"``, ``"random"``, ``"ripup"`` or ``"exact"``
     seconds: float  # wall time
-    #: Least number of parts in which circuits that each fill a waveguide are up.
+    #: Smallest number of parts for circuits that each fill a waveguide.
     set_ups: int = 1
 
 
@@ -49,21 +49,22 @@ def route(
     time_limit: float = 5.0,
     budget: LinkBudget | None = None,
 ) -> Routing:
-    """A route for each pair of tiles, such that few share an edge, and a lower bound on the overlap.
+    """Return a route for each pair of tiles such that few share an edge, and a lower bound on the overlap.
 
     Methods:
 
     - ``"xy"``: along the row first, or for all along the column first if that is better.
-    - ``"shortest"``: the first that Yen's algorithm yields.
-    - ``"random"``: one of the `k` shortest simple paths at random.
-    - ``"ripup"``: row–column routes; those over the busiest edges are laid again (`ripup`).
-    - ``"exact"``: the least overlap as an integer program (`minimum_overlap`), within `time_limit` s.
-    - ``"auto"``: row–column routes if they reach the lower bound or no edge has fewer waveguides than routes:
-      they are shortest, so no others take less time. Else what takes least time of these, ripup, and exact if
-      that is small enough. Wavelengths carry what `budget` says, up to the fabric's `laser_bandwidth`; by
-      default that over any route.
+    - ``"shortest"``: the first path of Yen's algorithm.
+    - ``"random"``: one of the ``k`` shortest simple paths at random.
+    - ``"ripup"``: row–column routes, rerouted over the busiest edges (`ripup`).
+    - ``"exact"``: the smallest overlap by integer programming (`minimum_overlap`), within ``time_limit`` s.
+    - ``"auto"``: row–column routes if they reach the lower bound or every edge has enough waveguides for its
+      routes: they are shortest, so no other routes take less time. Else the fastest of these, ripup, and
+      exact if the program is small enough. Wavelengths carry the rate that ``budget`` allows, at most the
+      fabric's `laser_bandwidth`; without ``budget`` they carry `laser_bandwidth` over any route.
 
-    Every pair (source, destination) is given once. `InputError` for an unknown method or tiles out of range.
+    Every pair (source, destination) is given once. Raises `InputError` for an unknown method, or tiles out of
+    range.
 
     Examples
     --------
@@ -106,7 +107,7 @@ def route(
 
 
 def xy(fabric: PhotonicFabric, src: int, dst: int, column_first: bool = False) -> Route:
-    """The shortest route with at most one turn: along the row of `src` first, or along its column.
+    """Return the shortest route with at most one turn: along the row of ``src`` first, or its column.
 
     Examples
     --------
@@ -128,14 +129,14 @@ def xy(fabric: PhotonicFabric, src: int, dst: int, column_first: bool = False) -
 
 
 def random_routes(fabric: PhotonicFabric, pairs: Iterable[Pair], k: int, seed: int) -> list[Route]:
-    """For each pair one of its k shortest simple paths, all equally likely."""
+    """Return for each pair one of its ``k`` shortest simple paths, all equally likely."""
     rng = np.random.default_rng(seed)
     result = (k_shortest(fabric, s, d, k) for s, d in pairs)
     return [paths[int(rng.integers(len(paths)))] for paths in result]
 
 
 def _time(fabric: PhotonicFabric, routing: Routing, budget: LinkBudget | None) -> float:
-    """s a byte when all pairs send as much: set-ups, each as long as its slowest wavelength at worst."""
+    """Return the time per byte in s if all pairs send equally; the slowest wavelength sets the rate."""
     if budget is None or not routing.routes:
         return routing.set_ups / fabric.laser_bandwidth
     slowest = min(float(rates(fabric, routing.routes, budget).min()), fabric.laser_bandwidth)

@@ -1,4 +1,4 @@
-"""Chakra execution traces (MLCommons; Sridharan et al. 2023, arXiv:2305.14516), in and out."""
+"""Read and write Chakra execution traces (MLCommons; Sridharan et al. 2023, arXiv:2305.14516)."""
 
 from wavefabric.training.traces.chakra.read import read_chakra
 from wavefabric.training.traces.chakra.write import write_chakra

@@ -1,4 +1,4 @@
-"""Tasks from the nodes of all GPUs: calls by their order in a group, messages by their tags."""
+"""Build tasks from the nodes of all GPUs: match calls by their order in a group, messages by their tags."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, fault, whole
 from wavefabric.training.traces.order import in_order
 
-#: Purposes of calls that a later task waits for, where the trace says none.
+#: Default purposes of calls that a later task waits for, if the trace does not state one.
 _BLOCKING = {
     "all-reduce": "tensor",
     "reduce-scatter": "tensor",
@@ -22,26 +22,30 @@ _BLOCKING = {
     "all-to-all": "experts",
     "messages": "layer-to-layer",
 }
-#: A node: the GPU, whose file has its number, and the place in the file.
+#: Position of a node: the GPU, which is the number of its file, and the index in the file.
 Position = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One collective of one group, or one message: the nodes of it, and its GPUs in order."""
+    """One collective of one group, or one message: the positions of its nodes, and its GPUs in order."""
 
     positions: tuple[Position, ...]
     gpus: tuple[int, ...]
 
 
 class Assembly:
-    """Tasks from nodes. ``workers``: of each file; ``own``: the files say which nodes are one task."""
+    """Builds tasks from nodes.
+
+    ``workers``: worker of each file. ``own``: the files are from `write_chakra` and say which nodes are one
+    task.
+    """
 
     def __init__(
         self, files: Sequence[TraceFile], instances: Sequence[Instance], workers: Sequence[int], own: bool
     ):
         self.files, self.own = files, own
-        # Workers are numbered as they come; a CPU's follow those of all GPUs.
+        # GPU workers are numbered first, in ascending order; CPU workers follow.
         order = {worker: number for number, worker in enumerate(sorted(set(workers)))}
         self.worker = [order[worker] for worker in workers]
         self.gpu_workers = len(order)
@@ -51,7 +55,7 @@ class Assembly:
             for position in positions:
                 joined.add(position)
                 joined.merge(positions[0], position)
-        #: Nodes of each task, by the first of them, its root.
+        #: Nodes of each task, by the task's first node, its root.
         self.members = {min(positions): sorted(positions) for positions in joined.subsets()}
         self.root = {position: root for root, positions in self.members.items() for position in positions}
         self.instances: dict[Position, list[Instance]] = defaultdict(list)
@@ -60,7 +64,7 @@ class Assembly:
         self.waits = {root: self._waits(root) for root in self.members}
 
     def _same_tasks(self) -> list[list[Position]]:
-        """Nodes of a worker's GPUs that are one task."""
+        """Return lists of nodes, on GPUs of one worker, that are the same task."""
         tasks: dict[tuple, list[Position]] = defaultdict(list)
         for number, file in enumerate(self.files):
             for position, node in enumerate(file.nodes):
@@ -70,11 +74,11 @@ class Assembly:
         return list(tasks.values())
 
     def _waits(self, root: Position) -> list[Position]:
-        """Tasks that one waits for."""
+        """Return the roots of the tasks that task ``root`` waits for."""
         others: set[Position] = set()
         for file, position in self.members[root]:
             nodes = self.files[file].nodes
-            # In own files computations wait for the one before them too: that is their program.
+            # In files of `write_chakra`, a computation waits for its predecessor in the program: omit that.
             program = self.own and nodes[position].computes
             others.update(
                 self.root[file, at] for at in nodes[position].waits if not (program and nodes[at].computes)
@@ -82,8 +86,8 @@ class Assembly:
         return sorted(others - {root})
 
     def graph(self) -> TaskGraph:
-        """The tasks, numbered so that each waits for earlier ones."""
-        # Of those that may come next, by the task's number, or else by the place in a file.
+        """Return the tasks as a graph, numbered so that each task waits only for earlier ones."""
+        # Ready tasks are ordered by task number, if the files state it, else by position in the file.
         number_of = {root: whole(self._node(root).own.get("task")) for root in self.members}
         order = in_order(self.waits, lambda r: (number_of[r], *r) if self.own else r[::-1])
         if len(order) < len(self.members):
@@ -116,12 +120,12 @@ class Assembly:
         return self.files[root[0]].nodes[root[1]]
 
     def _program_of(self, root: Position) -> int:
-        """The worker of a computation."""
+        """Return the worker that runs the computation ``root``."""
         worker = self.worker[root[0]]
         return self.cpu_worker[worker] if self._node(root).cpu else worker
 
     def _programs(self, order: Sequence[Position]) -> list[list[Position]]:
-        """Computations of each worker: as in its first file, if that makes none wait for itself."""
+        """Return the computations of each worker in file order, or, if that makes a cycle, in ``order``."""
         for file, worker in enumerate(self.worker):
             if any(node.cpu for node in self.files[file].nodes):
                 self.cpu_worker.setdefault(worker, self.gpu_workers + len(self.cpu_worker))
@@ -138,7 +142,7 @@ class Assembly:
         return [sorted(program, key=position.__getitem__) for program in programs]
 
     def _needed(self, root: Position, number: Mapping[Position, int]) -> list[int]:
-        """What a task waits for, besides computations before it in its program."""
+        """Return the numbers of the tasks that ``root`` waits for, except computations in its own program."""
         worker = self._program_of(root) if self._node(root).computes else -1
         return sorted(
             number[other]
@@ -147,7 +151,7 @@ class Assembly:
         )
 
     def _check(self, root: Position) -> None:
-        """Refuse nodes that are said to be one task and differ."""
+        """Refuse nodes that the files declare as one task but that differ."""
         node = self._node(root)
         for file, position in self.members[root]:
             other = self.files[file].nodes[position]
@@ -188,7 +192,7 @@ class Assembly:
         return Call("messages", (ends,), _own_size(self._node(root), "call_bytes", 1.0), purpose, pairs)
 
     def _gradients(self, order: Sequence[Position]) -> set[Position]:
-        """Calls that no computation waits for, not even by way of others."""
+        """Return the calls that no computation waits for, directly or through other calls."""
         awaited: set[Position] = set()
         for root in reversed(order):
             if root in awaited or self._node(root).computes:
@@ -205,15 +209,16 @@ def _kind(node: TraceNode) -> str:
 
 
 def _own_size(node: TraceNode, key: str, default: float) -> float:
-    """A size that is kept besides comm_size, which is a whole number of bytes."""
+    """Return the exact size that `write_chakra` stores besides comm_size, which is in whole bytes."""
     value = node.own.get(key)
     return value if isinstance(value, float) and 0 <= value < 2**63 else default
 
 
 def matched_collectives(files: Sequence[TraceFile], groups: Mapping[str, tuple[int, ...]]) -> list[Instance]:
-    """The collectives of all groups: the k-th of a group in one file is the k-th of it in the others.
+    """Match the collectives of all groups: the k-th of a group in one file is the k-th in the others.
 
-    A group that is not described has all GPUs whose files name it; without a name, or as ``0``, all GPUs.
+    A group without a description consists of the GPUs whose files name it; without a name, or as ``0``, of
+    all.
     """
     calls: dict[tuple[str, tuple[int, ...] | None], dict[int, list[Position]]] = defaultdict(
         lambda: defaultdict(list)
@@ -231,7 +236,7 @@ def matched_collectives(files: Sequence[TraceFile], groups: Mapping[str, tuple[i
             instances += _of_group(name, gpus, files, by_gpu)
             continue
         for position in chain.from_iterable(by_gpu.values()):
-            _node(files, position).kind = NodeType.COMP  # nothing is sent: a computation of no time
+            _node(files, position).kind = NodeType.COMP  # one GPU sends nothing: takes no time
     return instances
 
 
@@ -266,7 +271,7 @@ def _of_group(
 
 
 def matched_messages(files: Sequence[TraceFile]) -> list[Instance]:
-    """Messages: the k-th that is sent from a GPU to another with a tag is the k-th that is received so."""
+    """Match messages: the k-th sent from one GPU to another with a tag is the k-th received there."""
     ends: dict[tuple[int, int, int], tuple[list[Position], list[Position]]] = defaultdict(lambda: ([], []))
     for gpu, file in enumerate(files):
         for at, node in enumerate(file.nodes):

@@ -1,7 +1,7 @@
-"""Messages of Chakra's schema, made at run time with the optional package protobuf; files of such messages.
+"""Define the messages of Chakra's schema at run time, with the optional package protobuf, and decode files.
 
-Numbers of fields: MLCommons Chakra, schema/protobuf/et_def.proto. Those left out here are skipped on reading.
-A file is a sequence of messages, each after its length as a varint: one GlobalMetadata, then Nodes.
+Field numbers are from MLCommons Chakra, schema/protobuf/et_def.proto; fields not listed are skipped on
+reading. A file is a sequence of messages, each after its length as a varint: one GlobalMetadata, then Nodes.
 """
 
 import json
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 from wavefabric.errors import InputError, MissingExtra
 
-#: The schema's version that files are written for.
+#: Schema version of the files that `write_chakra` writes.
 VERSION = "0.0.4"
-#: Most bytes of a length: lengths are 32-bit.
+#: Maximum bytes of a length: lengths have 32 bits.
 _MOST_VARINT = 5
 
 
 class NodeType(IntEnum):
-    """Kinds of nodes that are understood."""
+    """Kinds of nodes that can be read."""
 
     METADATA = 1
     MEM_LOAD = 2
@@ -32,25 +32,25 @@ class NodeType(IntEnum):
     COMM_COLL = 7
 
 
-#: Collectives of the schema that stand as others, which load the busiest GPU's links as they do.
+#: Replacements for collectives that are not simulated, with equal load on the busiest GPU's links.
 STAND_FOR = {
     "reduce": "reduce-scatter", "gather": "all-gather", "scatter": "reduce-scatter",
     "broadcast": "all-gather", "barrier": "all-reduce",
 }  # fmt: skip
-#: The schema's numbers in words.
+#: Collective names in the order of the schema's numbers.
 COMM_TYPES = (
     "ALL_REDUCE", "REDUCE", "ALL_GATHER", "GATHER", "SCATTER", "BROADCAST", "ALL_TO_ALL", "REDUCE_SCATTER",
     "REDUCE_SCATTER_BLOCK", "BARRIER",
 )  # fmt: skip
-#: Collectives by the schema's number; blocks that are scattered are as all of it.
+#: Collectives by the schema's number; REDUCE_SCATTER_BLOCK counts as reduce-scatter.
 COLLECTIVES = tuple(name.lower().replace("_", "-").removesuffix("-block") for name in COMM_TYPES)
 
-#: Values of an attribute that are no lists, by their types: fields 3, 5, … of its message.
+#: Types of scalar attribute values: fields 3, 5, … of the attribute's message.
 _VALUES = (
     "DOUBLE", "FLOAT", "INT32", "INT64", "UINT32", "UINT64", "SINT32", "SINT64", "FIXED32", "FIXED64",
     "SFIXED32", "SFIXED64", "BOOL", "STRING", "BYTES",
 )  # fmt: skip
-#: Of each message: fields as (name, number, type), a list where the type begins with "*".
+#: Fields of each message as (name, number, type); "*" before the type means a repeated field.
 _MESSAGES = {
     "AttributeProto": (
         ("name", 1, "STRING"),
@@ -58,7 +58,7 @@ _MESSAGES = {
     ),
     "GlobalMetadata": (("version", 1, "STRING"), ("attr", 2, "*AttributeProto")),
     "IOInfo": (("values", 1, "STRING"),),
-    # The type is an enumeration in the schema: the same bytes as of an integer, and any number can be read.
+    # The schema has an enumeration for the type; an integer has the same bytes and accepts any number.
     "Node": (
         ("id", 1, "UINT64"),
         ("name", 2, "STRING"),
@@ -75,7 +75,7 @@ _MESSAGES = {
 
 
 class Schema(NamedTuple):
-    """Classes of the messages."""
+    """Holds the protobuf classes of the messages."""
 
     metadata: Any
     node: Any
@@ -85,7 +85,7 @@ class Schema(NamedTuple):
 
 @cache
 def schema() -> Schema:
-    """The classes; `MissingExtra` without the package protobuf."""
+    """Return the message classes; `MissingExtra` without the package protobuf."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
     except ImportError:
@@ -106,7 +106,7 @@ def schema() -> Schema:
                 entry.type = getattr(field_type, f"TYPE_{one}")
             if name == "AttributeProto" and number > 1:
                 entry.oneof_index = 0
-    # A pool of its own: Chakra's generated classes may be loaded in the same process.
+    # A separate pool, since Chakra's generated classes may be loaded in the same process.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
 
@@ -116,50 +116,50 @@ def schema() -> Schema:
     return Schema(made("GlobalMetadata"), made("Node"), made("AttributeProto"), message.DecodeError)
 
 
-#: Fields of attributes that hold values of Python's types; attributes whose whole numbers have 32 bits.
+#: Attribute fields for Python's types, and attributes whose integers have 32 bits.
 _FIELDS = {bool: "bool_val", int: "int64_val", float: "double_val", str: "string_val"}
 _SHORT = ("comm_src", "comm_dst", "comm_tag")
 
 
 def tell(message: Any, /, **values: bool | int | float | str) -> None:
-    """Add attributes to a message, in the field that the schema has for values of their type."""
+    """Add attributes to a message, in the field that the schema defines for the type of each value."""
     for name, value in values.items():
         field = "int32_val" if name in _SHORT else _FIELDS[type(value)]
         message.attr.append(schema().attribute(name=name, **{field: value}))
 
 
 def attributes(message: Any) -> dict[str, Any]:
-    """Values of a message's attributes by name; those of lists are left out."""
+    """Return the scalar values of a message's attributes by name; lists are left out."""
     kinds = ((each, each.WhichOneof("value")) for each in message.attr)
     return {each.name: getattr(each, kind) for each, kind in kinds if kind is not None}
 
 
 def with_length(message: Any) -> bytes:
-    """A message as it is in a file."""
-    # A field of bytes is its number in one byte, then their length, then they themselves.
+    """Return a message as bytes, preceded by its length, as in a file."""
+    # A serialised bytes field is one byte for its number, then the length, then the bytes.
     return schema().node(old_attribute=[message.SerializeToString()]).SerializeToString()[1:]
 
 
 def trace_paths(prefix: str | Path) -> list[Path]:
-    """The files ``PREFIX.RANK.et`` that there are, or ``.json``, or these packed by gzip."""
+    """Return the existing files ``PREFIX.RANK.et`` or ``.json``, also those with ``.gz``."""
     prefix = Path(prefix)
     name = re.compile(rf"{re.escape(prefix.name)}\.[0-9]+\.(et|json)(\.gz)?")
     files = prefix.parent.iterdir() if prefix.parent.is_dir() else ()
     return sorted(file for file in files if name.fullmatch(file.name))
 
 
-#: A file that begins so is JSON; binary ones may begin with ``{`` and a line feed too.
+#: Beginning of a JSON file; a binary file may also begin with ``{`` and a line feed.
 _BEGINS = re.compile(rb"\s*[\[{]\s*[\"{}\]]")
 _FEEDER = {"Id": "id", "Name": "name", "NodeType": "type", "runtime": "duration_micros",
            "data_deps": "data_deps", "ctrl_deps": "ctrl_deps", "ctrlDeps": "ctrl_deps"}  # fmt: skip
-#: Messages and their attributes, by their bytes: most are the same in the files of many GPUs.
+#: Cache of messages and their attributes by their bytes: most are equal in the files of many GPUs.
 Known = dict[bytes, tuple[Any, dict[str, Any]]]
 
 
 def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The messages of a file, each with its attributes: its metadata (if it has some), then its nodes.
+    """Yield (message, attributes) pairs of a file: first the metadata (None or empty if missing), then nodes.
 
-    `InputError` if it ends within a message, or has something else in it.
+    Raises `InputError` if the file ends within a message or has other content.
     """
     if _BEGINS.match(content[:4096]):
         yield from _decoded_json(content, file)
@@ -199,7 +199,7 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
 
 
 def _varint(content: bytes, position: int, file: str) -> tuple[int, int]:
-    """A length and where it ends."""
+    """Return a length and the position after it."""
     value = 0
     for shift, byte in enumerate(content[position : position + _MOST_VARINT]):
         value |= (byte & 0x7F) << 7 * shift
@@ -216,7 +216,7 @@ def _fault(file: str, position: int, what: str) -> InputError:
 
 
 def _decoded_json(content: bytes, file: str) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The same of JSON: what `chakra_jsonizer` writes, and the files of Chakra's feeder of JSON."""
+    """Yield the same as `decoded` from JSON: of `chakra_jsonizer`, or of Chakra's JSON feeder."""
     objects = _objects(content, file)
     first = objects[0]
     if isinstance(first, dict) and isinstance(first.get("workload_graph"), list):
@@ -238,7 +238,7 @@ def _decoded_json(content: bytes, file: str) -> Iterator[tuple[Any, dict[str, An
 
 
 def _objects(content: bytes, file: str) -> list[Any]:
-    """Values of JSON that follow one another."""
+    """Return the JSON values of a file, which follow one another or are in lists."""
     decoder, result, position = json.JSONDecoder(), [], 0
     try:
         text = content.decode("utf-8").strip()

@@ -1,4 +1,4 @@
-"""One file of a Chakra execution trace: the nodes of one GPU, checked."""
+"""Read and check one file of a Chakra execution trace: the nodes of one GPU."""
 
 import json
 import math
@@ -22,7 +22,7 @@ _COMPUTE = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMP)
 
 @dataclass(slots=True)
 class TraceNode:
-    """A node of one GPU; what it waits for by the nodes' places in the file."""
+    """A node of one GPU's trace; ``waits`` has the positions in the file of the nodes it waits for."""
 
     name: str
     kind: NodeType
@@ -32,20 +32,20 @@ class TraceNode:
     collective: str = ""
     size: float = 0.0  # B: comm_size
     group: str = ""
-    source: int = -1  # of a message
+    source: int = -1  # sending GPU of a message; ``target`` receives
     target: int = -1
     tag: int = 0
-    own: dict[str, Any] = field(default_factory=dict)  # attributes of `write_chakra` alone
+    own: dict[str, Any] = field(default_factory=dict)  # all attributes by name, also those of `write_chakra`
 
     @property
     def computes(self) -> bool:
-        """Whether it keeps a worker busy, or sends nothing at least."""
+        """Return whether the node is computation or a memory access, not communication."""
         return self.kind in _COMPUTE
 
 
 @dataclass(frozen=True)
 class TraceFile:
-    """A file: whose it is, its nodes in order, groups of GPUs that it names."""
+    """Holds one file: its name, its GPU's rank, its nodes in order, and the GPU groups that it defines."""
 
     file: str
     rank: int
@@ -57,9 +57,9 @@ class TraceFile:
 def read_file(
     source: TraceSource, device: DeviceModel | None, arithmetic: str, known: messages.Known
 ) -> TraceFile:
-    """A file's nodes; `InputError` in one line that names the file and what is wrong.
+    """Return the nodes of a file; an `InputError`, in one line, names the file and the fault.
 
-    ``device`` and ``arithmetic``: for nodes with operations and no duration.
+    ``device`` and ``arithmetic``: for nodes with operations but no duration. ``known``: a cache of messages.
     """
     nodes = messages.decoded(source.content(), source.file, known)
     _, metadata = next(nodes, (None, {}))
@@ -75,8 +75,8 @@ class _Reader:
 
     def read(self, metadata: dict[str, Any], nodes: Iterable[tuple[Any, dict[str, Any]]]) -> TraceFile:
         result = list(nodes)
-        position: dict[int, int] = {}  # of a node by its number
-        passed: dict[int, list[int]] = {}  # nodes that only say something, and what they wait for
+        position: dict[int, int] = {}  # in the file, by node number
+        passed: dict[int, list[int]] = {}  # dependencies of metadata nodes
         groups: dict[str, tuple[int, ...]] = {}
         for message, _ in result:
             if message.id in position or message.id in passed:
@@ -105,7 +105,7 @@ class _Reader:
         waits = [waited_for(message, True) for message, _ in real]
         lost = tuple(absent)
         if _circular(waits):
-            # Callers, which PyTorch's traces have among control dependencies, may end after what they call.
+            # PyTorch's traces have callers as control dependencies, and a caller may end after its callees.
             data = [waited_for(message, False) for message, _ in real]
             if not _circular(data):
                 self._warn("nodes wait in a circle; without their control dependencies")
@@ -123,7 +123,7 @@ class _Reader:
             allowed = ", ".join(f"{each.value} ({each.name})" for each in NodeType)
             raise self._fault(message, f"has type {message.type}", allowed) from None
         if kind == NodeType.COMM_COLL and values.get("is_cpu_op") and "comm_type" not in values:
-            kind = NodeType.COMP  # what launches it: early converters call both so
+            kind = NodeType.COMP  # the launch on the CPU, which early converters also label COMM_COLL
         node = TraceNode(message.name, kind, waits, own=values)
         if kind in _COMPUTE:
             node.seconds = self._duration(message, values)
@@ -165,7 +165,7 @@ class _Reader:
         return messages.COLLECTIVES[number]
 
     def _end(self, message: Any, values: dict[str, Any], key: str, mine: bool) -> int:
-        """The GPU at one end of a message; its own end may be left out."""
+        """Return the GPU at one end of a message; the end on this file's GPU may be missing."""
         gpu = int(self._number(message, values, key, self.rank if mine else None))
         if mine and gpu != self.rank:
             raise self._fault(message, f"has {key} {gpu}", f"{self.rank}, whose file it is")
@@ -180,7 +180,7 @@ class _Reader:
         return value
 
     def _groups(self, message: Any) -> dict[str, tuple[int, ...]]:
-        """Process groups, as PyTorch's traces have them: JSON, as it may be in a list of Python."""
+        """Return the process groups of PyTorch's traces, from JSON, possibly within a Python list."""
         text = message.inputs.values.strip()
         text = text.removeprefix("['").removesuffix("']")
         if "pg_name" not in text:
@@ -202,12 +202,12 @@ def _circular(waits: list[tuple[int, ...]]) -> bool:
 
 
 def fault(file: str, what: str, allowed: str) -> InputError:
-    """What is wrong in a file."""
+    """Return the `InputError` for a fault in a file."""
     return InputError(f"trace: {file}: {what}; allowed: {allowed}")
 
 
 def read_groups(path: str | Path, content: bytes | None = None) -> dict[str, tuple[int, ...]]:
-    """Groups of GPUs by name, from a file such as ASTRA-sim's: ``{"1": [0, 1, 2, 3]}``."""
+    """Return groups of GPUs by name, from a JSON file as for ASTRA-sim: ``{"1": [0, 1, 2, 3]}``."""
     try:
         content = read_bytes(Path(path)) if content is None else content
         return {str(name): _gpus(gpus) for name, gpus in json.loads(content).items()}
@@ -218,12 +218,12 @@ def read_groups(path: str | Path, content: bytes | None = None) -> dict[str, tup
 
 
 def whole(value: Any) -> int:
-    """A whole number from an attribute that files need not have; -1 if it is none."""
+    """Return an optional attribute if it is a whole number from 0; else -1."""
     return value if type(value) is int and 0 <= value < 2**63 else -1
 
 
 def _gpus(values: Any) -> tuple[int, ...]:
-    """Numbers of GPUs, each once."""
+    """Return the GPU numbers in ``values`` as a tuple; ValueError if one is repeated or invalid."""
     gpus = tuple(values)
     if any(type(gpu) is not int or gpu < 0 for gpu in gpus) or len(set(gpus)) < len(gpus):
         raise ValueError(show(values))

@@ -1,4 +1,4 @@
-"""Chakra execution traces as tasks, which `simulate_tasks` runs on a fabric."""
+"""Read Chakra execution traces as tasks, which `simulate_tasks` runs on a fabric."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -13,7 +13,7 @@ from wavefabric.training.traces.chakra.messages import Known, trace_paths
 from wavefabric.training.traces.chakra.parse import TraceFile, read_file, read_groups, whole
 from wavefabric.training.traces.chakra.sources import ARCHIVES, sources_of
 
-#: What of a node is the same for GPUs that do the same.
+#: Attributes of a node that are equal on GPUs that do the same work.
 _SIGNATURE = attrgetter("name", "kind", "waits", "seconds", "cpu", "collective", "size", "tag")
 
 
@@ -23,23 +23,25 @@ def read_chakra(
     arithmetic: str = "bf16",
     groups: str | Path | None = None,
 ) -> TaskGraph:
-    """Tasks of an execution trace, one file a GPU.
+    """Read an execution trace, with one file per GPU, as tasks.
 
-    A GPU computes in the order of its file where that agrees with what waits for what, else in an order that
-    does; what runs on its CPU has a worker of its own. GPUs whose files differ in nothing but groups and
-    partners are one worker. Collectives of a group, and messages with a tag, are matched in their order.
-    Computation is of kind ``forward``, or ``backward`` where the name says so; collectives that no
-    computation waits for are gradients. Sizes are as ASTRA-sim takes them: what each GPU has before the
-    collective.
+    A GPU computes in the order of its file if the dependencies allow it, else in an order that they allow.
+    The operations on its CPU have a separate worker. GPUs whose files differ only in groups and communication
+    partners are one worker. Collectives of a group, and messages with a tag, are matched by their order.
+    Computation is of kind ``forward``, or ``backward`` if the name says so; collectives that no computation
+    waits for are gradients. Sizes are as in ASTRA-sim: the data of each GPU before the collective.
 
-    ``files``: ``NAME`` for all files ``NAME.RANK.et`` or ``.json``, a ZIP or tar archive of them, or their
-    paths: those of all GPUs, from rank 0; each may be packed by gzip. Schema 0.0.4 or later. Dependencies on
-    nodes that are not there are left out, and control dependencies of files in which nodes wait in a circle,
-    with a warning. Broadcasts, gathers, … stand as `messages.STAND_FOR` says.
-    ``device`` serves nodes with operations (num_ops, tensor_size) and no duration: a matrix product, of the
-    ``arithmetic`` given (`wavefabric.training.gpu.device_model.ARITHMETIC`), or a copy. ``groups``: a JSON
-    file of the groups of GPUs by their names (pg_name), where the trace does not say them itself.
-    `MissingExtra`: without the package protobuf. `InputError`: the file, and what is wrong with it.
+    ``files``: ``NAME`` for all files ``NAME.RANK.et`` or ``.json``, a ZIP or tar archive of them, or the
+    paths of the files of all GPUs, from rank 0; each file may be compressed with gzip. The schema must be
+    0.0.4 or later. Two things are ignored with a warning: dependencies on missing nodes, and the control
+    dependencies of a file in which nodes wait in a cycle. Broadcasts, gathers, … are replaced as in
+    `messages.STAND_FOR`. ``device`` times nodes that have operations (num_ops, tensor_size) but no duration:
+    as a matrix product in ``arithmetic`` (`wavefabric.training.gpu.device_model.ARITHMETIC`), or as a copy.
+    ``groups``: a JSON file with the GPUs of each group name (pg_name), if the trace does not define the
+    groups.
+
+    Raises `MissingExtra` if the package protobuf is missing, and `InputError`, with file and reason, for an
+    invalid file.
     """
     choice("arithmetic", arithmetic, ARITHMETIC)
     sources, of_groups = sources_of(trace_files(files))
@@ -52,7 +54,7 @@ def read_chakra(
     workers = [whole(file.metadata.get("worker")) for file in read]
     if min(workers) >= 0:
         return Assembly(read, instances, workers, own=True).graph()
-    # GPUs whose files differ in groups and partners alone are one worker, unless one then waited for itself.
+    # Merge GPUs whose files differ only in groups and partners, unless a worker would then wait for itself.
     try:
         seen: dict[tuple, int] = {}
         alike = [seen.setdefault(tuple(map(_SIGNATURE, file.nodes)), len(seen)) for file in read]
@@ -62,7 +64,7 @@ def read_chakra(
 
 
 def _check_whole(files: Sequence[TraceFile]) -> None:
-    """Refuse a set in which the file of a GPU is missing; our own say of how many GPUs they are."""
+    """Refuse a set of files in which a GPU is missing; Wavefabric's files state the number of GPUs."""
     count = max(files[-1].rank + 1, *(whole(file.metadata.get("gpus")) for file in files))
     if len(files) < count:
         there = {file.rank for file in files}
@@ -73,7 +75,7 @@ def _check_whole(files: Sequence[TraceFile]) -> None:
 
 
 def trace_files(files: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Files of a trace: all that are called ``NAME.RANK.et``, or those given; `InputError` for none."""
+    """Return the files of a trace: all ``NAME.RANK.et``, or the listed files; `InputError` if none."""
     if isinstance(files, (str, Path)):
         prefix = Path(files)
         if prefix.name.endswith((*ARCHIVES, ".et", ".et.gz", ".json", ".json.gz")):

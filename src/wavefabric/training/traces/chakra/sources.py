@@ -1,4 +1,4 @@
-"""Where the files of a Chakra trace are: in a folder, or in a ZIP or tar archive, packed by gzip or not."""
+"""Locate the files of a Chakra trace: in a folder, or in a ZIP or tar archive, compressed by gzip or not."""
 
 import gzip
 import re
@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 from wavefabric.errors import InputError
 from wavefabric.files.input import check_regular, read_bytes
 
-#: Most bytes of a file, unpacked.
+#: Maximum uncompressed size of a file in bytes.
 MOST_TRACE = 1 << 29
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _ENDS = re.compile(r"\.(et|json)(\.gz)?$")
@@ -23,7 +23,7 @@ _ALLOWED = "files called NAME.RANK.et or .json, packed by gzip or not, or a ZIP 
 
 
 class TraceSource(NamedTuple):
-    """One GPU's file: what errors call it, whose it is, its bytes."""
+    """One GPU's file: its name in error messages, the GPU's rank, and a function that reads its bytes."""
 
     file: str
     rank: int
@@ -31,10 +31,11 @@ class TraceSource(NamedTuple):
 
 
 def sources_of(paths: Sequence[Path]) -> tuple[list[TraceSource], list[TraceSource]]:
-    """Files of GPUs by rank, and those that describe groups of GPUs (``comm_group.json`` of an archive).
+    """Return the GPUs' files sorted by rank, and the files that describe groups of GPUs.
 
-    A file's rank is the last number in its name; a single file without any is rank 0. Hidden files are left
-    out of archives. `InputError`: a name without rank, a rank twice, an archive without traces.
+    Group files (``comm_group.json``) are read only from archives. A file's rank is the last number in its
+    name; a single file without a number has rank 0. Hidden files in archives are skipped. Raises `InputError`
+    for a name without a rank, a repeated rank, or an archive without traces.
     """
     named: list[tuple[str, str, Callable[[], bytes]]] = []
     groups = []
@@ -75,7 +76,7 @@ def _opened(path: Path) -> bytes:
 
 
 def _members(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """Names of an archive's files, and how each is read."""
+    """Yield the name of each file in an archive, and a function that reads it."""
     try:
         check_regular(path)
         if path.suffix == ".zip":
@@ -94,7 +95,7 @@ def _members(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
 
 
 def _bounded(file: str, opened: IO[bytes] | gzip.GzipFile) -> bytes:
-    """All bytes; no more than a trace may have, whatever the archive says."""
+    """Return all bytes of a file; refuse more than `MOST_TRACE` bytes, whatever the archive states."""
     try:
         content = opened.read(MOST_TRACE + 1)
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Tasks as a Chakra execution trace, one file a GPU, as ASTRA-sim reads it."""
+"""Write tasks as a Chakra execution trace, one file per GPU, in the format that ASTRA-sim reads."""
 
 import json
 from collections import defaultdict
@@ -17,7 +17,7 @@ from wavefabric.training.traces.chakra import messages
 from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.order import execution_order, gpus_of_workers
 
-#: The group of all GPUs in ASTRA-sim.
+#: ASTRA-sim's name of the group of all GPUs.
 _ALL = "0"
 _MOST_TAG = 2**31
 
@@ -29,17 +29,19 @@ def write_chakra(
     gpus: Sequence[Sequence[int]] | None = None,
     force: bool = False,
 ) -> list[Path]:
-    """Write ``PREFIX.RANK.et`` for each GPU, all files or none; gives their paths.
+    """Write ``PREFIX.RANK.et`` for each GPU, all files or none; return their paths.
 
-    Computation is COMP_NODEs that follow one another (ctrl_deps), with times in whole µs as the schema has
-    them, exactly as ``duration_seconds``, and for a model's layers with num_ops and tensor_size; collectives
-    are COMM_COLL_NODEs of the GPU's group, which a METADATA_NODE describes as PyTorch's traces do; messages
-    are COMM_SEND_NODEs and COMM_RECV_NODEs, those of one call with one tag. Attributes that no other program
-    needs say which nodes are one task: `read_chakra` gives the same tasks back. Sizes are as ASTRA-sim takes
-    them: what each GPU has before the collective. Of an iteration the times at which tasks began are written
-    too. ``gpus``: those of each worker, by default as the strategy has them, or else equal shares in order.
-    `MissingExtra`: without the package protobuf. `InputError`: a file exists (without ``force``), or cannot
-    be written; tasks wait for each other in a circle, or for those of other GPUs without a call.
+    Computations are COMP_NODEs that follow one another (ctrl_deps). Their times are in whole µs, as the
+    schema requires, and exactly in ``duration_seconds``; a model's layers also have num_ops and tensor_size.
+    Collectives are COMM_COLL_NODEs of the GPU's group, which a METADATA_NODE describes as in PyTorch's
+    traces. Messages are COMM_SEND_NODEs and COMM_RECV_NODEs; all messages of one call have one tag.
+    Additional attributes, which other programs ignore, say which nodes are one task, so that `read_chakra`
+    returns the same tasks. Sizes are as in ASTRA-sim: the data of each GPU before the collective. For an
+    `Iteration`, start times are written too.
+
+    ``gpus``: the GPUs of each worker, by default from the strategy, else equal parts in order. Raises
+    `MissingExtra` without the package protobuf. Raises `InputError` if a file exists (without ``force``) or
+    cannot be written, and if tasks wait for each other in a cycle, or for tasks of other GPUs without a call.
     """
     messages.schema()
     writer = _Writer(simulated, gpus)
@@ -74,18 +76,18 @@ class _Writer:
         self.group_of: list[dict[int, tuple[int, ...]]] = [{} for _ in range(len(graph))]
         self.sends: list[dict[int, list[int]]] = [{} for _ in range(len(graph))]
         self.names: dict[tuple[int, ...], str] = {self.everyone: _ALL}
-        self.calls_of: dict[int, list[int]] = defaultdict(list)  # in the order of execution
+        self.calls_of: dict[int, list[int]] = defaultdict(list)  # in execution order
         most = 1
         for task in self.turn:
             call = graph.call[task]
             if call is not None:
                 most = max(most, self._prepare(task, call))
-        self.stride = most  # numbers of nodes of a task
-        # What is the same in the files of several GPUs is made once.
+        self.stride = most  # node numbers reserved per task
+        # Nodes that are equal in the files of several GPUs are built once.
         self.computation, self.collective = cache(self._computation), cache(self._collective)
 
     def _prepare(self, task: int, call: Call) -> int:
-        """Note what each GPU does in a call; the most nodes that one has."""
+        """Record each GPU's part in a call; return the largest number of nodes on one GPU."""
         if call.collective != "messages":
             for group in call.groups:
                 self.names.setdefault(group, str(len(self.names)))
@@ -103,7 +105,7 @@ class _Writer:
         return max(map(len, mine.values()), default=1)
 
     def messages(self, gpu: int) -> Iterator[bytes]:
-        """A GPU's file, message by message."""
+        """Yield the messages of a GPU's file, serialised."""
         kinds, worker = messages.schema(), self.worker_of[gpu]
         metadata = kinds.metadata(version=messages.VERSION)
         messages.tell(metadata, schema=f"chakra-{messages.VERSION}", generator="wavefabric")
@@ -123,11 +125,11 @@ class _Writer:
                     yield self._message(task, data, gpu, position, message)
 
     def _number(self, task: int, position: int = 0) -> int:
-        """The number of a node; 0 is the groups'."""
+        """Return the number of a task's node; number 0 is the node of the groups."""
         return 1 + self.turn[task] * self.stride + position
 
     def _waits(self, task: int, gpu: int) -> set[int]:
-        """Numbers of the nodes of this GPU that a task waits for, by way of calls that it is not in."""
+        """Return the numbers of this GPU's nodes that ``task`` waits for, also via calls of other GPUs."""
         waits, seen, left = set(), set(), list(self.graph.waits[task])
         worker = self.worker_of[gpu]
         while left:
@@ -149,7 +151,7 @@ class _Writer:
         return waits
 
     def _groups(self, gpu: int) -> Any:
-        """The groups that a GPU is in."""
+        """Return the metadata node with the groups that contain ``gpu``."""
         groups = {group for task in self.calls_of[gpu] if (group := self.group_of[task].get(gpu))}
         named = sorted((int(self.names[group]), group) for group in groups if group != self.everyone)
         node = messages.schema().node(id=0, name="process groups", type=int(NodeType.METADATA))
@@ -182,7 +184,7 @@ class _Writer:
     def _node(
         self, task: int, kind: NodeType, data: Sequence[int], position=0, control=(), /, **values: Any
     ) -> bytes:
-        """A node with what all tasks have, these values, and what its call has."""
+        """Return a serialised node with the common attributes, ``values``, and the attributes of its call."""
         graph, call = self.graph, self.graph.call[task]
         node = messages.schema().node(id=self._number(task, position), name=graph.name[task], type=int(kind))
         node.data_deps.extend(data)
@@ -198,5 +200,5 @@ class _Writer:
 
 
 def _whole(nbytes: float) -> int:
-    """Whole bytes, at least one of what is more than nothing."""
+    """Return ``nbytes`` rounded to whole bytes; at least 1 if it is above 0."""
     return max(round(nbytes), 1 if nbytes > 0 else 0)
