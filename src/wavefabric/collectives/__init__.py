@@ -1,4 +1,4 @@
-"""Collective operations as schedules: built, synthesised, proved, written to files, ordered to run.
+"""Build, synthesise, verify and store schedules of collective operations, and compile them to run.
 
 Holds `Schedule` and its conditions; builders/, synthesis/ and formats/ work on them. Imports errors, files
 and system only: no fabric, no transport, no device.

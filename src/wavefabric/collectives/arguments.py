@@ -1,4 +1,4 @@
-"""Whole numbers given by a user, checked; bounds on their size."""
+"""Validate whole numbers given by a user, bound their size, and compute index arrays."""
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -8,29 +8,29 @@ import numpy as np
 from wavefabric.errors import require
 from wavefabric.quantities import whole
 
-#: Most chunks of all ranks together, and most that move: what is below is built and proved within a minute
-#: and 4 GB.
+#: Limits on the chunks of all ranks together and on chunk moves: any schedule within both is built and
+#: verified within a minute and 4 GB.
 MOST_CHUNKS, MOST_MOVES = 2**21, 2**23
-#: Most ranks of a named algorithm, an MSCCL file or a fabric: a bound on absurd input.
+#: Largest number of ranks of a named algorithm, an MSCCL file or a fabric: a bound on absurd input.
 MOST_RANKS = 4096
 
 
 def element_counts(key: str, values: Iterable[int]) -> np.ndarray:
-    """Elements of each rank, at least one rank: int64, shape (ranks,)."""
+    """Return the elements of each rank as int64, shape (ranks,); at least one rank is required."""
     counts = [whole(f"{key}[{i}]", v, 0) for i, v in enumerate(values)]
     require(counts, key, "none", "one a rank, at least one")
     return np.array(counts, np.int64)
 
 
 def ragged(count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of `count` entries one after the other: the row of each entry, and its number in that row."""
+    """Return the row and the in-row index of each entry of consecutive rows of ``count`` entries."""
     row = np.repeat(np.arange(count.size), count)
     first = np.cumsum(count, dtype=np.int64) - count
     return row, np.arange(row.size) - first[row]
 
 
 def within_groups(key: np.ndarray) -> np.ndarray:
-    """Number of each entry among those of the same key, in the order given."""
+    """Return the index of each entry among the entries of equal ``key``, in the order given."""
     order = np.argsort(key, kind="stable")
     number = np.empty(key.size, np.int64)
     number[order] = np.arange(key.size) - np.searchsorted(key[order], key[order])
@@ -38,5 +38,5 @@ def within_groups(key: np.ndarray) -> np.ndarray:
 
 
 def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Rows of different lengths as one table, filled up with 0: int64."""
+    """Return rows of different lengths as one int64 table, padded with 0."""
     return np.array(list(zip_longest(*rows, fillvalue=0)), np.int64).T.reshape(len(rows), -1)

@@ -1,6 +1,6 @@
-"""Which GPU each rank takes, so that something is least: all assignments where they are few, else descents.
+"""Assign ranks to GPUs so that a value is smallest: by trying all assignments if few, else by descent.
 
-An assignment is an array with the number of a GPU for each rank, all different.
+An assignment is an array with the GPU number of each rank, all different.
 """
 
 import itertools
@@ -12,14 +12,14 @@ import numpy as np
 
 
 def all_assignments(ranks: int, gpus: int, most: int) -> np.ndarray | None:
-    """Every assignment in order of numbers, shape (assignments, ranks); None if more than ``most``."""
+    """Return all assignments in lexicographic order, (assignments, ranks); None if more than ``most``."""
     if math.perm(gpus, ranks) > most:
         return None
     return np.array(list(itertools.permutations(range(gpus), ranks)), int)
 
 
 def least_first(values: np.ndarray) -> np.ndarray:
-    """Numbers of rows, that with the least values first; equal ones stay in their order. Shape (rows,)."""
+    """Return the row numbers of ``values`` in ascending lexicographic order, shape (rows,); a stable sort."""
     # lexsort takes its last key first.
     return np.lexsort(values.T[::-1]) if values.size else np.arange(len(values))
 
@@ -32,10 +32,10 @@ def descend(
     idle: int,
     most: float = math.inf,
 ) -> tuple[np.ndarray, Any, int]:
-    """Change an assignment while that lowers its value: the assignment, its value, and how many were valued.
+    """Change an assignment as long as that lowers its value; return it, its value and the number evaluated.
 
-    ``changed(assignment, *change)`` is a new one, for each of ``changes``, which go on for ever. The search
-    ends after ``idle`` in sequence that lower nothing, or when ``most`` assignments have been valued.
+    ``changed(assignment, *change)`` returns a new assignment for each of ``changes``, an endless iterable.
+    The search ends after ``idle`` consecutive changes without a lower value, or after ``most`` evaluations.
     """
     value, valued, since = value_of(assignment), 1, 0
     for change in changes:

@@ -1,4 +1,4 @@
-"""Candidates of a collective operation: every algorithm of the registry, with the parameters worth trying."""
+"""List the candidates for a collective operation: every algorithm with the parameters worth trying."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.errors import show
 
-#: Ways to run a schedule that a choice may name: what a transport does by itself, copy engines, kernels.
+#: Ways to run a schedule that a choice may name: the transport's default, copy engines, kernels.
 VARIANTS = ("auto", "copies", *PROTOCOLS)
-#: Numbers of pieces that are tried where an algorithm is pipelined by them.
+#: Numbers of pieces to try for pipelined algorithms.
 PIECES = (1, 4, 16, 64)
-#: Ranks from which on each form takes long to build and prove, and how many radices are then tried.
+#: Number of ranks from which a schedule takes long to build and verify, and the radices tried from there on.
 MANY, FEW = 128, 3
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An algorithm of the registry and its options, and the protocol of `VARIANTS` that runs it."""
+    """An algorithm of the registry with its options, and the protocol of `VARIANTS` that runs it."""
 
     algorithm: str
     radix: int | None = None
@@ -39,19 +39,19 @@ class Choice:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Keyword arguments of `wavefabric.collectives.registry.build`."""
+        """Return the keyword arguments for `wavefabric.collectives.registry.build`."""
         return {"radix": self.radix, "pieces": self.pieces, "grid": self.grid}
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Choices to compare, fewest options first, and what was left out of the comparison, with the reason."""
+    """Holds the choices to compare, fewest options first, and the excluded algorithms with the reasons."""
 
     choices: tuple[Choice, ...]
     left_out: dict[str, str]
 
     def without(self, failures: Mapping[Choice, str]) -> "Candidates":
-        """Leave out choices that fail; an algorithm is named alone where none of its choices remains."""
+        """Return the candidates without failed choices; an algorithm left without any is listed by name."""
         choices = tuple(choice for choice in self.choices if choice not in failures)
         names = {choice.algorithm for choice in choices}
         failed = {str(c) if c.algorithm in names else c.algorithm: why for c, why in failures.items()}
@@ -59,7 +59,7 @@ class Candidates:
 
 
 def refused(choice: Choice, collective: str, ranks: int) -> str | None:
-    """Why a choice cannot be built or run between so many ranks, in one line; None if it can."""
+    """Return in one line why ``choice`` cannot be built or run on ``ranks`` ranks; None if it can."""
     if choice.protocol not in VARIANTS:
         return f"protocol: {show(choice.protocol)} given; allowed: {', '.join(VARIANTS)}"
     if choice.protocol in PROTOCOLS and ranks > MOST_PLANNED:
@@ -75,11 +75,11 @@ def candidates(
     grids: Sequence[tuple[int, ...]] = (),
     pieces: Sequence[int] = PIECES,
 ) -> Candidates:
-    """Return what every command compares: all algorithms that do a collective operation, with parameters.
+    """Return the candidates that every command compares: all algorithms of a collective, with parameters.
 
-    ``switches`` says why no switch multicasts and reduces between these ranks; None: one does. ``grids``,
-    such as (nodes, GPUs of each), are tried before all others of two axes; ``pieces`` where they form a
-    pipeline. From `MANY` ranks on one grid and `FEW` radices are compared.
+    ``switches`` says why no switch multicasts and reduces between these ranks; None if one does. ``grids``,
+    such as (nodes, GPUs per node), are tried before all other two-axis grids; ``pieces`` are tried for
+    pipelined algorithms. From `MANY` ranks on, only one grid and `FEW` radices are compared.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def candidates(
     >>> sorted(result.left_out)
     ['nvls', 'nvls-one-shot', 'squares']
     """
-    # Another grid of a halo would be another operation.
+    # A halo on another grid would be another operation.
     axes = [(n, ranks // n) for n in range(2, ranks) if ranks % n == 0] if collective != "halo" else []
     shapes = list(dict.fromkeys([*grids, *axes]))[: 1 if ranks >= MANY else None] or [None]
     rings = [None, *grids[:1]]
@@ -125,7 +125,7 @@ def _radices(algorithm: str, count: int) -> list[int]:
     every = [
         n for n in range(2, count + 1) if n & (n - 1) == 0 or n == count or (count % n == 0 and n < 32)
     ] or [2]
-    if algorithm != "bruck":  # whose digits are those of any number
+    if algorithm != "bruck":  # Bruck works with any radix
         groups = {factors(count, radix): radix for radix in reversed(every)}
         every = sorted(radix for group, radix in groups.items() if group is not None)
     return every[: FEW if count >= MANY else None]

@@ -1,4 +1,4 @@
-"""What the named collective operations start from and end with, and which of them a schedule performs."""
+"""Define the initial and final data of the named collectives, and recognise which one a schedule performs."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from wavefabric.collectives.schedule import Holdings, Schedule, cached
 from wavefabric.errors import choice, require
 from wavefabric.quantities import whole
 
-#: Where the array lies: a share on each rank, whole on each, or whole on the root.
+#: Where the array lies: one part on each rank, all of it on each rank, or all of it on the root.
 _PART, _EACH, _ROOT = range(3)
 _WHERE = {
     "all-gather": (_PART, _EACH),
@@ -24,13 +24,13 @@ _WHERE = {
 #: Collective operations by name; `layout` says what each means.
 COLLECTIVES = tuple(_WHERE)
 ROOTED = tuple(name for name, where in _WHERE.items() if _ROOT in where)
-#: Collectives whose array is cut into a share for each rank.
+#: Collectives whose array is divided into one part per rank.
 CUT_BY_RANK = tuple(name for name, where in _WHERE.items() if _PART in where or name == "all-to-all")
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Buffers of a collective operation, and what they hold before and after; fields as of `Schedule`."""
+    """Holds the buffers of a collective operation and their contents before and after; see `Schedule`."""
 
     ranks: int
     buffers: tuple[str, ...]
@@ -40,17 +40,18 @@ class Layout:
 
 
 def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int = 1, root: int = 0) -> Layout:
-    """Buffers and conditions of a collective operation, of `COLLECTIVES`.
+    """Return the buffers and the initial and final conditions of a collective operation of `COLLECTIVES`.
 
-    ``elements`` counts the whole array: what all ranks together hold after an all-gather, gather or before a
-    scatter; what each rank holds before an all-reduce, reduce, reduce-scatter, all-to-all or, its root, a
-    broadcast. Where the array is cut by rank it may be an array, shape (ranks,): the elements of each share.
-    ``pieces``: chunks of a rank's share (all-gather, reduce-scatter, all-to-all, gather, scatter), or of the
-    array (broadcast, reduce, all-reduce). ``root``: of a broadcast, reduce, gather or scatter.
+    ``elements`` is the size of the whole array: for all-gather, gather and scatter the data of all ranks
+    together; for all-reduce, reduce, reduce-scatter and all-to-all the data of each rank; for broadcast the
+    data of the root. If the array is divided by rank (`CUT_BY_RANK`), it may be an array, shape (ranks,): the
+    elements of each part. ``pieces``: chunks per part of a rank (all-gather, reduce-scatter, all-to-all,
+    gather, scatter) or per array (broadcast, reduce, all-reduce). ``root``: of broadcast, reduce, gather,
+    scatter.
 
-    There is one buffer ``data`` in which chunks keep their place: with p pieces, chunks r p to (r + 1) p − 1
-    are the share of rank r. An all-to-all has ``send`` (chunks d p … of rank r go to d) and ``recv`` (chunks
-    r p … come from r). What is empty (0 elements) is left out of `pre` and `post`.
+    The one buffer is ``data``, in which chunks keep their position: with p pieces, the part of rank r is p
+    chunks from chunk r p on. An all-to-all has ``send`` (chunks d p … of rank r go to d) and ``recv`` (chunks
+    r p … come from r). Empty chunks (0 elements) are left out of `pre` and `post`.
     """
     choice("collective", collective, COLLECTIVES)
     ranks = whole("ranks", ranks, 1)
@@ -69,14 +70,14 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
 
 
 def _laid_out(collective: str, ranks: int, counts: np.ndarray, pieces: int, root: int) -> Layout:
-    """The layout of an array whose chunks have so many elements."""
+    """Return the layout of an array whose chunks have ``counts`` elements."""
     where, sizes, conditions = _WHERE[collective], [np.tile(counts, (ranks, 1))], []
     masks = [*(1 << rank for rank in range(ranks)), (1 << ranks) - 1]
     for side, at in enumerate(where):
         rank, chunk = _positions(at, ranks, counts.size, pieces, root)
         item = source = chunk
         if collective == "all-to-all":
-            # What lies after at the place of rank r's share is r's chunk for this rank.
+            # Afterwards the position of part r holds the chunk that rank r sent to this rank.
             who = chunk // pieces if side else rank
             source = rank * pieces + chunk % pieces if side else chunk
             item = who * counts.size + source
@@ -94,7 +95,7 @@ def _laid_out(collective: str, ranks: int, counts: np.ndarray, pieces: int, root
 
 
 def _positions(at: int, ranks: int, chunks: int, pieces: int, root: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks and chunks at which an array lies, chunks without elements too."""
+    """Return the ranks and chunks at which an array lies, empty chunks included."""
     chunk = np.arange(chunks)
     if at == _EACH:
         return np.repeat(np.arange(ranks), chunks), np.tile(chunk, ranks)
@@ -102,17 +103,17 @@ def _positions(at: int, ranks: int, chunks: int, pieces: int, root: int) -> tupl
 
 
 def _split(elements: int, parts: int) -> np.ndarray:
-    """``elements`` in ``parts`` as even as possible, larger ones first: shape (parts,), int64."""
+    """Split ``elements`` into ``parts`` as evenly as possible, larger first; int64, shape (parts,)."""
     return elements // parts + (np.arange(parts, dtype=np.int64) < elements % parts)
 
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """The collective operation that a schedule performs: of `COLLECTIVES`, or ``"custom"``.
+    """Describes the collective operation that a schedule performs: one of `COLLECTIVES`, or ``"custom"``.
 
-    ``root`` of a broadcast, reduce, gather or scatter. ``before``, ``after``: buffers of what is held; −1 of
-    a custom operation, which may use any. ``counts``: elements of the chunks of the whole array, as `layout`
-    cuts it; of a custom operation, of each item.
+    ``root``: of a broadcast, reduce, gather or scatter, else None. ``before``, ``after``: the buffers of the
+    data in `pre` and `post`; −1 for a custom operation, which may use any. ``counts``: elements of each chunk
+    of the whole array, as `layout` divides it; for a custom operation, of each item.
     """
 
     collective: str
@@ -123,31 +124,31 @@ class Operation:
 
     @property
     def in_place(self) -> bool:
-        """Whether data lie in the buffers of `layout`: of all but an all-to-all, before and after in one."""
+        """Whether data lie in the buffers of `layout`: all in buffer 0, or for all-to-all in 0, then in 1."""
         return (self.before, self.after) == (0, int(self.collective == "all-to-all"))
 
 
 def kind(schedule: Schedule) -> tuple[str, int | None]:
-    """Which collective operation a schedule performs, and its root; see `operation`."""
+    """Return the collective operation that a schedule performs, and its root; see `operation`."""
     performed = operation(schedule)
     return performed.collective, performed.root
 
 
 def whole_elements(schedule: Schedule) -> int:
-    """Elements of the whole array of a schedule's operation: `elements` of `layout`.
+    """Return the number of elements of a schedule's whole array, the ``elements`` of `layout`.
 
-    Of a custom operation every item that is held before counts once, on however many ranks it is (or is a
-    part of a sum): all messages of a point-to-point exchange together.
+    For a custom operation each item of `pre` counts once, however many ranks hold it or a term of its sum;
+    for a point-to-point exchange that is the size of all messages together.
     """
     return int(operation(schedule).counts.sum())
 
 
 @cached
 def operation(schedule: Schedule) -> Operation:
-    """The collective operation of a schedule, recognised from what is held before and after.
+    """Recognise the collective operation that a schedule performs from its `pre` and `post`.
 
-    Each may lie in any one buffer. In another buffer than before, a rank's share may lie in its place in the
-    array or at the buffer's beginning. Names of items do not matter, nor do further buffers.
+    In a named operation `pre` lies in one buffer, and `post` in one. If these differ, the part of a rank may
+    be at its position in the array or at the buffer's beginning. Item names and other buffers do not matter.
     """
     buffers = [{buffer for _, buffer, _ in held} for held in (schedule.pre, schedule.post)]
     if max(map(len, buffers)) < 2:
@@ -165,9 +166,9 @@ def operation(schedule: Schedule) -> Operation:
 def _array(
     collective: str, compact: bool, schedule: Schedule, buffers: tuple[int, int]
 ) -> tuple[int, np.ndarray] | None:
-    """Root, and elements of the chunks of the array, if conditions are those of this collective; else None.
+    """Return the root and the elements of each chunk if `pre` and `post` match ``collective``; else None.
 
-    ``compact``: shares lie at the beginning of their buffer.
+    ``compact``: the part of each rank lies at the beginning of its buffer.
     """
     n, where, ends, root = schedule.ranks, _WHERE[collective], (schedule.pre, schedule.post), 0
     if _ROOT in where:
@@ -201,6 +202,6 @@ def _array(
             if there is None or there[1] != origins:
                 return None
             items.add((item, there[0]))
-    # Names of items go with one another.
+    # Items may be named differently, but one to one.
     one_to_one = all(len(set(names)) == len(items) for names in zip(*items, strict=True))
     return (root, counts) if one_to_one else None

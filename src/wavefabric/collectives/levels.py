@@ -1,4 +1,4 @@
-"""What must wait for what: levels of transfers, and accesses to chunks that must stay in order."""
+"""Compute dependencies: levels of transfers, and pairs of accesses to chunks that must stay in order."""
 
 import numpy as np
 
@@ -8,11 +8,11 @@ from wavefabric.collectives.structure import batches, checked_structure, moves, 
 
 
 def levels(schedule: Schedule) -> np.ndarray:
-    """The smallest level of each transfer such that all it depends on have lower ones.
+    """Return the smallest level of each transfer, such that all transfers it depends on have lower levels.
 
     A transfer depends on an earlier one (by round, then position) if one of them writes a chunk that the
-    other reads or writes; all of an operation of a switch as one. Transfers of one level may thus run in any
-    order, and all ranks agree on levels without talking. In a schedule that `verify` accepts, no level
+    other reads or writes; an operation of a switch counts as one. Transfers of one level may run in any
+    order, and all ranks compute the same levels independently. In a schedule that `verify` accepts, no level
     exceeds the transfer's round. int64, shape (transfers,); `ScheduleError` if numbers are out of range.
 
     Examples
@@ -27,7 +27,7 @@ def levels(schedule: Schedule) -> np.ndarray:
 
 
 def spaced_levels(schedule: Schedule, apart: int) -> np.ndarray:
-    """Such `levels`, between ranks multiples of ``apart``; what lies between is for copies within ranks."""
+    """Return `levels` that are multiples of ``apart``, except local copies, which lie between."""
     checked_structure(schedule)
     m = moves(schedule)
     src, dst = m.src, m.dst
@@ -35,8 +35,8 @@ def spaced_levels(schedule: Schedule, apart: int) -> np.ndarray:
     first_move = np.searchsorted(m.transfer, u.first)
     of = u.of[m.transfer]
     local = np.logical_and.reduceat(schedule.transfers["src"] == schedule.transfers["dst"], u.first[:-1])
-    written = np.full(m.chunks, -apart, np.int64)  # level of the last write of a chunk
-    read = np.full(m.chunks, -apart, np.int64)  # highest level of a read of it
+    written = np.full(m.chunks, -apart, np.int64)  # level of the last write of each chunk
+    read = np.full(m.chunks, -apart, np.int64)  # highest level of a read of each chunk
     level = np.zeros(u.first.size - 1, np.int64)
     for begin, end in batches(schedule.transfers["round"][u.first[:-1]]):
         here = slice(first_move[begin], first_move[end])
@@ -56,9 +56,9 @@ def spaced_levels(schedule: Schedule, apart: int) -> np.ndarray:
 
 
 def dependencies(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of transfers of which the second waits for the first, as in `levels`: each pair once, in order.
+    """Return sorted, distinct pairs of transfers of which the second waits for the first, as in `levels`.
 
-    Pairs that follow from others are left out. The first row of an operation of a switch stands for all.
+    Pairs implied by others of the same chunk are left out. The first row stands for an operation of a switch.
 
     Examples
     --------
@@ -76,10 +76,10 @@ def dependencies(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
 
 
 def hazards(chunk: np.ndarray, time: np.ndarray, writes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Accesses (later, earlier) that must stay in order: a write and its reads, a read and the next write, ….
+    """Return pairs of accesses (later, earlier) that must stay in order, such as a write and its reads.
 
-    Entries are accesses to chunks; `time` orders those of a chunk, and of equal times reads come first. All
-    other orders of a chunk follow from these.
+    Each entry of the arrays is an access to a chunk; ``time`` orders the accesses of a chunk, and at equal
+    times reads come first. All other orders within a chunk follow from these pairs.
     """
     order = np.lexsort((writes, time, chunk))
     chunk, written = chunk[order], writes[order]

@@ -1,4 +1,4 @@
-"""Algorithms of collective operations by name: one entry of `ALGORITHMS` adds one everywhere."""
+"""Register algorithms of collective operations by name; `ALGORITHMS` lists all that can be used."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ from wavefabric.quantities import whole
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm of the registry: the collectives that it does, and a summary of one line.
+    """Describes an algorithm of the registry: the collectives that it performs, and a one-line summary.
 
-    ``options``: those of ``pieces``, ``radix``, ``root``, ``grid`` that `build` may be given. ``builder`` is
-    called with collective, ranks, elements, and the options as keywords; it returns a `Schedule`.
-    ``switched``: its transfers are multicasts and reductions by a switch. ``pipelined``: collectives in which
-    ``pieces`` follow one another.
+    ``options``: which of ``pieces``, ``radix``, ``root`` and ``grid`` `build` accepts. ``builder`` is called
+    with collective, ranks, elements, and the options as keywords; it returns a `Schedule`. ``switched``: its
+    transfers are multicasts and reductions by a switch. ``pipelined``: collectives whose ``pieces`` form a
+    pipeline.
     """
 
     name: str
@@ -93,7 +93,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def why_refused(algorithm: str, collective: str, ranks: int, **options) -> str | None:
-    """Why `build` refuses these arguments, in one line; None if it does not. Options are those of `build`."""
+    """Return in one line why `build` refuses these arguments; None if it accepts them."""
     try:
         _checked(algorithm, collective, ranks, **options)
     except InputError as error:
@@ -112,12 +112,12 @@ def build(
     root: int = 0,
     grid: Sequence[int] | None = None,
 ) -> Schedule:
-    """The schedule of a collective operation by a named algorithm of `ALGORITHMS`, one of its `collectives`.
+    """Build the schedule of a collective operation by a named algorithm of `ALGORITHMS`.
 
-    ``elements`` are those of the whole array (see `wavefabric.collectives.conditions.layout`), of a halo of
-    each message; ``pieces`` parts that follow each other as in a pipeline, or else finer chunks (see each
-    algorithm). ``radix``: 2 by default, and at least. ``grid``: ranks along each axis, the last fastest; by
-    default two axes as alike as possible, and of a ring none. `InputError` with the text of `why_refused`.
+    ``collective`` is one of the algorithm's `collectives`. ``elements``: the size of the whole array (see
+    `wavefabric.collectives.conditions.layout`), for a halo of each message. ``pieces``: parts that form a
+    pipeline, or else finer chunks (see each algorithm). ``radix``: from 2, the default. ``grid``: ranks per
+    axis, the last fastest; by default two nearly equal axes, for a ring none. `InputError` as `why_refused`.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def build(
 def _checked(
     algorithm: str, collective: str, ranks: int, pieces=1, radix=None, root=0, grid=None
 ) -> dict[str, object]:
-    """The options of the algorithm, defaults filled in."""
+    """Validate the arguments of `build` and return the options of the algorithm, with defaults."""
     choice("algorithm", algorithm, ALGORITHMS)
     known = ALGORITHMS[algorithm]
     if collective not in known.collectives:
@@ -153,7 +153,7 @@ def _checked(
         allowed = f"products of numbers up to the radix, {radix} ({algorithm})"
         raise InputError(f"ranks: {ranks} given; allowed: {allowed}")
     shape = _grid(algorithm, ranks, grid) if "grid" in known.options else ()
-    # What would not fit into memory, or take very long to prove.
+    # Refuse schedules that would not fit into memory, or take very long to verify.
     rings = rings_of(algorithm, shape)
     chunks, moves = extent(algorithm, collective, ranks, rings, radix)
     most = min(MOST_CHUNKS // chunks, MOST_MOVES // max(moves, 1))
@@ -170,14 +170,14 @@ def _checked(
 
 
 def rings_of(algorithm: str, grid: Sequence[int] | None) -> int:
-    """Return how many rings an algorithm has on a grid of nodes, each with an equal part of every chunk."""
+    """Return the number of rings of an algorithm on a grid; each carries an equal part of every chunk."""
     return grid[1] if algorithm == "ring" and grid else 1
 
 
 def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: int = 2) -> tuple[int, int]:
-    """Upper bounds on the chunks of all ranks together, and on those that move, of what `build` makes.
+    """Return upper bounds on the chunks of all ranks, and on the chunk moves, of a schedule of `build`.
 
-    Both grow as the pieces do.
+    Both grow with ``pieces``.
     """
     if collective == "halo":  # at most as many axes as ranks have factors of 2
         return 4 * ranks * ranks.bit_length(), 2 * ranks * ranks.bit_length()

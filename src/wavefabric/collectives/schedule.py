@@ -1,4 +1,4 @@
-"""A communication pattern as one object: proved (`verify`), costed (`fabric`), run (`exchange`), drawn."""
+"""Define `Schedule`, a communication pattern to verify, cost (`fabric`), run (`exchange`) and draw."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -8,9 +8,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-#: One transfer: ``count`` consecutive chunks go from a buffer of ``src`` to one of ``dst``; ``reduce`` adds
-#: them to what is there. Rows that follow one another with the same ``round`` and the same ``switch`` above 0
-#: are one operation of a switch: a *multicast* from one source, one row for each destination, or a
+#: One transfer: ``count`` consecutive chunks go from a buffer of rank ``src`` to a buffer of rank ``dst``;
+#: ``reduce`` adds them to the chunks there. Consecutive rows with the same ``round`` and the same ``switch``
+#: above 0 are one operation of a switch: a *multicast* from one source, one row for each destination, or a
 #: *reduction* at one destination, one row for each source, which writes (or adds) the sum of all sources.
 TRANSFER = np.dtype(
     [
@@ -27,16 +27,16 @@ TRANSFER = np.dtype(
     ]
 )
 
-#: Protocols of NCCL, which an MSCCL algorithm names.
+#: Protocols of NCCL that an MSCCL algorithm may name.
 PROTOCOLS = ("Simple", "LL", "LL128")
 
-#: (rank, buffer, chunk) → (item, bit mask of the ranks whose contributions it holds).
+#: (rank, buffer, chunk) → (item, bit mask of the ranks whose contributions the chunk holds).
 Holdings = dict[tuple[int, int, int], tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class MscclOrigin:
-    """What an MSCCL file says beside its transfers; ``most_bytes``: the largest array that it runs with."""
+    """Holds the other settings of an MSCCL file; ``most_bytes``: the largest array that it runs with."""
 
     protocol: str
     channels: int
@@ -45,39 +45,39 @@ class MscclOrigin:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Transfers in rounds between buffers made of chunks.
+    """A schedule of transfers, in rounds, between buffers that are divided into chunks.
 
-    Rounds order a cost model; when run, only data dependencies order transfers.
+    Rounds order transfers in the cost models; at run time only data dependencies do.
     """
 
     name: str
     ranks: int
     buffers: tuple[str, ...]  # names; every rank has one of each
-    sizes: tuple[np.ndarray, ...]  # elements of each chunk, 0: none; int64, one a buffer, (ranks, chunks)
-    transfers: np.ndarray  # of `TRANSFER`, ordered by round
-    pre: Holdings = field(repr=False)  # what is held before
-    post: Holdings = field(repr=False)  # what must be held after
-    msccl: MscclOrigin | None = None  # of one read from an MSCCL file; no cost model counts it
-    element_bytes: int | None = None  # where they are known, as of exchanges that were recorded
+    sizes: tuple[np.ndarray, ...]  # elements of each chunk, 0 if empty; per buffer int64, (ranks, chunks)
+    transfers: np.ndarray  # rows of `TRANSFER`, ordered by round
+    pre: Holdings = field(repr=False)  # contents of chunks before the schedule runs
+    post: Holdings = field(repr=False)  # contents required afterwards
+    msccl: MscclOrigin | None = None  # set if read from an MSCCL file; cost models ignore it
+    element_bytes: int | None = None  # bytes per element if known, as for recorded exchanges
 
     @property
     def rounds(self) -> int:
-        """Number of rounds."""
+        """Return the number of rounds."""
         return int(self.transfers["round"].max()) + 1 if self.transfers.size else 0
 
     @property
     def communication_rounds(self) -> int:
-        """Number of rounds in which something goes from one rank to another; the rest only add or copy."""
+        """Return the number of rounds with transfers between ranks; others only add or copy locally."""
         t = self.transfers
         return np.unique(t["round"][t["src"] != t["dst"]]).size
 
     def offsets(self, buffer: int, rank: int) -> np.ndarray:
-        """First element of each chunk of a rank's buffer, and the total last: shape (chunks + 1,)."""
+        """Return the first element of each chunk of a rank's buffer, then the total: shape (chunks + 1,)."""
         return np.concatenate(([0], np.cumsum(self.sizes[buffer][rank])))
 
 
 def scaled(schedule: Schedule, factor: int) -> Schedule:
-    """The same schedule with chunks a whole number of times larger."""
+    """Return the same schedule with every chunk ``factor`` times larger."""
     return replace(schedule, sizes=tuple(own * factor for own in schedule.sizes))
 
 
@@ -85,7 +85,7 @@ _Result = TypeVar("_Result")
 
 
 def cached(function: Callable[[Schedule], _Result]) -> Callable[[Schedule], _Result]:
-    """Call a function once for each schedule, which is never changed once it is made."""
+    """Decorate a function so that it runs once per schedule; schedules never change."""
     results: WeakKeyDictionary[Schedule, _Result] = WeakKeyDictionary()
 
     @wraps(function)

@@ -1,4 +1,4 @@
-"""Whether the numbers of a schedule fit together, and its chunks as rows of flat tables."""
+"""Check that the numbers of a schedule fit together, and number its chunks consecutively in flat tables."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -9,19 +9,19 @@ from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule, cached
 from wavefabric.errors import InputError
 
-#: What `is_name` allows, in words.
+#: Description of the texts that `is_name` allows.
 NAMES = "text of one line, not empty"
 
 
 class ScheduleError(InputError):
-    """A schedule that does not do what it states; the message names the transfer or the chunk."""
+    """Raised for a schedule that does not do what it states; the message names the transfer or chunk."""
 
 
 @dataclass(frozen=True)
 class Moves:
-    """Transfers taken apart into moves of one chunk each, in the schedule's order: arrays of shape (moves,).
+    """Transfers split into moves of one chunk each, in the schedule's order: arrays of shape (moves,).
 
-    Chunks are numbered through: buffer by buffer, in it rank by rank. ``chunks``: how many there are in all.
+    Chunks are numbered by buffer, then rank, then position. ``chunks``: how many there are in all.
     """
 
     transfer: np.ndarray
@@ -31,18 +31,18 @@ class Moves:
 
 
 def chunk_bases(schedule: Schedule) -> np.ndarray:
-    """Number of the first chunk of each buffer, and the total last: shape (buffers + 1,)."""
+    """Return the number of the first chunk of each buffer, and the total last: shape (buffers + 1,)."""
     return np.concatenate(([0], np.cumsum([s.size for s in schedule.sizes], dtype=np.int64)))
 
 
 def chunk_numbers(schedule: Schedule, buffer, rank, chunk) -> np.ndarray:
-    """Numbers of chunks given by (buffer, rank, chunk), each an array or a number."""
+    """Return the chunk numbers (see `Moves`) of (buffer, rank, chunk), each an array or a number."""
     width = np.array([s.shape[1] for s in schedule.sizes], np.int64)
     return chunk_bases(schedule)[buffer] + np.asarray(rank, np.int64) * width[buffer] + chunk
 
 
 def moves(schedule: Schedule) -> Moves:
-    """The moves of a schedule whose structure was checked."""
+    """Split the transfers of a schedule into single-chunk moves; its structure must have been checked."""
     t = schedule.transfers
     transfer, within = ragged(t["count"].astype(np.int64))
     src = chunk_numbers(schedule, t["src_buffer"], t["src"], t["src_chunk"])[transfer] + within
@@ -52,10 +52,10 @@ def moves(schedule: Schedule) -> Moves:
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """What moves as one: a transfer by itself, or all rows of an operation of a switch.
+    """Groups transfers that move as one: a single transfer, or all rows of an operation of a switch.
 
-    ``first``: its first transfer, and the number of transfers last, shape (units + 1,). ``of``: the unit of
-    each transfer. ``switched``: whether a switch does it; ``sums``: whether that is a reduction.
+    ``first``: the first transfer of each unit, then the number of transfers, (units + 1,). ``of``: the unit
+    of each transfer. ``switched``: whether a switch performs the unit; ``sums``: whether that is a reduction.
     """
 
     first: np.ndarray
@@ -65,24 +65,24 @@ class Units:
 
     @property
     def numbers(self) -> np.ndarray:
-        """For each transfer a number that its operation of a switch alone has, 0 for other transfers."""
+        """Return the number of each transfer's operation of a switch; 0 for other transfers."""
         return np.where(self.switched[self.of], self.of + 1, 0)
 
     @property
     def leads(self) -> np.ndarray:
-        """Whether each transfer is the first of its unit, which stands for all."""
+        """Return whether each transfer is the first of its unit and so represents it."""
         return np.isin(np.arange(self.of.size), self.first[:-1])
 
 
 @cached
 def units(schedule: Schedule) -> Units:
-    """The units of a schedule, in its order."""
+    """Return the units of a schedule, in its order."""
     t = schedule.transfers
     new = np.ones(t.size, bool)
     new[1:] = (t["switch"][1:] == 0) | (t["switch"][1:] != t["switch"][:-1]) | (np.diff(t["round"]) != 0)
     first = np.append(np.flatnonzero(new), t.size)
     begin = first[:-1]
-    # Of one row alone: a multicast to one.
+    # A single row is a multicast to one rank.
     sums = np.diff(first) > 1
     sums[sums] = np.logical_and(
         *(t[key][begin[sums]] == t[key][begin[sums] + 1] for key in ("dst", "dst_buffer"))
@@ -91,29 +91,29 @@ def units(schedule: Schedule) -> Units:
 
 
 def refuse_switches(schedule: Schedule, who: str) -> None:
-    """`InputError` if a switch has to multicast or reduce for a schedule."""
+    """Raise `InputError` if a switch multicasts or reduces in a schedule, which ``who`` does not support."""
     if schedule.transfers["switch"].any():
         what = f"{schedule.name} has multicasts or reductions by a switch"
         raise InputError(f"schedule: {what}; allowed for {who}: transfers from rank to rank alone")
 
 
 def issuers(schedule: Schedule) -> np.ndarray:
-    """Whose transfer each is: the source's, but what a switch adds up is read by the destination."""
+    """Return the rank that issues each transfer: the source, or the destination of a sum by a switch."""
     t, u = schedule.transfers, units(schedule)
     return np.where(u.sums[u.of], t["dst"], t["src"]).astype(np.int64)
 
 
 def in_rounds(schedule: Schedule, rounds: np.ndarray) -> Schedule:
-    """The same transfers in other rounds, and in their order; those of a round stay as they are."""
+    """Return the same transfers with other rounds, sorted by round; order within a round is unchanged."""
     transfers = schedule.transfers.copy()
     transfers["round"] = rounds
-    # Operations of switches that come together stay apart.
+    # Distinct numbers keep operations of switches apart when they become adjacent.
     transfers["switch"] = units(schedule).numbers
     return replace(schedule, transfers=transfers[np.argsort(rounds, kind="stable")])
 
 
 def transfer_elements(schedule: Schedule) -> np.ndarray:
-    """Elements that each transfer moves: int64, shape (transfers,)."""
+    """Return the number of elements that each transfer moves: int64, shape (transfers,)."""
     t = schedule.transfers
     out = np.zeros(t.size, np.int64)
     for buffer, sizes in enumerate(schedule.sizes):
@@ -125,9 +125,9 @@ def transfer_elements(schedule: Schedule) -> np.ndarray:
 
 
 def sent_and_received(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
-    """Elements that each rank sends to others, and those that it receives: two of shape (ranks,).
+    """Return the elements that each rank sends to others and receives from them: two arrays, (ranks,).
 
-    What a switch multicasts is sent once, what it adds up received once; a rank's own part comes back.
+    A multicast by a switch is sent once, a sum by a switch received once, both with the rank's own part.
     """
     t, u = schedule.transfers, units(schedule)
     moved = transfer_elements(schedule) * ((t["src"] != t["dst"]) | (t["switch"] > 0))
@@ -137,7 +137,7 @@ def sent_and_received(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
 
 
 def batches(rounds: np.ndarray) -> list[tuple[int, int]]:
-    """First and last + 1 of each run of equal numbers."""
+    """Return (first, last + 1) of each run of equal numbers."""
     if not rounds.size:
         return []
     cuts = np.flatnonzero(np.diff(rounds)) + 1
@@ -145,12 +145,12 @@ def batches(rounds: np.ndarray) -> list[tuple[int, int]]:
 
 
 def chunk_name(schedule: Schedule, rank: int, buffer: int, chunk: int) -> str:
-    """A chunk in words."""
+    """Describe a chunk in words."""
     return f"{schedule.buffers[buffer]}[{chunk}] of rank {rank}"
 
 
 def move_name(schedule: Schedule, m: Moves, move: int) -> str:
-    """One of the moves in words: its transfer, from where to where."""
+    """Describe a move in words: its transfer, its source and its destination."""
     number = int(m.transfer[move])
     within = move - int(np.searchsorted(m.transfer, number))
     t = schedule.transfers[number]
@@ -163,12 +163,12 @@ def move_name(schedule: Schedule, m: Moves, move: int) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can stand in an error of one line."""
+    """Whether a text can stand in a one-line error message."""
     return bool(text) and text.isprintable()
 
 
 def check_structure(schedule: Schedule) -> None:
-    """Refuse numbers out of range, empty chunks that move, and sizes that differ: the first that is wrong."""
+    """Raise `ScheduleError` for the first number out of range, empty chunk that moves, or unequal sizes."""
     _check_buffers(schedule)
     _check_ranges(schedule)
     _check_chunks(schedule)
@@ -177,7 +177,7 @@ def check_structure(schedule: Schedule) -> None:
         _check_holdings(schedule, name, getattr(schedule, name))
 
 
-#: `check_structure`, once for each schedule: what is proved is not proved again for every size.
+#: `check_structure`, run only once per schedule.
 checked_structure = cached(check_structure)
 
 
@@ -250,7 +250,7 @@ def _check_chunks(schedule: Schedule) -> None:
 
 
 def _check_switches(schedule: Schedule) -> None:
-    """Refuse rows of one operation of a switch that are neither a multicast nor a reduction."""
+    """Refuse operations of a switch that are neither a multicast nor a reduction."""
     t, u = schedule.transfers, units(schedule)
     if t.size and t["switch"].min() < 0:
         i = int(t["switch"].argmin())

@@ -1,4 +1,4 @@
-"""Which algorithm is fastest for which size: times of candidates by size, and a rule where there are none."""
+"""Choose the fastest algorithm by array size, from a table of timed candidates or by a default rule."""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from wavefabric.errors import InputError, choice, require, show
 from wavefabric.files.input import parsed
 from wavefabric.files.output import json_rows, write_text
 
-#: Bytes of the whole array up to which `default_choice` counts rounds, and above which bytes.
+#: Bytes of the whole array up to which `default_choice` minimises rounds; above, it minimises bytes sent.
 SMALL = 256 << 10
 
-#: Times of a candidate, in a file too.
+#: Names of the times of a candidate, as attributes and in files.
 _TIMES = ("predicted_us", "measured_us")
 _DOUBLING = ("recursive", "direct")
-#: By collective operation: algorithms in the order of preference, of small arrays and of large ones.
+#: By collective operation: algorithms in order of preference, for small arrays and for large ones.
 _PREFERRED = {
     "all-reduce": (("recursive-exchange", "direct"), ("recursive", "ring")),
     "all-gather": (_DOUBLING, ("recursive", "ring")),
@@ -34,7 +34,7 @@ _PREFERRED = {
 
 @dataclass(frozen=True)
 class TimedChoice:
-    """A candidate and its times in µs, None where it was not predicted or not measured."""
+    """Holds a candidate and its times in µs; None if not predicted or not measured."""
 
     choice: Choice
     predicted_us: float | None = None
@@ -42,27 +42,27 @@ class TimedChoice:
 
     @property
     def us(self) -> float:
-        """The time that decides: measured, else predicted, else infinite."""
+        """Return the time used for comparison: measured, else predicted, else infinite."""
         known = (time for time in (self.measured_us, self.predicted_us) if time is not None)
         return next(known, float("inf"))
 
 
 @dataclass(frozen=True)
 class TunedSize:
-    """Bytes of the whole array and all candidates, at least one; the first is what is chosen."""
+    """Holds the bytes of the whole array and its candidates, at least one; the first is the choice."""
 
     bytes: int
     candidates: tuple[TimedChoice, ...]
 
     @property
     def best(self) -> TimedChoice:
-        """What is chosen, with its times."""
+        """Return the choice for this size, with its times."""
         return self.candidates[0]
 
 
 @dataclass(frozen=True)
 class TunedCollective:
-    """Sizes of a collective operation, rising; ``transport``: where it was measured, None if predicted."""
+    """Holds a collective operation's sizes, ascending; ``transport``: where measured, None if predicted."""
 
     collective: str
     sizes: tuple[TunedSize, ...]
@@ -71,17 +71,17 @@ class TunedCollective:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Which algorithm is fastest for which size; made by `wavefabric collective tune`, a JSON file.
+    """Holds the fastest algorithms by array size; `wavefabric collective tune` writes it as a JSON file.
 
-    `InputError` if sizes do not rise, `wavefabric.collectives.registry.build` refuses a choice, or its
-    protocol is unknown or not for so many ranks.
+    `InputError` if sizes do not increase, `wavefabric.collectives.registry.build` refuses a choice, or its
+    protocol is unknown or does not support that many ranks.
     """
 
     ranks: int
-    #: Each pair of collective operation and transport once.
+    #: One table per pair of collective operation and transport.
     tables: tuple[TunedCollective, ...]
-    #: What it was made with: element type and device of what was measured, fabric and cost model of what was
-    #: predicted, version.
+    #: How the tuning was made: element type and device of measurements, fabric and cost model of predictions,
+    #: version of Wavefabric.
     dtype: str | None = None
     device: str | None = None
     fabric: str | None = None
@@ -114,12 +114,12 @@ class Tuning:
         transport: str | None = None,
         usable: Callable[[Choice], bool] = lambda choice: True,
     ) -> Choice:
-        """What is fastest for so many bytes of the whole array (elements of `conditions.layout`, in bytes).
+        """Return the fastest choice for ``nbytes`` of the whole array (``elements`` of `conditions.layout`).
 
-        The nearest tuned size counts, on a logarithmic scale; below the least and above the most the ends.
-        Of several transports that were measured, the one named, else the first of the file. Of its candidates
-        the fastest that is ``usable``; if none is, `default_choice`. `InputError` if the collective operation
-        was not tuned.
+        The nearest tuned size on a logarithmic scale counts. If several transports were measured,
+        ``transport`` selects one, else the first in the file is used. Returned is the first, hence fastest,
+        candidate of that size for which ``usable`` is true, or `default_choice` if there is none.
+        `InputError` if the collective operation was not tuned.
         """
         tables = [table for table in self.tables if table.collective == collective]
         if not tables:
@@ -127,7 +127,7 @@ class Tuning:
             raise InputError(f"collective: {show(collective)} given; allowed: {tuned} (what was tuned)")
         sizes = next((table for table in tables if table.transport == transport), tables[0]).sizes
         above = bisect_left(sizes, nbytes, key=lambda size: size.bytes)
-        # Nearer to the size below if n/below < above/n.
+        # On a logarithmic scale n is nearer to the size below if n/below < above/n.
         if above == len(sizes) or (above and nbytes * nbytes < sizes[above - 1].bytes * sizes[above].bytes):
             above -= 1
         choices = (each.choice for each in sizes[above].candidates if usable(each.choice))
@@ -135,7 +135,7 @@ class Tuning:
 
 
 def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
-    """A choice without a file: up to 256 KiB of the whole array few rounds, above it few bytes.
+    """Return a choice without a tuning file: few rounds up to 256 KiB of the whole array, few bytes above.
 
     =================  =======================================  ===================================
     collective         up to 256 KiB                            above
@@ -148,8 +148,8 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
     gather, scatter    binomial                                 direct
     =================  =======================================  ===================================
 
-    *Else* where an algorithm refuses so many ranks: those of radix 2 take powers of two. Where these all do,
-    any other that takes them. `InputError` for another collective operation, or where none does.
+    *Else* applies if an algorithm refuses the number of ranks: radix 2 requires powers of two. If all refuse,
+    any other that accepts is used. `InputError` for another collective operation, or if none accepts.
     """
     choice("collective", collective, _PREFERRED)
     preferred = _PREFERRED[collective][nbytes > SMALL]
@@ -162,20 +162,20 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
 
 
 def load_tuning(path: str | Path) -> Tuning:
-    """Read a tuning from a JSON file; `InputError`: the file, the key, what was given, what is allowed."""
+    """Read a tuning from a JSON file; `InputError` names the file, key, value and allowed values."""
     return parsed(path, "tuning", tuning_from_json)
 
 
 def save_tuning(path: str | Path, tuning: Tuning, force: bool = False) -> Path:
-    """Write a tuning to a JSON file, whole or not at all.
+    """Write a tuning to a JSON file atomically.
 
-    `InputError` if it exists (without `force`), is a folder, or cannot be written.
+    `InputError` if the file exists (without ``force``), is a folder, or cannot be written.
     """
     return write_text(path, tuning_to_json(tuning), "tuning", force)
 
 
 def tuning_to_json(tuning: Tuning) -> str:
-    """A tuning as JSON text, one candidate a line."""
+    """Return a tuning as JSON text, one candidate per line."""
     from wavefabric.collectives.formats.tuning_file import FORMAT, VERSION  # late: Pydantic takes a while
 
     def size_row(size: TunedSize) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def tuning_to_json(tuning: Tuning) -> str:
 
 
 def tuning_from_json(text: str) -> Tuning:
-    """The tuning that JSON text describes; `InputError` as of `load_tuning`, without the file."""
+    """Return the tuning that JSON text describes; `InputError` as for `load_tuning`, without the file."""
     from wavefabric.collectives.formats import tuning_file
 
     content = tuning_file.from_text(text)
@@ -206,13 +206,13 @@ def tuning_from_json(text: str) -> Tuning:
 
 
 def _written(choice: Choice) -> dict[str, Any]:
-    """A choice without what it has no use for."""
+    """Return the options of a choice as a dictionary, without those at their defaults."""
     defaults = vars(Choice(choice.algorithm))
     return {key: value for key, value in vars(choice).items() if key == "algorithm" or value != defaults[key]}
 
 
 def _read_size(row: dict[str, Any]) -> TunedSize:
-    """What a file says of a size: its choice first, with its times among the candidates if it is one."""
+    """Convert a size of a tuning file; its choice comes first, with the candidate's times if listed there."""
 
     def timed(choice: dict[str, Any], times: dict[str, Any]) -> TimedChoice:
         known = Choice(**{key: choice[key] for key in row["choice"]})

@@ -1,4 +1,4 @@
-"""The proof that a schedule turns `pre` into `post`: it is replayed on what each chunk holds."""
+"""Verify that a schedule turns `pre` into `post` by replaying the contents of every chunk."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ def verify(schedule: Schedule) -> None:
     """Prove that a schedule turns `pre` into `post`, by replaying it.
 
     A chunk holds an item and the set of ranks whose contributions are added up in it. A copy replaces both. A
-    reduce needs the same item on both sides and no rank in common, and joins the sets.
+    reduce needs the same item at source and destination and disjoint sets of ranks; it joins the sets.
 
-    All transfers of a round read what was there before the round. When run, only data dependencies order
-    transfers; both agree because no chunk that a round writes may be read, or written again, in that round.
-    A reduction by a switch is one write of all that it adds up, and may read what it overwrites.
+    All transfers of a round read the contents from before the round. At run time only data dependencies order
+    transfers; both agree, because a chunk that a round writes may not be read, or written again, in that
+    round. A reduction by a switch is one write of the whole sum, and may read the chunk that it overwrites.
 
     `ScheduleError` names, in one line, the first transfer that fails, with round, ranks and chunks; or else
-    the first chunk, in the order of rank, buffer and chunk, that does not hold at the end what `post` says.
+    the first chunk, in the order of rank, buffer and chunk, whose final contents differ from `post`.
 
     Examples
     --------
@@ -45,16 +45,16 @@ must hold item 0 of rank 0
 
 
 class ChunkState:
-    """What each chunk holds: its item, `_NOTHING` if none, and its origins, whose bits are ranks."""
+    """Tracks the contents of each chunk: an item, or `_NOTHING`, and origins, a bit mask of ranks."""
 
     def __init__(self, schedule: Schedule, m: structure.Moves):
         self.schedule, self.moves = schedule, m
         units = structure.units(schedule)
-        #: Which write of its chunk a move is part of: its own, or that of its operation of a switch.
+        #: Number of the write that a move belongs to: a single move, or a whole operation of a switch.
         self.write = np.arange(m.transfer.size)
-        #: Number of a move in its transfer.
+        #: Index of each move within its transfer.
         self.within = np.arange(m.transfer.size) - np.searchsorted(m.transfer, m.transfer)
-        #: Which summand of its chunk it is, from 0 on.
+        #: Index of each move among the terms of a reduction by a switch, from 0.
         self.turn = np.zeros(m.transfer.size, np.int64)
         unit = units.of[m.transfer]
         inside = np.flatnonzero(units.switched[unit])
@@ -65,13 +65,13 @@ class ChunkState:
         self.reduces = schedule.transfers["reduce"][m.transfer] | (self.turn > 0)
         self.item = np.full(m.chunks, _NOTHING, np.int64)
         self.origins = np.zeros(m.chunks, object)
-        #: The first move that writes a chunk in the round at hand, -1 for none.
+        #: The first move that writes each chunk in the current round, -1 for none.
         self.writer = np.full(m.chunks, -1, np.int64)
         chunk, item, origins = self.table(schedule.pre)
         self.item[chunk], self.origins[chunk] = item, origins
 
     def table(self, held: Holdings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Chunk numbers, items and origins, in the order of rank, buffer and chunk."""
+        """Return chunk numbers, items and origins, ordered by rank, buffer and chunk."""
         keys = sorted(held)
         at = np.array(keys, np.int64).reshape(-1, 3)
         item = np.array([held[key][0] for key in keys], np.int64)
@@ -79,12 +79,12 @@ class ChunkState:
         return structure.chunk_numbers(self.schedule, at[:, 1], at[:, 0], at[:, 2]), item, origins
 
     def play(self, first: int, last: int) -> None:
-        """One round: the moves from `first` to before `last`."""
+        """Replay one round, the moves from ``first`` to before ``last``; refuse those that break a rule."""
         src, dst = self.moves.src[first:last], self.moves.dst[first:last]
         number, write, turn = np.arange(first, last), self.write[first:last], self.turn[first:last]
-        self.writer[dst[::-1]] = number[::-1]  # of several the first stays
+        self.writer[dst[::-1]] = number[::-1]  # the first of several moves is stored last
         by = self.writer[src]
-        # What an operation of a switch replaces it may read.
+        # An operation of a switch may read the chunks that it replaces.
         own = (write >= self.moves.transfer.size) & (self.write[by] == write)
         early = (by >= 0) & ~(own & (self.within[by] == self.within[first:last]))
         twice = self.write[self.writer[dst]] != write
@@ -130,7 +130,7 @@ class ChunkState:
         return "it also" if transfer[writer] == transfer[move] else f"transfer {transfer[writer]}"
 
     def compare(self, post: Holdings) -> None:
-        """Refuse unless all that `post` names is held exactly."""
+        """Raise `ScheduleError` for the first chunk whose contents differ from ``post``."""
         chunk, item, origins = self.table(post)
         wrong = (self.item[chunk] != item) | (self.origins[chunk] != origins)
         if not wrong.any():
@@ -147,7 +147,7 @@ def _holding(item: int, origins: Any) -> str:
 
 
 def _ranks(origins: Any) -> str:
-    """The ranks of a set in words, runs of three and more shortened."""
+    """Describe a set of ranks in words, runs of three or more as ranges."""
     ranks = np.array([rank for rank in range(origins.bit_length()) if origins >> rank & 1])
     runs = np.split(ranks, np.flatnonzero(np.diff(ranks) > 1) + 1)
     texts = [f"{r[0]} to {r[-1]}" if r.size > 2 else ", ".join(map(str, r)) for r in runs]

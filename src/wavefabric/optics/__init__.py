@@ -1,9 +1,9 @@
-"""Light in a multimode fibre: profile, modes, coupling, signals, integrators, links.
+"""Simulate light in multimode fibres: profiles, modes, coupling, signals, integrators, links.
 
 >>> from wavefabric.optics import graded_index_62_5, propagate
 
-The first lines of each package below say what it holds and may import; none imports acoustics, fabric, bench
-or cli.
+The module docstring of each package below says what the package contains and may import; none imports
+acoustics, fabric, bench or cli.
 """
 
 from wavefabric.lazy import lazy

@@ -1,5 +1,5 @@
-"""Algorithms of collective operations: each function makes a schedule, one module a family.
+"""Build schedules of collective operations: one function per algorithm, one module per family.
 
-They use the schedule and the conditions above them; `collectives.registry` names them.
-May import `schedule`, `conditions`, `structure` and `arguments`.
+Builders use the schedule and the conditions of the parent package; `collectives.registry` names them. May
+import `schedule`, `conditions`, `structure` and `arguments`.
 """

@@ -1,7 +1,7 @@
-"""Bruck's algorithms: all-gather and all-to-all in ⌈log_radix N⌉ rounds for any number of ranks.
+"""Build Bruck's algorithms: all-gather and all-to-all in ⌈log_radix N⌉ rounds for any number of ranks.
 
-Bruck, Ho, Kipnis, Upfal & Weathersby 1997, doi:10.1109/71.642949. Chunks stay in their places, so the
-all-gather's last rotation is not needed; a block that goes around the end of the array is two transfers.
+Bruck, Ho, Kipnis, Upfal & Weathersby 1997, doi:10.1109/71.642949. Chunks keep their positions, so the
+all-gather needs no final rotation; a block that wraps around the end of the array is two transfers.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from wavefabric.collectives.schedule import Schedule
 
 
 def bruck(collective: str, ranks: int, elements: int, pieces: int = 1, radix: int = 2) -> Schedule:
-    """All-gather or all-to-all in which a rank sends to radix − 1 others a round at most."""
+    """Build an all-gather or all-to-all in which a rank sends to at most radix − 1 others per round."""
     build = _all_gather if collective == "all-gather" else _all_to_all
     return build(f"bruck {collective}, radix {radix}", ranks, elements, pieces, radix)
 
@@ -20,7 +20,7 @@ def bruck(collective: str, ranks: int, elements: int, pieces: int = 1, radix: in
 def _all_gather(name: str, ranks: int, elements: int, pieces: int, radix: int) -> Schedule:
     rank, parts, held, step = np.arange(ranks)[:, None], [], 1, 0
     while held < ranks:
-        # Everybody holds the shares of `held` ranks from its own on, and gets those of the next ones.
+        # Each rank holds the parts of `held` ranks, its own first, and gets those of the next ranks.
         for distance in range(held, min(ranks, radix * held), held):
             part = (rank + np.arange(min(held, ranks - distance))) % ranks
             parts.append(transfers(step, rank, (rank - distance) % ranks, part * pieces, count=pieces))
@@ -29,10 +29,10 @@ def _all_gather(name: str, ranks: int, elements: int, pieces: int, radix: int) -
 
 
 def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -> Schedule:
-    """A block that must go ahead by i ranks goes by each digit of i in turn, together with others.
+    """Build an all-to-all: a block that must go i ranks ahead moves by each digit of i in turn.
 
-    What goes to one rank is packed in ``scratch`` first, and arrives there; its last stop is ``recv``. In a
-    round the blocks of one digit have different sizes at different ranks, so each round has its own chunks.
+    Blocks for one rank are packed in ``scratch`` and received there, at the last digit in ``recv``. In a
+    round the blocks of one digit have different sizes at different ranks, so each round has separate chunks.
     """
     conditions = layout("all-to-all", ranks, elements, pieces)
     local_parts = conditions.sizes[0][0].reshape(ranks, pieces)
@@ -45,7 +45,7 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
         return transfers(round_, rank, dst, source, target, count=pieces, buffers=buffers)
 
     def new_chunks(blocks: np.ndarray, passed: int) -> np.ndarray:
-        """Chunks of ``scratch`` for blocks of which digits below the weight `passed` are done."""
+        """Return new chunks of ``scratch`` for blocks whose digits below the weight ``passed`` are done."""
         nonlocal base
         first = base + np.arange(blocks.size) * pieces
         base += blocks.size * pieces
@@ -57,7 +57,7 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
         last = radix * weight >= ranks
         for digit in range(1, min(radix, -(-ranks // weight))):
             ahead = np.arange(ranks)
-            # Backwards, as they lie in ``recv``.
+            # In reverse order, as blocks lie in ``recv``.
             blocks = ahead[ahead // weight % radix == digit][::-1]
             source, held = buffer[blocks], chunk_of[:, blocks]
             if blocks.size > 1:

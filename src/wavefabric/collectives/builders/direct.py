@@ -1,4 +1,4 @@
-"""Between all pairs of ranks: at once, or one pair after the other."""
+"""Build schedules in which all pairs of ranks communicate directly: at once, or pair by pair."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,10 +13,10 @@ from wavefabric.collectives.schedule import Schedule
 
 
 def direct_all_gather(sizes: Iterable[int]) -> Schedule:
-    """All-gather in one round: every rank sends its chunk to rank + 1, rank + 2, …: the least latency.
+    """Build an all-gather of one round, the lowest latency: each rank sends to rank + 1, rank + 2, ….
 
-    `sizes`: elements that each rank contributes; 0 allowed. Chunk r of ``data`` is rank r's own before, and
-    everybody's after. `InputError` if `sizes` is empty or one of them negative.
+    ``sizes``: elements that each rank contributes; 0 is allowed. Chunk r of ``data`` is on rank r before, and
+    on all ranks afterwards. `InputError` if ``sizes`` is empty or one of them is negative.
 
     Examples
     --------
@@ -31,16 +31,16 @@ def direct_all_gather(sizes: Iterable[int]) -> Schedule:
 
 
 def direct_all_reduce(ranks: int, elements: int) -> Schedule:
-    """Sum of a small array, added up in rank order: ``build("direct", "all-reduce", ranks, elements)``."""
+    """Build an all-reduce of a small array, as ``build("direct", "all-reduce", ranks, elements)`` does."""
     return direct("all-reduce", ranks, elements)
 
 
 def direct(
     collective: str, ranks: int, elements: int | np.ndarray, pieces: int = 1, root: int = 0
 ) -> Schedule:
-    """Any collective operation in one round of communication, from who has it to who wants it.
+    """Build any collective operation as one round of communication, from ranks with data to ranks in need.
 
-    Sums are taken in rank order, ((x₀ + x₁) + x₂) + …, in ``scratch``, in rounds of local transfers.
+    Sums are computed in rank order, ((x₀ + x₁) + x₂) + …, in ``scratch``, in rounds of local transfers.
     """
     name = f"direct {collective}"
     if collective in ("all-reduce", "all-gather", "reduce-scatter"):
@@ -66,10 +66,10 @@ def direct(
 
 
 def pairwise(collective: str, ranks: int, elements: int, pieces: int = 1) -> Schedule:
-    """All-to-all, reduce-scatter or all-gather in which a rank sends to one and hears from one in a round.
+    """Build an all-to-all, reduce-scatter or all-gather in which a rank sends to one rank per round.
 
-    N − 1 rounds; in round k rank r sends to r XOR k if N is a power of two, and to r + k otherwise. What
-    arrives is added at once: a chunk's sum starts at its owner.
+    N − 1 rounds; in round k rank r sends to r XOR k if N is a power of two, and to r + k otherwise, and
+    receives from one. Data are added on receipt: the sum of a chunk starts with its owner's part.
     """
     step, rank = np.divmod(np.arange((ranks - 1) * ranks), ranks)
     peer = rank ^ (step + 1) if ranks & (ranks - 1) == 0 else (rank + step + 1) % ranks

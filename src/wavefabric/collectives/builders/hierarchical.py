@@ -1,7 +1,7 @@
-"""Hierarchical algorithms on a grid of N nodes of g ranks: rank r is local rank r % g of node r // g.
+"""Build hierarchical algorithms on a grid of N nodes of g ranks: rank r is local rank r % g of node r // g.
 
-What must reach another node crosses the network once, between ranks of equal local number, as on rails.
-Cho et al., BlueConnect, Proceedings of Machine Learning and Systems 1 (2019).
+Data for another node cross the network once, between ranks of equal local number, as on rails. Cho et al.,
+BlueConnect, Proceedings of Machine Learning and Systems 1 (2019).
 """
 
 import numpy as np
@@ -15,11 +15,11 @@ from wavefabric.collectives.schedule import Schedule
 def hierarchical(
     collective: str, ranks: int, elements: int, pieces: int, radix: int, root: int, grid: tuple[int, ...]
 ) -> Schedule:
-    """All-reduce, reduce-scatter, all-gather or broadcast on a grid of nodes and local ranks.
+    """Build an all-reduce, reduce-scatter, all-gather or broadcast on a grid of nodes and local ranks.
 
-    A reduce-scatter is within nodes, all ranks at once, then between nodes by recursive halving; an
-    all-gather is that backwards, an all-reduce both. Nodes meet in groups of up to `radix`, or of their
-    largest prime factor. A broadcast scatters within the root's node first, and nodes gather last.
+    A reduce-scatter works within nodes, all ranks at once, then between nodes by recursive halving; an
+    all-gather is the reverse, an all-reduce is both. Nodes exchange in groups of up to ``radix``, or of their
+    largest prime factor. A broadcast first scatters in the root's node; last, nodes gather.
     """
     (nodes, g), name = grid, f"hierarchical {collective}, {'x'.join(map(str, grid))}"
     groups = next(f for r in range(radix, radix + nodes) if (f := factors(nodes, r)) is not None)
@@ -28,7 +28,7 @@ def hierarchical(
         peer = np.delete(local, root % g)
         parts, stride = [transfers(0, root, home * g + peer, peer * count, count=count)], 1
         for step, factor in enumerate(groups, 1):
-            # Nodes are numbered from the root's on; those below the stride have the array.
+            # Nodes are numbered from the root's node on; nodes below the stride have the array.
             node, ahead = np.divmod(np.arange(stride * (factor - 1)), factor - 1)
             src, dst = ((home + n) % nodes * g + local for n in (node, node + (ahead + 1) * stride))
             parts.append(transfers(step, src, dst, local * count, count=count))
@@ -37,7 +37,7 @@ def hierarchical(
         src, dst = src[dst != root], dst[dst != root]
         parts.append(transfers(len(groups) + 1, src, dst, src % g * count, count=count))
         return assemble(name, layout("broadcast", nodes * g, elements, g * count, root), parts)
-    # A recursive schedule of positions that run over nodes first: its closest groups are between nodes.
+    # In a recursive schedule whose positions run over nodes first, the smallest strides are between nodes.
     at = np.arange(ranks).reshape(nodes, g).T.ravel()
     made = recursive(collective, ranks, ranks * pieces, pieces, groups=(*groups, *((g,) if g > 1 else ())))
     conditions = layout(collective, ranks, elements, ranks * pieces if collective == "all-reduce" else pieces)

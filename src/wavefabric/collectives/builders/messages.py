@@ -1,4 +1,4 @@
-"""Point-to-point messages: in one round, in pairs, to neighbours on a grid, or packed into rounds."""
+"""Build schedules of point-to-point messages: in one round, in pairs, to grid neighbours, or packed."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,12 +15,12 @@ from wavefabric.quantities import whole
 
 
 def point_to_point(name: str, ranks: int, messages: Iterable[tuple[int, int, int]]) -> Schedule:
-    """Messages (src, dst, elements) between ranks, all in one round.
+    """Build a schedule of messages (src, dst, elements) between ranks, all in one round.
 
-    There may be any number between the same two; ``src == dst`` is a copy within a rank; 0 elements leave the
-    chunk empty and move nothing. The chunks of ``send`` on a rank are the messages that it sends, in the
-    order given among them; those of ``recv`` the messages that it receives. Item m is message m. `InputError`
-    for ranks out of range or a negative size.
+    Two ranks may exchange any number of messages; ``src == dst`` is a copy within a rank; a message of 0
+    elements leaves its chunk empty and moves nothing. On each rank the chunks of ``send`` are the messages
+    that it sends, in the given order, and those of ``recv`` the messages that it receives. Item m is message
+    m. `InputError` for ranks out of range or a negative size.
 
     Examples
     --------
@@ -49,12 +49,12 @@ def point_to_point(name: str, ranks: int, messages: Iterable[tuple[int, int, int
 
 
 def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:
-    """Every rank sends a part to every rank, in rounds of pairs: round k is rank r to rank r + k.
+    """Build an all-to-all in rounds of pairs: in round k, rank r sends to rank r + k.
 
     ``sizes[r, d]``, shape (ranks, ranks), elements go from chunk d of ``send`` on rank r to chunk r of
-    ``recv`` on rank d; the diagonal is copied within the rank. No two transfers of a round leave or reach the
-    same rank, and none waits for another. `InputError` if `sizes` is not square, empty, or has a negative
-    number.
+    ``recv`` on rank d; the diagonal is copied within the rank. No two transfers of a round have the same
+    sender or the same receiver, and none waits for another. `InputError` if ``sizes`` is not square, empty,
+    or has a negative number.
 
     Examples
     --------
@@ -78,13 +78,13 @@ def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:
 
 
 def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, seed: int = 0) -> Schedule:
-    """Messages in rounds, in each of which a rank sends at most `lasers` of them and receives as many.
+    """Pack messages into rounds in which a rank sends at most ``lasers`` messages and receives as many.
 
-    Messages, as of `point_to_point`, are taken in random order (of `seed`), each into the first round with
-    space at both ends; a copy within a rank needs no laser. If a rank sends or receives D messages at most:
-    at least ⌈D/lasers⌉ rounds, which no schedule can beat, and at most 2 ⌊(D − 1)/lasers⌋ + 1. Algorithm 3 of
-    LUMORPH (layer-to-layer transfers), corrected, as it limits only what a destination receives, and counts
-    one round too many. `InputError` for a message, `lasers` or `seed` out of range.
+    Messages, as of `point_to_point`, are taken in random order (from ``seed``); each goes into the first
+    round with space at both ends. A copy within a rank needs no laser. If no rank sends or receives more than
+    D messages, at least ⌈D/lasers⌉ rounds are needed by any schedule, and at most 2 ⌊(D − 1)/lasers⌋ + 1
+    used. This is Algorithm 3 of LUMORPH (layer-to-layer transfers), corrected: the original limits only the
+    receivers, and counts one round too many. `InputError` for a message, ``lasers`` or ``seed`` out of range.
 
     Examples
     --------
@@ -106,8 +106,8 @@ def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, se
 
 
 def first_fit(needs: Iterable[Sequence[int]], most: Sequence[int]) -> list[int]:
-    """Put each in turn into the first round that has left what it needs: things by number, `most` a round."""
-    full = [0] * len(most)  # rounds in which each thing is used up, as bits
+    """Return the first round with space for each of ``needs``; resource i has ``most[i]`` uses per round."""
+    full = [0] * len(most)  # rounds in which each resource is used up, as bits
     used: list[Counter[int]] = [Counter() for _ in most]
     rounds = []
     for things in needs:
@@ -122,16 +122,16 @@ def first_fit(needs: Iterable[Sequence[int]], most: Sequence[int]) -> list[int]:
 
 
 def near_square(ranks: int) -> tuple[int, int]:
-    """Rows and columns, rows ≤ columns, of the grid of two axes that is nearest to a square."""
+    """Return rows and columns, rows ≤ columns, of the two-axis grid that is nearest to a square."""
     rows = next(r for r in range(int(ranks**0.5) + 1, 0, -1) if ranks % r == 0 and r * r <= ranks)
     return rows, ranks // rows
 
 
 def halo(kind: str, collective: str, ranks: int, elements: int, grid: tuple[int, ...]) -> Schedule:
-    """Every rank sends a message to each neighbour along every axis of a grid, in one round.
+    """Build one round in which every rank sends a message to each neighbour along every axis of a grid.
 
-    A ``"torus"`` is periodic, a ``"mesh"`` has ends. Messages of a rank go in the order of axes, down before
-    up; a periodic axis of two has both.
+    A ``"torus"`` is periodic, a ``"mesh"`` has ends. The messages of a rank are ordered by axis, down before
+    up; along a periodic axis of two ranks there are both messages.
     """
     number = np.arange(ranks).reshape(grid)
     pairs = [np.zeros((0, 2), int)]

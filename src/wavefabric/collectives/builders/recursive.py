@@ -1,4 +1,4 @@
-"""Recursive doubling and halving, and their like for any radix and for products of several factors."""
+"""Build recursive doubling and halving, also for any radix and for products of different factors."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +13,7 @@ from wavefabric.collectives.schedule import Schedule
 
 @cache
 def factors(ranks: int, radix: int) -> tuple[int, ...] | None:
-    """As few factors as possible of `ranks`, each at most `radix`, of the least sum; largest first.
+    """Return the fewest factors of ``ranks``, each at most ``radix``, of smallest sum; largest first.
 
     None if a prime factor exceeds the radix. 128 at radix 4 is 4·4·4·2, 12 at radix 6 is 4·3.
     """
@@ -36,10 +36,11 @@ def recursive(
     *,
     groups: tuple[int, ...] | None = None,
 ) -> Schedule:
-    """All-gather, reduce-scatter or all-reduce in groups of at most `radix` ranks, groups of groups, ….
+    """Build an all-gather, reduce-scatter or all-reduce in groups of up to ``radix`` ranks, then of groups.
 
-    One round (all-reduce: two) for each of `groups`, the `factors`; (N − 1)/N of the array at any radix, or
-    twice that (Thakur, Rabenseifner & Gropp 2005, doi:10.1177/1094342005051521).
+    Each of ``groups`` (default: `factors`) is one round of communication (all-reduce: two). A rank sends
+    (N − 1)/N of the array at any radix, or twice that (Thakur, Rabenseifner & Gropp 2005,
+    doi:10.1177/1094342005051521).
     """
     parts, sizes, first = [], None, 0
     chunks = ranks * pieces if collective == "all-reduce" else pieces
@@ -50,7 +51,7 @@ def recursive(
     if collective != "reduce-scatter":
         rank = np.arange(ranks)
         for number, (_, stride, _, others) in enumerate(_exchanges(ranks, groups), first):
-            # Before a round with stride s a rank holds the s shares of its block of s ranks.
+            # Before a round with stride s a rank has the s parts of its block of s ranks.
             held = rank // stride * stride * pieces
             for distance, _ in others:
                 parts.append(transfers(number, rank, rank + distance, held, count=stride * pieces))
@@ -67,10 +68,10 @@ def recursive_exchange(
     groups: tuple[int, ...] | None = None,
     order: np.ndarray | None = None,
 ) -> Schedule:
-    """All-reduce in which groups of at most `radix` ranks, groups of groups, … exchange whole arrays.
+    """Build an all-reduce: groups of up to ``radix`` ranks, then groups of groups, … exchange whole arrays.
 
-    One round of communication for each of `groups`. Rank ``order[i]`` takes position i; all members of a
-    group add in the order of positions, a + b = b + a being exact: all ranks end with the same bits.
+    Each of ``groups`` takes one round of communication. Rank ``order[i]`` has position i. All members of a
+    group add in the order of positions, and a + b = b + a exactly, so all ranks end with the same bits.
     """
     conditions = layout(collective, ranks, elements, pieces)
     groups = (factors(ranks, radix) or ()) if groups is None else groups
@@ -90,10 +91,10 @@ def recursive_exchange(
 def squares(
     collective: str, ranks: int, elements: int, pieces: int = 1, grid: tuple[int, ...] = (2, 2)
 ) -> Schedule:
-    """All-reduce by whole arrays on a grid: among the four ranks of each square, then two squares, ….
+    """Build an all-reduce of whole arrays on a grid: among the four ranks of a square, then two squares, ….
 
-    The divide-and-conquer schedule of LUMORPH: log₂ N − 1 rounds; pairs are taken along rows and columns in
-    turn, so that partners stay near. Rank r is tile (r // columns, r % columns) of a grid of powers of two.
+    The divide-and-conquer schedule of LUMORPH has log₂ N − 1 rounds; pairs are formed along rows and columns
+    in turn, so partners stay near. Rank r is tile (r // columns, r % columns) of a grid of powers of two.
     """
     _, columns = grid
     steps = [columns.bit_length() - 1, ranks.bit_length() - columns.bit_length()]
@@ -109,15 +110,15 @@ def squares(
 
 
 def sums_in_order(first: int, rank, digit, factor: int, base: int, chunk, count: int) -> list[np.ndarray]:
-    """Local sums x₀ + x₁ + … + x_(f−1) of what a group of f ranks sent, one more a round from `first` on.
+    """Return local sums x₀ + x₁ + … + x_(f−1) of the data of f ranks, one addition per round from ``first``.
 
-    x_d, d the `digit` of a rank, is at `chunk` in ``data``, the others in order from `base` in buffer 1:
-    those before x_d are added up there, the sum to x_d, and then the others.
+    x_d, for the ``digit`` d of a rank, is at ``chunk`` in ``data``, the other terms in order from ``base`` in
+    buffer 1: terms before x_d are added up there, then into x_d, then the later terms.
     """
     parts = []
     for t in range(factor - 1):
         beyond = t + 1 >= digit
-        # The slot of position e is e before one's own and e − 1 behind it.
+        # The slot of position e is e before the rank's position and e − 1 after it.
         slot = base + np.where(t + 1 < digit, t + 1, np.where(t + 1 == digit, 0, t)) * count
         target, buffers = np.where(beyond, chunk, base), (1, np.where(beyond, 0, 1))
         part = transfers(first + t, rank, rank, slot, target, count=count, buffers=buffers, reduce=True)
@@ -126,10 +127,10 @@ def sums_in_order(first: int, rank, digit, factor: int, base: int, chunk, count:
 
 
 def _exchanges(ranks: int, groups: tuple[int, ...]) -> Iterator[tuple[int, int, np.ndarray, list]]:
-    """Factor and stride of each of `groups`, and the digit of each rank: its place in its group.
+    """Yield, for each of ``groups``: factor, stride, digit (position in the group) and peers of each rank.
 
-    Last, for each number of places ahead: how far each rank's peer is, and the rank's place among the others
-    of that peer.
+    Peers are a list, one entry per number of positions ahead: the distance to each rank's peer, and the
+    rank's index among the other members of the peer's group.
     """
     stride = 1
     for factor in groups:
@@ -143,11 +144,11 @@ def _exchanges(ranks: int, groups: tuple[int, ...]) -> Iterator[tuple[int, int, 
 def _reduce_scatter(
     sizes: np.ndarray, pieces: int, groups: tuple[int, ...]
 ) -> tuple[list[np.ndarray], np.ndarray | None, int]:
-    """Transfers, sizes of ``scratch``, rounds. The all-gather backwards."""
+    """Return transfers, sizes of ``scratch`` and rounds of a reduce-scatter, the reversed all-gather."""
     ranks = len(sizes)
     rank, parts, scratch, first, base = np.arange(ranks), [], [], 0, 0
     for factor, stride, digit, others in reversed([*_exchanges(ranks, groups)]):
-        block = rank // stride * stride  # of shares, which the rank keeps
+        block = rank // stride * stride  # first part of the block that the rank reduces
         count = stride * pieces
         for distance, slot in others:
             peer = rank + distance

@@ -1,4 +1,4 @@
-"""Ring algorithms: all-gather, reduce-scatter, all-reduce, broadcast, reduce; in one direction or in both."""
+"""Build rings, one-way or both ways: all-gather, reduce-scatter, all-reduce, broadcast, reduce."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,9 +11,9 @@ from wavefabric.collectives.schedule import Schedule
 
 
 def ring_all_gather(sizes: Iterable[int]) -> Schedule:
-    """All-gather around a ring: in each of the ranks − 1 rounds a rank passes on what it received last.
+    """Build an all-gather around a ring: in ranks − 1 rounds each rank forwards what it received last.
 
-    `sizes` and result as of `direct_all_gather`.
+    ``sizes`` and the result are as for `direct_all_gather`.
 
     Examples
     --------
@@ -28,23 +28,23 @@ def ring_all_gather(sizes: Iterable[int]) -> Schedule:
 
 
 def ring_all_reduce(ranks: int, elements: int) -> Schedule:
-    """Sum of an array over all ranks around a ring: ``build("ring", "all-reduce", ranks, elements)``."""
+    """Build an all-reduce around a ring, as ``build("ring", "all-reduce", ranks, elements)`` does."""
     return ring("all-reduce", ranks, elements)
 
 
 def ring(
     collective: str, ranks: int, elements: Numbers, pieces: int = 1, root: int = 0, grid: Sequence[int] = ()
 ) -> Schedule:
-    """All-gather, reduce-scatter, all-reduce, broadcast or reduce in which all send to the next rank only.
+    """Build an all-gather, reduce-scatter, all-reduce, broadcast or reduce; ranks send only to the next rank.
 
-    N − 1 rounds (all-gather, reduce-scatter; (N − 1)/N of the array, the least possible: Patarasuk & Yuan
-    2009, doi:10.1016/j.jpdc.2008.09.002), 2 (N − 1) (all-reduce), or N − 2 + pieces in a pipeline (others).
-    The next rank is rank + 1. On a `grid` of nodes there is a ring for each rank of a node (`rail_rings`), as
-    NCCL's channels are, with an equal part of every share.
+    N − 1 rounds (all-gather, reduce-scatter; a rank sends (N − 1)/N of the array, the least possible:
+    Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002), 2 (N − 1) (all-reduce), or N − 2 + pieces in a
+    pipeline (others). The next rank is rank + 1. On a ``grid`` of nodes there is a ring per local rank
+    (`rail_rings`), like the channels of NCCL, with an equal part of every chunk.
     """
     order = rail_rings(*grid) if grid else np.arange(ranks)[None]
     rings, chunks = len(order), pieces * len(order)
-    # Pieces of the whole array of an all-reduce are so many for each rank.
+    # An all-reduce has this number of chunks for each rank.
     owners = ranks if collective == "all-reduce" else 1
     conditions = layout(collective, ranks, elements, owners * chunks, root)
     name = f"ring {collective}" + (f", {rings} rings" if rings > 1 else "")
@@ -71,13 +71,13 @@ def ring(
 
 
 def rail_rings(nodes: int, gpus: int) -> np.ndarray:
-    """Compute the orders of ranks of rings through nodes, one for each rank of a node: shape (gpus, ranks).
+    """Return the orders of ranks in rings through nodes, one ring per local rank: shape (gpus, ranks).
 
-    Each ring passes all ranks of a node, and leaves it at another rank than the others do, for the rank of
-    the next node with the same number: every adapter sends one ring and receives one, on its own rail. (An
-    odd number of nodes of two ranks has no such rings: the last node meets the first across rails.)
+    Each ring passes all ranks of a node and leaves from a rank that no other ring leaves from, to the rank of
+    equal local number in the next node: every adapter sends one ring and receives one, on its rail. (An odd
+    number of nodes of two ranks has no such rings: the last node meets the first across rails.)
     """
-    ends = [node % 2 for node in range(nodes)]  # of the first ring: other ones in neighbours
+    ends = [node % 2 for node in range(nodes)]  # first local rank of the first ring: alternates between nodes
     ends[-1] = ends[-1] if nodes % 2 == 0 else 2 % gpus
     passed = []
     for node, (begin, end) in enumerate(zip(ends, np.roll(ends, -1).tolist(), strict=True)):
@@ -88,9 +88,9 @@ def rail_rings(nodes: int, gpus: int) -> np.ndarray:
 
 
 def ring_of_one_part(collective: str, ranks: int) -> Schedule:
-    """What `ring` does with the share of rank 0, one element, in an all-gather, reduce-scatter or all-reduce.
+    """Build the transfers of `ring` for rank 0's part alone, one element; no broadcast or reduce.
 
-    The share of rank r goes the same way, r ranks further: rounds, transfers and conditions of all shares.
+    The part of rank r moves alike, r ranks further; together they are all rounds, transfers and conditions.
     """
     everybody, each, parts = (1 << ranks) - 1, range(ranks), []
     step, first = np.arange(ranks - 1), 0
@@ -108,14 +108,14 @@ def ring_of_one_part(collective: str, ranks: int) -> Schedule:
 
 
 def bidirectional_ring(collective: str, ranks: int, elements: int, pieces: int = 1) -> Schedule:
-    """All-gather, reduce-scatter or all-reduce in which a share travels both ways around at once.
+    """Build an all-gather, reduce-scatter or all-reduce; parts travel both ways around the ring at once.
 
     ⌈(N − 1)/2⌉ rounds (all-gather, reduce-scatter) or twice as many. Half of the pieces reach the opposite
-    rank either way. What comes from below to a share's owner is added last, from ``scratch``.
+    rank either way. The sum that reaches the owner of a part from rank − 1 is added last, from ``scratch``.
     """
     parts, sizes = [], None
     conditions = layout(collective, ranks, elements, pieces * (ranks if collective == "all-reduce" else 1))
-    # Step, direction, lowest piece and number of pieces of what an all-gather sends.
+    # Sends of the all-gather: step, direction, lowest piece, number of pieces.
     rows = [(t, d, 0, pieces) for t in range((ranks - 1) // 2) for d in (1, -1)]
     if ranks % 2 == 0:
         up, down = pieces - pieces // 2, pieces // 2

@@ -1,4 +1,4 @@
-"""Schedules one after another, as one."""
+"""Join schedules, one after another, into one."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from wavefabric.errors import require
 
 
 def in_sequence(name: str, schedules: Sequence[Schedule], element_bytes: int | None = None) -> Schedule:
-    """One schedule whose rounds, chunks and items are those of each in turn.
+    """Return one schedule whose rounds, chunks and items are those of each schedule in turn.
 
-    Buffers of one name are one buffer, with the chunks of each schedule after those of the schedules before:
-    no data of one is needed by the next, and only rounds order them. `InputError` without schedules, or if
-    they are for different numbers of ranks.
+    Buffers of equal name become one buffer, in which the chunks of a schedule follow those of earlier
+    schedules. No schedule needs data of another, and only rounds order them. `InputError` without schedules,
+    or if their numbers of ranks differ.
 
     Examples
     --------

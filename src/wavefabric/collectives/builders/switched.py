@@ -1,4 +1,4 @@
-"""Multicasts and reductions by a switch: NVLink SHARP (NVLS), SHARP on InfiniBand."""
+"""Build collectives with multicasts and reductions by a switch: NVLink SHARP (NVLS), InfiniBand SHARP."""
 
 import numpy as np
 
@@ -6,22 +6,22 @@ from wavefabric.collectives.builders.transfers import assemble, transfers
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
 
-#: Collectives of `nvls` in which it reduces, and in which it multicasts.
+#: Collectives of `nvls` in which the switch reduces, and in which it multicasts.
 _READ, _WRITTEN = ("all-reduce", "reduce-scatter", "reduce"), ("all-reduce", "all-gather", "broadcast")
 
 
 def nvls(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
-    """One write of a switch that reaches all ranks, one read that is the sum of all.
+    """Build a collective from switch operations: a write reaches all ranks, a read returns the sum of all.
 
-    Each rank reads the sum of its share from the switch (``multimem.ld_reduce``) and writes it to all
+    Each rank reads the sum of its part from the switch (``multimem.ld_reduce``) and writes it to all
     (``multimem.st``): NCCL's NVLS, the two-shot all-reduce of MSCCL++ and PyTorch; its pieces form a
-    pipeline. A broadcast or reduce is one operation of the root. As in the hardware an operation includes
-    the rank that issues it: its own part goes to the switch and comes back (Klenk et al. 2020,
+    pipeline. A broadcast or reduce is one operation of the root. As in the hardware, an operation includes
+    the rank that issues it: the data of that rank go to the switch and come back (Klenk et al. 2020,
     doi:10.1109/ISCA45697.2020.00085).
     """
     shared = collective == "all-reduce"
     conditions = layout(collective, ranks, elements, pieces * ranks if shared else pieces, root)
-    # Of an all-reduce each rank works on a share.
+    # Each rank processes one part of the array; of a reduce or broadcast, the root processes all.
     owner = np.array([root]) if collective in ("reduce", "broadcast") else np.arange(ranks)
     axes = np.meshgrid(owner, np.arange(pieces), np.arange(ranks), indexing="ij")
     here, piece, there = (grid.ravel() for grid in axes)
@@ -35,10 +35,10 @@ def nvls(collective: str, ranks: int, elements: int, pieces: int = 1, root: int 
 
 
 def nvls_one_shot(collective: str, ranks: int, elements: int, pieces: int = 1) -> Schedule:
-    """An all-reduce in one round: every rank reads the sum of the whole array from the switch.
+    """Build an all-reduce in one round: every rank reads the sum of the whole array from the switch.
 
-    N times the volume of `nvls` into the switch, and half its latency. Nobody may overwrite what others
-    still read, so sums arrive in scratch memory.
+    The switch receives N times the volume of `nvls`, at half the latency. No rank may overwrite data that
+    others still read, so sums are read into scratch memory.
     """
     conditions = layout(collective, ranks, elements, pieces)
     src, dst = np.divmod(np.arange(ranks * ranks), ranks)
@@ -50,6 +50,6 @@ def nvls_one_shot(collective: str, ranks: int, elements: int, pieces: int = 1) -
 
 
 def _by_switch(part: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Transfers as operations of a switch; those of one number and round are one."""
+    """Make transfers operations of a switch; those of equal number and round are one operation."""
     part["switch"] = number
     return part

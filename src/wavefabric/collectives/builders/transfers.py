@@ -1,4 +1,4 @@
-"""What all builders use: transfers as whole arrays, and the schedule that they make."""
+"""Make arrays of transfers, and assemble schedules from them, for all builders."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,7 @@ def transfers(
     buffers: tuple[Numbers, Numbers] = (0, 0),
     reduce: bool | np.ndarray = False,
 ) -> np.ndarray:
-    """Transfers from numbers or arrays that broadcast; `dst_chunk` is `src_chunk` by default."""
+    """Return `TRANSFER` rows from numbers or broadcastable arrays; default ``dst_chunk``: ``src_chunk``."""
     dst_chunk = src_chunk if dst_chunk is None else dst_chunk
     columns = (round_, src, dst, buffers[0], src_chunk, buffers[1], dst_chunk, count, reduce, 0)
     columns = np.broadcast_arrays(*columns)
@@ -36,10 +36,10 @@ def transfers(
 def assemble(
     name: str, layout: Layout, parts: Iterable[np.ndarray], scratch: np.ndarray | None = None
 ) -> Schedule:
-    """The schedule of transfers in any order; `scratch`: sizes (ranks, chunks) of one more buffer.
+    """Assemble a schedule from transfers in any order; ``scratch``: sizes (ranks, chunks) of one more buffer.
 
     Empty chunks and rounds without transfers are left out; consecutive chunks become one transfer. In a round
-    rank + 1 is sent to before rank + 2, so that ranks that start together do not meet at one.
+    transfers to rank + 1 precede those to rank + 2, so that not all ranks send to one at first.
     """
     buffers, sizes = layout.buffers, layout.sizes
     if scratch is not None and scratch.any():
@@ -49,7 +49,7 @@ def assemble(
 
 
 def single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
-    """One transfer a chunk, those of empty chunks left out."""
+    """Split transfers into one per chunk, without those of empty chunks."""
     owner, within = ragged(t["count"].astype(np.int64))
     single = t[owner]
     single["src_chunk"] += within.astype(np.int32)
@@ -63,13 +63,13 @@ def single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 def joined(t: np.ndarray, ranks: int) -> np.ndarray:
-    """Transfers put in order, those of consecutive chunks joined."""
+    """Sort transfers and join those of consecutive chunks; rounds are numbered without gaps."""
     if not t.size:
         return t
     wide = {name: t[name].astype(np.int64) for name in TRANSFER.names or ()}
     pair = (wide["dst"] - wide["src"]) % ranks * ranks + wide["src"]
     kinds = (wide["src_buffer"] * (1 + wide["dst_buffer"].max()) + wide["dst_buffer"]) * 2 + wide["reduce"]
-    # Operations of a switch stay together.
+    # Rows of an operation of a switch stay together.
     t = t[np.lexsort((wide["src_chunk"], kinds, pair, wide["switch"], wide["round"]))]
     t = neighbours_joined(t)
     t["round"] = np.unique(t["round"], return_inverse=True)[1]
@@ -77,7 +77,7 @@ def joined(t: np.ndarray, ranks: int) -> np.ndarray:
 
 
 def neighbours_joined(t: np.ndarray) -> np.ndarray:
-    """Transfers in order, those of consecutive chunks that follow one another joined."""
+    """Join each run of transfers in ``t`` whose chunks are consecutive."""
     follows = np.logical_and.reduce([t[name][1:] == t[name][:-1] for name in _EQUAL])
     for name in ("src_chunk", "dst_chunk"):
         follows &= t[name][1:] == t[name][:-1] + t["count"][:-1]
@@ -87,10 +87,10 @@ def neighbours_joined(t: np.ndarray) -> np.ndarray:
 
 
 def _operations_apart(t: np.ndarray) -> np.ndarray:
-    """Operations of switches numbered in their round; what does not follow one another is several."""
+    """Number the operations of switches in each round; chunks that are not consecutive become several."""
     pair = np.unique(t[["round", "switch", "src", "dst"]], return_inverse=True)[1].ravel()
     run = np.where(t["switch"] > 0, within_groups(pair), 0)
-    turn = np.where(t["switch"] > 0, pair, 0)  # summands in the order of ranks
+    turn = np.where(t["switch"] > 0, pair, 0)  # terms of sums in the order of ranks
     order = np.lexsort((turn, run, t["switch"], t["round"]))
     t, run = t[order], run[order]
     new = np.flatnonzero((np.diff(t["round"]) != 0) | (np.diff(t["switch"]) != 0) | (np.diff(run) != 0)) + 1

@@ -1,6 +1,6 @@
-"""Tree algorithms: a binary tree or two complementary ones, pipelined by pieces, or a binomial tree.
+"""Build tree algorithms: a binary tree or two complementary ones, pipelined by pieces, or a binomial tree.
 
-Two at once: Sanders, Speck & Träff 2009, doi:10.1016/j.parco.2009.09.001.
+Two trees at once: Sanders, Speck & Träff 2009, doi:10.1016/j.parco.2009.09.001.
 """
 
 import numpy as np
@@ -12,10 +12,10 @@ from wavefabric.collectives.schedule import Schedule
 
 
 def in_order_tree(positions: int) -> np.ndarray:
-    """Parents in the binary tree whose positions 1, 2, … are numbered in order: shape (positions + 1,).
+    """Return the parents in the binary tree whose positions 1, 2, … are in order: shape (positions + 1,).
 
-    Odd positions are leaves; an even one has lower ones on its left and higher ones on its right. The root,
-    the largest power of two, and entry 0 have parent 0. The depth is ⌊log₂ positions⌋.
+    Odd positions are leaves; an even position has lower ones on its left and higher ones on its right. The
+    root, the largest power of two, and entry 0 have parent 0. The depth is ⌊log₂ positions⌋.
     """
     position = np.arange(positions + 1)
     low = position & -position
@@ -26,7 +26,7 @@ def in_order_tree(positions: int) -> np.ndarray:
 
 
 def depths(parent: np.ndarray) -> np.ndarray:
-    """Edges from each position to the root, for parents as of `in_order_tree`; entry 0 is −1."""
+    """Return the depth of each position below the root, for parents of `in_order_tree`; entry 0 is −1."""
     depth, above = np.full(parent.size, -1), np.arange(parent.size)
     while above.any():
         depth += above > 0
@@ -35,10 +35,10 @@ def depths(parent: np.ndarray) -> np.ndarray:
 
 
 def tree(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
-    """Broadcast, reduce or all-reduce along a binary tree of depth h = ⌊log₂ N⌋, pipelined by pieces.
+    """Build a broadcast, reduce or all-reduce along a binary tree of depth h = ⌊log₂ N⌋, pipelined by pieces.
 
-    h + pieces − 1 rounds of communication, 2 h + pieces − 1 of an all-reduce. What comes from the right child
-    goes to ``scratch``, so that sums are in rank order, counted cyclically from the tree's leftmost rank.
+    It takes h + pieces − 1 rounds of communication, an all-reduce 2 h + pieces − 1. Data from the right child
+    go to ``scratch``, so that sums are in rank order, counted cyclically from the leftmost rank of the tree.
     """
     parent = in_order_tree(ranks)
     depth = depths(parent)
@@ -50,7 +50,7 @@ def tree(collective: str, ranks: int, elements: int, pieces: int = 1, root: int 
     conditions = layout(collective, ranks, elements, pieces, root)
     parts, scratch, down = [], None, 0
     if collective != "broadcast":
-        # Communication is in even rounds; in the odd ones what came from right children is added.
+        # Communication is in even rounds; data from right children are added in odd rounds.
         step = 2 * (piece + height - depth[child])
         right = child > above
         ends = (0, right * 1)
@@ -68,10 +68,10 @@ def tree(collective: str, ranks: int, elements: int, pieces: int = 1, root: int 
 
 
 def double_tree(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
-    """Broadcast, reduce or all-reduce in which no rank is inside both of two binary trees.
+    """Build a broadcast, reduce or all-reduce over two binary trees; no rank is an inner node of both.
 
-    At most 2 (pieces + ⌊log₂(N − 1)⌋) rounds, in which a rank sends and receives one piece at most; or
-    2 (pieces + 2 ⌊log₂ N⌋ − 1) (all-reduce), one at most upwards and one downwards.
+    At most 2 (pieces + ⌊log₂(N − 1)⌋) rounds, in which a rank sends and receives at most one piece; for an
+    all-reduce 2 (pieces + 2 ⌊log₂ N⌋ − 1), with at most one piece upwards and one downwards.
     """
     rooted = collective != "all-reduce"
     trees = complementary_trees(ranks - rooted)
@@ -86,7 +86,7 @@ def double_tree(collective: str, ranks: int, elements: int, pieces: int = 1, roo
         above = parent[child]
         chunk = which * pieces + piece
         if collective != "broadcast":
-            # The broadcast backwards in time.
+            # A reduce is the broadcast reversed in time.
             step = last - offset[which][child] + 2 * piece
             parts.append(transfers(step, number[child], number[above], chunk, reduce=True))
         if collective != "reduce":
@@ -97,9 +97,9 @@ def double_tree(collective: str, ranks: int, elements: int, pieces: int = 1, roo
 
 
 def complementary_trees(positions: int) -> tuple[np.ndarray, np.ndarray]:
-    """Parents, as of `in_order_tree`, in two trees of the same positions; none has children in both.
+    """Return the parents (see `in_order_tree`) in two trees; no position has children in both.
 
-    The second is the first mirrored if the positions are even in number, and moved on by one if they are odd.
+    The second tree is the first mirrored if the number of positions is even, and shifted by one if it is odd.
     """
     first = in_order_tree(positions)
     position = np.arange(1, positions + 1)
@@ -111,9 +111,9 @@ def complementary_trees(positions: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _offsets(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> tuple[np.ndarray, ...]:
-    """Round of a broadcast in which each position receives the first piece of each tree.
+    """Return, for each tree, the round of a broadcast in which each position receives the first piece.
 
-    Place 0 is above both roots if `rooted`; without it roots receive nothing, −1.
+    Position 0 is above both roots if ``rooted``; else roots receive nothing, −1.
     """
     colour = _two_colours(trees, rooted)
     offsets = []
@@ -128,17 +128,17 @@ def _offsets(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> tuple[np.nda
 
 
 def _two_colours(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> np.ndarray:
-    """0 or 1 (even or odd rounds) for the edge above each position in each tree, shape (2, positions + 1).
+    """Colour the edge above each position in each tree 0 or 1 (even or odd rounds), shape (2, positions + 1).
 
-    Edges with the same sender differ, and those with the same receiver: they form paths and cycles of even
-    length, since a sender's edges and a receiver's take turns along them.
+    Edges with the same sender differ, and so do edges with the same receiver. Such pairs of edges form paths
+    and cycles of even length, as pairs with a common sender and a common receiver alternate along them.
     """
     parent = np.stack(trees)
     colour = np.full(parent.shape, -1)
     present = (parent > 0) | (rooted and np.arange(parent.shape[1]) > 0)
     tree, child = np.nonzero(present)
     pairs = []
-    for end in (parent[tree, child], child):  # at most two edges of one sender, or receiver
+    for end in (parent[tree, child], child):  # a sender, or receiver, has at most two edges
         order = np.argsort(end, kind="stable")
         same = np.flatnonzero(np.diff(end[order]) == 0)
         pairs.append((order[same], order[same + 1]))
@@ -154,10 +154,10 @@ def _two_colours(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> np.ndarr
 
 
 def binomial(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
-    """Broadcast, reduce, gather or scatter along a binomial tree, in ⌈log₂ N⌉ rounds.
+    """Build a broadcast, reduce, gather or scatter along a binomial tree, in ⌈log₂ N⌉ rounds.
 
-    Counted cyclically from the root, rank v sends to rank v + 2^j, largest j first, half of what it stands
-    for. A gather or reduce is the reverse. Every rank sends, and receives, one message a round.
+    Counted cyclically from the root, rank v hands half of the ranks that it supplies to rank v + 2^j, largest
+    j first. A gather or reduce is the reverse. Every rank sends, and receives, at most one message per round.
     """
     up = collective in ("reduce", "gather")
     parts, last = [], max(0, (ranks - 1).bit_length() - 1)

@@ -1,1 +1,1 @@
-"""Schedules as files: our JSON, and MSCCL's XML in msccl/. Imports the schedule, its proof, and files."""
+"""Read and write schedules: JSON, MSCCL, MSCCL++. Imports the schedule, its proof, and files."""

@@ -1,4 +1,4 @@
-"""Input, output and scratch of other programs' files: where their chunks are, and what they must hold."""
+"""Map input, output and scratch of other programs' files to buffers of schedules, with their conditions."""
 
 from dataclasses import dataclass
 
@@ -15,11 +15,11 @@ ChunkAt = tuple[int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class CollectiveArrays:
-    """Arrays of a collective operation, as a file declares them.
+    """Describes the arrays of a collective operation as a file declares them.
 
     ``sizes`` (gpus, 3): chunks of input, output and scratch; ``chunks``: of the whole array. ``layout_as``:
-    the collective, of `COLLECTIVES`, that says where input and output lie; ``collective``: what is performed,
-    None: whatever the transfers do. ``keys``: what the file calls `chunks`, and those of input and output.
+    the collective, of `COLLECTIVES`, that defines where input and output lie; ``collective``: the one
+    performed, None if transfers define it. ``keys``: the file's names for `chunks` and for input and output.
     """
 
     layout_as: str | None
@@ -32,16 +32,16 @@ class CollectiveArrays:
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs."""
+        """Return the number of GPUs."""
         return len(self.sizes)
 
 
 @dataclass(frozen=True, eq=False)
 class BufferMap:
-    """Buffers of a schedule that stand for input, output and scratch.
+    """Maps input, output and scratch to buffers of a schedule.
 
-    ``present``: chunks that each GPU has, shape (gpus, width), one a buffer. ``buffer``: the one that stands
-    for input, output and scratch; ``shift`` (gpus, 3): the chunk of it that each begins with.
+    ``present``: per buffer, which chunks each GPU has, shape (gpus, width). ``buffer``: the buffer that
+    stands for input, output and scratch; ``shift`` (gpus, 3): the chunk of that buffer at which each begins.
     """
 
     names: tuple[str, ...]
@@ -51,10 +51,10 @@ class BufferMap:
 
 
 def buffer_map(a: CollectiveArrays) -> BufferMap:
-    """The buffers that stand for the arrays.
+    """Return the buffers of a schedule that stand for the arrays.
 
-    In place, input and output are one buffer ``data``: the input of an all-gather is the GPU's share of its
-    output, the output of a reduce-scatter the share of its input, and otherwise they are the same.
+    In place, input and output are one buffer ``data``: the input of an all-gather is the GPU's part of the
+    output, the output of a reduce-scatter the GPU's part of the input, and otherwise both are the same.
     """
     shift = np.zeros((a.gpus, 3), np.int64)
     input_, output, scratch = (np.arange(int(n.max(initial=0))) < n[:, None] for n in a.sizes.T)
@@ -72,7 +72,7 @@ def buffer_map(a: CollectiveArrays) -> BufferMap:
 
 
 def conditions(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdings]:
-    """`pre` and `post` of a schedule of these arrays, its transfers in an order that they may run in."""
+    """Return `pre` and `post` of a schedule for these arrays; its transfers are in a runnable order."""
     collective = a.collective
     if collective is None:
         return _performed(a, schedule)
@@ -84,7 +84,7 @@ def conditions(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdi
     expected = layout(collective, a.gpus, pieces * parts, pieces, root)
     cut, ends = {"all-gather": 0, "reduce-scatter": 1}.get(collective), []
     for side, held in enumerate((expected.pre, expected.post)):
-        # Out of place, a share lies at the beginning of a buffer of its own.
+        # Out of place, the part of a rank lies at the beginning of a separate buffer.
         buffer, part = (0, 0) if a.inplace else (side, pieces if side == cut else 0)
         width = schedule.sizes[buffer].shape[1]
         ends.append({(r, buffer, c - r * part): v for (r, _, c), v in held.items()})
@@ -106,9 +106,9 @@ def _root(a: CollectiveArrays, collective: str, schedule: Schedule) -> int:
 
 
 def _performed(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdings]:
-    """What transfers do: all chunks of the input that it reads first, all of the output that it writes.
+    """Derive the conditions from the transfers: input chunks read before any write, output chunks written.
 
-    Items are told apart by what is added up: chunks that end in one sum are parts of one item.
+    Chunks that end in one sum are parts of one item.
     """
     outputs = 0 if a.inplace else 1
     first: dict[ChunkAt, int] = {}
@@ -130,7 +130,7 @@ def _performed(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdi
 
     rows, u = schedule.transfers.tolist(), units(schedule)
     for begin, end, sums in zip(u.first[:-1].tolist(), u.first[1:].tolist(), u.sums.tolist(), strict=True):
-        # What an operation of a switch reads was there before it.
+        # All reads of an operation of a switch precede its writes.
         held = [[read((t[1], t[3], t[4] + i)) for i in range(t[7])] for t in rows[begin:end]]
         for number, (row, sources) in enumerate(zip(rows[begin:end], held, strict=True)):
             for i, moved in enumerate(sources):

@@ -1,4 +1,4 @@
-"""Schedules as JSON files that people can read and write; what is read is checked key by key."""
+"""Read and write schedules as JSON files that people can edit; every key of an input is checked."""
 
 import json
 import re
@@ -23,10 +23,10 @@ _INT16, _INT32, _INT64 = (int(np.iinfo(kind).max) for kind in (np.int16, np.int3
 
 
 def to_json(schedule: Schedule) -> str:
-    """A schedule as JSON text, one transfer a line; `ScheduleError` if numbers are out of range.
+    """Return a schedule as JSON text, one transfer per line; `ScheduleError` if numbers are out of range.
 
     A chunk is ``[rank, buffer, chunk]``. A transfer has ``"count"`` only if it moves several chunks and
-    ``"reduce"`` only if it adds. Those of one operation of a switch follow one another with one ``"switch"``.
+    ``"reduce"`` only if it adds. Transfers of an operation of a switch are consecutive with one ``"switch"``.
     ``"origins"`` is a list of ranks, ``"all"``, or hexadecimal text whose bit r stands for rank r.
 
     Examples
@@ -50,13 +50,13 @@ def to_json(schedule: Schedule) -> str:
 
 
 def from_json(text: str) -> Schedule:
-    """The schedule that JSON text describes. What it states is not proved: call `verify`.
+    """Return the schedule that JSON text describes, unverified: call `verify` to prove it.
 
-    `InputError`, in one line: which key, what was given, what is allowed.
+    `InputError`, in one line: the key, the value given, the allowed values.
     """
     content = parse_json(text, "schedule", "whole numbers")
     keys = ("format", "version", "name", "ranks", "buffers", "transfers", "pre", "post")
-    if isinstance(content, dict):  # of another format or version, nothing else can be judged
+    if isinstance(content, dict):  # another format or version may have other keys
         for key, value in (("format", FORMAT), ("version", VERSION)):
             if content.get(key) != value or type(content[key]) is not type(value):
                 _refuse(key, show(content.get(key)), json.dumps(value))
@@ -87,14 +87,14 @@ def from_json(text: str) -> Schedule:
 
 
 def load(path: str | Path) -> Schedule:
-    """Read a schedule from a JSON file; `InputError` as of `from_json`, the path in front."""
+    """Read a schedule from a JSON file; `InputError` as for `from_json`, beginning with the path."""
     return parsed(path, "schedule", from_json, MOST_SCHEDULE)
 
 
 def save(path: str | Path, schedule: Schedule, force: bool = False) -> Path:
-    """Write a schedule to a JSON file, whole or not at all.
+    """Write a schedule to a JSON file atomically.
 
-    `InputError` if it exists (without `force`), is a folder, or cannot be written.
+    `InputError` if the file exists (without ``force``), is a folder, or cannot be written.
     """
     return write_text(path, to_json(schedule), "schedule", force)
 
@@ -165,7 +165,7 @@ def _msccl(value: Any) -> MscclOrigin:
 
 
 def _buffers(value: Any, ranks: int) -> dict[str, np.ndarray]:
-    """Sizes of each buffer by name."""
+    """Read the sizes of each buffer, by name."""
     tables: dict[str, np.ndarray] = {}
     require(1 <= len(_list("buffers", value)) <= _INT16, "buffers", f"{len(value)} given", f"1 to {_INT16}")
     for i, buffer in enumerate(value):
@@ -190,14 +190,14 @@ def _sizes(key: str, value: Any, ranks: int) -> np.ndarray:
 
 
 class _ChunkReader:
-    """Reads what names chunks as ``[rank, buffer, chunk]``, of buffers with these sizes."""
+    """Reads references to chunks, ``[rank, buffer, chunk]``, in buffers of the given sizes."""
 
     def __init__(self, ranks: int, sizes: dict[str, np.ndarray]):
         self.ranks = ranks
         self.buffers = {name: (b, table.shape[1]) for b, (name, table) in enumerate(sizes.items())}
 
     def chunk(self, key: str, value: Any) -> tuple[int, int, int]:
-        """Rank, number of the buffer, chunk."""
+        """Return the rank, the number of the buffer, and the chunk."""
         if not isinstance(value, list) or len(value) != 3:
             _refuse(key, show(value), "[rank, buffer, chunk]")
         rank, name, chunk = value
@@ -208,7 +208,7 @@ class _ChunkReader:
         return rank, buffer, _whole(f"{key}[2]", chunk, 0, chunks - 1)
 
     def transfer(self, key: str, value: Any) -> tuple:
-        """A row of `TRANSFER`."""
+        """Return a transfer as a row of `TRANSFER`."""
         _keys(key, value, ("round", "src", "dst"), ("count", "reduce", "switch"))
         round_ = _whole(f"{key}.round", value["round"], 0, _INT32)
         src, *source = self.chunk(f"{key}.src", value["src"])
@@ -221,7 +221,7 @@ class _ChunkReader:
         return round_, src, dst, *source, *target, count, reduce, switch
 
     def held(self, key: str, value: Any) -> Holdings:
-        """Of `pre` or `post`."""
+        """Return the contents that `pre` or `post` lists."""
         held: Holdings = {}
         for i, entry in enumerate(_list(key, value)):
             where = f"{key}[{i}]"

@@ -1,4 +1,4 @@
-"""Between a schedule and the operations of other programs' files, both ways: what all formats share."""
+"""Convert between schedules and the operations of other programs' files; all formats use this module."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -15,11 +15,11 @@ from wavefabric.collectives.structure import moves as single_moves
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
 
-#: A transfer between a file's buffers (input, output, scratch), in the order in which all of a GPU are done.
+#: A transfer between a file's buffers (input, output, scratch); the rows of a GPU run in order.
 MOVE = np.dtype([(name, np.int64) for name in (*(TRANSFER.names or ()), "instance")])
-#: What is read: from and to which chunk, how many, whether they are added, the operation of a switch or 0.
+#: A transfer of a file: source, target, number of chunks, whether it adds, operation of a switch or 0.
 Row = tuple[ChunkAt, ChunkAt, int, bool, int]
-#: More than rounds within GPUs can follow one another.
+#: Spacing of levels between GPUs: more than the consecutive rounds within GPUs that can occur.
 _APART = 1 << 32
 
 
@@ -31,10 +31,10 @@ def proved(
     passing: tuple[str, np.ndarray] | None = None,
     msccl: MscclOrigin | None = None,
 ) -> Schedule:
-    """The schedule of rows that may run in this order: in rounds, with conditions, proved.
+    """Return the verified schedule of ``rows``, which may run in this order, with rounds and conditions.
 
-    Rounds of communication are as few as data allow; transfers within GPUs follow at once. ``passing``: name
-    of the buffer behind those of the arrays, and which of its chunks each GPU has.
+    Rounds of communication are as few as data dependencies allow; transfers within GPUs follow at once.
+    ``passing``: the name of one more buffer, and which of its chunks each GPU has.
     """
     buffers = buffer_map(arrays)
     names, tables = buffers.names, buffers.present
@@ -55,8 +55,8 @@ def proved(
 
 
 def straight(rows: list[Row], passing: int) -> list[Row]:
-    """Data that are read once from the buffer `passing` go from their source, unless it is overwritten."""
-    uses: dict[ChunkAt, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))  # who reads, and writes
+    """Bypass buffer ``passing`` for data read from it once, unless their source is overwritten before."""
+    uses: dict[ChunkAt, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))  # readers, writers
     for number, (src, dst, count, *_) in enumerate(rows):
         for at, which in ((src, 0), (dst, 1)):
             for n in range(count):
@@ -76,13 +76,13 @@ def straight(rows: list[Row], passing: int) -> list[Row]:
 
 
 def written(schedule: Schedule, instances: int, runtime: str) -> tuple[CollectiveArrays, np.ndarray]:
-    """Arrays and moves (`MOVE`) of a schedule, which is proved, with each chunk cut in so many `instances`.
+    """Verify a schedule, and return its arrays and moves (`MOVE`) with each chunk divided into ``instances``.
 
-    `InputError` if chunks that take part are not of one size, as the `runtime` wants them.
+    `InputError` if the chunks in use differ in size, which ``runtime`` does not allow.
     """
     verify(schedule)
     performed = operation(schedule)
-    # Words for collectives mean layout_as of the data; in others it is written as what it does.
+    # A named collective implies the layout of the data; with any other layout it is written as custom.
     collective, root = (performed.collective, performed.root) if performed.in_place else ("custom", None)
     _check_sizes(schedule, collective, runtime)
     letters, shifts, sizes, inplace = _buffers(schedule, collective)
@@ -94,7 +94,7 @@ def written(schedule: Schedule, instances: int, runtime: str) -> tuple[Collectiv
 
 
 def _check_sizes(schedule: Schedule, collective: str, runtime: str) -> None:
-    """Refuse chunks that take part and differ in size, and of a named collective empty ones."""
+    """Refuse chunks in use that differ in size, and empty chunks of a named collective."""
     m = single_moves(schedule)
     flat = np.concatenate([s.ravel() for s in schedule.sizes])
     used = [flat[m.src], flat[m.dst]]
@@ -112,7 +112,7 @@ def _check_sizes(schedule: Schedule, collective: str, runtime: str) -> None:
 
 
 def _buffers(schedule: Schedule, collective: str) -> tuple[np.ndarray, np.ndarray, list[int], bool]:
-    """The file's buffer of each of ours, the chunk of it where ours begins, sizes of the three, in place."""
+    """Return the file's buffer for each buffer, its first chunk there, the three sizes, and if in place."""
     begins = {b for _, b, _ in schedule.pre}
     ends = {b for _, b, _ in schedule.post}
     named = collective in COLLECTIVES and collective != "all-to-all"
@@ -128,13 +128,13 @@ def _buffers(schedule: Schedule, collective: str) -> tuple[np.ndarray, np.ndarra
         letters.append(to)
         shifts.append(sizes[to])
         sizes[to] += table.shape[1]
-    if not inplace:  # a rule of the format: as many of both
+    if not inplace:  # a rule of the format: both have the same size
         sizes[:2] = [max(sizes[:2])] * 2
     return np.array(letters), np.array(shifts), sizes, inplace
 
 
 def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instances: int) -> np.ndarray:
-    """Transfers by round, neighbouring chunks joined, cut into instances."""
+    """Return the transfers by round, with neighbouring chunks joined, divided into instances."""
     t = schedule.transfers
     moves = np.zeros(t.size, MOVE)
     for key in TRANSFER.names or ():

@@ -1,4 +1,4 @@
-"""What a tuning's JSON file may hold; `wavefabric.collectives.tuning` says what it means."""
+"""Validate the JSON of a tuning file; `wavefabric.collectives.tuning` explains the content."""
 
 from typing import Annotated, Any, Literal
 
@@ -63,14 +63,14 @@ class TuningTable(_Table):
 
 
 def from_text(text: str) -> dict[str, Any]:
-    """The content of JSON text without format and version, defaults filled in.
+    """Return the content of JSON text without format and version, with defaults filled in.
 
-    `InputError`, in one line: which key, what was given, what is allowed.
+    `InputError`, in one line: the key, the value given, the allowed values.
     """
     content = parse_json(text, "tuning")
     if not isinstance(content, dict):
         raise InputError("tuning: no JSON object given; allowed: one with format, version, ranks, tables")
-    # Of another format or version, nothing else can be judged.
+    # Another format or version may have other keys.
     for key, value in (("format", FORMAT), ("version", VERSION)):
         if content.get(key) != value or type(content[key]) is not type(value):
             actual = f"{show(content[key])} given" if key in content else "missing"

@@ -1,6 +1,6 @@
-"""Execution plans: a schedule compiled into instructions that one kernel a rank interprets.
+"""Compile a schedule into an execution plan: instructions that one kernel per rank interprets.
 
-`moves.py` finds what always moves together, makes moves of it and joins those that one pass can do,
-`order.py` adds signals and waits, `check.py` proves a plan. Imports what ``collectives`` may. "Execution
-plan" is the term of MSCCL++ (arXiv:2504.09014).
+`moves.py` cuts transfers into pieces, compiles them to moves and merges moves that one pass can do;
+`order.py` adds signals and waits; `check.py` verifies a plan. May import what ``collectives`` may import.
+"Execution plan" is the term of MSCCL++ (arXiv:2504.09014).
 """

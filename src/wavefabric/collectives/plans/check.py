@@ -1,9 +1,9 @@
-"""The proof of a plan: no deadlock, no two accesses that nothing orders, whatever the timing; right values.
+"""Verify an execution plan: no deadlock, no race whatever the timing, and the values of its schedule.
 
-It knows nothing of how waits were chosen: instructions are replayed over several calls, and every access is
-compared with the last ones of all other ranks by vector clocks (`clocks.py`). Where all are ordered any
-interleaving gives the same values: one is replayed, on expressions, and must give the schedule's sums, in the
-same order, in the same addresses.
+The checker does not use the reasoning that placed the waits. It replays the instructions of several calls and
+compares every access with the latest accesses of all other ranks by vector clocks (`clocks.py`). If all
+accesses are ordered, every interleaving gives the same values; one is then replayed symbolically, and must
+give the schedule's sums, in the same order, at the same addresses.
 """
 
 from collections import Counter, defaultdict, deque
@@ -17,16 +17,16 @@ from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan, Instruction
 from wavefabric.collectives.structure import ScheduleError, chunk_name, units
 
-#: Calls that follow one another: staging buffers are used again after two.
+#: Number of consecutive calls that are replayed: staging buffers are reused after two.
 CALLS = 4
 
 
 def check_execution_plan(plan: ExecutionPlan) -> None:
-    """Prove a plan, replaying `CALLS` calls in a row of which ranks may be in different ones.
+    """Verify a plan by replaying `CALLS` consecutive calls; different ranks may be in different calls.
 
-    Between calls a rank's caller reads and writes its buffers. Threads of a block are ordered by barriers,
-    signals and waits alone. `ScheduleError`, in one line: the first move that another access may overtake, a
-    rank that waits for ever, or what `check_values` refuses.
+    Between calls a rank's caller reads and writes the buffers. Only barriers, signals and waits order the
+    threads of a block. `ScheduleError`, in one line: the first move that another access may overtake, a rank
+    that waits for ever, or the faults of `check_values`.
     """
     state = _ClockState(plan)
     for step in run_order(plan, CALLS):
@@ -37,7 +37,7 @@ def check_execution_plan(plan: ExecutionPlan) -> None:
 
 
 class _Step(NamedTuple):
-    """An instruction of a rank in a call, or what its caller does before the call."""
+    """An instruction of a rank in a call; ``does`` is None for the caller's accesses before the call."""
 
     rank: int
     call: int
@@ -50,12 +50,12 @@ class _Step(NamedTuple):
 
 
 def run_order(plan: ExecutionPlan, calls: int) -> Iterator[_Step]:
-    """All steps in an order that they may run in; `ScheduleError` for a rank that waits for ever.
+    """Yield all steps in an order in which they may run; `ScheduleError` for a rank that waits for ever.
 
-    Each rank goes as far as its waits, or packets that have not come, allow; then the next.
+    Each rank runs until a wait, or a packet that has not come, stops it; then the next rank runs.
     """
     sent: Counter[tuple[int, int]] = Counter()
-    come: dict[tuple[int, int], int] = {}  # the call of the packet that is there, by key and slot
+    come: dict[tuple[int, int], int] = {}  # key and slot → call whose packet lies there
 
     def may(rank: int, call: int, does: Instruction | None) -> bool:
         if isinstance(does, Wait):
@@ -86,22 +86,22 @@ def run_order(plan: ExecutionPlan, calls: int) -> Iterator[_Step]:
 
 
 class _ClockState:
-    """What all ranks know, and accesses so far, while the instructions of several calls are done."""
+    """Tracks the vector clocks of all ranks and the accesses so far, during a replay of several calls."""
 
     def __init__(self, plan: ExecutionPlan):
         ranks = range(plan.schedule.ranks)
         self.plan = plan
         self.clocks = [Clock(rank, len(ranks)) for rank in ranks]
         self.accesses: dict[tuple, Accesses] = defaultdict(Accesses)
-        #: Clocks that went with each signal so far, by the ranks that send and get it.
+        #: Clocks sent with each signal so far, by (sending rank, receiving rank).
         self.sent: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
         addresses = {address for move in plan.moves for address in (*move.sources, *move.targets)}
         self.buffers = [[a for a in addresses if a.rank == rank and a.buffer != STAGING] for rank in ranks]
-        #: What others learn of each rank when its call begins.
+        #: Clock that packets of each rank carry: the time of the rank when its call began.
         self.begun = [[0] * len(ranks) for _ in ranks]
 
     def do(self, step: _Step) -> None:
-        """An instruction; the caller writes all of the rank's buffers."""
+        """Replay a step; the step of a caller writes all buffers of its rank."""
         rank, does, clock = step.rank, step.does, self.clocks[step.rank]
         if isinstance(does, Move):
             clock.move += 1
@@ -143,30 +143,30 @@ class _ClockState:
 
 
 def check_values(plan: ExecutionPlan) -> None:
-    """Compare what a plan that `check_execution_plan` accepts leaves with what its schedule does.
+    """Compare the final values of a plan, in which all accesses are ordered, with those of its schedule.
 
-    `ScheduleError`, in one line: an address that is none of the schedule's, a staging buffer read before it
+    `ScheduleError`, in one line: an address that the schedule does not have, a staging buffer read before it
     is filled, or the first chunk of ``post`` that does not hold the schedule's sum at the end.
     """
     schedule, parts = plan.schedule, pieces(plan.schedule)
-    # Expressions by the key of their place: −1 − key is what was there at first, from 0 on they are sums.
+    # Values by key of an address: −1 − key is the initial value there, numbers from 0 are sums.
     wanted: dict[int, int] = {}
     result: dict[int, int] = {}
     sums: dict[tuple[int, ...], int] = {}
 
     def total(values: dict[int, int], keys: Sequence[int], at_once: bool = False) -> int:
-        """Of what lies at keys: in their order (a + b is b + a, to the bit), or by a switch in its own."""
+        """Sum the values at ``keys``, in their order, or with ``at_once`` in the order of a switch."""
         summands = [values.get(key, -1 - key) for key in keys]
         if at_once and len(summands) > 1:
             return sums.setdefault(tuple(sorted(summands)), len(sums))
         return reduce(lambda a, b: sums.setdefault((min(a, b), max(a, b)), len(sums)), summands)
 
     u, adds = units(schedule), schedule.transfers["reduce"].tolist()
-    summed: dict[tuple[int, int], list[int]] = defaultdict(list)  # by each unit and what it writes
+    summed: dict[tuple[int, int], list[int]] = defaultdict(list)  # keys of sources, by unit and target key
     for transfer, _, source, target in parts:
         summed[int(u.of[transfer]), target.key].append(source.key)
     for transfer, _, _, target in parts:
-        # All of a reduction by a switch at its first piece; it adds nothing to what is there.
+        # A reduction by a switch is summed at its first piece, and replaces the value at the target.
         if keys := summed.pop((int(u.of[transfer]), target.key), []):
             wanted[target.key] = total(wanted, [target.key] * adds[transfer] + keys, not adds[transfer])
     sizes = {address: piece.size for piece in parts for address in piece[2:]}

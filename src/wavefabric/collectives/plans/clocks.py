@@ -1,7 +1,7 @@
-"""Vector clocks: which accesses to memory are ordered, whatever the timing (Mattern 1989).
+"""Decide by vector clocks which memory accesses are ordered, whatever the timing (Mattern 1989).
 
-Every access is compared with the last ones of all other actors (the rule of FastTrack, doi
-10.1145/1543135.1542490). An actor is what does things in an order of its own: a rank, or a thread block.
+Every access is compared with the last accesses of all other actors (the rule of FastTrack, doi
+10.1145/1543135.1542490). An actor is a rank or a thread block: its moves and barriers have one order.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Access(NamedTuple):
-    """By an actor, at a time of its own, in a move that tells it from others."""
+    """An access by an actor, at a time of that actor's clock, in a move identified by ``move``."""
 
     actor: int
     time: int
@@ -19,21 +19,21 @@ class Access(NamedTuple):
 
 @dataclass
 class Accesses:
-    """Of an address: the last write, and reads since."""
+    """Holds the accesses to one address: the last write, and the reads since."""
 
     write: Access = field(default_factory=lambda: Access(0, 0, 0))
     reads: list[Access] = field(default_factory=list)
-    #: Of a packet: the call that it belongs to, what its writer knew when that began, and the reads of
-    #: which it is made, which are done when it is there.
+    #: For a packet: the call that it belongs to, the clock of its writer when that call began, and the reads
+    #: that produced it, which are done once the packet has come.
     call: int = -1
     begun: list[int] = field(default_factory=list)
     made_of: frozenset[Access] = frozenset()
 
 
 class Clock:
-    """What an actor knows: of each other one, the last time of which all accesses are done.
+    """The vector clock of an actor: per other actor, the time up to which all its accesses are done.
 
-    Its own time passes at barriers: what its threads do between two is in no order, but for one move.
+    The actor's time advances at barriers: between two barriers only accesses of one move are ordered.
     """
 
     def __init__(self, actor: int, actors: int):
@@ -42,25 +42,25 @@ class Clock:
         self.times = [int(other == actor) for other in range(actors)]
 
     def barrier(self) -> None:
-        """All threads of the actor meet."""
+        """Advance the time of the actor, all of whose threads meet."""
         self.times[self.actor] += 1
 
     def told(self) -> list[int]:
-        """What others learn of it: all is done but what has come since the last barrier."""
+        """Return the clock that others learn: everything is done except accesses since the last barrier."""
         return [time - (actor == self.actor) for actor, time in enumerate(self.times)]
 
     def learn(self, told: list[int]) -> None:
-        """From now on it knows what another actor knew when it told."""
+        """Merge in the clock ``told`` that another actor sent."""
         self.times = list(map(max, self.times, told))
 
     def knows(self, access: Access) -> bool:
-        """Whether an access is done, or part of the move at hand."""
+        """Whether an access is known to be done, or is part of the current move."""
         if access.actor == self.actor:
             return access.time < self.times[self.actor] or access.move == self.move
         return access.time <= self.times[access.actor]
 
     def unordered(self, accesses: Accesses, write: bool) -> Iterator[tuple[Access, str]]:
-        """Accesses that must be done before this one and are not known to be, and what they did."""
+        """Yield conflicting earlier accesses not known to be done, each with "written" or "read"."""
         if not self.knows(accesses.write):
             yield accesses.write, "written"
         for access in accesses.reads if write else ():
@@ -68,7 +68,7 @@ class Clock:
                 yield access, "read"
 
     def access(self, accesses: Accesses, write: bool) -> Access:
-        """Note an access, in the move at hand."""
+        """Record an access in the current move, and return it."""
         made = Access(self.actor, self.times[self.actor], self.move)
         if write:
             accesses.write, accesses.reads = made, []

@@ -1,4 +1,4 @@
-"""Pieces of transfers, and moves: what a rank reads, adds and writes of them in one pass; joined."""
+"""Compile transfers to moves: passes in which a rank reads, adds and writes pieces; merge moves."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import chunk_numbers, units
 from wavefabric.errors import InputError
 
-#: Buffer of an address where something arrives that has still to be added or put in its place.
+#: Buffer number of staging buffers, which receive data that are still to be added or copied.
 STAGING = -1
-#: Most sources, and most targets, of one move.
+#: Largest number of sources, and of targets, of one move.
 MOST = 8
 
 
 class Address(NamedTuple):
-    """Where a piece lies: a buffer of a rank from element ``first`` on, or a staging buffer (by number).
+    """The location of a piece: element ``first`` of a buffer of a rank, or a staging buffer (by number).
 
-    ``key`` is different for addresses that have no element in common.
+    Addresses without a common element have different ``key`` values.
     """
 
     rank: int
@@ -32,7 +32,7 @@ class Address(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Chunks that every transfer moves as a whole or not at all; two at one address have one key."""
+    """A run of chunks that every transfer moves as a whole or not at all; one key per address."""
 
     transfer: int
     size: int
@@ -43,8 +43,8 @@ class Piece(NamedTuple):
 class StagingBuffer(NamedTuple):
     """Space at ``rank`` for ``size`` elements that ``sender`` writes.
 
-    In a vector of 16 bytes it begins as element ``first`` of a buffer does: where they are to be added or
-    put, or, if they are read from here instead, where they come from.
+    The buffer has the alignment, within a vector of 16 bytes, of element ``first`` of a schedule's buffer:
+    the address to which the data are added or copied, or their source if the staging buffer is read instead.
     """
 
     rank: int
@@ -55,13 +55,13 @@ class StagingBuffer(NamedTuple):
 
 @dataclass(frozen=True)
 class Move:
-    """``rank`` writes the sum of the sources, in their order, to all targets; both are of ``size`` elements.
+    """A pass in which ``rank`` writes the sum of all sources, in order, to all targets.
 
-    Sources are the rank's own, targets anybody's. With ``summed`` a switch adds up the sources, which lie on
-    many ranks; with ``multicast`` one write of a switch reaches all targets. Of one ``level`` and ``phase``,
-    moves of different ranks need nothing of each other, and those of a rank stay in order; moves of a lower
-    level, or of phase 0 of the same, come before. ``once``: what is written is read by one later move and by
-    nothing else.
+    Each has ``size`` elements. Sources lie on the rank itself, targets on any rank. With ``summed`` a switch
+    adds the sources, which lie on many ranks; with ``multicast`` one write through a switch reaches all
+    targets. Within one ``level`` and ``phase``, moves of different ranks are independent and those of a rank
+    stay in order; moves of a lower level, or of phase 0 of the same level, come before. ``once``: the values
+    written are read by one later move only.
     """
 
     rank: int
@@ -81,18 +81,18 @@ class Move:
 
 
 def kind_of(moves: Sequence[Move]) -> str:
-    """What moves that run together do, in words: put, add, add and put, or copy."""
+    """Return in words what moves that run together do: put, add, add and put, or copy."""
     adds = any(len(move.sources) > 1 for move in moves)
     puts = any(address.rank != move.rank for move in moves for address in move.targets)
     return {(True, True): "add and put", (True, False): "add", (False, True): "put"}.get((adds, puts), "copy")
 
 
 def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[StagingBuffer]]:
-    """Moves of all ranks in order, and staging buffers by number.
+    """Return the moves of all ranks in order, and the staging buffers by number.
 
-    A piece that goes to another rank is written there by its sender: into its address, or, if it is to be
-    added or is read only once (with ``packets`` always), where the receiver takes it from. Puts of a level go
-    to the next rank first, then to the one after it, so that ranks do not all write to one.
+    A piece for another rank is written by its sender: to its address, or to a staging buffer that the
+    receiver reads if the piece is to be added or is read only once (with ``packets`` always). Puts of a level
+    go to rank + 1 first, then to rank + 2, so that ranks do not all write to the same one.
     """
     depth, reduces = levels(schedule).tolist(), schedule.transfers["reduce"].tolist()
 
@@ -129,10 +129,10 @@ def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[StagingBu
 
 
 def _operations(schedule: Schedule, parts: list[Piece]) -> dict[int, list[Move]]:
-    """What operations of switches do, by the number of their first piece; nothing of the others."""
+    """Return the moves of each operation of a switch, by its first piece; other pieces get none."""
     u, depth = units(schedule), levels(schedule).tolist()
     together: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for i in sorted(range(len(parts)), key=lambda i: parts[i].transfer):  # summands in their order
+    for i in sorted(range(len(parts)), key=lambda i: parts[i].transfer):  # terms of sums stay in order
         unit = int(u.of[parts[i].transfer])
         if u.switched[unit]:
             together[unit, (parts[i].target if u.sums[unit] else parts[i].source).key].append(i)
@@ -154,7 +154,7 @@ def _operations(schedule: Schedule, parts: list[Piece]) -> dict[int, list[Move]]
 
 
 def pieces(schedule: Schedule) -> list[Piece]:
-    """All transfers in order, cut where any transfer begins or ends, at both ends, as often as that takes.
+    """Cut all transfers, at both ends, wherever any transfer begins or ends, and return the pieces in order.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def pieces(schedule: Schedule) -> list[Piece]:
     [5, 3]
     """
     t = schedule.transfers
-    # Boundaries between chunks are numbered as chunks are, with one more in each row.
+    # Boundaries between chunks are numbered like chunks, with one more per row.
     starts = [np.pad(np.cumsum(sizes, axis=1), ((0, 0), (1, 0))) for sizes in schedule.sizes]
     boundaries, first = replace(schedule, sizes=tuple(starts)), np.concatenate([s.ravel() for s in starts])
     count = t["count"].astype(np.int64) + 1
@@ -195,9 +195,9 @@ def pieces(schedule: Schedule) -> list[Piece]:
 
 
 def _read_once(schedule: Schedule, parts: list[Piece]) -> set[int]:
-    """Pieces whose values where they go are read once and then never again, nor promised at the end.
+    """Return the numbers of pieces whose value at the target is read once, and not needed at the end.
 
-    Buffers of a schedule in which staging buffers lie until they are added hold such.
+    Scratch buffers of a schedule, where data wait to be added, hold such pieces.
     """
     reduces, switched = schedule.transfers["reduce"].tolist(), schedule.transfers["switch"].tolist()
     promised = {(rank, buffer) for rank, buffer, _ in schedule.post}
@@ -222,21 +222,21 @@ def _read_once(schedule: Schedule, parts: list[Piece]) -> set[int]:
 
 
 def joined(moves: list[Move]) -> list[Move]:
-    """The same with fewer passes: sums that are taken on, and copies of one piece to several addresses.
+    """Merge moves into fewer passes: chained sums, and copies of one piece to several addresses.
 
-    A move that writes a piece is done together with the next that reads it, if nothing else does in between:
-    what has arrived is added and put at the next rank in one pass, and several buffers are added at once, in
-    order. The first of the two is then done at the level of the second, where no other move may write what it
-    reads.
+    A move that writes a piece is merged with the next move that reads it, if no other move accesses the piece
+    in between: received data are added and put at the next rank in one pass, and several buffers are added at
+    once, in order. The first move then runs at the level of the second, where no other move may write its
+    sources.
     """
     writes = {(address.key, move.level) for move in moves for address in move.targets}
     kept: dict[int, Move] = {}
-    written: dict[int, int] = {}  # key → number of the move that wrote it, if nothing has touched it since
-    made_of: dict[int, set[int]] = {}  # key → keys that such moves write from it
-    copied: dict[tuple[int, int], int] = {}  # (key, level) → number of the last move that copies it
+    written: dict[int, int] = {}  # key → move that wrote it, if not accessed since
+    made_of: dict[int, set[int]] = {}  # key → keys that moves in `written` computed from it
+    copied: dict[tuple[int, int], int] = {}  # (key, level) → last move that copies the key
 
     def forget(targets: tuple[Address, ...]) -> None:
-        """What was made from these values can no longer be made later."""
+        """Drop moves computed from the old values at ``targets``: they can no longer run later."""
         for address in targets:
             for key in (*made_of.pop(address.key, ()), address.key):
                 written.pop(key, None)
@@ -268,13 +268,13 @@ def joined(moves: list[Move]) -> list[Move]:
 
 
 def _together(before: list[Move | None], move: Move, writes: set[tuple[int, int]]) -> tuple[int, Move] | None:
-    """One pass for a move and the one that wrote one of its sources, by its number; None if there is none.
+    """Merge a move with one that wrote a source; return the index in ``before`` and the pass, or None.
 
-    ``writes``: (key, level) of all that moves write.
+    ``before``: the move that wrote each source. ``writes``: (key, level) of every target of a move.
     """
     first, *others = (each if each and _may_wait(each, move, writes) else None for each in before)
     if move.switched:
-        # What a switch has added up goes to all in one pass.
+        # A sum by a switch and its multicast are one pass.
         if first and first.summed and {*first.targets} == {*move.sources} <= {*move.targets}:
             return 0, replace(move, sources=first.sources, summed=True)
         return None
@@ -300,7 +300,7 @@ def _together(before: list[Move | None], move: Move, writes: set[tuple[int, int]
 
 
 def _may_wait(first: Move, move: Move, writes: set[tuple[int, int]]) -> bool:
-    """Whether a move is of the same rank, and may read its sources as late as another."""
+    """Whether ``first`` is of the same rank as ``move`` and may read its sources as late as ``move`` runs."""
     own = {address.key for address in move.targets}
     late = {(address.key, move.level) for address in first.sources if address.key not in own}
     apart = first.switched and not (first.summed and not first.multicast and move.multicast)

@@ -1,8 +1,8 @@
-"""Signals and waits: what must stay in order between ranks, and is not by itself.
+"""Add signals and waits: they enforce the order between ranks that nothing else ensures.
 
-Every access to an address is compared with those before it, of any rank. A rank knows how far each other rank
-was when it last heard from it, directly or through others (vector clocks: Mattern 1989). Where it does not
-know that an earlier access is done, the other rank signals after it and this one waits.
+Every access to an address is compared with the earlier accesses of all ranks. A rank knows how far each other
+rank had come when it last heard from it, directly or through others (vector clocks: Mattern 1989). If it does
+not know that an earlier access is done, the other rank signals after that access and this rank waits.
 """
 
 from collections import Counter
@@ -15,42 +15,42 @@ from wavefabric.collectives.plans.moves import STAGING, Address, Move, StagingBu
 
 @dataclass(frozen=True)
 class Signal:
-    """Raise the counters of the ranks ``to``, after all that this block did before."""
+    """Raises the counters of the ranks ``to``, after everything that this block did before."""
 
     to: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Until as many signals have come from each rank: (rank, signals of this call), …."""
+    """Waits until each rank has sent a number of signals: (rank, signals of this call), …."""
 
     signals: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """Of the threads of a block: what follows reads or writes what other threads wrote or read before."""
+    """Makes the threads of a block meet: later accesses depend on earlier ones of other threads."""
 
 
 @dataclass
 class _Step:
-    """Moves of one rank that are announced together. The first step of a rank has none, nor has the last."""
+    """Moves of one rank that one signal announces; the first and the last step of a rank have no moves."""
 
     rank: int
     moves: list[Move] = field(default_factory=list)
-    #: Steps of other ranks that must be done before, by (rank, number).
+    #: Steps of other ranks that this step waits for, as (rank, number).
     after: set[tuple[int, int]] = field(default_factory=set)
-    #: Ranks that hear when it is done.
+    #: Ranks that get a signal when this step is done.
     tells: set[int] = field(default_factory=set)
-    #: How far the others were known to be when it is done.
+    #: Vector clock of the rank when this step is done: steps of each other rank known to be done.
     known: list[int] = field(default_factory=list)
-    #: The last step of this rank that it must not mix with; −1 for none.
+    #: The last step of this rank that a barrier must separate from this step; −1 for none.
     own: int = -1
 
 
 @dataclass
 class _Accesses:
-    """Of an address: who wrote it last, and who has read it since, by (rank, step)."""
+    """Holds the last write of an address, and the reads since, as (rank, step)."""
 
     address: Address
     written: tuple[int, int]
@@ -60,9 +60,9 @@ class _Accesses:
 def ordered(
     moves: list[Move], staging: Sequence[StagingBuffer], ranks: int, packets: bool, slots: int | None
 ):
-    """Instructions of each rank, how often the first of a pair of ranks signals the second, and slots.
+    """Return the instructions of each rank, the signals per call by pair of ranks, and the number of slots.
 
-    One slot for staging buffers if that makes nobody wait, else two, or as many as ``slots`` says.
+    Staging buffers have ``slots`` slots; by default one if that makes no rank wait, else two.
     """
     if slots != 2 and not packets:
         made = _Order(moves, staging, ranks, packets, 1)
@@ -74,7 +74,7 @@ def ordered(
 
 
 def _steps(moves: list[Move]) -> Iterator[_Step]:
-    """Moves of a rank, level and phase together: one signal after several puts waits for all at once."""
+    """Group moves by rank, level and phase into steps: one signal after several puts covers them all."""
 
     def like(move: Move) -> tuple:
         return move.level, move.phase, move.rank
@@ -93,7 +93,7 @@ def _steps(moves: list[Move]) -> Iterator[_Step]:
 
 
 class _Order:
-    """With one slot, senders of the staging buffers ``late`` wait until the receiver has begun the call."""
+    """Orders moves; with one slot, senders of staging buffers ``late`` wait for the receiver's call."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class _Order:
         self._known = [[0] * ranks for _ in range(ranks)]
         self._steps: list[list[_Step]] = [[] for _ in range(ranks)]
         self._accesses: dict[int, _Accesses] = {}
-        # The first step of a rank: what its caller did before is done.
+        # The first step of a rank stands for the accesses of its caller before the call.
         for rank in range(ranks):
             self._done(_Step(rank))
         for step in _steps(moves):
@@ -116,18 +116,18 @@ class _Order:
         self._end()
 
     def _add(self, step: _Step) -> None:
-        """Order a step after all that it needs."""
+        """Add a step after all earlier accesses that it depends on."""
         writes = {address.key: address for move in step.moves for address in move.targets}
         reads = {address.key: address for move in step.moves for address in move.sources}
         me = step.rank, len(self._steps[step.rank])
         needs: set[tuple[int, int]] = set()
         for address in {**reads, **writes}.values():
-            # Before the first access comes that of its owner's caller; a free slot has no earlier ones.
+            # The owner's caller accessed the address first; a free slot has no earlier accesses.
             free = address.buffer == STAGING and -1 - address.key not in self._late
             first = _Accesses(address, (address.rank, -1 if free else 0))
             here = self._accesses.setdefault(address.key, first)
             if address.key in reads and address.buffer == STAGING and self._packets:
-                # Flags say that it is there, and that its writer has begun; of other threads nothing.
+                # Flags tell that the packet has come and its writer has begun, nothing about other threads.
                 writer, known = here.written[0], self._known[step.rank]
                 known[writer] = max(known[writer], 1)
             elif address.key in reads or not here.read:
@@ -142,26 +142,26 @@ class _Order:
         self._done(step)
 
     def _end(self) -> None:
-        """The last step of each rank: all that others write here has come, and what they read is read."""
+        """Add the last step of each rank, which waits for all accesses of others to its buffers."""
         needs: list[set[tuple[int, int]]] = [set() for _ in self._steps]
         for access in self._accesses.values():
             address = access.address
             if address.buffer != STAGING:
-                # Written by others, or read by a switch.
+                # Other ranks wrote it, or read it through a switch.
                 touched = (access.written, *access.read)
                 needs[address.rank].update(at for at in touched if at[0] != address.rank)
         last = [_Step(rank) for rank in range(len(self._steps))]
         for step, needed in zip(last, needs, strict=True):
             self._require(step, needed)
         if self._slots == 2:
-            # What the next call but one overwrites is read in this one: the reader must have begun the next.
+            # The next call overwrites what the previous one read: the reader must have begun this call.
             for staging_buffer in self._staging:
                 self._require(last[staging_buffer.sender], {(staging_buffer.rank, 0)})
         for step in last:
             self._done(step)
 
     def late(self) -> set[int]:
-        """Numbers of staging buffers that their senders do not know to have been read when they are done."""
+        """Return the staging buffers whose senders do not know, when done, that they have been read."""
         result = set()
         for number, staging_buffer in enumerate(self._staging):
             reads = self._accesses[-1 - number].read
@@ -170,7 +170,7 @@ class _Order:
         return result
 
     def _require(self, step: _Step, needs: set[tuple[int, int]]) -> None:
-        """Steps that must be done before; the latest first, since what it knows may include others."""
+        """Order ``step`` after the steps ``needs``, latest first, as one step may imply others."""
         for rank, number in sorted(needs, key=lambda need: -need[1]):
             if number < 0:
                 continue
@@ -180,7 +180,7 @@ class _Order:
                 step.after.add((rank, number))
                 other = self._steps[rank][number]
                 other.tells.add(step.rank)
-                # It learns that the other is done, and all that the other's rank knew then.
+                # The step learns that the other is done, and the clock of the other's rank then.
                 self._known[step.rank] = list(map(max, self._known[step.rank], other.known))
 
     def _done(self, step: _Step) -> None:
@@ -190,9 +190,9 @@ class _Order:
         steps.append(step)
 
     def instructions(self):
-        """As `ordered` returns them."""
+        """Return the instructions of each rank and the signals by pair of ranks, as `ordered` does."""
         count: Counter[tuple[int, int]] = Counter()
-        number: dict[tuple[int, int, int], int] = {}  # (from, step, to) → which signal that is
+        number: dict[tuple[int, int, int], int] = {}  # (from, step, to) → number of the signal
         for rank, steps in enumerate(self._steps):
             for at, step in enumerate(steps):
                 for peer in step.tells:

@@ -1,4 +1,4 @@
-"""Execution plans: what each rank's kernel does, instruction by instruction."""
+"""Define execution plans, the instructions of each rank's kernel, and compile schedules to them."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,9 +9,9 @@ from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import checked_structure
 from wavefabric.errors import InputError, require
 
-#: How data are announced: by flags in every packet of 16 bytes, or by a signal when they are there.
+#: How receivers learn that data have come: by flags in every packet of 16 bytes, or by signals.
 PROTOCOLS = ("packets", "signals")
-#: Most ranks of a plan: each knows how far all others are.
+#: Largest number of ranks of a plan: each rank tracks the progress of all others.
 MOST_RANKS = 72
 
 Instruction = Move | Signal | Wait | Barrier
@@ -19,12 +19,12 @@ Instruction = Move | Signal | Wait | Barrier
 
 @dataclass(frozen=True, eq=False)
 class ExecutionPlan:
-    """A schedule as instructions for each rank.
+    """Holds a schedule as instructions for each rank.
 
-    A kernel runs in blocks. Each block has a slice of every piece and signals of its own, and does all
-    instructions of its rank in order; blocks never wait for one another. Packets are 16 bytes for 8 of data,
-    and always written to staging buffers, of which there are ``slots`` copies, used in turn by one call after
-    another. ``signals``: how often the first rank signals the second in a call.
+    A kernel runs in blocks. Each block has a slice of every piece and separate signals, and executes all
+    instructions of its rank in order; blocks never wait for one another. Packets are 16 bytes, 8 of them
+    data, and are always written to staging buffers, of which there are ``slots`` copies, used in turn by
+    consecutive calls. ``signals``: how often the first rank of a pair signals the second per call.
     """
 
     schedule: Schedule
@@ -36,7 +36,7 @@ class ExecutionPlan:
 
     @cached_property
     def moves(self) -> tuple[Move, ...]:
-        """Moves of all ranks, rank by rank."""
+        """Return the moves of all ranks, rank by rank."""
         return tuple(each for code in self.instructions for each in code if isinstance(each, Move))
 
     @property
@@ -46,16 +46,16 @@ class ExecutionPlan:
 
 
 def protocols_for(schedule: Schedule) -> tuple[str, ...]:
-    """Return the protocols that a schedule may use: packets do not go through switches that multicast."""
+    """Return the protocols that a schedule may use: packets cannot go through a multicasting switch."""
     return PROTOCOLS[1:] if schedule.transfers["switch"].any() else PROTOCOLS
 
 
 def compile_plan(schedule: Schedule, protocol: str = "signals", slots: int | None = None) -> ExecutionPlan:
-    """Compile a schedule that `verify` accepts, the same on all ranks; sums are taken in its order.
+    """Compile a schedule that `verify` accepts, to the same plan on all ranks; sums keep their order.
 
-    With one of the ``slots`` a sender may have to wait until the receiver has begun; by default one if none
-    has to, else two. Packets need two. `InputError` for a protocol (of `PROTOCOLS`) or slots that are not
-    allowed, more than `MOST_RANKS` ranks, or numbers of the schedule that do not fit together.
+    With one of ``slots`` a sender may have to wait until the receiver has begun the call; the default is one
+    if no sender has to, else two. Packets need two. `InputError` for a protocol (of `PROTOCOLS`) or slots
+    that are not allowed, more than `MOST_RANKS` ranks, or numbers of the schedule that do not fit together.
 
     Examples
     --------

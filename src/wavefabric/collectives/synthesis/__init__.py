@@ -1,6 +1,6 @@
-"""Schedules of fewest rounds, found and proved by bounds, known schedules and solvers.
+"""Synthesise schedules of fewest rounds, and prove them by bounds, known schedules and solvers.
 
-`circuit_search` and `link_search` say what an optical and an electrical network can carry; the rest serves
+`circuit_search` and `link_search` model what an optical and an electrical network can carry; the rest serves
 both. Imports the schedule, its conditions and its proof; no fabric.
 """
 

@@ -1,4 +1,4 @@
-"""How many rounds are needed at least, by counting."""
+"""Compute lower bounds on the number of rounds by counting."""
 
 import math
 from collections import Counter
@@ -12,20 +12,21 @@ from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.demand import FAR, Demand, distances
 from wavefabric.collectives.synthesis.problem import Edge, Links
 
-#: A number of rounds, and what needs them.
+#: A lower bound on rounds, and the reason for it.
 Bound = tuple[int, str]
 NOTHING: Bound = (0, "nothing to be sent")
-#: Rounds needed by what cannot be done.
+#: Number of rounds that stands for an impossible demand.
 UNREACHABLE = 1 << 30
-#: Cuts times chunks and edges, beyond which only cuts round single ranks are looked at.
+#: Largest product of cuts with chunks and edges for which other cuts than those around one rank are tried.
 _WORK = 3_000_000
 
 
 def circuit_bound(demand: Demand, at_once: int) -> Bound:
-    """Rounds needed by `at_once` lasers and photodiodes a rank, whatever the routes.
+    """Return the rounds needed with ``at_once`` lasers and photodiodes per rank, whatever the routes.
 
-    The largest of: chunks to be received by a rank; chunks that a rank alone has; the growth of one chunk, at
-    most by 1 + `at_once` a round (⌈log_{1+L} N⌉ for a broadcast); and the growth of all together.
+    The largest of four bounds: chunks that a rank receives; chunks that only one rank has; growth of one
+    chunk by at most 1 + ``at_once`` per round (⌈log_{1+L} N⌉ for a broadcast); and growth of all chunks
+    together.
     """
     bounds = [NOTHING]
     received = Counter(rank for chunk in demand.chunks for rank in chunk.need)
@@ -45,7 +46,7 @@ def circuit_bound(demand: Demand, at_once: int) -> Bound:
 
 
 def _growth_of_all(demand: Demand, at_once: int) -> Bound:
-    """All chunks together: a rank that has nothing sends nothing, one that needs nothing receives nothing."""
+    """Bound all chunks together: ranks without chunks send nothing, ranks without needs receive nothing."""
     chunks = [c for c in demand.chunks if c.need]
     sources, receivers = (set().union(*(getattr(c, end) for c in chunks)) for end in ("have", "need"))
     active, left, rounds = len(sources), sum(len(c.need) for c in chunks), 0
@@ -59,10 +60,10 @@ def _growth_of_all(demand: Demand, at_once: int) -> Bound:
 def cut_bound(
     demand: Demand, links: Links, *, shared: bool = False, until: float = math.inf, sets: Sequence[int] = ()
 ) -> Bound:
-    """Rounds needed because chunks have to cross the links into a set of ranks.
+    """Return the rounds needed because chunks must cross the links into a set of ranks.
 
-    Of `shared` edges both directions count together, named by either. `sets`: further sets of ranks to look
-    at, as bits. The best bound by `until`, of `deadline.now`.
+    With ``shared`` both directions of an edge count together, under either name. ``sets``: further sets of
+    ranks to try, as bit masks. Returns the best bound by the time ``until`` (of `deadline.now`).
     """
     chunks = Counter((_bits(c.have), _bits(c.need)) for c in demand.chunks if c.need)
     edges = [(1 << a, 1 << b, (a, b)) for a, b in links.capacity]
@@ -89,7 +90,7 @@ def cut_bound(
 
 
 def link_bounds(demand: Demand, links: Links, until: float) -> tuple[Bound, Bound]:
-    """Bounds of steps, by distance, and of rounds, by what cuts and all links together carry; by `until`."""
+    """Return bounds, found by ``until``: of steps, by distance; of rounds, by cuts and total capacity."""
     hops = distances(demand.ranks, links.usable)
     farthest = NOTHING
     for need, hop, _ in _distances_to_need(demand, hops, until):
@@ -103,7 +104,7 @@ def link_bounds(demand: Demand, links: Links, until: float) -> tuple[Bound, Boun
 
 
 def link_bound(demand: Demand, links: Links, hops: np.ndarray, until: float = math.inf) -> Bound:
-    """Rounds needed because all links together carry only so many chunks; see `link_uses`."""
+    """Return the rounds needed because of the total capacity of all links; see `link_uses`."""
     uses = link_uses(demand, hops, until)
     if uses >= FAR * FAR:
         return UNREACHABLE, "some rank is not linked to what it needs"
@@ -113,10 +114,10 @@ def link_bound(demand: Demand, links: Links, hops: np.ndarray, until: float = ma
 
 
 def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
-    """How often chunks have to go over links at least; `FAR` squared if some rank cannot be reached.
+    """Return a lower bound on how often chunks use links; `FAR` squared if some rank cannot be reached.
 
-    A chunk takes a link for every rank that needs it, and one more for every distance from those that have it
-    at which there is none of them but farther ones are. Chunks not looked at by `until` are left out.
+    A chunk uses one link for every rank that needs it, and one more for every distance from its holders at
+    which no rank needs it although a farther one does. Chunks not examined by ``until`` are left out.
     """
     uses = 0
     for need, hop, count in _distances_to_need(demand, hops, until):
@@ -129,7 +130,7 @@ def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
 def _distances_to_need(
     demand: Demand, hops: np.ndarray, until: float
 ) -> Iterator[tuple[frozenset[int], list[int], int]]:
-    """Ranks that need a chunk, hops to each in order from the nearest that has it, and number of chunks."""
+    """Yield the ranks that need a chunk, hops to each from the nearest holder, and number of such chunks."""
     stop = clock.Deadline(until)
     with suppress(clock.OutOfTime):
         for (have, need), count in Counter((c.have, c.need) for c in demand.chunks if c.need).items():
@@ -140,9 +141,9 @@ def _distances_to_need(
 
 
 def nearer_sets(hops: np.ndarray, capacity: Mapping[Edge, int]) -> list[int]:
-    """Of each link (a, b), the ranks nearer to a than to b, as bits.
+    """Return, for each link (a, b), the set of ranks nearer to a than to b, as bit masks.
 
-    Of a mesh these are the sides of all straight cuts, of a hypercube its halves, of an even ring its half
+    In a mesh these are the sides of all straight cuts, in a hypercube its halves, in an even ring its half
     rings (Djoković 1973, doi:10.1016/0095-8956(73)90010-5).
     """
     sides = (np.flatnonzero(hops[a] < hops[b]).tolist() for a, b in capacity)
@@ -154,7 +155,7 @@ def _bits(ranks) -> int:
 
 
 def _ranks_name(inside: int, ranks: int) -> str:
-    """A set of ranks in words."""
+    """Describe a set of ranks in words."""
     numbers = [str(r) for r in range(ranks) if inside >> r & 1]
     if len(numbers) > 12:
         return f"{len(numbers)} ranks, {', '.join(numbers[:6])}, …"
@@ -162,7 +163,7 @@ def _ranks_name(inside: int, ranks: int) -> str:
 
 
 def _together(cut: dict[Edge, int], links: Links) -> int:
-    """An upper limit of what edges carry: each edge counted alone, or in one of its groups."""
+    """Return an upper limit of what edges carry: each edge counts alone, or in one of its groups."""
     left, capacity = dict(cut), 0
     for edges, n in sorted(links.groups, key=lambda group: group[1] - sum(cut.get(e, 0) for e in group[0])):
         capacity += min(n, sum(left.pop(e, 0) for e in edges))
@@ -170,7 +171,7 @@ def _together(cut: dict[Edge, int], links: Links) -> int:
 
 
 def _cuts(links: Links, chunks: int) -> Iterator[int]:
-    """Sets of ranks as bits: all where ranks are few; else each rank with more and more of its nearest."""
+    """Yield sets of ranks as bit masks: all if ranks are few; else growing neighbourhoods of each rank."""
     ranks, everybody = links.ranks, (1 << links.ranks) - 1
     if ranks <= 8:
         yield from range(1, everybody)

@@ -1,4 +1,4 @@
-"""Whether so many rounds of circuits suffice (LUMORPH, Algorithm 1): without wavelengths, then with them."""
+"""Decide if rounds of circuits suffice (LUMORPH, Algorithm 1): without wavelengths, then with them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,22 +17,22 @@ from wavefabric.collectives.synthesis.problem import OpticalNetwork, no_time_to_
 from wavefabric.collectives.synthesis.search import Lightpath, Progress, Search, Solution, ordered_solution
 from wavefabric.collectives.synthesis.solve import decide
 
-#: What a proof that rests on routes says of itself.
+#: Text that marks a proof which holds only for the given routes.
 FIXED = "for the routes given"
-#: Seconds for a try with one route a pair, and for the wavelengths of one round whose circuits are known.
+#: Seconds for a try with one route per pair, and for the wavelengths of a round whose circuits are known.
 _SINGLE, _ONE_ROUND = 2.0, 10.0
-#: Orders in which the circuits of a round are set up.
+#: Number of orders of setting up the circuits of a round that are tried.
 _TRIES = 20
 #: Source, destination and round of circuits.
 Circuits = tuple[int, int, int]
-#: A circuit wanted in a round: source, destination and the tiles of its route, if it was chosen.
+#: A circuit needed in a round: source, destination and the tiles of its route, if already fixed.
 Wanted = tuple[int, int, tuple[int, ...] | None]
-#: Variables that stand for circuits on each wavelength and route.
+#: By source, destination and round: the variable of each wavelength and route.
 CircuitVariables = dict[Circuits, list[tuple[int, Lightpath]]]
 
 
 class CircuitSearch(Search):
-    """The fewest rounds of circuits over an optical network."""
+    """Searches for the fewest rounds of circuits over an optical network."""
 
     unit = "round"
     unreachable = "routes: some rank cannot get what it needs; allowed: routes that join the ranks"
@@ -68,7 +68,7 @@ class CircuitSearch(Search):
     def decide(self, rounds: int, until: float, say: Progress) -> Solution | str | None:
         answer = None
         if not self.net.all_wide and any(len(routes) > 1 for routes in self.net.routes.values()):
-            # Fewer routes make for an easier model; only yes is an answer.
+            # Fewer routes make the model easier, but only a solution counts as an answer.
             soon = clock.fraction(until, 1 / 4, _SINGLE)
             with suppress(clock.OutOfTime):
                 self._single = self._single or RoutedNetwork(self.net.one_route_a_pair(), soon)
@@ -82,7 +82,7 @@ class CircuitSearch(Search):
     def decide_over(
         self, net: RoutedNetwork, rounds: int, until: float, say: Progress
     ) -> Solution | str | None:
-        """The answer over these routes; a model that cannot be written down by `until` raises `OutOfTime`."""
+        """Decide over the routes of ``net``; `OutOfTime` if no model can be written down by ``until``."""
         say("without wavelengths")
         model, sends = self._sends(net, rounds, until)
         z = circuit_variables(model, net, sends.sent, counted=True)
@@ -125,14 +125,14 @@ class CircuitSearch(Search):
 def circuit_variables(
     model: Model, net: RoutedNetwork, circuits: Mapping[Circuits, int | list[int]], counted: bool = False
 ) -> CircuitVariables:
-    """Add circuits to a model, for their numbers or the variables y that add up to them.
+    """Add variables for circuits to a model; ``circuits``: their numbers, or the variables y of chunks.
 
-    z circuits go s → d on route i and wavelength λ in round r; Σ_c y = Σ_{i,λ} z. A laser (4) and a
-    photodiode (5) are used at most once a round, a wavelength on an edge at most W times (6). Circuits of one
-    pair are interchangeable, so which of them carries which chunk is left open.
+    z circuits go s → d on route i and wavelength λ in round r; Σ_c y = Σ_{i,λ} z. Constraints of
+    docs/synthesis.md: a laser (4) and a photodiode (5) are used at most once per round, a wavelength on an
+    edge at most W times (6). Circuits of one pair are interchangeable: any of them may carry any chunk.
 
-    If they are only `counted`, wavelengths have no names: at most `at_once` circuits leave and reach a rank
-    in a round, and W L are on an edge. Where waveguides never run out this relaxation is exact (Kőnig).
+    With ``counted`` wavelengths are not distinguished: at most `at_once` circuits leave and reach a rank in a
+    round, and W L are on an edge. If waveguides never run out this relaxation is exact (Kőnig).
     """
     z: CircuitVariables = {}
     loads: dict[tuple, list[int]] = defaultdict(list)
@@ -174,7 +174,7 @@ def _chosen(z: CircuitVariables, values: np.ndarray) -> dict[Circuits, list[Ligh
 def _with_wavelengths(
     net: RoutedNetwork, moves: list[Move], paths: dict[Circuits, list[Lightpath]], solver: str, until: float
 ) -> Solution | None:
-    """Wavelengths for circuits that were only counted, round by round."""
+    """Assign wavelengths, round by round, to circuits that the model only counted; None if it fails."""
     of_round: dict[int, dict[Move, Wanted]] = defaultdict(dict)
     for r, number, s, d in moves:
         of_round[r][r, number, s, d] = s, d, paths[s, d, r].pop()[1] if paths.get((s, d, r)) else None
@@ -196,10 +196,10 @@ def _with_wavelengths(
 
 
 def _first_fit(net: RoutedNetwork, wanted: Sequence[Wanted], until: float) -> list[Lightpath] | None:
-    """Wavelengths and routes of circuits of one round, in their order; None if none were found.
+    """Return wavelengths and routes for the circuits of one round, in their order; None if none were found.
 
-    First the colours of the multigraph of sources and destinations, which fit lasers and photodiodes, and
-    often edges too. Then each circuit on the first wavelength that is free, in several orders.
+    First a colouring of the multigraph of sources and destinations is tried, which fits lasers and
+    photodiodes, and often edges. Then each circuit gets the first wavelength that is free, in several orders.
     """
     ranks = net.network.ranks
     colour = colours([(s, d) for s, d, _ in wanted], ranks, ranks, clock.Deadline(until))

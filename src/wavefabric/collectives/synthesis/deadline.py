@@ -1,47 +1,47 @@
-"""The clock that all parts of a synthesis read, and work that stops when its time is over."""
+"""Provide the clock of a synthesis, and deadlines that stop its parts."""
 
 import math
 import time
 
-#: Seconds to write down and verify a move of a chunk, with space for a busy machine.
+#: Seconds to write down and verify a move of a chunk, with a margin for a busy machine.
 _WRITE = 5e-5
 
 
 class OutOfTime(Exception):
-    """A deadline passed while something was computed."""
+    """Raised if a deadline passes during a computation."""
 
 
 def now() -> float:
-    """Seconds of `time.monotonic`."""
+    """Return the time of `time.monotonic`, in s."""
     return time.monotonic()
 
 
 class Deadline:
-    """A time of `now`; `check` looks at the clock once in `every` calls."""
+    """A deadline at the time ``at`` of `now`; `check` reads the clock once in ``every`` calls."""
 
     def __init__(self, at: float = math.inf, every: int = 256):
         self.at, self.every = at, every
         self._calls = 0
 
     def check(self) -> None:
-        """Raise `OutOfTime` if it has passed."""
+        """Raise `OutOfTime` if the deadline has passed."""
         self._calls += 1
         if self._calls % self.every == 0:
             check(self.at)
 
 
 def check(at: float) -> None:
-    """Raise `OutOfTime` after a time of `now`."""
+    """Raise `OutOfTime` if the time ``at`` of `now` has passed."""
     if now() > at:
         raise OutOfTime
 
 
 def fraction(until: float, part: float, most: float = math.inf) -> float:
-    """When a part of the time from now on has passed, or `most` seconds of a time without end."""
+    """Return the time after ``part`` of the time to ``until``, but at most ``most`` seconds from now."""
     begun = now()
     return begun + (most if math.isinf(until) else min(most, (until - begun) * part))
 
 
 def before_writing(begun: float, time_limit: float, moves: int) -> float:
-    """Until when a schedule of so many moves may be searched: at least half of the time."""
+    """Return when to end a search so that ``moves`` can be written: after half of the time or later."""
     return begun + time_limit - min(time_limit / 2, _WRITE * moves) if math.isfinite(time_limit) else math.inf

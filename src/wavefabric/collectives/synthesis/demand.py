@@ -1,4 +1,4 @@
-"""A layout as chunks that must reach further ranks; sums are the same with time reversed."""
+"""State a layout as chunks that must reach further ranks; sums are copies reversed in time."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -16,26 +16,26 @@ from wavefabric.errors import InputError, require
 Location = tuple[int, int]
 #: (round, chunk, from, to)
 Move = tuple[int, int, int, int]
-#: More hops than there can be.
+#: Number of hops that stands for unreachable.
 FAR = 1 << 20
 
 
 @dataclass(frozen=True)
 class ChunkDemand:
-    """One chunk: the ranks that have it, and the other ranks that need it."""
+    """Holds the ranks that have one chunk, and the other ranks that need the chunk."""
 
     have: frozenset[int]
     need: frozenset[int]
 
     @property
     def direct(self) -> bool:
-        """Whether it is one rank's and goes to one other."""
+        """Whether one rank has the chunk and one other rank needs it."""
         return len(self.have) == 1 and len(self.need) == 1
 
 
 @dataclass(frozen=True)
 class Demand:
-    """Chunks that must reach the ranks that need them."""
+    """Holds the chunks that must reach the ranks that need them."""
 
     ranks: int
     chunks: tuple[ChunkDemand, ...]
@@ -43,11 +43,11 @@ class Demand:
 
 @dataclass(frozen=True)
 class SumsAndCopies:
-    """A layout taken apart into sums and copies.
+    """Holds a layout divided into sums and copies.
 
-    ``sums``: the parts of chunk c come together at its root; stated with time reversed, from the root to
-    all. ``copies``: of sums that several ranks need, from the root. ``locations`` of (chunk, rank), if the
-    layout says so; ``local_copies``: (chunk, rank, further location that must hold it).
+    ``sums``: the terms of chunk c come together at its root; stated reversed in time, from the root to all
+    ranks. ``copies``: chunks that are copied, a sum from its root. ``locations``: by (chunk, rank), if the
+    layout defines one; ``local_copies``: (chunk, rank, further location that must hold the chunk).
     """
 
     layout: Layout
@@ -58,10 +58,10 @@ class SumsAndCopies:
 
 
 def task(layout: Layout) -> SumsAndCopies:
-    """Take a layout apart.
+    """Divide a layout into sums and copies.
 
-    Refused are sums that are not of one contribution a rank or not kept in place, a chunk whose location
-    holds another one before, and an item that nobody has.
+    `InputError` for sums that are not of one contribution per rank or change their location, a chunk whose
+    location has another item before, and an item that no rank has.
     """
     pre: dict[int, dict[int, tuple[Location, int]]] = defaultdict(dict)
     post: dict[int, dict[int, list[tuple[Location, int]]]] = defaultdict(lambda: defaultdict(list))
@@ -105,7 +105,7 @@ def _origins(need: dict[int, list[tuple[Location, int]]]) -> set[int]:
 
 
 def _sum_ranks(item: int, have: dict, need: dict) -> list[int]:
-    """The ranks that need a sum, all of whose parts are there and which keep it where theirs is."""
+    """Return the ranks that need a sum; all terms must exist, and the sum replace the term of each rank."""
     total = 0
     for _, origins in have.values():
         require(not total & origins, "layout", f"item {item} counts a rank twice", "each contribution once")
@@ -120,7 +120,7 @@ def _sum_ranks(item: int, have: dict, need: dict) -> list[int]:
 
 
 def useful(demand: Demand, moves: Iterable[Move]) -> list[Move]:
-    """Moves in order, without those to ranks that neither need the chunk nor send it on."""
+    """Return the moves in order, without those to ranks that neither need the chunk nor send it on."""
     kept: list[Move] = []
     onward: set[tuple[int, int]] = set()
     for move in sorted(moves, reverse=True):
@@ -132,7 +132,7 @@ def useful(demand: Demand, moves: Iterable[Move]) -> list[Move]:
 
 
 def distances(ranks: int, pairs: Iterable[Edge]) -> np.ndarray:
-    """Hops from each rank to each other, `FAR` if there is no way: shape (ranks, ranks)."""
+    """Return the hops from each rank to each other, `FAR` if unreachable: shape (ranks, ranks)."""
     ends = np.array(sorted(set(pairs)), np.int64).reshape(-1, 2)
     joined = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(ranks, ranks))
     hops = shortest_path(joined, unweighted=True)

@@ -1,7 +1,7 @@
-"""Spanning trees from every root that use shared links as fully as cuts allow.
+"""Pack spanning trees from every root that use shared links as fully as cuts allow.
 
-ForestColl (Zhao et al. 2024, arXiv:2402.06787) splits off switches and may send a pair's data over any path.
-Here pairs of ranks keep their routes, as on a machine, and links are shared out between pairs evenly.
+ForestColl (Zhao et al. 2024, arXiv:2402.06787) splits off switches and may send the data of a pair over any
+path. This module keeps the route of each pair, as on a machine, and divides links evenly among pairs.
 """
 
 from bisect import bisect_left
@@ -27,7 +27,10 @@ from wavefabric.errors import InputError
 
 @dataclass
 class EqualTrees:
-    """Of `all` trees of a root those from the `first` on with the same parent and depth of ranks reached."""
+    """Groups ``count`` of the ``all`` trees of a root, from number ``first`` on, which are equal so far.
+
+    ``reached``: parent and depth of each rank that these trees reach.
+    """
 
     root: int
     all: int
@@ -36,15 +39,16 @@ class EqualTrees:
     reached: dict[int, tuple[int, int]]
 
 
-#: Trees, and the rounds in which links carry all chunks over them, were these one chunk in all.
+#: Trees, and the rounds in which links carry all chunks over them, if all were a single chunk.
 Forest = tuple[list[EqualTrees], Fraction]
 
 
 def forests(layout: Layout, links: Links, trees: int, until: float = inf, most: float = inf) -> list[Forest]:
-    """So many trees of each root (times its chunks without a common factor), of sums and of copies.
+    """Return forests for the sums and for the copies: ``trees`` trees per root and unit of its chunks.
 
-    In the fewest rounds in which links, shared out between pairs in whole trees, carry them; none if above
-    `most`. `OutOfTime` after `until`; `InputError` if chunks go to some ranks only, or links do not join all.
+    The unit is the greatest common divisor of the roots' chunks. A forest takes the fewest rounds in which
+    links, divided between pairs in whole trees, carry it, and is empty if these exceed ``most``. `OutOfTime`
+    after ``until``; `InputError` if chunks go to some ranks only, or links do not connect all ranks.
     """
     todo, stop, back = task(layout), Deadline(until, 1), links.reversed()
     mirrored = back.capacity == links.capacity and {*back.groups} == {*links.groups}
@@ -53,7 +57,7 @@ def forests(layout: Layout, links: Links, trees: int, until: float = inf, most: 
 
 
 def forest_schedule(layout: Layout, made: list[Forest]) -> Schedule:
-    """The layout's chunks over what `forests` made of it, or of the same with other pieces: verified."""
+    """Return the verified schedule of a layout over its `forests`, or those of another number of pieces."""
     todo = task(layout)
     writer = ScheduleWriter(todo)
     if todo.sums is not None:
@@ -89,12 +93,12 @@ def _forest(demand: Demand, links: Links, trees: int, stop: Deadline, most: floa
 
 
 def _strides(ranks: int) -> list[int]:
-    """Distances in number, first those that lead from a node to the same local rank of others."""
+    """Return the distances in rank number, first those to the same local rank of other nodes."""
     return sorted(range(1, ranks), key=lambda ahead: (-gcd(ahead, ranks), ahead))
 
 
 def _divide(rounds: Fraction, links: Links, routes: dict[Edge, list[int]], most: int) -> np.ndarray:
-    """Trees that each pair carries, one more in turn up to `most` while it has space: (ranks, ranks)."""
+    """Return the trees per pair, (ranks, ranks): up to ``most``, dealt out in turn while links have space."""
     n, up, down = links.ranks, *rounds.as_integer_ratio()
     sent, left = np.zeros((n, n), np.int32), [chunks * up // down for _, chunks in links.groups]
     able = [(r, (r + ahead) % n) for ahead in _strides(n) for r in range(n)]
@@ -111,14 +115,14 @@ def _divide(rounds: Fraction, links: Links, routes: dict[Edge, list[int]], most:
 
 
 def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[EqualTrees]:
-    """Edge-disjoint spanning trees, grown level by level (Bérczi & Frank 2010, as in ForestColl)."""
+    """Grow edge-disjoint spanning trees level by level (Bérczi & Frank 2010, as in ForestColl)."""
     n, left = len(carried), carried.copy()
     trees = [EqualTrees(r, int(wanted[r]), 0, int(wanted[r]), {r: (r, 0)}) for r in range(n) if wanted[r]]
     direct = (carried + np.diag(wanted) >= wanted[:, None]).all()
     for level, ahead in product(range(n - 1), _strides(n)):
         if min(len(tree.reached) for tree in trees) == n:
             break
-        for tree in trees:  # grows meanwhile
+        for tree in trees:  # the list grows in the loop
             for x in [rank for rank, (_, depth) in tree.reached.items() if depth == level]:
                 y = (x + ahead) % n
                 able = 0 if y in tree.reached else min(int(left[x, y]), tree.count)
@@ -135,10 +139,10 @@ def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[Equal
 
 
 def _spare(left: np.ndarray, trees: list[EqualTrees], tree: EqualTrees, x: int, y: int) -> int:
-    """How many of equal trees may take the edge from x to y so that all others can still be completed.
+    """Return how many of equal trees may use the edge x → y so that all other trees can still be completed.
 
-    A node for each of the others is fed by x and linked to the ranks that it reaches: what flows from x to y
-    beyond the number of others (Edmonds' condition for every set of ranks with y and without x).
+    Each other tree is a node, fed by x and linked to the ranks that it reaches: the answer is the flow from x
+    to y beyond the number of other trees (Edmonds' condition for every set of ranks with y and without x).
     """
     n = len(left)
     others = [each for each in trees if each is not tree and len(each.reached) < n]
@@ -150,7 +154,7 @@ def _spare(left: np.ndarray, trees: list[EqualTrees], tree: EqualTrees, x: int, 
 
 
 def _pipelined(trees: list[EqualTrees], demand: Demand) -> Solution:
-    """The chunks of each root dealt out to its trees, on each one after the other."""
+    """Distribute the chunks of each root over its trees; on each tree chunks follow one another."""
     moves = []
     for tree in trees:
         mine = [number for number, chunk in enumerate(demand.chunks) if tree.root in chunk.have]

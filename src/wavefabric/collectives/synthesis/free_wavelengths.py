@@ -1,4 +1,4 @@
-"""Edges of an optical network by number, and which wavelengths are free on them during a round."""
+"""Number the edges of an optical network, and track which wavelengths are free on them in a round."""
 
 import math
 from collections import Counter, defaultdict
@@ -15,10 +15,10 @@ Route = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class RoutedNetwork:
-    """Routes as numbers of edges.
+    """Holds routes as numbers of edges.
 
-    Constraint (6) of an edge: each wavelength is on it at most W times. As a wavelength leaves and reaches a
-    tile once, it holds where W ≥ min(tiles that send, tiles that receive over the edge): a *wide* edge.
+    Constraint (6) of docs/synthesis.md: a wavelength is on an edge at most W times. As it leaves and reaches
+    a tile once, that always holds on *wide* edges: W ≥ min(tiles that send, tiles that receive over them).
     """
 
     def __init__(self, network: OpticalNetwork, deadline: float = math.inf):
@@ -39,23 +39,23 @@ class RoutedNetwork:
                 numbered.setdefault((s, d), []).append((tuple(edges), tuple(route)))
         self.waveguides = [network.waveguides_of(a, b) for a, b in number]
         self.wide = [w >= min(len(sends[e]), len(receives[e])) for e, w in enumerate(self.waveguides)]
-        #: Whether waveguides never run out.
+        #: Whether all edges are wide, so that waveguides never run out.
         self.all_wide = all(self.wide)
-        #: Of each pair the routes that can be used, shortest first.
+        #: By pair, the routes that can be used, shortest first.
         self.routes: dict[Edge, list[Route]] = {}
         for pair, routes in numbered.items():
             if usable := [route for route in routes if all(self.waveguides[e] for e in route[0])]:
                 self.routes[pair] = sorted(usable, key=lambda r: len(r[0]))
-        #: Edges, of as many chunks as circuits that they carry in a round.
+        #: Edges as links, whose capacity is the number of circuits that an edge carries per round.
         capacity = {e: w * network.lasers for e, w in zip(number, self.waveguides, strict=True)}
         self.links = Links(network.ranks, capacity)
 
     def hops(self, s: int, d: int) -> int:
-        """Edges of the shortest route of a pair."""
+        """Return the number of edges of the shortest route of a pair."""
         return len(self.routes[s, d][0][0])
 
     def one_route_a_pair(self) -> OpticalNetwork:
-        """The same network with a shortest route of each pair, of fewest turns, along rows first.
+        """Return the network with one shortest route per pair, the one with fewest turns, along rows first.
 
         Where tiles are numbered row by row, that is dimension-order routing, which uses edges evenly.
         """
@@ -63,11 +63,11 @@ class RoutedNetwork:
         return replace(self.network, routes=paths)
 
     def narrow(self, edges: Iterable[int]) -> tuple[int, ...]:
-        """Those of some edges that are not wide, in order."""
+        """Return those of ``edges`` that are not wide, in order."""
         return tuple(sorted(e for e in edges if not self.wide[e]))
 
     def distinct_routes(self, s: int, d: int) -> dict[tuple[int, ...], Route]:
-        """Routes of a pair by their narrow edges: those that differ only in wide ones are alike."""
+        """Return the routes of a pair by their narrow edges; of routes equal in these, the shortest."""
         return {self.narrow(route[0]): route for route in reversed(self.routes[s, d])}
 
 
@@ -77,7 +77,7 @@ def _turns(tiles: tuple[int, ...]) -> tuple[int, int, list[int]]:
 
 
 class FreeWavelengths:
-    """What is free in one round, wavelengths as bits."""
+    """Tracks the free wavelengths of one round, as bit masks."""
 
     def __init__(self, net: RoutedNetwork):
         self.net = net
@@ -85,13 +85,13 @@ class FreeWavelengths:
         self.lasers, self.photodiodes = [all_free] * ranks, [all_free] * ranks
         self.sends, self.receives = [net.network.at_once] * ranks, [net.network.at_once] * ranks
         self.free = [all_free] * len(net.waveguides)
-        #: Circuits of each wavelength on each edge that is used.
+        #: Number of circuits by (edge, wavelength bit).
         self.used: Counter[tuple[int, int]] = Counter()
 
     def take(
         self, src: int, dst: int, wavelengths: int = -1, route: tuple[int, ...] | None = None
     ) -> Lightpath | None:
-        """Set up a circuit on the first of the wavelengths (as bits) that is free, over any or one route."""
+        """Set up a circuit on the first free of ``wavelengths`` (bits), by ``route`` or any; else None."""
         ends = self.lasers[src] & self.photodiodes[dst] & wavelengths
         if not (ends and self.sends[src] and self.receives[dst]):
             return None

@@ -1,4 +1,4 @@
-"""Rings of neighbours and edge colourings, of which known schedules over circuits and links are made."""
+"""Find rings of neighbours and edge colourings, from which known schedules are made."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from wavefabric.collectives.synthesis.problem import Edge
 def ring_moves(
     demand: Demand, pairs: list[Edge], width: int, both: bool, stop: Deadline
 ) -> list[Move] | None:
-    """Moves round a ring whose neighbours take `width` chunks a round, in either direction if `both`.
+    """Return moves around a ring whose links carry ``width`` chunks per round; both ways if ``both``.
 
     None if there is no ring, or not every rank has chunks that all others need.
     """
@@ -31,7 +31,7 @@ def ring_moves(
             chunks = own[cycle[start]]
             sent: list[tuple[int, int]] = []
             for j, number in enumerate(chunks):
-                # The odd hop of an even ring goes one way with every other chunk.
+                # Chunks alternate in which direction takes the odd hop of an even ring.
                 hops = (ranks - (path == (1 if j % 2 else -1))) // 2 if both else ranks - 1
                 sent += [(hop, number) for hop in range(hops)]
             taken: Counter[int] = Counter()
@@ -49,7 +49,7 @@ def ring_moves(
 
 
 def _hamiltonian_cycle(ranks: int, pairs: list[Edge]) -> list[int] | None:
-    """All ranks in a cycle joined both ways: a search with a limit, neighbours with fewest ways out first."""
+    """Search, up to a limit, for a cycle of all ranks linked both ways; fewest free neighbours first."""
     joined = set(pairs)
     near: list[list[int]] = [[] for _ in range(ranks)]
     for a, b in sorted(joined):
@@ -80,7 +80,7 @@ def _hamiltonian_cycle(ranks: int, pairs: list[Edge]) -> list[int] | None:
 
 
 def colours(edges: Sequence[Edge], left: int, right: int, stop: Deadline) -> list[int]:
-    """Colours from 0 of edges (left node, right node), so that no two at a node are alike.
+    """Colour the edges (left node, right node) from 0, so that no two edges at a node have one colour.
 
     As few as the largest degree: Kőnig 1916, doi:10.1007/BF01456961. `OutOfTime` after the deadline.
     """

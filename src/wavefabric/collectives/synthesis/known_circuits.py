@@ -1,4 +1,4 @@
-"""Schedules of circuits found without a solver: where to begin, and what there is if time runs out."""
+"""Find schedules of circuits without a solver: the start of a search, and the result if time runs out."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from wavefabric.collectives.synthesis.search import Lightpath, Solution, ordered
 
 
 def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Solution | None:
-    """Every chunk straight from a rank that has it before, in the fewest rounds that lasers allow.
+    """Return a solution of direct circuits from ranks with a chunk, in the fewest rounds lasers allow.
 
     Circuits are edges between sources and destinations: their colouring gives each a round and a wavelength.
     """
@@ -41,7 +41,7 @@ def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Sol
 def _set_up(
     net: RoutedNetwork, circuits: Iterable[tuple[Move, int]], method: str, stop: Deadline
 ) -> Solution | None:
-    """Moves as a solution, each on the first of some wavelengths (as bits) that is free; None if none is."""
+    """Return moves as a solution, each on its first free wavelength (bits); None if one has none."""
     free: dict[int, FreeWavelengths] = defaultdict(lambda: FreeWavelengths(net))
     lightpaths: dict[Move, Lightpath] = {}
     for move, wavelengths in circuits:
@@ -55,9 +55,9 @@ def _set_up(
 
 
 def relayed(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Solution | None:
-    """Each chunk of one rank that several need to one of them, and from there to the others, straight.
+    """Return a solution that sends a chunk directly to a rank that needs it, and from there to the others.
 
-    Only where some ranks have far more to send than others, as the root of a broadcast has: in pieces, that
+    None unless some ranks have far more to send than others, as the root of a broadcast has: in pieces, that
     becomes a scatter and an all-gather (Thakur et al. 2005, doi:10.1177/1094342005051521).
     """
     sends: Counter[int] = Counter()
@@ -85,7 +85,7 @@ def relayed(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Solution | No
 
 
 def ring(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Solution | None:
-    """Every chunk both ways round a ring of neighbours, if each rank has chunks that all others need."""
+    """Return a solution around a ring of neighbours, both ways; each rank must have chunks for all others."""
     at_once = net.network.at_once
     pairs = [pair for pair in net.routes if net.hops(*pair) == 1]
     moves = ring_moves(demand, pairs, max(1, at_once // 2), at_once > 1, stop)
@@ -93,7 +93,7 @@ def ring(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Solution | None:
 
 
 def greedy(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Solution | None:
-    """Round by round as many circuits as fit, ranks that miss most first."""
+    """Return a solution with as many circuits per round as fit; ranks that miss most chunks come first."""
     rng = np.random.default_rng(seed)
     holders = [set(c.have) for c in demand.chunks]
     missing: dict[int, set[int]] = defaultdict(set)
@@ -118,14 +118,14 @@ def greedy(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Sol
 def _greedy_round(
     net: RoutedNetwork, queue: list[int], missing: dict[int, set[int]], holders: list[set[int]], rng, stop
 ) -> dict[tuple[int, int, int], Lightpath]:
-    """Chunk, source, destination and lightpath of one round's circuits: one a rank of the queue in turn."""
+    """Return a round's lightpaths by (chunk, source, destination); ranks of ``queue`` receive in turn."""
     free = FreeWavelengths(net)
     copies = Counter({number: len(ranks) for number, ranks in enumerate(holders)})
     wanted = {d: sorted(missing[d], key=lambda n: (copies[n], rng.random())) for d in queue}
     sent: dict[tuple[int, int, int], Lightpath] = {}
 
     def send_one(d: int) -> bool:
-        """One of the chunks that `d` still wants; False if none can be sent."""
+        """Send ``d`` one of the chunks that it still needs; return False if none can be sent."""
         stop.check()
         for i, number in enumerate(wanted[d] if free.receives[d] else ()):
             able = [s for s in holders[number] if free.sends[s] and (s, d) in net.routes]

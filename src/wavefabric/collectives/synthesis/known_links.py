@@ -1,4 +1,4 @@
-"""Schedules over electrical links found without a solver, and what links can carry in a step."""
+"""Find schedules over electrical links without a solver, and check what links can carry in a step."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,15 +10,15 @@ from wavefabric.collectives.synthesis.demand import FAR, Demand, Move, distances
 from wavefabric.collectives.synthesis.graphs import colours, ring_moves
 from wavefabric.collectives.synthesis.problem import Edge, Links
 
-#: Chunks times ranks beyond which nothing greedy is tried: memory.
+#: Largest product of chunks and ranks for greedy schedules, which memory limits.
 _ENTRIES = 1 << 28
-#: Moves beyond which no all-to-all is looked for, and ranks beyond which no translations are.
+#: Largest number of moves of an all-to-all, and of ranks for translations.
 _MOVES, _RANKS = 1 << 21, 512
 _PASSES = 4
 
 
 class StepCapacity:
-    """What links, and groups of links, can still carry in a step of so many rounds."""
+    """Tracks the remaining capacity of links, and of groups of links, in a step of ``rounds`` rounds."""
 
     def __init__(self, links: Links, rounds: int):
         self.links = {link: n * rounds for link, n in links.capacity.items()}
@@ -29,7 +29,7 @@ class StepCapacity:
                 self.of_link[link].append(i)
 
     def take(self, link: Edge) -> bool:
-        """Use a link for a chunk, if there is space."""
+        """Use a link for a chunk; return whether there was space."""
         groups = self.of_link.get(link, ())
         if self.links.get(link, 0) < 1 or any(self.groups[i] < 1 for i in groups):
             return False
@@ -40,14 +40,14 @@ class StepCapacity:
 
 
 def fits(moves: Sequence[Move], links: Links, rounds: Sequence[int] = ()) -> bool:
-    """Whether moves keep to the capacities of steps of so many rounds; by default of one round each."""
+    """Whether moves respect the capacities of steps with these ``rounds``; by default one round each."""
     rounds = rounds or [1] * (1 + max((m[0] for m in moves), default=-1))
     steps = [StepCapacity(links, r) for r in rounds]
     return all(m[0] < len(steps) and steps[m[0]].take((m[2], m[3])) for m in moves)
 
 
 def ring(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
-    """Every chunk both ways round a ring of links, a round a step."""
+    """Return moves of every chunk both ways around a ring of links, one round per step; None if no ring."""
     for width in range(max(links.capacity.values(), default=0), 0, -1):
         wide = [link for link in links.usable if links.capacity[link] >= width]
         moves = ring_moves(demand, wide, width, True, stop)
@@ -59,9 +59,9 @@ def ring(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
 def greedy(
     demand: Demand, links: Links, rounds: Sequence[int], seed: int, stop: Deadline
 ) -> list[Move] | None:
-    """Step by step as many chunks as links carry, rare ones first, each nearer to a rank that needs it.
+    """Return moves of as many chunks per step as links carry: rare chunks first, nearer to ranks in need.
 
-    Steps take `rounds` rounds, and one each after those. None if some rank cannot be reached.
+    Steps take ``rounds`` rounds, and one each after those. None if some rank cannot be reached.
     """
     if len(demand.chunks) * demand.ranks > _ENTRIES:
         return None
@@ -96,17 +96,17 @@ def greedy(
 
 
 def open_shop(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
-    """The same from every rank, over links that look alike from every rank: rings, tori, hypercubes.
+    """Return moves alike for all ranks, over links that are alike at all ranks: rings, tori, hypercubes.
 
-    Ranks are numbers of one or more digits, and links and demand depend on the digitwise difference alone
+    Ranks are numbers of one or more digits, and links and demand depend only on the digitwise difference
     (Cayley graphs of Abelian groups). Then a difference v is a job: shortest paths of links that sum to v,
-    done at once by all ranks. As links may be taken in any order, jobs and links are an open shop of unit
-    operations, whose least time is the largest load of a link or length of a job: an edge colouring.
+    taken by all ranks at once. As links may be taken in any order, jobs and links are an open shop of unit
+    operations, whose shortest time is the largest load of a link or length of a job: an edge colouring.
 
-    The best over all digits that fit. On a k-ary n-cube (a hypercube is a binary one) the steps are as few as
-    links allow where chunks halfway round a ring can go either way evenly. Hypercubes: Johnsson & Ho 1989,
-    doi:10.1109/12.29465; Edelman 1991, J. Parallel Distrib. Comput. 11, 328. Open shops: Gonzalez & Sahni
-    1976, doi:10.1145/321978.321985.
+    The result is the best over all digits that fit, or None. On a k-ary n-cube (a hypercube is a binary one)
+    the steps are as few as links allow if chunks halfway around a ring can go either way evenly. Hypercubes:
+    Johnsson & Ho 1989, doi:10.1109/12.29465; Edelman 1991, J. Parallel Distrib. Comput. 11, 328. Open shops:
+    Gonzalez & Sahni 1976, doi:10.1145/321978.321985.
     """
     chunks = _direct_chunks(demand)
     n = demand.ranks
@@ -124,7 +124,7 @@ def open_shop(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None
 
 
 def _direct_chunks(demand: Demand) -> dict[Edge, list[int]] | None:
-    """Chunks of each (source, destination); None if one has several sources or destinations."""
+    """Return the chunks by (source, destination); None if one has several sources or destinations."""
     chunks: dict[Edge, list[int]] = defaultdict(list)
     for number, chunk in enumerate(demand.chunks):
         if chunk.need:
@@ -135,7 +135,7 @@ def _direct_chunks(demand: Demand) -> dict[Edge, list[int]] | None:
 
 
 def _factorisations(n: int) -> Iterator[tuple[int, ...]]:
-    """All ordered products of numbers from 2."""
+    """Yield all ordered products of numbers from 2 that equal ``n``."""
     if n == 1:
         yield ()
     for first in range(2, n + 1):
@@ -145,7 +145,7 @@ def _factorisations(n: int) -> Iterator[tuple[int, ...]]:
 
 
 def _digitwise_sums(sizes: Sequence[int]) -> np.ndarray:
-    """Digitwise sums of numbers with digits of these sizes, the last fastest: shape (n, n)."""
+    """Return the digitwise sums of numbers with digits of these sizes, the last fastest: shape (n, n)."""
     digits = np.indices(sizes).reshape(len(sizes), -1)
     sums = (digits[:, :, None] + digits[:, None, :]) % np.array(sizes)[:, None, None]
     return np.asarray(np.ravel_multi_index(tuple(sums), sizes))
@@ -159,14 +159,14 @@ def _invariant(tables: Iterable[np.ndarray], add: np.ndarray) -> bool:
 def _translated(
     chunks: dict[Edge, list[int]], wanted: np.ndarray, capacity: np.ndarray, add: np.ndarray, stop: Deadline
 ) -> list[Move] | None:
-    """The open shop for one meaning of r + v; `wanted`, `capacity`: of each difference."""
+    """Solve the open shop for one meaning ``add`` of r + v; ``wanted``, ``capacity``: by difference."""
     n = len(add)
     links = [int(g) for g in np.flatnonzero(capacity)]
     hops = distances(n, [(r, int(add[r, g])) for r in range(n) for g in links])[0]
     jobs = [int(v) for v in np.flatnonzero(wanted) for _ in range(wanted[v])]
     if any(hops[v] >= FAR for v in jobs) or n * int(hops[jobs].sum()) > _MOVES:
         return None
-    # Operations of a wide link are shared out to as many narrow ones.
+    # A wide link counts as several links of capacity 1, among which operations are distributed.
     first = dict(zip(links, np.cumsum([0, *capacity[links][:-1]]).tolist(), strict=True))
     done: dict[int, int] = defaultdict(int)
     operations = []
@@ -196,7 +196,7 @@ def _translated(
 def _paths_of_differences(
     jobs: list[int], links: list[int], capacity: np.ndarray, add: np.ndarray, hops: np.ndarray, stop: Deadline
 ) -> dict[int, list[int]]:
-    """A shortest path of links for each difference, links loaded as evenly as a few passes make them."""
+    """Return a shortest path of links per job; a few passes make the loads of links even."""
     n = len(add)
     minus = np.empty((n, n), np.int64)  # minus[a, g] + g = a
     minus[add[:, links], np.array(links)[None, :]] = np.arange(n)[:, None]
@@ -216,9 +216,9 @@ def _even_routes(
     capacity: Mapping,
     stop: Deadline,
 ) -> dict[int, list]:
-    """The links of each job's way, loaded as evenly as going through the jobs in several orders makes them.
+    """Return the links of each job's path, loaded evenly by one pass through the jobs per order.
 
-    `onward`: from where a job is, the links that it can take and where they lead; none at its end.
+    ``onward(job, position)``: the links that a job can take next and where they lead; empty at its end.
     """
     load: dict = defaultdict(float)
     paths: dict[int, list] = {}
@@ -236,10 +236,10 @@ def _even_routes(
 
 
 def farthest_first(demand: Demand, links: Links, seed: int, stop: Deadline) -> list[Move] | None:
-    """Shortest ways that load links evenly; each link carries first what has farthest to go.
+    """Return moves over shortest paths that load links evenly; chunks with farthest to go are first.
 
-    Ways keep to one dimension as long as they can where ranks are numbered row by row: the nearest (odd
-    seeds) or farthest (even) numbers first among links that are loaded alike.
+    Where ranks are numbered row by row, paths stay in one dimension as long as possible: among equally loaded
+    links those to the nearest (odd seeds) or farthest (even seeds) rank numbers come first.
     """
     chunks = _direct_chunks(demand)
     if chunks is None:
@@ -255,7 +255,7 @@ def farthest_first(demand: Demand, links: Links, seed: int, stop: Deadline) -> l
 def _routes(
     chunks: dict[Edge, list[int]], links: Links, hops: np.ndarray, seed: int, stop: Deadline
 ) -> dict[int, list[Edge]]:
-    """Links on the way of each chunk; `seed` sets the order of chunks and of links loaded alike."""
+    """Return the links on the path of each chunk; ``seed`` sets the order of chunks and of equal links."""
     near: dict[int, list[int]] = defaultdict(list)
     for s, d in links.usable:
         near[s].append(d)
@@ -270,7 +270,7 @@ def _routes(
         s, d = ends[number]
         able = [b for b in near[here] if hops[b, d] == hops[here, d] - 1]
         if able and not even:
-            # Halfway round a ring of ranks in a row: one way for even ranks and the other for odd ones.
+            # Halfway around a ring of consecutive ranks, even and odd ranks send in opposite directions.
             opposite = len(able) == 2 and able[0] - here == here - able[1]
             able = [able[s % 2 if opposite else 0]]
         return [((here, b), b) for b in able]
@@ -280,7 +280,7 @@ def _routes(
 
 
 def _queued(paths: dict[int, list[Edge]], links: Links, seed: int, stop: Deadline) -> list[Move] | None:
-    """Moves along ways, a step at a time: on each link what has farthest to go."""
+    """Return moves along paths, step by step; on each link the chunk with farthest to go is first."""
     rng = np.random.default_rng(seed)
     at = dict.fromkeys(paths, 0)
     moves: list[Move] = []

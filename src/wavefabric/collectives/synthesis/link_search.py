@@ -1,4 +1,4 @@
-"""Whether so many steps and rounds over electrical links suffice (SCCL): known schedules, then solvers."""
+"""Decide whether steps and rounds over electrical links suffice (SCCL): known schedules, then solvers."""
 
 import math
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ _ATTEMPTS = 6
 
 
 class LinkSearch(Search):
-    """The fewest steps over electrical links, each of one round; or exactly so many steps and rounds."""
+    """Searches for the fewest steps of one round over electrical links, or exact steps and rounds."""
 
     unit = "step"
     unreachable = "links: some rank cannot get what it needs; allowed: links that join the ranks"
 
     def __init__(self, demand: Demand, links: Links, deadline: float, say: Progress):
         self.links = links
-        #: Of steps and of rounds, found in a quarter of the time.
+        #: Bounds on steps and on rounds, found in a quarter of the time.
         self.bounds = link_bounds(demand, links, clock.fraction(deadline, 1 / 4))
         super().__init__(demand, deadline, say, max(self.bounds, key=lambda bound: bound[0]))
 
@@ -46,9 +46,9 @@ class LinkSearch(Search):
         return self._ask(rounds, rounds, until, say)
 
     def decide_exactly(self, steps: int, rounds: int) -> HalfResult | str:
-        """A schedule of exactly so many steps and rounds, or what proves that there is none.
+        """Return a schedule of exactly ``steps`` steps and ``rounds`` rounds, or the proof of none.
 
-        `lower` of the result: rounds that are needed in exactly so many steps; fewer steps may need fewer.
+        `lower` of the result: rounds needed in exactly that many steps; fewer steps may need fewer rounds.
         `Undecided` is raised if time runs out.
         """
         (least, far), (fewest, why) = self.bounds
@@ -72,7 +72,7 @@ class LinkSearch(Search):
         return HalfResult(answer, lower, text, ((rounds, f"feasible: {answer.method}"),))
 
     def _known_exactly(self, steps: int, extra: int, until: float) -> Solution | None:
-        """A known solution for so many steps and extra rounds."""
+        """Return a known solution with these steps and extra rounds; None if none fits."""
         even = tuple(1 + extra // steps + (i >= steps - extra % steps) for i in range(steps))
         last = (*(1,) * (steps - 1), 1 + extra)
         stop = clock.Deadline(until)
@@ -88,12 +88,12 @@ class LinkSearch(Search):
         return None
 
     def _ask(self, steps: int, rounds: int, deadline: float, say: Progress) -> Solution | str | None:
-        """The solvers' solution; what proves that there is none; or None."""
+        """Return the solvers' solution, the proof that there is none, or None if undecided."""
         if self.too_large(steps):
             return None
         say(f"{steps} steps, {rounds} rounds")
         model = Model(deadline)
-        #: Links, single or several together, and the chunks that they carry in a round.
+        #: Single links and groups of links, with the chunks that they carry per round.
         carried = [([link], n) for link, n in self.links.capacity.items()] + list(self.links.groups)
         try:
             sends = SendVariables(model, self.demand, self.links.usable, steps, forward=True)

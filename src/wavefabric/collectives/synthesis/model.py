@@ -1,4 +1,4 @@
-"""The model for the solvers: linear constraints on whole numbers, of who sends which chunk to whom, when."""
+"""Formulate the integer linear program for the solvers: who sends which chunk to whom, and when."""
 
 import math
 from collections import defaultdict
@@ -14,7 +14,7 @@ from wavefabric.collectives.synthesis.problem import Edge
 
 
 class Model:
-    """Integer variables lower ≤ x ≤ upper, and rows low ≤ Σ coefficient · x ≤ high.
+    """An integer program: variables lower ≤ x ≤ upper, and rows low ≤ Σ coefficient · x ≤ high.
 
     Variables and rows added after the deadline, of `deadline.now`, raise `OutOfTime`.
     """
@@ -25,11 +25,11 @@ class Model:
         self.lower: list[int] = []
         #: Columns, coefficients, low and high of each row.
         self.rows: list[tuple[list[int], list[int], float, float]] = []
-        #: Values to begin with.
+        #: Initial values for the solvers, by variable.
         self.hint: dict[int, int] = {}
 
     def variable(self, upper: int = 1, lower: int = 0) -> int:
-        """A new variable's number."""
+        """Add a variable and return its number."""
         self._deadline.check()
         self.upper.append(upper)
         self.lower.append(lower)
@@ -38,22 +38,22 @@ class Model:
     def row(
         self, columns: Iterable[int], low: float, high: float, coefficients: list[int] | None = None
     ) -> None:
-        """A new constraint; coefficients are 1 by default."""
+        """Add a constraint; coefficients are 1 by default."""
         self._deadline.check()
         columns = list(columns)
         self.rows.append((columns, coefficients or [1] * len(columns), low, high))
 
     def equal(self, left: Sequence[int], right: Sequence[int]) -> None:
-        """As much on the left as on the right."""
+        """Add the constraint that ``left`` and ``right`` have equal sums."""
         self.row([*left, *right], 0, 0, [1] * len(left) + [-1] * len(right))
 
     def limit(self, columns: Sequence[int], high: int) -> None:
-        """At most `high` in all, unless that cannot be exceeded."""
+        """Add the constraint that the sum is at most ``high``, unless upper limits already ensure it."""
         if sum(self.upper[c] for c in columns) > high:
             self.row(columns, -math.inf, high)
 
     def arrays(self) -> tuple[csr_array, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The whole model: coefficients of the rows, low, high; lower, upper."""
+        """Return the model as arrays: coefficients of the rows, low, high; lower, upper."""
         columns, coefficients, *limits = zip(*self.rows, strict=True) if self.rows else ((),) * 4
         at, ks = (np.fromiter(chain.from_iterable(each), np.int64) for each in (columns, coefficients))
         entries = ks.astype(np.float64), at, np.cumsum([0, *map(len, columns)])
@@ -61,17 +61,17 @@ class Model:
         return csr_array(entries, (len(self.rows), len(self.upper))), low, high, lower, upper
 
     def holds(self, values: np.ndarray) -> bool:
-        """Whether whole numbers satisfy everything: their sums are exact."""
+        """Whether integer values satisfy all constraints; their sums are exact."""
         rows, low, high, lower, upper = self.arrays()
         sums = rows @ values
         return bool(((lower <= values) & (values <= upper)).all() and ((low <= sums) & (sums <= high)).all())
 
 
 class SendVariables:
-    """Variables y: how many chunks of a group go from s to d in round r; and who may send what.
+    """Defines variables y, how many chunks of a group go from s to d in round r, and their constraints.
 
-    A rank that needs a chunk gets it exactly once (3); it sends it on only in later rounds (2). Without
-    `forward`, ranks that do not need a chunk never get it; with it, at most once.
+    A rank that needs a chunk gets it exactly once (constraint 3 of docs/synthesis.md) and sends it on only in
+    later rounds (2). Without ``forward``, ranks that do not need a chunk never get it; with it, at most once.
     """
 
     def __init__(self, model: Model, demand: Demand, pairs: Iterable[Edge], rounds: int, *, forward: bool):
@@ -81,7 +81,7 @@ class SendVariables:
             if chunk.need:
                 straight = chunk.direct and not forward
                 together[straight, chunk, 0 if straight else number].append(number)
-        #: Chunks that differ in nothing are one group, if each goes straight from one rank to one other.
+        #: Identical chunks are one group, if each goes directly from one rank to one other.
         self.groups = [(key[1], together[key]) for key in sorted(together, key=lambda key: key[0])]
         #: (group, s, d, r) → variable.
         self.y: dict[tuple[int, int, int, int], int] = {}
@@ -102,7 +102,7 @@ class SendVariables:
             self._order(min(chunk.need), received)
 
     def _any_route(self, group: int, chunk: ChunkDemand) -> dict[tuple[int, int], list[int]]:
-        """A chunk that may take several ways: the variables by which it reaches d in round r, by (d, r)."""
+        """Add a chunk that may take several paths; return by (d, r) the variables with which it reaches d."""
         have, need, pairs, hops = chunk.have, chunk.need, self.pairs, self.hops
         if self.forward:
             onward = hops[:, sorted(need)].min(axis=1)
@@ -117,7 +117,7 @@ class SendVariables:
         for s, d in pairs:
             if d in have:
                 continue
-            # Not before it can be at s; not so late that it is of use to nobody.
+            # Not before the chunk can be at s, and not too late to reach a rank that needs it.
             for r in range(int(here[s]), self.rounds - int(onward[d])):
                 column = self._variable(group, s, d, r)
                 received[d, r].append(column)
@@ -130,14 +130,14 @@ class SendVariables:
         return received
 
     def _order(self, rank: int, received: list[dict[tuple[int, int], list[int]]]) -> None:
-        """Chunks that differ in nothing reach one rank that needs them in the order of their numbers."""
+        """Break symmetry: identical chunks reach ``rank``, which needs them, in numerical order."""
         for pair in pairwise(received):
             for r in range(self.rounds - 1):
                 early, late = ([c for t in range(r + 1) for c in one.get((rank, t), ())] for one in pair)
                 self.model.row([*early, *late], 0, math.inf, [1] * len(early) + [-1] * len(late))
 
     def _hold(self, received: dict, sends: list[tuple[int, int, int]]) -> None:
-        """Receive before sending: held[s, r] says whether s has the chunk when round r begins."""
+        """Require receiving before sending: held[s, r] says whether s has the chunk when round r begins."""
         last: dict[int, int] = {}
         for s, r, _ in sends:
             last[s] = max(r, last.get(s, 0))
@@ -157,7 +157,7 @@ class SendVariables:
         return column
 
     def hint(self, moves: Iterable[Move]) -> None:
-        """Begin with a known schedule, as far as it goes."""
+        """Set a known schedule, as far as it fits, as initial values."""
         group_of = {number: k for k, (_, numbers) in enumerate(self.groups) for number in numbers}
         self.model.hint.update(dict.fromkeys(self.y.values(), 0))
         for r, number, s, d in moves:
@@ -166,7 +166,7 @@ class SendVariables:
                 self.model.hint[column] += 1
 
     def moves(self, values: np.ndarray) -> list[Move]:
-        """The schedule that values of all variables mean, in order; what is sent in vain is left out."""
+        """Return the schedule that values of all variables describe, in order, without useless moves."""
         left = [list(numbers) for _, numbers in self.groups]
         moves: list[Move] = []
         for (k, s, d, r), column in self.y.items():

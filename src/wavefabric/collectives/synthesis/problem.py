@@ -1,4 +1,4 @@
-"""What a synthesis is given and what it returns."""
+"""Define the inputs and the results of a synthesis."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,23 +12,23 @@ Edge = tuple[int, int]
 
 
 class Undecided(InputError):
-    """The time limit passed before a schedule was found or proved impossible."""
+    """Raised if the time limit passes before a schedule is found or proved impossible."""
 
 
 def no_time_to_begin() -> Undecided:
-    """Time is over before any schedule was found."""
+    """Return the error that time ran out before any schedule was found."""
     return Undecided("time_limit: over before any schedule was found; allowed: more time")
 
 
 @dataclass(frozen=True)
 class OpticalNetwork:
-    """A photonic fabric as plain data: tiles that send light to each other over waveguides.
+    """Describes a photonic fabric as plain data: tiles that send light to each other over waveguides.
 
-    Rank r is on tile r, with `lasers` wavelengths and as many photodiodes, of which it can use `ports` at
-    once in each direction (None: all). `routes` are those allowed for each pair (src, dst), as tiles, src
-    first and dst last; a pair without any cannot be connected. An edge has so many `waveguides` in each
-    direction, or its own `capacity`, and each carries every wavelength once. `shared`: waveguides carry light
-    either way, so that circuits of both directions of an edge count together.
+    Rank r is on tile r, with ``lasers`` wavelengths and as many photodiodes, of which it can use ``ports`` at
+    once in each direction (None: all). ``routes``: by pair (src, dst), the allowed routes as tiles, src first
+    and dst last; a pair without a route cannot be connected. An edge has ``waveguides`` waveguides in each
+    direction, or its entry of ``capacity``, and each carries every wavelength once. ``shared``: waveguides
+    carry light either way, so that circuits of both directions of an edge count together.
     """
 
     ranks: int
@@ -59,17 +59,17 @@ class OpticalNetwork:
 
     @property
     def at_once(self) -> int:
-        """Circuits that a rank can send, or receive, in a round."""
+        """Return the number of circuits that a rank can send, or receive, per round."""
         return self.lasers if self.ports is None else min(self.lasers, self.ports)
 
     def waveguides_of(self, a: int, b: int) -> int:
-        """Waveguides from a tile to its neighbour; of a shared edge those of either direction."""
+        """Return the waveguides from a tile to its neighbour; a shared edge may be listed either way."""
         capacity = self.capacity or {}
         other = capacity.get((b, a), self.waveguides) if self.shared else self.waveguides
         return capacity.get((a, b), other)
 
     def reversed(self) -> "OpticalNetwork":
-        """The same network with time, and so every route, reversed."""
+        """Return the network reversed in time, with every route reversed."""
         routes = {(d, s): tuple(tuple(r[::-1]) for r in paths) for (s, d), paths in self.routes.items()}
         capacity = self.capacity and {(b, a): w for (a, b), w in self.capacity.items()}
         return replace(self, routes=routes, capacity=capacity)
@@ -85,10 +85,10 @@ class OpticalNetwork:
 
 @dataclass(frozen=True)
 class Links:
-    """An electrical topology as in SCCL: chunks that each directed link (src, dst) carries in a round.
+    """An electrical topology as in SCCL: chunks that each directed link (src, dst) carries per round.
 
-    A pair that is absent has no link. ``groups``: chunks a round that several links carry together, as those
-    of a hub.
+    A pair that is absent has no link. ``groups``: chunks per round that several links carry together, such as
+    those of a hub.
     """
 
     ranks: int
@@ -107,11 +107,11 @@ class Links:
 
     @property
     def usable(self) -> list[Edge]:
-        """Links that carry anything."""
+        """Return the links with a capacity above 0."""
         return [link for link, chunks in self.capacity.items() if chunks]
 
     def reversed(self) -> "Links":
-        """The same topology with every link reversed."""
+        """Return the same topology with every link reversed."""
         groups = tuple((frozenset((b, a) for a, b in links), n) for links, n in self.groups)
         return Links(self.ranks, {(b, a): n for (a, b), n in self.capacity.items()}, groups)
 
@@ -122,7 +122,7 @@ class Links:
 
 @dataclass(frozen=True)
 class Circuit:
-    """Light from one tile to another during one round of a schedule; it carries one chunk.
+    """Light from one tile to another during one round of a schedule; a circuit carries one chunk.
 
     ``wavelength``, from 0: a laser of `src` and a photodiode of `dst`. ``route``: tiles, src first, dst last.
     """
@@ -136,28 +136,28 @@ class Circuit:
 
 @dataclass(frozen=True)
 class Synthesis:
-    """A schedule, verified, and what is proved of it."""
+    """Holds a verified schedule, and what is proved about its number of rounds."""
 
     schedule: Schedule
-    #: Rounds in which something is sent: those that only add up are not counted. Of `synthesise_links`: all
-    #: rounds of all steps, and a round of the schedule is a step.
+    #: Rounds with communication; rounds that only add are not counted. For `synthesise_links`: all rounds of
+    #: all steps, where a round of the schedule is a step.
     rounds: int
-    #: No schedule has fewer rounds, or, of `least_steps`, fewer steps. Of `synthesise_links`: no schedule of
-    #: exactly the steps asked for has fewer rounds, by counting alone; one of fewer steps may.
+    #: No schedule has fewer rounds, or, for `least_steps`, steps. For `synthesise_links`: no schedule of
+    #: exactly the requested steps has fewer rounds, by counting alone; one of fewer steps may.
     lower_bound: int
-    #: Whether `rounds` is the least possible (of `synthesise_links`: in exactly the steps asked for); of an
+    #: Whether `rounds` is the minimum (for `synthesise_links`: in exactly the requested steps); for an
     #: all-reduce, of each half.
     optimal: bool
-    #: What proves it, or what is missing; one line.
+    #: The proof of `optimal`, or what is missing; one line.
     why: str
-    #: One a transfer between ranks, in the order of the schedule's transfers; none on electrical links.
+    #: One circuit per transfer between ranks, in the schedule's order; none on electrical links.
     circuits: tuple[Circuit, ...] = field(repr=False)
-    #: Wall time in s.
+    #: Wall time of the synthesis in s.
     seconds: float
-    #: Rounds tried (steps by `least_steps`), and ``"infeasible: proved by …"``, ``"feasible: …"`` or
-    #: ``"unknown: …"``.
+    #: Numbers of rounds tried (for `least_steps`: of steps), each with ``"infeasible: proved by …"``,
+    #: ``"feasible: …"`` or ``"unknown: …"``.
     status: tuple[tuple[int, str], ...]
-    #: Of electrical links: rounds that each step takes.
+    #: For electrical links: rounds of each step.
     rounds_of_steps: tuple[int, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""The search for the fewest rounds, over circuits or links: bounds, known schedules, and then solvers."""
+"""Search for the fewest rounds over circuits or links: bounds, known schedules, and then solvers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,15 +14,15 @@ from wavefabric.units import counted
 
 #: Wavelength, and tiles of the route.
 Lightpath = tuple[int, tuple[int, ...]]
-#: Is called with what is tried.
+#: A callback that gets a text on each attempt.
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Moves in order, what made them, and of circuits the wavelength and route of each move.
+    """Holds moves in order, the method that found them, and for circuits the lightpath of each move.
 
-    ``rounds_of_steps``: of links, the rounds that each step takes, if not one each.
+    ``rounds_of_steps``: for links, the rounds of each step, if not one each.
     """
 
     moves: Sequence[Move]
@@ -36,11 +36,11 @@ class Solution:
 
     @property
     def rounds(self) -> int:
-        """Of all steps."""
+        """Return the number of rounds of all steps together."""
         return sum(self.rounds_of_steps) or self.steps
 
     def reversed(self) -> "Solution":
-        """The solution with time, and so every move and route, reversed; its moves in order again."""
+        """Return the solution reversed in time, with every move and route reversed; moves are in order."""
         last = self.steps - 1
         back = {m: (last - m[0], m[1], m[3], m[2]) for m in self.moves}
         paths = {back[m]: (wave, tuple(route[::-1])) for m, (wave, route) in self.lightpaths.items()}
@@ -48,7 +48,7 @@ class Solution:
 
 
 def ordered_solution(lightpaths: dict[Move, Lightpath], method: str) -> Solution:
-    """Moves of circuits in order, empty rounds left out."""
+    """Return moves of circuits as a solution, in order and without empty rounds."""
     rounds = {r: i for i, r in enumerate(sorted({m[0] for m in lightpaths}))}
     ordered = {(rounds[m[0]], *m[1:]): lightpaths[m] for m in sorted(lightpaths)}
     return Solution(list(ordered), method, ordered)
@@ -56,7 +56,7 @@ def ordered_solution(lightpaths: dict[Move, Lightpath], method: str) -> Solution
 
 @dataclass(frozen=True)
 class HalfResult:
-    """The best solution for the sums or the copies of a task, and what is proved of it."""
+    """Holds the best solution for the sums or the copies of a task, and what is proved about it."""
 
     solution: Solution
     lower: int
@@ -65,9 +65,9 @@ class HalfResult:
 
 
 class Search(ABC):
-    """Tries numbers of rounds from the lower bound up, until one is possible.
+    """Tries increasing numbers of rounds, from the lower bound on, until one is possible.
 
-    A subclass says what circuits or links can carry; ``unit``: what is counted, rounds or steps.
+    A subclass defines what circuits or links can carry; ``unit``: what is counted, rounds or steps.
     """
 
     unit: str
@@ -82,26 +82,26 @@ class Search(ABC):
 
     @abstractmethod
     def known(self, stop: clock.Deadline) -> Iterator[Solution | None]:
-        """Solutions that need no solver, or None, promising ones first; `OutOfTime` after `stop`."""
+        """Yield solutions that need no solver, or None, promising ones first; `OutOfTime` after ``stop``."""
 
     @abstractmethod
     def variables(self, rounds: int) -> int:
-        """Variables of the solvers, without which no model is written down: see `too_large`."""
+        """Return the number of variables of the solvers' model, without writing it; see `too_large`."""
 
     @abstractmethod
     def decide(self, rounds: int, until: float, say: Progress) -> Solution | str | None:
-        """A solution of so many rounds; or what proves that there is none; or None if time ran out."""
+        """Return a solution of ``rounds`` rounds, the proof that there is none, or None if time ran out."""
 
     def too_large(self, rounds: int) -> bool:
-        """Whether there would be more variables than are written down."""
+        """Whether the model would have more variables than the limit `TOO_MANY`."""
         return self.variables(rounds) > TOO_MANY
 
     def time_for_known(self) -> float:
-        """The share of the time in which better known solutions are looked for once there is one."""
+        """Return the fraction of the time to spend on better known solutions after the first."""
         return 1 / 4
 
     def run(self, max_rounds: int | None = None, others: int = 0, times: int = 1) -> HalfResult:
-        """The fewest rounds, if `times` as many and the `others` are at most `max_rounds`."""
+        """Return the fewest rounds with ``times`` × rounds + ``others`` of at most ``max_rounds``."""
         limit = None if max_rounds is None else (max_rounds - others) // times
         if self.lower >= min(UNREACHABLE, FAR):
             raise InputError(self.unreachable)
@@ -114,7 +114,7 @@ class Search(ABC):
             if self._try(rounds, clock.fraction(self.deadline, 1 if last else 1 / 2)):
                 break
             rounds += 1
-        # Time that is left goes to the fewest rounds that were not decided.
+        # The rest of the time goes to the fewest rounds that are undecided.
         while self._wanted(self.lower, limit) and self.deadline - clock.now() > 1.0:
             if self.too_large(self.lower) or self._try(self.lower, self.deadline):
                 break
@@ -128,7 +128,7 @@ class Search(ABC):
         return HalfResult(self.best, self.lower, self._why(), tuple(sorted(self.verdicts.items())))
 
     def _begin(self) -> Solution:
-        """The best known solution: until there is one all of the time may pass, then a share of it."""
+        """Return the best known solution: all of the time may pass up to the first, then a fraction of it."""
         soon, stop = clock.fraction(self.deadline, self.time_for_known()), clock.Deadline(self.deadline)
         best: Solution | None = None
         try:
@@ -147,12 +147,12 @@ class Search(ABC):
         return best
 
     def _wanted(self, rounds: int, limit: int | None) -> bool:
-        """Whether a number of rounds would be better than the best and may be tried."""
+        """Whether a number of rounds would improve on the best solution and may be tried."""
         better = rounds < self.best.rounds and (limit is None or rounds <= limit)
         return better and clock.now() < self.deadline
 
     def _try(self, rounds: int, until: float) -> bool:
-        """Decide a number of rounds, as far as time allows; whether it is possible."""
+        """Decide a number of rounds, as far as time allows; return whether it is possible."""
         if self.too_large(rounds):
             self.verdicts[rounds] = "unknown: too large for the solvers"
             return False
@@ -168,7 +168,7 @@ class Search(ABC):
         self.verdicts[rounds] = f"infeasible: proved by {answer}" if answer else "unknown: out of time"
         if answer:
             for fewer, verdict in self.verdicts.items():
-                # One could always wait for a round.
+                # Fewer rounds are impossible too: an idle round could be added to any schedule.
                 if fewer < rounds and verdict.startswith("unknown"):
                     self.verdicts[fewer] = f"infeasible: proved by {answer}, of {count}"
             self.lower, self.proof = rounds + 1, answer

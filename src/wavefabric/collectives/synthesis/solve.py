@@ -1,4 +1,4 @@
-"""Models put to two solvers at once: CP-SAT, and HiGHS, each good at proofs that the other is bad at."""
+"""Solve models with two solvers at once: CP-SAT and HiGHS, which are good at different proofs."""
 
 import math
 import pickle
@@ -17,20 +17,20 @@ from wavefabric.collectives.synthesis.model import Model
 from wavefabric.errors import MissingExtra
 from wavefabric.system.processes import die_with_parent
 
-#: Seconds that CP-SAT has to itself before HiGHS is started beside it, and its workers then.
+#: Seconds that CP-SAT runs alone before HiGHS starts too, and its number of workers in that time.
 _ALONE, _WORKERS = 2.0, 2
 _PAUSE = 0.02
-#: Variables of a model that is not even written down.
+#: Number of variables above which a model is not even written down.
 TOO_MANY = 1_500_000
-#: Seconds after its deadline at which a solver that has not noticed is ended.
+#: Seconds after its deadline at which a solver that is still running is stopped.
 _GRACE = 0.5
-#: Seconds a variable that CP-SAT takes to begin, and to notice that its time is over.
+#: Seconds per variable that CP-SAT takes to start, and to notice that its time is over.
 _NOTICE = 4e-6
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a solver found: True with values, False if nothing satisfies the model, None if not decided."""
+    """Holds a solver's answer: True with values, False if the model is infeasible, None if undecided."""
 
     feasible: bool | None
     values: np.ndarray | None
@@ -38,9 +38,9 @@ class Answer:
 
 
 def decide(model: Model, deadline: float) -> Answer:
-    """Solve a model before a time of `deadline.now`; `OutOfTime` if that is before a solver has begun.
+    """Solve a model before a time of `deadline.now`; `OutOfTime` if that is before a solver has started.
 
-    CP-SAT begins alone, as most models are easy for it. After two seconds HiGHS gets one of its workers.
+    CP-SAT starts alone, as most models are easy for it. After two seconds HiGHS gets one of its workers.
     Ctrl-C stops both within a fraction of a second.
     """
     deadline -= _NOTICE * len(model.upper)
@@ -55,7 +55,7 @@ def decide(model: Model, deadline: float) -> Answer:
 
 
 def _wait(solvers: "Sequence[_CpSat | _Highs]", deadline: float) -> Answer:
-    """The first answer; whatever happens, all are stopped."""
+    """Return the first answer of a solver; whatever happens, all solvers are stopped."""
     try:
         pending = {s.answer for s in solvers}
         while pending and (left := deadline + _GRACE - clock.now()) > 0:
@@ -70,7 +70,7 @@ def _wait(solvers: "Sequence[_CpSat | _Highs]", deadline: float) -> Answer:
 
 
 class _CpSat:
-    """CP-SAT: its own handling of Ctrl-C would swallow the signal."""
+    """Runs CP-SAT in a thread, without its handling of Ctrl-C, which would swallow the signal."""
 
     def __init__(self, model: Model, deadline: float, workers: int, seconds: float = math.inf):
         try:
@@ -84,12 +84,12 @@ class _CpSat:
         limits.random_seed = 1
         limits.catch_sigint_signal = False
         self._model, self._variables = _cp_sat_model(cp_model, model, deadline)
-        #: The deadline given, or so many seconds after the model was written down.
+        #: The given deadline, or ``seconds`` after the model was written down.
         self.deadline = min(deadline, clock.now() + seconds)
         left = self.deadline - clock.now()
         if math.isfinite(left):
             limits.max_time_in_seconds = max(left, 1e-3)
-        # In a thread of its own: Ctrl-C reaches the one that waits.
+        # In a separate thread: Ctrl-C reaches the thread that waits.
         self.answer = ThreadPoolExecutor(1).submit(self._solve)
 
     def _solve(self) -> Answer:
@@ -102,14 +102,14 @@ class _CpSat:
         return Answer(False if status == self._library.INFEASIBLE else None, None, "CP-SAT")
 
     def stop(self) -> None:
-        # A solver that has not begun yet forgets that it was stopped: say it until it ends.
+        # A solver that has not started yet ignores a stop, so repeat it until the solver ends.
         while not self.answer.done():
             self._solver.stop_search()
             wait([self.answer], _PAUSE)
 
 
 def _cp_sat_model(cp_model: Any, model: Model, deadline: float) -> tuple[Any, list[Any]]:
-    """The same model for CP-SAT, and its variables."""
+    """Return the model for CP-SAT, and its variables."""
     stop, copy = clock.Deadline(deadline), cp_model.CpModel()
     limits = list(zip(model.lower, model.upper, strict=True))
     variables = [copy.new_bool_var("") if pair == (0, 1) else copy.new_int_var(*pair, "") for pair in limits]
@@ -131,7 +131,7 @@ def _cp_sat_model(cp_model: Any, model: Model, deadline: float) -> tuple[Any, li
 
 
 class _Highs:
-    """HiGHS in a process, which can be ended at any time."""
+    """Runs HiGHS in a process, which can be killed at any time."""
 
     def __init__(self, model: Model, deadline: float):
         self._model = model
@@ -141,14 +141,14 @@ class _Highs:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C at a terminal is ours to pass on
+            start_new_session=True,  # so that Ctrl-C at a terminal reaches only this process
         )
         self.answer = ThreadPoolExecutor(1).submit(self._solve)
 
     def _solve(self) -> Answer:
         output = self._process.communicate(self._content)[0]
         status, solution = (None, None) if self._process.returncode else pickle.loads(output)
-        # HiGHS computes in floating point: what it found is checked in whole numbers.
+        # HiGHS computes in floating point, so its solution is checked in whole numbers.
         if solution is not None and self._model.holds(values := np.rint(solution).astype(np.int64)):
             return Answer(True, values, "HiGHS")
         return Answer(False if status == 2 else None, None, "HiGHS")
@@ -160,7 +160,7 @@ class _Highs:
 
 
 def highs() -> None:
-    """A process that solves the arrays of the model on standard input; status 2: nothing satisfies it.
+    """Solve, in a process, the model arrays on standard input; status 2: the model is infeasible.
 
     HiGHS: Huangfu & Hall 2018, doi:10.1007/s12532-017-0130-5.
     """

@@ -1,4 +1,4 @@
-"""Schedules of the fewest rounds over circuits (LUMORPH, Algorithm 1, corrected) and over links (SCCL)."""
+"""Synthesise schedules of fewest rounds, over circuits (LUMORPH, Algorithm 1, corrected) or links (SCCL)."""
 
 from typing import Any
 
@@ -23,20 +23,20 @@ def synthesise(
     time_limit: float = 60.0,
     progress: Progress | None = None,
 ) -> Synthesis:
-    """A schedule of the fewest rounds over circuits of light, proved optimal if time allows.
+    """Find a schedule of the fewest rounds over circuits of light, proved optimal if time allows.
 
-    In a round each circuit carries one chunk. A rank sends only what it had or received before; a chunk goes
-    only to ranks that need it in the end, to each once. A wavelength leaves a tile at most once a round and
-    arrives at one at most once; on an edge it is at most once in each waveguide. LUMORPH, Algorithm 1;
-    docs/synthesis.md has the formulation and what was corrected.
+    In a round each circuit carries one chunk. A rank sends only chunks that it had or received before; a
+    chunk goes only to ranks that need it in the end, to each once. A wavelength leaves a tile at most once
+    per round and reaches a tile at most once; on an edge it is at most once in each waveguide. This is
+    Algorithm 1 of LUMORPH; docs/synthesis.md has the formulation and the corrections.
 
     ``layout`` comes from `wavefabric.collectives.layout`, or has its form. Sums (reduce, reduce-scatter) are
-    found with time reversed. Of an all-reduce, a reduce-scatter and an all-gather are found one after the
-    other, and optimal is meant of each; ``pieces`` sets how many roots there are. ``max_rounds`` are allowed
-    in all. ``time_limit`` (s) counts everything, also writing down the models and the schedule; at its end
-    the best schedule found is returned, `optimal` False, with the lower bound that is proved. ``progress`` is
-    called with what is tried. `InputError`: it is proved that the layout cannot be met over these routes or
-    within `max_rounds`. `Undecided`: no schedule, or none of at most `max_rounds`, was found in time.
+    found reversed in time. For an all-reduce, a reduce-scatter and an all-gather are found one after the
+    other, and each is optimal or not; ``pieces`` of the layout sets the number of roots. ``max_rounds``
+    limits the total. ``time_limit`` (s) includes writing down the models and the schedule; at its end the
+    best schedule found is returned, with `optimal` False and the lower bound that is proved. ``progress`` is
+    called with a text on each attempt. `InputError`: the layout is proved impossible over these routes or
+    within ``max_rounds``. `Undecided`: no schedule, or none of at most ``max_rounds``, was found in time.
     `MissingExtra`: solvers are needed and ortools is absent.
 
     >>> from wavefabric.collectives import layout
@@ -67,7 +67,7 @@ def synthesise(
     except InputError as error:
         if isinstance(error, Undecided) or sums.solution.rounds == sums.lower:
             raise
-        # What is left is too little, but the first half may need less than was found.
+        # The remaining rounds are too few, but the first half may need fewer than were found.
         raise Undecided(
             f"time_limit: over before {max_rounds} rounds of both halves were decided; allowed: more time"
         ) from error
@@ -75,7 +75,7 @@ def synthesise(
 
 
 def synthesise_links(layout: Layout, links: Links, steps: int, **options) -> Synthesis | None:
-    """As `decide_links`, with the same options; None if it is proved that there is no such schedule."""
+    """Call `decide_links` with these options; return None if it proves that there is no such schedule."""
     result = decide_links(layout, links, steps, **options)
     return None if isinstance(result, str) else result
 
@@ -89,18 +89,18 @@ def decide_links(
     time_limit: float = 60.0,
     progress: Progress | None = None,
 ) -> Synthesis | str:
-    """A schedule of so many steps and rounds over electrical links, or what proves that there is none.
+    """Return a schedule of exactly these steps and rounds over electrical links, or why none exists.
 
-    A step takes one round or more, and all steps together `rounds` (by default `steps`); in a step of r
-    rounds a link of capacity b carries at most r b chunks, and so do links together. What arrives in a step
-    is sent on in later ones, also by ranks that do not need it. A rank gets no chunk twice. The layout's
-    ``pieces`` are SCCL's chunks a node (of an all-gather). Sums are found with time reversed, an all-reduce
-    as two halves of as many steps and rounds each. A round of the schedule in which something is sent is a
-    step; `rounds_of_steps` of the result has their rounds.
+    A step takes one round or more, and all steps together ``rounds`` (default: ``steps``); in a step of r
+    rounds a link of capacity b carries at most r b chunks, and the same holds for groups of links. Chunks
+    that arrive in a step are sent on in later ones, also by ranks that do not need them. A rank gets no chunk
+    twice. The layout's ``pieces`` are SCCL's chunks per node (for an all-gather). Sums are found reversed in
+    time, an all-reduce as two halves of equal steps and rounds. A round of the schedule with communication is
+    a step; `rounds_of_steps` of the result has the rounds of each step.
 
-    `InputError` if `rounds` < `steps`, or they are odd for an all-reduce; `Undecided` if time runs out;
-    `MissingExtra` as of `synthesise`. SCCL: Cai et al. 2021, doi:10.1145/3437801.3441620: *k*-synchronous
-    schedules with `rounds` ≤ `steps` + k.
+    `InputError` if ``rounds`` < ``steps``, or they are odd for an all-reduce; `Undecided` if time runs out;
+    `MissingExtra` as for `synthesise`. SCCL: Cai et al. 2021, doi:10.1145/3437801.3441620: *k*-synchronous
+    schedules with ``rounds`` ≤ ``steps`` + k.
     """
     run = _Run(layout, links, time_limit, progress)
     steps = whole("steps", steps, 1)
@@ -121,10 +121,10 @@ def decide_links(
 def least_steps(
     layout: Layout, links: Links, *, time_limit: float = 60.0, progress: Progress | None = None
 ) -> Synthesis:
-    """A schedule of the fewest steps over electrical links, each step of one round; see `decide_links`.
+    """Find a schedule of the fewest steps over electrical links, each step of one round; see `decide_links`.
 
-    If time runs out, the best schedule found, `optimal` False, and the lower bound that is proved. Errors are
-    those of `synthesise`.
+    If time runs out, the result is the best schedule found, with `optimal` False and the proved lower bound.
+    Errors are those of `synthesise`.
     """
     run = _Run(layout, links, time_limit, progress)
     halves: list[HalfResult] = []
@@ -135,7 +135,7 @@ def least_steps(
 
 
 class _Run:
-    """One synthesis: its arguments checked, its demands, its clock, and its result."""
+    """Holds one synthesis: its checked arguments, its demands, its clock, and its result."""
 
     def __init__(
         self, layout: Layout, network: OpticalNetwork | Links, time_limit: float, progress: Progress | None
@@ -149,25 +149,25 @@ class _Run:
         self.say = progress or (lambda text: None)
         self.task = task(layout)
         sums, copies = self.task.sums, self.task.copies
-        #: Sums, with time reversed, and copies, each with what they go over.
+        #: Sums, reversed in time, and copies, each with the network or links that carry them.
         self.parts: list[tuple[Demand, Any]] = [(sums, network.reversed())] if sums is not None else []
         self.parts += [(copies, network)] if copies is not None else []
         both = len(self.parts) == 2
-        #: Parts to be found: one half of an all-reduce serves as both if nothing tells them apart.
+        #: Number of parts to find: one half of an all-reduce serves as both if they are identical.
         self.different = 1 if both and sums == copies and network.symmetric() else len(self.parts)
         self.labels = ["reduce-scatter: ", "all-gather: "] if both else [""]
         moves = sum(len(chunk.need) for demand, _ in self.parts for chunk in demand.chunks)
         self.links = isinstance(network, Links)
         if self.links:
             moves = sum(link_uses(each, distances(each.ranks, over.capacity)) for each, over in self.parts)
-        #: Until when to search, so that as many moves as there are at least can be written in time.
+        #: End of the search, which leaves time to write the smallest possible number of moves.
         self.deadline = clock.before_writing(self.begun, float(time_limit), moves)
 
     def say_of(self, part: int) -> Progress:
         return lambda text: self.say(self.labels[part] + text)
 
     def result(self, halves: list[HalfResult]) -> Synthesis:
-        """The schedule of the parts, written and verified."""
+        """Write and verify the schedule of all parts, and return it with its proofs."""
         halves = halves * 2 if len(halves) < len(self.parts) else halves
         writer, sums = ScheduleWriter(self.task), self.task.sums is not None
         circuits: list[Circuit] = []
@@ -181,7 +181,7 @@ class _Run:
             circuits += [Circuit(became[r], s, d, *path) for (r, _, s, d), path in best.lightpaths.items()]
         if sums and len(halves) == 1:
             writer.copies(())
-        # Transfers are in this order too; circuits of one pair in one round may carry either's chunk.
+        # Transfers have this order too; circuits of one pair in one round are interchangeable.
         circuits.sort(key=lambda c: (c.round, c.src, c.dst, c.wavelength))
         labelled = list(zip(self.labels, halves, strict=False))
         return Synthesis(

@@ -1,4 +1,4 @@
-"""Moves of chunks as the transfers of a schedule."""
+"""Write moves of chunks as the transfers of a schedule."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -25,18 +25,18 @@ class ScheduleWriter:
             number: int(task.layout.sizes[buffer][rank, chunk])
             for (number, rank), (buffer, chunk) in task.locations.items()
         }
-        #: Sizes of each rank's locations in the scratch buffer.
+        #: Sizes of the scratch chunks of each rank.
         self.slots: dict[int, list[int]] = defaultdict(list)
-        #: Those of (rank, size) that are free again after each round.
+        #: By (rank, size), the scratch chunks that are free again after each round.
         self.passing: dict[tuple[int, int], list[int]] = defaultdict(list)
         self.rows: list[tuple] = []
         self.round = 0
 
     def sums(self, moves: Sequence[Move]) -> list[int]:
-        """Write moves each of which adds to what is at the receiver; the schedule's round of each round.
+        """Write moves that add to the chunk at the receiver; return the schedule's round for each round.
 
-        Of several sums for one chunk the first of the lowest rank is added as it arrives, the others go
-        to scratch and are added in rounds of their own, in rank order: bits do not depend on what is first.
+        Of several terms for one chunk in a round, that of the lowest rank is added as it arrives; the others
+        go to scratch and are added in later rounds, in rank order, so that the bits do not depend on timing.
         """
         became: list[int] = []
         summed = self.task.sums.chunks if self.task.sums is not None else ()
@@ -63,7 +63,7 @@ class ScheduleWriter:
         return became
 
     def copies(self, moves: Sequence[Move]) -> list[int]:
-        """Write moves of copies, and then copies within ranks; what `sums` returns."""
+        """Write moves of copies, and then copies within ranks; return rounds as `sums` does."""
         first = self.round
         for r, number, src, dst in moves:
             self._row(first + r, src, dst, self._location(number, src), self._location(number, dst), False)
@@ -71,13 +71,13 @@ class ScheduleWriter:
         self.round += rounds
         received = {(number, dst) for _, number, _, dst in moves}
         for number, rank, location in self.task.local_copies:
-            # What was there before is copied at once; what arrives, in a round of its own.
+            # A chunk present before is copied at once; a received chunk in a later round.
             at = self.round if (number, rank) in received or not rounds else first
             self._row(at, rank, rank, self.locations[number, rank], location, False)
         return list(range(first, first + rounds))
 
     def schedule(self) -> Schedule:
-        """The schedule, verified."""
+        """Return the verified schedule."""
         layout = self.task.layout
         rows = np.array(sorted(self.rows), TRANSFER)
         buffers, sizes = layout.buffers, layout.sizes
@@ -96,14 +96,14 @@ class ScheduleWriter:
         self.rows.append((r, src, dst, *source, *target, 1, reduce, 0))
 
     def _location(self, number: int, rank: int) -> Location:
-        """Where a rank keeps a chunk; one that only passes it on, in scratch."""
+        """Return where a rank stores a chunk; a rank that only passes it on stores it in scratch."""
         if (number, rank) not in self.locations:
             self.slots[rank].append(self.size[number])
             self.locations[number, rank] = (self.scratch, len(self.slots[rank]) - 1)
         return self.locations[number, rank]
 
     def _slot(self, rank: int, size: int, taken: Counter[tuple[int, int]]) -> Location:
-        """A location in scratch that nothing else uses in this round; it is used again in later rounds."""
+        """Return a scratch location that nothing else uses in this round; later rounds reuse it."""
         n = taken[rank, size]
         taken[rank, size] += 1
         alike = self.passing[rank, size]

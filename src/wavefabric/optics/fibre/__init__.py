@@ -1,4 +1,4 @@
-"""The fibre: index profile → LP modes → dispersion and Kerr coupling κ → `Fibre`; presets, CSV tables.
+"""Models the fibre: index profile → LP modes → dispersion and Kerr coupling κ → `Fibre`; presets, CSV tables.
 
-Imports nothing else of optics.
+This package imports no other package of optics.
 """

@@ -1,4 +1,4 @@
-"""CSV files of numbers: columns with a header, square matrices without."""
+"""Read CSV files of numbers: columns with a header line, and square matrices without a header."""
 
 import contextlib
 import csv
@@ -16,9 +16,9 @@ Array = NDArray[np.float64]
 def read_columns(
     path: str | Path, needed: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> dict[str, np.ndarray]:
-    """Numeric columns of a CSV file by the names in its header line, all of one length.
+    """Return the numeric columns of a CSV file by their names in the header line; all have the same length.
 
-    `InputError` if a column is missing or unknown (a typing slip), or a cell is no finite number.
+    `InputError` if a column is missing or has an unknown name, or if a cell is not a finite number.
     """
     rows = [row for row in _cells(path) if not row[0].lstrip().startswith("#")]
     header = [cell.strip() for cell in rows[0]] if rows else []
@@ -41,7 +41,7 @@ def read_columns(
 
 
 def read_square_matrix(path: str | Path) -> Array:
-    """A square matrix of numbers without a header; InputError otherwise."""
+    """Read a square matrix of numbers from a CSV file without a header; InputError for other contents."""
     cells = _cells(path)
     try:
         rows = [[float(cell) for cell in row] for row in cells]
@@ -54,7 +54,7 @@ def read_square_matrix(path: str | Path) -> Array:
 
 
 def _cells(path: str | Path) -> list[list[str]]:
-    """The rows that are not empty."""
+    """Return the cells of the rows that are not empty; InputError if the file is not readable as CSV."""
     try:
         lines = read_bytes(path).decode("utf-8-sig").splitlines()
         return [row for row in csv.reader(lines) if any(row)]

@@ -1,4 +1,4 @@
-"""The fibre as the propagation sees it: modes, groups, dispersion, loss and Kerr coupling."""
+"""Describes a fibre for propagation: modes, groups, dispersion, loss and Kerr coupling."""
 
 import math
 from collections.abc import Iterable
@@ -18,12 +18,12 @@ Array = NDArray[np.float64]
 N2_SILICA = 2.6e-20
 #: 0.23 dB/km as power attenuation in 1/m (Brehler et al., section 6).
 ATTENUATION = 0.23e-3 * math.log(10) / 10
-#: Mode groups that may be asked for: half a million spatial modes.
+#: Largest number of mode groups of a request: half a million spatial modes.
 MOST_GROUPS = 1000
 
 
 class Labelling(TypedDict, total=False):
-    """Of `Fibre`, what a propagation does not read: effective areas, the wavelength of β and γ, the name."""
+    """Lists the values of `Fibre` that propagation does not read: effective areas, wavelength, name."""
 
     a_eff: Any
     wavelength: float | str
@@ -32,22 +32,22 @@ class Labelling(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class Fibre:
-    """A fibre of M spatial modes, 2M field rows (x and y of a mode adjacent). Arrays are read-only.
+    """Describes a fibre of M spatial modes, 2M field rows (x and y of a mode adjacent). Arrays are read-only.
 
-    Quantities may be text with a unit (``"0.23 dB/km"``), also inside lists. `Fibre.from_coefficients` is the
-    short way from β, κ and γ alone. `InputError` if a shape does not fit or a value is out of range.
+    Quantities may be text with a unit (``"0.23 dB/km"``), also inside lists. `Fibre.from_coefficients` needs
+    only β, κ and γ. `InputError` if a shape does not fit or a value is out of range.
 
     - ``labels`` (M): ``"LP01"``, ``"LP11a"``, ``"LP11b"``, …
-    - ``groups`` (M,): mode-group numbers from 1, non-decreasing; some may be missing (a selection).
-    - ``alpha`` (M,): power attenuation, 1/m; a single number is spread over the modes.
+    - ``groups`` (M,): mode-group numbers from 1, non-decreasing; groups that were not selected are missing.
+    - ``alpha`` (M,): power attenuation, 1/m; a single number applies to all modes.
     - ``beta`` (M, 4): β1 … β4 in s/m, s²/m, s³/m, s⁴/m; β1 relative to the fundamental mode (the DMGD).
     - ``gamma``: γ = n₂ω₀/(c₀A_eff,LP01), 1/(W m).
     - ``kappa`` (K, K): Kerr coupling; the phase of row a turns by γ Σ_b κ_ab P_b per metre. ``kappa_of`` says
-      what a row of κ stands for, and whose total power (W) P_b is: a "group", a "mode", or one field "row".
-    - ``a_eff`` (M,): effective areas, m², for the record: γ and κ act. NaN where not known; None for all.
-    - ``wavelength``: in vacuum, to which β and γ belong, m.
-    - ``row_delays`` (2M,): group delay per length of each field row beyond that of its mode, s/m, as by
-      birefringence; None for none.
+      what each row of κ represents, a "group", a "mode" or one field "row", and P_b is its total power (W).
+    - ``a_eff`` (M,): effective areas, m²; propagation uses only γ and κ. NaN: unknown; None: all unknown.
+    - ``wavelength``: vacuum wavelength at which β and γ hold, m.
+    - ``row_delays`` (2M,): group delay per length of each field row relative to its mode, s/m, for example
+      from birefringence; None for none.
     """
 
     name: str
@@ -113,12 +113,12 @@ class Fibre:
         labels: Iterable[str] | None = None,
         **labelling: Unpack[Labelling],
     ) -> "Fibre":
-        """A fibre from a plain set of coefficients, other quantities (``a_eff`` too) as in `Fibre`.
+        """Return a fibre with the given coefficients; other quantities (``a_eff`` too) are as in `Fibre`.
 
-        ``beta``, shape (M, 1) to (M, 4), holds β1, β2, … of each mode; those left out are 0. The size of
-        ``kappa`` says what its rows are: M modes, 2M field rows, or the groups of ``groups``; a number will
-        do for one mode. By default each mode is a group of its own, modes are called ``"M1"``, ``"M2"``, …,
-        ``wavelength`` is 1550 nm and ``name`` "fibre".
+        ``beta``, shape (M, 1) to (M, 4), holds β1, β2, … of each mode; omitted orders are 0. The size of
+        ``kappa`` determines what its rows represent: M modes, 2M field rows, or the groups of ``groups``; for
+        one mode it may be a number. By default each mode is a separate group, modes are called ``"M1"``,
+        ``"M2"``, …, ``wavelength`` is 1550 nm and ``name`` "fibre".
         """
         taylor, coupling = dispersion_coefficients(beta), np.atleast_2d(numbers(kappa, "", "kappa"))
         if taylor.ndim != 2 or not (taylor.shape[0] and 1 <= taylor.shape[1] <= len(BETA_UNITS)):
@@ -143,18 +143,18 @@ class Fibre:
         )
 
     def kappa_index(self) -> NDArray[np.int64]:
-        """Row of κ that serves each field row, (2M,): kappa_rows()[a, b] == kappa[index[a], index[b]]."""
+        """Return the row of κ of each field row, (2M,): kappa_rows()[a, b] == kappa[index[a], index[b]]."""
         row = np.arange(self.rows)
         group = np.unique(self.groups, return_inverse=True)[1].reshape(-1)
         return {"row": row, "mode": row // 2, "group": group[row // 2]}[self.kappa_of]
 
     def kappa_rows(self) -> Array:
-        """κ between field rows, dense, shape (2M, 2M); it multiplies the power of single rows."""
+        """Return κ between field rows, dense, shape (2M, 2M); it multiplies the powers of single rows."""
         index = self.kappa_index()
         return self.kappa[np.ix_(index, index)]
 
     def select_groups(self, groups: int | Iterable[int]) -> "Fibre":
-        """The same fibre with only some groups (g: 1 to g); β1 stays relative to the fundamental mode."""
+        """Return this fibre with some groups only (g: 1 to g); β1 stays relative to the fundamental mode."""
         present, wanted = np.unique(self.groups), group_numbers(groups)
         if absent := [g for g in wanted if g not in present]:
             allowed = f"{present[0]} to {present[-1]}"
@@ -174,12 +174,12 @@ class Fibre:
 
 
 def gamma_of(a_eff: float, wavelength: float, n2: float = N2_SILICA) -> float:
-    """γ = n₂ω₀/(c₀A_eff) = 2πn₂/(λA_eff) in 1/(W m); a_eff in m², wavelength in m, n2 in m²/W."""
+    """Return γ = n₂ω₀/(c₀A_eff) = 2πn₂/(λA_eff) in 1/(W m); a_eff in m², wavelength in m, n2 in m²/W."""
     return 2 * math.pi * n2 / (wavelength * a_eff)
 
 
 def group_numbers(groups: int | Iterable[int]) -> list[int]:
-    """Group numbers in order, from a list of them, or from g for 1 to g; InputError for anything else."""
+    """Return sorted group numbers from a list of them, or 1 to g from a number g; InputError otherwise."""
     single = isinstance(groups, (int, np.integer)) and not isinstance(groups, bool)
     try:
         chosen: list[Any] = [groups] if single else list(groups)  # type: ignore[arg-type]
@@ -192,7 +192,7 @@ def group_numbers(groups: int | Iterable[int]) -> list[int]:
 
 
 def shift_expansion(beta: ArrayLike, shift: float) -> Array:
-    """β1 … β4 (M, 4) of the same polynomial β(ω) about a centre that lies ``shift`` rad/s higher.
+    """Expand the polynomial β(ω) about a centre ``shift`` rad/s higher: return the new β1 … β4, (M, 4).
 
     β'_n = Σ_k β_{n+k} shift^k / k!, exact for the polynomial that the coefficients describe
     (G. P. Agrawal, Nonlinear Fiber Optics, section 2.3, for the series itself).
@@ -206,13 +206,13 @@ def shift_expansion(beta: ArrayLike, shift: float) -> Array:
 
 
 def at_frequency(fibre: Fibre, frequency: float | str) -> Fibre:
-    """A fibre expanded at another optical frequency (Hz, or text), as the centre of a WDM grid.
+    """Return the fibre expanded about another optical frequency (Hz, or text), e.g. the centre of a WDM grid.
 
     β1 … β4 are those of the same polynomial β(ω) about the new centre. Since the frame moves with the
-    fundamental mode, β1 of the first mode stays what it is, and those of the others follow from the
-    difference. γ = n₂ω₀/(c₀A_eff) grows in proportion to the frequency. A_eff and κ stay as they are: how
-    they depend on frequency is not known from one expansion (A_eff of a graded-index fibre falls by about
-    1 % when the frequency rises by 1 %). A fibre from an index profile is better solved there anew.
+    fundamental mode, β1 of the first mode does not change; the other modes keep their difference from it.
+    γ = n₂ω₀/(c₀A_eff) grows in proportion to the frequency. A_eff and κ do not change: their frequency
+    dependence is not known from one expansion (A_eff of a graded-index fibre falls by about 1 % when the
+    frequency rises by 1 %). For a fibre from an index profile, solve the profile again at the new frequency.
     """
     instance("fibre", fibre, Fibre)
     frequency = within(frequency, "Hz", "frequency", 1e6, 1e18)

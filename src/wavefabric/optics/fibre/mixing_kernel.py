@@ -1,4 +1,4 @@
-"""Unitaries applied to rows of a field in place, on a CPU; the formula is in ``mixing.h``."""
+"""Multiply rows of a field by unitary matrices, in place, on a CPU; ``mixing.h`` has the formula."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from wavefabric.kernels.table import kernel_table
 
-#: Samples that are mixed at once, as in ``mixing.cpp``.
+#: Number of samples mixed at once, as in ``mixing.cpp``.
 _SIDE = 16
 TABLE = kernel_table(
     "items mix_rows(shape array field, doubles matrix, doubles scratch)",
@@ -16,7 +16,7 @@ TABLE = kernel_table(
 
 
 class CpuMixingKernels:
-    """The kernel on one CPU device."""
+    """Provides the mixing kernel on one CPU device."""
 
     def __init__(self, device):
         self._kernels: Any = device.kernels(TABLE)
@@ -29,5 +29,5 @@ class CpuMixingKernels:
             self._kernels.mix_rows(field[start : start + len(u)], u, scratch)
 
 
-#: What `Device.kernels` makes on a CPU.
+#: Class that `Device.kernels` creates on a CPU.
 KERNELS = CpuMixingKernels

@@ -1,13 +1,13 @@
-"""Launches of ``mixing_kernel.cu``: the names and argument order of ``mixing_kernel.py``."""
+"""Launches ``mixing_kernel.cu``; names and argument order are those of ``mixing_kernel.py``."""
 
 import numpy as np
 
-#: Rows of a thread and threads of a block, as in ``mixing_kernel.cu``.
+#: Rows per thread and maximum threads per block, as in ``mixing_kernel.cu``.
 ROWS, MOST_THREADS = 4, 256
 
 
 class MixingKernels:
-    """The functions of ``mixing_kernel.py`` on one CUDA device."""
+    """Provides the functions of ``mixing_kernel.py`` on one CUDA device."""
 
     def __init__(self, device):
         self._functions = {}
@@ -16,7 +16,7 @@ class MixingKernels:
             self._functions[np.dtype(dtype)] = module.get_function("mix_rows")
 
     def mix(self, device, field, matrices, starts) -> None:
-        """See ``mixing_kernel.py``."""
+        """Multiply rows of ``field`` by ``matrices``; arguments as in ``mixing_kernel.py``."""
         function, samples = self._functions[field.dtype], field.shape[1]
         for start, u in zip(starts, matrices, strict=True):
             lanes = min(8, -(-len(u) // ROWS))
@@ -28,5 +28,5 @@ class MixingKernels:
             device.launch(function, (-(-samples // side),), (side, lanes), arguments, shared)
 
 
-#: What `Device.kernels` makes on a GPU.
+#: Class that `Device.kernels` creates on a GPU.
 KERNELS = MixingKernels

@@ -1,10 +1,10 @@
-"""LP modes of a round fibre, by finite volumes from the scalar Helmholtz equation, and their dispersion.
+"""Solve for the LP modes of a round fibre and their dispersion: finite volumes, scalar Helmholtz equation.
 
-For each azimuthal order l the radial field R(r) of F(r,φ) = R(r) Φ(φ) obeys
+For each azimuthal order l the radial field R(r) of F(r,φ) = R(r) Φ(φ) satisfies
 
     (1/r) d/dr (r dR/dr) + (k² n²(r) − l²/r²) R = β² R,
 
-discretised on rings whose edges fall on the profile's interfaces (D. Marcuse, Theory of Dielectric Optical
+discretised on rings whose edges lie on the profile's interfaces (D. Marcuse, Theory of Dielectric Optical
 Waveguides, ch. 2, for the equation). The scheme is of second order; the matrix is symmetric tridiagonal.
 """
 
@@ -27,26 +27,26 @@ from wavefabric.units import SPEED_OF_LIGHT
 
 #: Default radial step in m.
 STEP = 0.02e-6
-#: Longest decay length in the cladding of a mode that is solved for, m: its field falls by e over it.
+#: Longest decay length in the cladding of a mode that is solved for, m: the field falls by a factor of e.
 LONGEST_DECAY = 1e-3
-# The wall is far enough where a mode's power has fallen to this share of that at the cladding's start.
+# The wall lies where a mode's power has fallen to this fraction of its value at the cladding's start.
 _WALL = 1e-8
-# Rings are of one size up to so far from the cladding's start (m), then in proportion to that distance.
+# Rings have equal widths up to this distance from the cladding's start (m), then grow with the distance.
 _EVEN = 10e-6
-#: Most guided LP modes, and most rings: bounds on absurd input, far above any fibre for signals.
+#: Largest numbers of guided LP modes and of rings: they reject absurd input, far above any real fibre.
 MOST_MODES, MOST_RINGS = 1024, 200_000
 #: Chebyshev points in ω, odd; the polynomial has one degree less.
 _POINTS = 9
-#: Half-widths of the fit, rad/s: for each mode the widest over which it is guided, 8 THz down to 8 GHz.
+#: Half-widths of the fit, rad/s, 8 THz down to 8 GHz: each mode uses the widest over which it is guided.
 _HALF_SPANS = tuple(2 * math.pi * 8e12 / 2**k for k in range(11))
 
 
 @dataclass(frozen=True, eq=False)
 class ModeSet:
-    """The P guided LP(l,m) modes of a fibre on N rings, ordered by group, inside a group by l.
+    """Holds the P guided LP(l,m) modes of a fibre on N rings, ordered by group, within a group by l.
 
-    A mode group holds modes of equal 2m + l − 1 that follow one another in n_eff, with no other mode between;
-    groups count from 1 at the largest n_eff. So in graded-index fibres the number is 2m + l − 1.
+    A mode group consists of modes of equal 2m + l − 1 that are consecutive in n_eff. Groups are numbered from
+    1 at the largest n_eff, so in graded-index fibres the group number equals 2m + l − 1.
     """
 
     wavelength: float  # in vacuum, m
@@ -62,27 +62,27 @@ class ModeSet:
 
     @property
     def degeneracy(self) -> NDArray[np.int64]:
-        """Spatial modes of each LP mode: 1 for l = 0, otherwise 2 (cos and sin), (P,)."""
+        """Return the spatial modes per LP mode: 1 for l = 0, otherwise 2 (cos and sin), (P,)."""
         return np.where(self.l == 0, 1, 2)
 
     @property
     def spatial_modes(self) -> int:
-        """Number of spatial modes, cos and sin counted apart."""
+        """Return the number of spatial modes; cos and sin count separately."""
         return int(self.degeneracy.sum())
 
     @property
     def a_eff(self) -> Array:
-        """Effective areas 1/∫F⁴dA in m² of the real cos or sin modes, (P,)."""
+        """Return the effective areas 1/∫F⁴dA in m² of the real cos or sin modes, (P,)."""
         angular = np.where(self.l == 0, 1 / (2 * math.pi), 3 / (4 * math.pi))
         return 1 / (angular * (self.radial**4 @ self.ring))
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """``"LP01"``, ``"LP11"``, …; beyond 9 the orders stand apart: ``"LP10,1"``."""
+        """Return labels ``"LP01"``, ``"LP11"``, …; orders above 9 are separated by a comma: ``"LP10,1"``."""
         return tuple(lp_label(int(a), int(b)) for a, b in zip(self.l, self.m, strict=True))
 
     def select(self, groups) -> ModeSet:
-        """Only the modes of these group numbers; InputError if one has none."""
+        """Return only the modes of the group numbers ``groups``; InputError if a group has no modes."""
         groups = sorted({int(g) for g in groups})
         if missing := [g for g in groups if g not in self.group]:
             notes = ", ".join(note for group, note in self.left_out if group == missing[0])
@@ -91,29 +91,29 @@ class ModeSet:
         return self.take(np.isin(self.group, groups))
 
     def take(self, keep) -> ModeSet:
-        """The LP modes that an index or mask of shape (P,) picks, in its order."""
+        """Return the LP modes that the index or mask ``keep``, shape (P,), selects, in its order."""
         names = ("l", "m", "group", "n_eff", "beta", "radial")
         return replace(self, **{name: getattr(self, name)[keep] for name in names})
 
     def leave_out(self, mask, reason: str) -> ModeSet:
-        """The modes without those of ``mask`` (P,), which ``left_out`` then names with the reason."""
+        """Return the modes outside ``mask`` (P,); ``left_out`` then lists the masked ones with ``reason``."""
         rows = np.flatnonzero(mask).tolist()
         notes = tuple((int(self.group[row]), f"{self.labels[row]} ({reason})") for row in rows)
         return replace(self.take(~mask), left_out=self.left_out + notes)
 
     def rows(self, labels: Iterable[str]) -> list[int]:
-        """Indices of the LP modes with these labels; those that are not guided have none."""
+        """Return the indices of the LP modes named in ``labels``; labels of unguided modes are skipped."""
         index = {label: row for row, label in enumerate(self.labels)}
         return [index[label] for label in labels if label in index]
 
 
 def lp_label(l: int, m: int) -> str:  # noqa: E741
-    """Name of LP(l,m); orders above 9 are set apart by a comma."""
+    """Return the label of LP(l,m); orders above 9 are separated by a comma."""
     return f"LP{l}{m}" if l < 10 and m < 10 else f"LP{l},{m}"
 
 
 def spatial_modes(l, m) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:  # noqa: E741
-    """LP mode, parity (cos 1, sin −1, l = 0: 0) and label of each spatial mode of LP(l,m), cos before sin."""
+    """Return LP mode, parity (cos 1, sin −1, l = 0: 0) and label of each spatial mode, cos before sin."""
     lp = np.repeat(np.arange(len(l)), np.where(l == 0, 1, 2))
     sine = np.append(False, lp[1:] == lp[:-1])
     parity = np.where(l[lp] == 0, 0, np.where(sine, -1, 1))
@@ -122,9 +122,9 @@ def spatial_modes(l, m) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str
 
 
 def _ring_edges(profile: Profile, step: float, outer: float, refine: int) -> Array:
-    """Edges of rings of about `step`, one on every interface; `refine` splits each into equal parts.
+    """Return ring edges about ``step`` apart, one on every interface; ``refine`` splits each ring equally.
 
-    More than 10 µm inside the cladding, where all fields are smooth, rings grow with the distance.
+    More than 10 µm inside the cladding, where all fields are smooth, ring widths grow with the distance.
     """
     last = profile.interfaces()[-1]
     even = min(outer, last + _EVEN)
@@ -145,12 +145,13 @@ def _ring_edges(profile: Profile, step: float, outer: float, refine: int) -> Arr
 def solve_modes(
     profile: Profile, wavelength: float, step: float = STEP, orders: tuple[int, ...] | None = None
 ) -> ModeSet:
-    """All guided LP modes, n_cladding < n_eff, at a wavelength in vacuum (m), on rings of about ``step`` (m).
+    """Solve for all guided LP modes, n_cladding < n_eff, at a vacuum wavelength (m).
 
-    Modes nearer to cut-off than a decay length 1/√(β² − k² n²_cladding) of 1 mm are left out, by name
-    (``left_out``). The wall is so far that every mode has fallen there to 1e-8 of its power at the cladding's
-    start. ``orders`` are the azimuthal orders wanted, ascending, by default all; groups are counted among the
-    modes of these. Results are cached; `InputError` if an argument is out of range or no mode is guided.
+    ``step`` (m) is the approximate ring width. Modes so close to cut-off that the decay length 1/√(β² − k²
+    n²_cladding) exceeds 1 mm are omitted and listed in ``left_out``. The wall lies where the power of every
+    mode is at most 1e-8 of its value at the cladding's start. ``orders`` are the azimuthal orders to solve
+    for, ascending, by default all; groups are numbered among these modes. Results are cached; `InputError` if
+    an argument is out of range or no mode is guided.
     """
     positive(wavelength, "m", "wavelength")
     last = profile.interfaces()[-1]
@@ -177,10 +178,10 @@ def solve_modes(
 def solve_mesh(
     profile: Profile, wavelength: float, step: float, outer: float, refine: int = 1, orders=None
 ) -> tuple[ModeSet, Array]:
-    """The modes with a wall at ``outer`` (m), and their decay constants √(β² − k² n²_cladding) in 1/m, (P,).
+    """Return the modes with a wall at ``outer`` (m), and decay constants √(β² − k² n²_cladding) in 1/m, (P,).
 
-    At the wall a field goes on as that of a mode at cut-off does, r^−l: so the modes found are just those
-    guided, however near the wall is. ``refine`` divides every ring, for nested meshes; ``orders`` as in
+    Beyond the wall fields continue as r^−l, as for a mode at cut-off, so exactly the guided modes are found,
+    however near the wall is. ``refine`` divides every ring, for nested meshes; ``orders`` as in
     `solve_modes`.
     """
     edges = _ring_edges(profile, step, outer, refine)
@@ -235,9 +236,9 @@ def solve_mesh(
 
 
 def _check_count(excess: Array, ring: Array, wavelength: float) -> None:
-    """Refuse a profile with far too many modes before any is solved for.
+    """Raise InputError, before any mode is solved for, if a profile has far too many modes.
 
-    A mode (l, m) takes an area of 2π of phase space in r and k_r; summed over l ≥ 0 that leaves
+    A mode (l, m) occupies an area of 2π of phase space in r and k_r; the sum over l ≥ 0 gives
     ¼ ∫ k² (n² − n²_cladding) r dr modes (D. Gloge and E. A. J. Marcatili, Bell Syst. Tech. J. 52, 1973).
     """
     count = float(np.maximum(excess, 0) @ ring) / 4
@@ -248,7 +249,7 @@ def _check_count(excess: Array, ring: Array, wavelength: float) -> None:
 
 
 def extrapolate(profile: Profile, wavelength: float, step: float = STEP) -> Array:
-    """n_eff of the modes of `solve_modes` by Richardson's rule from `step` and half of it: fourth order."""
+    """Return n_eff of `solve_modes`, Richardson-extrapolated from ``step`` and half of it: fourth order."""
     coarse = solve_modes(profile, wavelength, step)
     fine, _ = solve_mesh(profile, wavelength, step, outer_of(coarse), refine=2)
     rows = fine.rows(coarse.labels)
@@ -259,16 +260,16 @@ def extrapolate(profile: Profile, wavelength: float, step: float = STEP) -> Arra
 
 
 def outer_of(modes: ModeSet) -> float:
-    """Radius of the wall of the mesh the modes were solved on, m."""
+    """Return the radius, in m, of the wall of the mesh on which ``modes`` were solved."""
     return float(modes.r[-1] + modes.ring[-1] / (2 * modes.r[-1]))
 
 
 @dataclass(frozen=True, eq=False)
 class Dispersion:
-    """Taylor coefficients of β(ω) of P LP modes.
+    """Holds the Taylor coefficients of β(ω) of P LP modes.
 
-    ``beta`` (P, 5) holds β0 … β4 in 1/m, s/m, s²/m, s³/m, s⁴/m, absolute; ``error`` (P, 5) its change when
-    the fit's degree falls by two, an estimate of its error from above; ``modes`` those at the centre.
+    ``beta`` (P, 5) holds β0 … β4 in 1/m, s/m, s²/m, s³/m, s⁴/m, absolute. ``error`` (P, 5) is its change when
+    the degree of the fit falls by two, an upper estimate of the error. ``modes`` are the modes at the centre.
     """
 
     modes: ModeSet
@@ -277,11 +278,12 @@ class Dispersion:
 
 
 def dispersion(profile: Profile, wavelength: float, *, groups=None, step: float = STEP) -> Dispersion:
-    """β0 … β4 by a polynomial through β at Chebyshev points in ω.
+    """Compute β0 … β4 from a polynomial through β at Chebyshev points in ω.
 
-    ``groups`` are those wanted, by default all. The points are within ±8 THz; for a mode that is cut off
-    there, within the half, the quarter, … of it, where it is guided. One cut off within 8 GHz is left out, by
-    name. The same mesh, of radial ``step`` (m), serves all wavelengths, so its error is smooth in ω.
+    ``groups`` are the group numbers to include, by default all. The points lie within ±8 THz; for a mode cut
+    off there, within the half, the quarter, … in which it is guided. A mode cut off within 8 GHz is omitted
+    and listed in ``left_out``. All wavelengths use the same mesh, of radial ``step`` (m): the error is smooth
+    in ω.
     """
     omega0 = 2 * math.pi * SPEED_OF_LIGHT / positive(wavelength, "m", "wavelength")
     if _HALF_SPANS[0] >= omega0 / 3:
@@ -311,7 +313,7 @@ def dispersion(profile: Profile, wavelength: float, *, groups=None, step: float 
 
 
 def _taylor_and_error(x: Array, beta: Array, half_span: float) -> tuple[Array, Array]:
-    """β0 … β4 and their errors, (P, 5) each, from β at the points ``x`` of ±``half_span``, rad/s."""
+    """Return β0 … β4 and their errors, (P, 5) each, from β at the points ``x`` of ±``half_span``, rad/s."""
     base = beta[_POINTS // 2]
     scale = np.array([math.factorial(n) / half_span**n for n in range(5)])
     taylor, coarser = (

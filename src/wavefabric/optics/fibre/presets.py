@@ -1,4 +1,4 @@
-"""Fibres by name: the 62.5 µm fibre of Brehler et al., a single mode, one group of coupled modes."""
+"""Create fibres by name: the 62.5 µm fibre of Brehler et al., a single mode, one group of coupled modes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -27,13 +27,13 @@ def graded_index_62_5(
     step: float | str = STEP,
     warn: Callable[[str], None] | None = None,
 ) -> Fibre:
-    """The preset ``graded-index-62.5``: the 62.5 µm fibre of Brehler et al., section 6.
+    """Return the preset ``graded-index-62.5``: the 62.5 µm fibre of Brehler et al., section 6.
 
     Arguments are those of `fibre_from_profile`; groups go up to 15 (120 spatial modes), with "solver" up to
-    17 (153). With dispersion "paper" β2 and DMGD are those of table 3, A_eff (and with it γ) of table 2, β3 =
-    β4 = 0, and the tables are taken to hold at ``wavelength`` (γ and κ follow it; see also
-    `wavefabric.optics.fibre.fibre.at_frequency`). With "solver" all comes from the index profile, solved at
-    ``wavelength``. κ comes from the solver's overlaps either way.
+    17 (153). With dispersion "paper" β2 and DMGD are those of table 3, A_eff (and with it γ) of table 2,
+    β3 = β4 = 0, and the tables are assumed to hold at ``wavelength`` (γ and κ depend on it; see also
+    `wavefabric.optics.fibre.fibre.at_frequency`). With "solver" all values come from the index profile,
+    solved at ``wavelength``. κ comes from the solver's overlaps in both cases.
     """
     choice("dispersion", dispersion, ("paper", "solver"))
     profile = profile_62_5()
@@ -57,12 +57,12 @@ def single_mode(
     kappa: float = 8 / 9,
     **labelling: Unpack[Labelling],
 ) -> Fibre:
-    """One spatial mode, two polarisations that mix at random (Manakov, κ = 8/9).
+    """Return a fibre of one spatial mode whose two polarisations mix at random (Manakov, κ = 8/9).
 
     Quantities may be text with a unit: ``single_mode(beta2="-21 ps^2/km", alpha="0.2 dB/km")``; numbers are
     in SI units, ``alpha`` attenuates the power. ``kappa`` multiplies the mode's total power: 1 gives the
     plain Manakov or, in one polarisation, the scalar nonlinear Schrödinger equation with γ. ``wavelength`` is
-    1550 nm by default, ``name`` "single-mode"; ``a_eff``, by default 80 µm², is for the record only.
+    1550 nm by default, ``name`` "single-mode"; propagation does not use ``a_eff``, by default 80 µm².
     """
     beta = {"beta1": beta1, "beta2": beta2, "beta3": beta3, "beta4": beta4}
     row = [number(value, unit, key) for (key, value), unit in zip(beta.items(), BETA_UNITS, strict=True)]
@@ -74,10 +74,10 @@ def single_mode(
 def coupled_group(
     modes: int, *quantities, kappa: float | None = None, name: str = "coupled-group", **options
 ) -> Fibre:
-    """One group of N strongly coupled modes with equal overlaps f = 1/a_eff, e.g. of a coupled-core fibre.
+    """Return a fibre of one group of N strongly coupled modes with equal overlaps f = 1/a_eff.
 
-    All quantities but ``kappa`` as in `single_mode`, the same for all ``modes``. ``kappa`` is the coefficient
-    on the group's total power, by default 4/3 · 2N/(2N+1), which is 8/9 for N = 1.
+    An example is a coupled-core fibre. All quantities except ``kappa`` are as in `single_mode`, equal for all
+    ``modes``. ``kappa`` multiplies the group's total power, by default 4/3 · 2N/(2N+1), 8/9 for N = 1.
     """
     whole("modes", modes, 1, 10**6)
     kappa = 4 / 3 * 2 * modes / (2 * modes + 1) if kappa is None else kappa

@@ -1,4 +1,4 @@
-"""Refractive index of glasses (Sellmeier, doped silica) and of round fibres (power law, trench, table)."""
+"""Compute the refractive index of glasses (Sellmeier, doped) and round fibres (power law, trench, table)."""
 
 import math
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from wavefabric.quantities import number, numbers, positive, within
 
 @dataclass(frozen=True)
 class ConstantIndex:
-    """A material of refractive index ``n`` (at least 1, else InputError) without dispersion."""
+    """Describes a material of refractive index ``n`` (at least 1, else InputError) without dispersion."""
 
     n: float
 
@@ -24,13 +24,13 @@ class ConstantIndex:
             raise InputError(f"n: {self.n!r} is not a refractive index; give a number of at least 1")
 
     def index(self, wavelength: float) -> float:
-        """Refractive index; the wavelength (m) does not matter."""
+        """Return the refractive index, which is the same at every wavelength (m)."""
         return self.n
 
 
 @dataclass(frozen=True)
 class Sellmeier:
-    """Glass with n² = 1 + Σ A_i λ² / (λ² − L_i²): strengths A_i, resonance wavelengths L_i in m."""
+    """Describes a glass: n² = 1 + Σ A_i λ² / (λ² − L_i²), strengths A_i, resonance wavelengths L_i in m."""
 
     strengths: tuple[float, ...]
     resonances: tuple[float, ...]
@@ -42,7 +42,7 @@ class Sellmeier:
             raise InputError(f"resonances: {actual}; give as many of each, at least one")
 
     def index(self, wavelength: float) -> float:
-        """Refractive index at the vacuum wavelength in m; InputError where the equation does not hold."""
+        """Return the index at the vacuum ``wavelength`` (m); InputError where the equation does not hold."""
         square = within(wavelength, "m", "wavelength", 1e-8, 1e-3) ** 2
         terms = zip(self.strengths, self.resonances, strict=True)
         n2 = 1 + sum(a * square / (square - b**2) for a, b in terms)
@@ -51,7 +51,7 @@ class Sellmeier:
         return math.sqrt(n2)
 
 
-#: Anything with a refractive index at a vacuum wavelength; hashable, so that solved modes are cached.
+#: Types with a refractive index at a vacuum wavelength; hashable, so that solved modes can be cached.
 Material = ConstantIndex | Sellmeier
 
 #: Fused silica, Fleming 1984 (doi 10.1364/AO.23.004486), after Malitson 1965.
@@ -69,16 +69,16 @@ GERMANIA = Sellmeier(
 
 
 def mix_n2(host: Sellmeier, dopant: Sellmeier, fraction: ArrayLike, wavelength: float) -> Array:
-    """n² of a doped glass: Sellmeier coefficients linear in the molar ``fraction`` x of the dopant.
+    """Return n² of a doped glass: Sellmeier coefficients linear in the molar ``fraction`` x of the dopant.
 
-    A_i = A_host + x (A_dopant − A_host), and L_i alike: J. W. Fleming, Appl. Opt. 23, 4486 (1984),
+    A_i = A_host + x (A_dopant − A_host), and L_i likewise: J. W. Fleming, Appl. Opt. 23, 4486 (1984),
     doi 10.1364/AO.23.004486.
     """
     return _mix(host, dopant, np.asarray(fraction, dtype=float), wavelength)[0]
 
 
 def fraction_of(host: Sellmeier, dopant: Sellmeier, n2: ArrayLike, wavelength: float) -> Array:
-    """Molar fraction of dopant that gives ``n2``: the inverse of `mix_n2`; InputError beyond 0 to 1."""
+    """Return the molar fraction of dopant that gives ``n2``: inverse of `mix_n2`; InputError beyond 0 … 1."""
     wanted = np.asarray(n2, dtype=float)
     low, high = (float(mix_n2(host, dopant, x, wavelength)) for x in (0.0, 1.0))
     tolerance = 1e-12
@@ -94,7 +94,7 @@ def fraction_of(host: Sellmeier, dopant: Sellmeier, n2: ArrayLike, wavelength: f
 
 
 def _mix(host: Sellmeier, dopant: Sellmeier, x: Array, wavelength: float):
-    """n² of the mix and its derivative by the fraction."""
+    """Return n² of the doped glass and its derivative with respect to the molar fraction ``x``."""
     if len(host.strengths) != len(dopant.strengths):
         has = f"{dopant.name} has {len(dopant.strengths)} Sellmeier terms"
         raise InputError(f"dopant: {has}; {host.name} needs {len(host.strengths)}")
@@ -111,9 +111,9 @@ def _mix(host: Sellmeier, dopant: Sellmeier, x: Array, wavelength: float):
 
 @dataclass(frozen=True)
 class Trench:
-    """A ring of lower index, ``gap`` (m) outside the core and ``width`` (m) wide; lengths may be text.
+    """Describes a ring of lower index, ``gap`` (m) outside the core, ``width`` (m) wide; lengths may be text.
 
-    ``depth`` is its index difference below the cladding, the same at every wavelength.
+    ``depth`` is the index difference below the cladding, the same at every wavelength.
     """
 
     gap: float
@@ -129,11 +129,12 @@ class Trench:
 
 
 class Profile:
-    """What the solver asks of a profile. Subclasses give the index at the design wavelength.
+    """Defines the interface of index profiles. Subclasses provide the index at the design wavelength.
 
-    Where the glass is denser than the cladding it is cladding doped with `dopant`, of a molar fraction fixed
-    by the index at the design wavelength; without a dopant, or a Sellmeier equation of the cladding, n² −
-    n²_cladding stays what it is there. A less dense glass (a trench) keeps its difference below the cladding.
+    Where the index exceeds that of the cladding, the glass is cladding doped with ``dopant``; the index at
+    the design wavelength fixes the molar fraction. Without a dopant, or a Sellmeier equation of the cladding,
+    n² − n²_cladding is the same at every wavelength. A lower index (trench) keeps its difference to the
+    cladding.
     """
 
     cladding: Material
@@ -141,15 +142,15 @@ class Profile:
     design_wavelength: float
 
     def interfaces(self) -> tuple[float, ...]:
-        """Radii in m, increasing, where the index or its slope jumps; the cladding starts at the last."""
+        """Return the radii (m, increasing) where index or slope jump; the cladding starts at the last."""
         raise NotImplementedError
 
     def _design_index(self, r: Array) -> Array:
-        """Index at the design wavelength inside the last interface; r in m."""
+        """Return the index at the design wavelength inside the last interface; r in m."""
         raise NotImplementedError
 
     def index(self, r: ArrayLike, wavelength: float) -> Array:
-        """Refractive index n(r) at a vacuum wavelength; r and the wavelength in m."""
+        """Return the refractive index n(r) at a vacuum wavelength; r and the wavelength in m."""
         positive(wavelength, "m", "wavelength")
         radii = np.abs(np.asarray(r, dtype=float))
         clad = self.cladding.index(wavelength)
@@ -173,11 +174,11 @@ class Profile:
 
 @dataclass(frozen=True)
 class IndexProfile(Profile):
-    """Power law n² = n_core² − NA² (r/R)^q, optional trench, uniform cladding; lengths may be text.
+    """Describes a power-law core n² = n_core² − NA² (r/R)^q, optional trench, uniform cladding.
 
-    ``core_diameter`` is 2R in m; ``numerical_aperture`` NA = √(n_core² − n_cladding²) at
-    ``design_wavelength`` (in vacuum, m); ``exponent`` q: 2 is a parabola, ``math.inf`` a step. ``dopant`` is
-    what raises the core's index; None keeps n² − n²_cladding the same at every wavelength.
+    Lengths may be text. ``core_diameter`` is 2R in m; ``numerical_aperture`` NA = √(n_core² − n_cladding²) at
+    ``design_wavelength`` (in vacuum, m); ``exponent`` q: 2 is a parabola, ``math.inf`` a step. ``dopant``
+    raises the index of the core; None keeps n² − n²_cladding the same at every wavelength.
     """
 
     core_diameter: float
@@ -218,11 +219,11 @@ class IndexProfile(Profile):
 
 @dataclass(frozen=True)
 class TableProfile(Profile):
-    """Index given at some radii, straight in between; the cladding is the last entry, to infinity.
+    """Describes an index tabulated over the radius, linear in between; the last entry is the cladding.
 
-    ``radii`` are in m, from 0, non-decreasing; the same radius twice is a jump. ``indices`` are as many, at
-    the design wavelength; only differences to the last one matter if ``cladding`` is a glass, which replaces
-    the last value. All else is as in `IndexProfile`.
+    ``radii`` are in m, from 0, non-decreasing; a radius given twice is a jump. ``indices``, of the same
+    length, hold at the design wavelength. If ``cladding`` is a glass, it replaces the last value, and only
+    differences to that value matter. Other options are as in `IndexProfile`.
     """
 
     radii: tuple[float, ...]
@@ -248,7 +249,7 @@ class TableProfile(Profile):
 
     @classmethod
     def from_csv(cls, path: str | Path, **kwargs) -> "TableProfile":
-        """From a CSV file with the columns ``radius_um`` (µm) and ``index``; options as the constructor's."""
+        """Read a CSV file with columns ``radius_um`` (µm) and ``index``; ``kwargs`` as for the class."""
         columns = read_columns(path, ("radius_um", "index"))
         if (reach := float(columns["radius_um"].max())) < 0.2:
             fault = f"the radii reach only {reach:g} um (the header says micrometres)"
@@ -269,9 +270,9 @@ class TableProfile(Profile):
 
 
 def profile_62_5() -> IndexProfile:
-    """The 62.5 µm graded-index fibre of Brehler et al., section 6, at 1550 nm.
+    """Return the 62.5 µm graded-index profile of Brehler et al., section 6, at 1550 nm.
 
     NA 0.275, exponent 1.94, trench 1.25 µm outside the core, 3.5 µm wide, 6.5e-3 below the silica cladding.
-    The glass of the core is not stated there; GeO2-doped silica is assumed.
+    The paper does not state the glass of the core; GeO2-doped silica is assumed.
     """
     return IndexProfile(62.5e-6, 0.275, 1.94, trench=Trench(1.25e-6, 3.5e-6, 6.5e-3))

@@ -1,4 +1,4 @@
-"""Stimulated Raman scattering: the powers of channels and modes along a span."""
+"""Compute stimulated Raman scattering: the powers of channels and modes along a span."""
 
 import math
 from collections.abc import Callable
@@ -22,11 +22,11 @@ _KNOTS = 50e9  # spacing for the gain over a band, Hz: silica has no feature bel
 
 @dataclass(frozen=True, eq=False)
 class PowerEvolution:
-    """Powers of C channels in M modes along a span, as `power_evolution` solves for them.
+    """Holds the powers of C channels in M modes along a span, as computed by `power_evolution`.
 
-    Gains are those of stimulated Raman scattering alone, against loss alone; they are the same for all modes
-    of a group. Positions ``z`` are in m from 0 to ``length``, by default the end: one number, or an array of
-    Z, which is then the last axis of a result.
+    Gains are due to stimulated Raman scattering alone, relative to loss alone, and equal for all modes of a
+    group. Positions ``z`` are in m from 0 to ``length``, by default the end: one number, or an array of
+    Z positions, which is then the last axis of a result.
     """
 
     frequencies: Array  # (C,), Hz
@@ -39,9 +39,10 @@ class PowerEvolution:
     _energy: Callable[[Array], Array]  # ∫₀^z P dz' by channel and group, (C·G, Z), W m
 
     def log_gain(self, z: ArrayLike | None = None, frequencies: ArrayLike | None = None) -> Array:
-        """Natural logarithm of the power gain of each group at any optical frequencies, (F, G) or (F, G, Z).
+        """Return the natural logarithm of each group's power gain at ``frequencies``, (F, G) or (F, G, Z).
 
-        Frequencies (F,) in Hz are by default the channels; others have the gain of a weak probe, exactly.
+        Frequencies (F,) in Hz are by default the channels; elsewhere the gain is exactly that of a weak
+        probe.
         """
         z = self._positions(z)
         energy = self._energy(z.reshape(-1)).reshape(len(self.frequencies), len(self.overlap), -1)
@@ -51,18 +52,19 @@ class PowerEvolution:
         return gain.reshape(*gain.shape[:2], *z.shape)
 
     def gain_db(self, z: ArrayLike | None = None) -> Array:
-        """Net Raman gain of each channel and mode in dB, (C, M) or (C, M, Z)."""
+        """Return the net Raman gain of each channel and mode in dB, (C, M) or (C, M, Z)."""
         return 10 * math.log10(math.e) * self.log_gain(z)[:, self.group]
 
     def power(self, z: ArrayLike | None = None) -> Array:
-        """Power of each channel and mode in W, (C, M) or (C, M, Z)."""
+        """Return the power of each channel and mode in W, (C, M) or (C, M, Z)."""
         loss = np.multiply.outer(self.alpha, self._positions(z))
         return (self.launch_power.T * np.exp(self.log_gain(z)[:, self.group] - loss).T).T
 
     def amplitude(self, frequencies: ArrayLike, start: float = 0.0, stop: float | None = None) -> Array:
-        """Factor on the field of each group from ``start`` to ``stop`` (m) at frequencies (F,), (G, F).
+        """Return the field gain of each group from ``start`` to ``stop`` (m) at ``frequencies`` (F,): (G, F).
 
-        Square root of the power gain, by a cubic spline through `log_gain` at knots at most 50 GHz apart.
+        A cubic spline through `log_gain`, with knots at most 50 GHz apart, gives the power gain; the field
+        gain is its square root.
         """
         wanted, ends = _optical(frequencies), np.array([start, self.length if stop is None else stop])
         low, high = wanted.min() - _KNOTS, wanted.max() + _KNOTS
@@ -88,7 +90,7 @@ def power_evolution(
     groups: ArrayLike | None = None,
     tolerance: float = 1e-9,
 ) -> PowerEvolution:
-    """Powers of C channels in M modes along a span under loss and stimulated Raman scattering.
+    """Compute the powers of C channels in M modes along a span under loss and stimulated Raman scattering.
 
         dP_ia/dz = −α_ia P_ia + P_ia Σ_j K_ij Σ_b f_ab P_jb,
 
@@ -96,13 +98,14 @@ def power_evolution(
     channels. Quantities may be text with a unit. `InputError` if one is out of range or does not fit.
 
     - ``frequencies`` (C,): optical, Hz, in any order. ``length`` in m.
-    - ``launch_power``: W; one number, (C,), or (C, M). Without ``groups`` it gives M, else 1.
+    - ``launch_power``: W; one number, (C,), or (C, M). Without ``groups`` the shape (C, M) sets M; else
+      M = 1.
     - ``alpha``: power attenuation, 1/m; one number, (C,), (1, M) or (C, M).
     - ``overlap`` (G, G): f_ab = ∫F_a²F_b² dA, ∫F² dA = 1, means over the modes of groups a and b, 1/m²;
-      symmetric. None: 1/A with the area of ``gain`` for all.
-    - ``groups`` (M,): whole numbers, equal for modes of one row of ``overlap``; rows follow in the order of
-      the numbers. None: a row for each mode, or without ``overlap`` one for all.
-    - ``tolerance``: relative local error of ∫P dz a step (Dormand and Prince's method of eighth order).
+      symmetric. None: 1/A for all, with the area A of ``gain``.
+    - ``groups`` (M,): whole numbers, equal for modes that share a row of ``overlap``; rows are in ascending
+      order of these numbers. None: one row per mode, or a single row for all modes without ``overlap``.
+    - ``tolerance``: relative local error of ∫P dz per step (Dormand and Prince's method of eighth order).
 
     Source for one mode: M. Zirngibl, Electron. Lett. 34, 789 (1998), doi 10.1049/el:19980555.
     """
@@ -147,7 +150,7 @@ def _optical(frequencies: ArrayLike) -> Array:
 
 
 def _by_channel(values: Array, key: str, unit: str, shape: tuple[int, int]) -> Array:
-    """Values spread over channels and modes, (C, M)."""
+    """Return ``values`` broadcast over channels and modes, (C, M); InputError if negative or misshapen."""
     if not (np.all(np.isfinite(values)) and np.min(values, initial=0) >= 0):
         raise InputError(f"{key}: {np.min(values):g} {unit} given; allowed: finite, 0 or more")
     try:
@@ -158,13 +161,13 @@ def _by_channel(values: Array, key: str, unit: str, shape: tuple[int, int]) -> A
 
 
 def intensity_overlap(fibre: Fibre, n2: float | str = N2_SILICA) -> Array:
-    """f_ab = ∫F_a²F_b² dA of what rows of κ stand for (groups: means over modes), from κ and γ; (G, G), 1/m².
+    """Return f_ab = ∫F_a²F_b² dA for the rows of κ (groups: means over modes), from κ and γ; (G, G), 1/m².
 
-    The inverse of `wavefabric.optics.fibre.sources`: f_ab = 3/4 κ_ab/A_ref between different groups,
-    3/4 · (2N+1)/(2N) · κ_aa/A_ref within one of N modes, A_ref = n₂ω₀/(c₀γ), or with γ = 0 the A_eff of the
-    first mode of group 1. A mode counts as N = 1. For κ of field rows the mean over both polarisations of a
-    mode is taken: exact between modes, and within one if its κ is 8/9 (averaged); 6 % low if it is 1 and
-    2/3. `InputError` where they do not follow: κ is 0, or γ is and that A_eff is not known.
+    This inverts `wavefabric.optics.fibre.sources`: f_ab = 3/4 κ_ab/A_ref between different groups,
+    3/4 · (2N+1)/(2N) · κ_aa/A_ref within a group of N modes, A_ref = n₂ω₀/(c₀γ), or with γ = 0 the A_eff of
+    the first mode of group 1. A mode counts as N = 1. For κ of field rows the mean over both polarisations of
+    a mode is used: exact between modes, and within a mode if its κ is 8/9 (averaged); 6 % low if κ is 1 and
+    2/3. `InputError` if the overlaps are undetermined: κ is 0, or γ is 0 and that A_eff is unknown.
     """
     kappa, size = fibre.kappa, fibre.group_sizes if fibre.kappa_of == "group" else np.array(1)
     if fibre.kappa_of == "row":
@@ -190,9 +193,9 @@ def raman_evolution(
     *,
     overlap: ArrayLike | None = None,
 ) -> PowerEvolution:
-    """`power_evolution` in a fibre of M modes, with its loss; ``loss`` adds the change over frequency.
+    """Run `power_evolution` in a fibre of M modes with its loss; ``loss`` adds the dependence on frequency.
 
-    ``gain`` is by default silica's, ``overlap`` the fibre's `intensity_overlap`, a row for each of κ's.
+    ``gain`` is by default silica's, ``overlap`` the `intensity_overlap` of the fibre, one row per row of κ.
     """
     instance("fibre", fibre, Fibre)
     instance("loss", loss, LossSpectrum, NoneType)
@@ -206,15 +209,15 @@ def raman_evolution(
 def raman_tilt(
     fibre: Fibre, frequencies: ArrayLike, launch_power: ArrayLike, length: float | str, **options: Any
 ) -> float:
-    """Largest change of any channel in any mode by Raman scattering over a span, in dB; as `raman_evolution`.
+    """Return the largest Raman gain or loss, in dB, of any channel in any mode over a span.
 
-    A run without it is off by so much.
+    Arguments as for `raman_evolution`. A simulation without Raman scattering is wrong by up to this amount.
     """
     return float(np.abs(raman_evolution(fibre, frequencies, launch_power, length, **options).gain_db()).max())
 
 
 def tilt_bound(fibre: Fibre, frequencies: ArrayLike, powers: Array, length: float, overlap: Array) -> float:
-    """What `raman_tilt` cannot exceed in silica, dB: all light, less the least loss, acts on one channel."""
+    """Return an upper bound of `raman_tilt` in silica, dB: all light, at the lowest loss, on one channel."""
     gain, low, high = RamanGain.silica(), float(np.min(frequencies)), float(np.max(frequencies))
     most = gain.efficiency[: np.searchsorted(gain.shift, high - low) + 1].max() * gain.area
     most *= high / (gain.pump_frequency or high) * high / low * overlap.max() * powers.sum()

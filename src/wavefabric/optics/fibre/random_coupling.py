@@ -1,4 +1,4 @@
-"""Random unitary coupling of modes: lumped and its inverse, and along a fibre by sections."""
+"""Model random unitary coupling of modes: lumped, its inverse, and distributed over sections of a fibre."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,17 +12,16 @@ from wavefabric.errors import InputError, choice
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.quantities import positive
 
-#: Rows that a random unitary of full strength couples.
+#: Sets of rows that a random unitary couples at full strength.
 COUPLED = ("groups", "polarisations")
 _KERNELS = "wavefabric.optics.fibre.mixing_kernel"
 
 
 def haar_unitary(size: int, seed: int, stream: int = 0) -> np.ndarray:
-    """Unitary matrix drawn from the Haar measure, complex128, shape (size, size).
+    """Return a unitary matrix drawn from the Haar measure, complex128, shape (size, size).
 
-    QR of a complex Gaussian matrix with the phases of R's diagonal moved into Q: F. Mezzadri,
-    "How to generate random matrices from the classical compact groups", Notices AMS 54 (2007),
-    arXiv:math-ph/0609050.
+    QR of a complex Gaussian matrix with the phases of R's diagonal moved into Q: F. Mezzadri, "How to
+    generate random matrices from the classical compact groups", Notices AMS 54 (2007), arXiv:math-ph/0609050.
     """
     gaussian = np.zeros(size * size, dtype=np.complex128)
     philox.add_complex_normal(gaussian, 1.0, seed, stream, 0)
@@ -33,12 +32,12 @@ def haar_unitary(size: int, seed: int, stream: int = 0) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ModeMixing:
-    """One unitary matrix for each mode group; A_group → U A_group at every instant.
+    """Holds one unitary matrix per mode group; applies A_group → U A_group at every instant.
 
-    Coupling in a fibre that is strong inside groups and weak between them, lumped at one point.
-    The modes of a group propagate alike (same β) and their Kerr phase depends on the group's power
-    only, so mixing commutes with propagation and the mixings of a whole link are undone by one inverse.
-    Matrices are complex128, (2 N_a, 2 N_a) over the rows of group a, groups in the order of the field's rows.
+    This models coupling that is strong inside groups and weak between them, lumped at one point. The modes of
+    a group have the same β and a Kerr phase that depends on the group's power only, so mixing commutes with
+    propagation, and one inverse undoes the mixings of a whole link. Matrices are complex128, (2 N_a, 2 N_a),
+    over the rows of group a, groups in the order of the field's rows.
     """
 
     matrices: Sequence[np.ndarray]
@@ -52,30 +51,30 @@ class ModeMixing:
 
     @classmethod
     def random(cls, group_modes: Iterable[int], seed: int, span: int = 0) -> "ModeMixing":
-        """Haar-random mixing of groups of ``group_modes`` spatial modes, by ``seed`` and ``span``."""
+        """Return Haar-random mixing of groups of ``group_modes`` modes, set by ``seed`` and ``span``."""
         philox.check_seed(seed)
         streams = ((int(n), philox.stream(philox.MIXING, span, group)) for group, n in enumerate(group_modes))
         return cls([haar_unitary(2 * n, seed, stream) for n, stream in streams])
 
     @property
     def blocks(self) -> list[tuple[int, int]]:
-        """First row of each group and the row after its last."""
+        """Return the first row of each group and the row after its last."""
         ends = np.cumsum([len(u) for u in self.matrices]).tolist()
         return list(zip([0, *ends[:-1]], ends, strict=True))
 
     @property
     def inverse(self) -> "ModeMixing":
-        """The mixing that undoes this one."""
+        """Return the mixing that undoes this mixing."""
         return ModeMixing([u.conj().T for u in self.matrices])
 
     def within(self, first_row: int, rows: int) -> "ModeMixing":
-        """The mixing of the groups in ``rows`` rows from ``first_row`` on."""
+        """Return the mixing of the groups within ``rows`` rows from ``first_row``."""
         blocks = zip(self.blocks, self.matrices, strict=True)
         last = first_row + rows
         return ModeMixing([u for (start, stop), u in blocks if first_row <= start and stop <= last])
 
     def __matmul__(self, earlier: "ModeMixing") -> "ModeMixing":
-        """This mixing after ``earlier``."""
+        """Return the mixing that applies ``earlier`` first and then this mixing."""
         return ModeMixing([u @ v for u, v in zip(self.matrices, earlier.matrices, strict=True)])
 
     def apply(self, device, field) -> None:
@@ -85,7 +84,7 @@ class ModeMixing:
         device.kernels(_KERNELS).mix(device, field, matrices, [start for start, _ in self.blocks])
 
     def mode(self, device, field, mode: int):
-        """Both polarisations of spatial mode ``mode`` after mixing: a new array, shape (2, N)."""
+        """Return both polarisations of spatial mode ``mode`` after mixing, as a new array, shape (2, N)."""
         group = next(k for k, (_, stop) in enumerate(self.blocks) if 2 * mode < stop)
         start, stop = self.blocks[group]
         pair = self.matrices[group][2 * mode - start : 2 * mode - start + 2]
@@ -98,28 +97,28 @@ class ModeMixing:
 
 
 def total(mixings: Sequence[ModeMixing]) -> ModeMixing:
-    """The mixing of a whole link: ``mixings`` in the order in which light meets them."""
+    """Return the mixing of a whole link; ``mixings`` are in the order in which light passes them."""
     return reduce(lambda done, nxt: nxt @ done, mixings)
 
 
 @dataclass(frozen=True)
 class RandomCoupling:
-    """How light couples at random along a fibre. Quantities may be text with a unit.
+    """Describes random coupling of light along a fibre. Quantities may be text with a unit.
 
-    The fibre is cut into sections of ``correlation_length`` (m). In a section each field row has its own
-    delay. Behind it a random unitary, drawn anew for each span and section, couples
+    The fibre is cut into sections of ``correlation_length`` (m). Within a section each field row has a
+    separate delay. After each section a random unitary, drawn anew for each span and section, couples
 
-    - ``within`` "groups": all rows of a mode group; "polarisations": the two of each mode.
+    - ``within`` "groups": all rows of a mode group; "polarisations": the two rows of each mode.
     - ``between_groups``: neighbouring mode groups too: power coupling coefficient h, 1/m, so that on average
-      dP_i/dz = h Σ_j (P_j − P_i) over the modes j of the groups next to that of mode i (D. Marcuse, Theory
-      of Dielectric Optical Waveguides, 2nd ed., chapter 5).
+      dP_i/dz = h Σ_j (P_j − P_i) over the modes j of the groups next to that of mode i (D. Marcuse, Theory of
+      Dielectric Optical Waveguides, 2nd ed., chapter 5).
 
-    Delays of the rows beside those of the fibre's β1:
+    Delays of the rows in addition to the fibre's β1:
 
     - ``pmd``: polarisation-mode dispersion, s/√m: mean differential group delay over √length. Sections of
       differential delay Δτ add up at random, ⟨Δτ²⟩ = 3π/8 pmd² L (G. J. Foschini, C. D. Poole, J. Lightwave
       Technol. 9 (1991) 1439, doi 10.1109/50.97630).
-    - ``delay_spread``: of the rows that ``within`` couples, root-mean-square group delay over √length, s/√m:
+    - ``delay_spread``: root-mean-square group delay, over √length, of the rows that ``within`` couples, s/√m:
       σ = √K σ_section after K sections (K.-P. Ho, J. M. Kahn, J. Lightwave Technol. 29 (2011) 3119,
       doi 10.1109/JLT.2011.2165316).
 
@@ -142,17 +141,17 @@ class RandomCoupling:
         philox.check_seed(self.seed)
 
     def sections(self, length: float) -> int:
-        """Equal sections of a fibre of ``length`` m, of the correlation length or a little less each."""
+        """Return the number of equal sections, each at most a correlation length, in ``length`` m."""
         return max(1, math.ceil(length / float(self.correlation_length) - 1e-9))
 
     def block_modes(self, fibre: Fibre) -> list[int]:
-        """Modes that a random unitary of full strength couples, for each block of neighbours."""
+        """Return the number of modes in each block of rows that a random unitary couples fully."""
         return fibre.group_sizes.tolist() if self.within == "groups" else [1] * fibre.modes
 
     def fibre(self, fibre: Fibre, length: float) -> Fibre:
-        """The same fibre with the delays of its rows in the sections of a span of ``length`` m.
+        """Return the fibre with the delays of its rows in the sections of a span of ``length`` m.
 
-        It refuses what does not fit the fibre, or sections beyond the numbers that Philox's streams have.
+        InputError if the coupling does not fit the fibre, or if Philox has too few streams for the sections.
         """
         if self.within == "groups" and fibre.kappa_of != "group" and max(fibre.group_sizes) > 1:
             fault = "the fibre's kappa is that of modes which do not couple"
@@ -166,7 +165,7 @@ class RandomCoupling:
             raise InputError(f"correlation_length: {actual}; allowed: {least:.2g} m or more")
         section = length / self.sections(length)
         delays = np.zeros(fibre.rows) if fibre.row_delays is None else np.array(fibre.row_delays)
-        # A row each: ± half of √(3π/8) pmd / √section.
+        # Per row: ± half of √(3π/8) pmd / √section.
         half = math.sqrt(3 * math.pi / 8) * float(self.pmd) / math.sqrt(section) / 2
         delays += half * np.tile([1.0, -1.0], fibre.modes)
         ramps = [np.arange(2 * modes) - (2 * modes - 1) / 2 for modes in self.block_modes(fibre)]
@@ -175,7 +174,7 @@ class RandomCoupling:
         return replace(fibre, row_delays=delays)
 
     def unitary(self, fibre: Fibre, length: float, span: int, section: int) -> ModeMixing:
-        """The random unitary behind section ``section`` (from 0) of span ``span``, of all rows."""
+        """Return the random unitary of all rows after section ``section`` (from 0) of span ``span``."""
         sizes = tuple(self.block_modes(fibre))
         first = section * (fibre.modes + 1)
         streams = [philox.stream(philox.COUPLING, span, first + k) for k in range(len(sizes) + 1)]
@@ -197,7 +196,7 @@ class RandomCoupling:
 
 @lru_cache(maxsize=4)
 def _between(group_modes: tuple[int, ...], coupled: float) -> Array:
-    """Standard deviation of the coupling between rows of neighbouring groups; ``coupled`` is h × length."""
+    """Return the standard deviation of coupling between rows of adjacent groups; ``coupled``: h × length."""
     row_group = np.repeat(np.arange(len(group_modes)), 2 * np.array(group_modes))
     neighbours = abs(row_group[:, None] - row_group) == 1
     return neighbours * math.sqrt(coupled / 2)  # a row gives half to each polarisation of the other mode

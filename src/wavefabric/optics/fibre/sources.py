@@ -1,4 +1,4 @@
-"""A fibre from its index profile, by our own solver, or from CSV tables; κ of the Manakov equations."""
+"""Create fibres from an index profile (by the mode solver) or CSV tables; compute the Manakov κ."""
 
 import math
 import warnings
@@ -27,14 +27,14 @@ _LINEAR = {
     "attenuation_db_per_km": (math.log(10) / 1e4, math.nan),
 }
 _NEEDED = ("dmgd_ps_per_km", "beta2_ps2_per_km")
-#: Effective areas of a table and of a profile's modes may be so far apart, as a part, before it is said.
+#: Largest relative difference between effective areas of a table and of a profile's modes without a warning.
 _AREA_TOLERANCE = 0.03
 _solved = lru_cache(maxsize=4)(dispersion)
 
 
 @dataclass(frozen=True, eq=False)
 class Overlaps:
-    """Overlaps of all M spatial modes, ordered as fields are: by group, inside it by l, cos before sin."""
+    """Holds overlaps of all M spatial modes, ordered like field rows: by group, then l, cos before sin."""
 
     f: Array  # f_nm = ∫F_n² F_m² dA with ∫F² dA = 1, in 1/m², (M, M)
     labels: tuple[str, ...]  # "LP01", "LP11a" (cos), "LP11b" (sin), …
@@ -43,18 +43,18 @@ class Overlaps:
 
     @property
     def a_eff(self) -> Array:
-        """Effective areas 1/f_nn in m², (M,)."""
+        """Return the effective areas 1/f_nn in m², (M,)."""
         return 1 / np.diagonal(self.f)
 
     def take(self, keep) -> "Overlaps":
-        """Those of the spatial modes that an index or mask of shape (M,) picks, in its order."""
+        """Return the overlaps of the modes that the index or mask ``keep``, (M,), selects, in its order."""
         rows = np.arange(len(self.f))[keep]
         labels = tuple(self.labels[row] for row in rows)
         return Overlaps(self.f[np.ix_(rows, rows)], labels, self.groups[rows], self.lp[rows])
 
 
 def angular_overlap(l_n: ArrayLike, parity_n: ArrayLike, l_m: ArrayLike, parity_m: ArrayLike) -> Array:
-    """∫Φ_n² Φ_m² dφ over a full turn for Φ = cos(lφ)/√π or sin(lφ)/√π (1/√(2π) for l = 0).
+    """Return ∫Φ_n² Φ_m² dφ over a full turn for Φ = cos(lφ)/√π or sin(lφ)/√π (1/√(2π) for l = 0).
 
     From Φ² = (1 + p cos 2lφ)/2π follows (1 + p_n p_m δ_{l_n l_m}/2)/2π: 3/4π for equal modes, 1/4π for the
     cos and sin of one l, 1/2π otherwise. The parity p is +1 for cos, −1 for sin, 0 for l = 0.
@@ -64,7 +64,7 @@ def angular_overlap(l_n: ArrayLike, parity_n: ArrayLike, l_m: ArrayLike, parity_
 
 
 def overlaps(modes: ModeSet) -> Overlaps:
-    """f_nm = ∫F_n² F_m² dA of all spatial modes: radial sum over the rings, angular part in closed form."""
+    """Compute f_nm = ∫F_n² F_m² dA of all spatial modes: radial sum over rings, closed-form angular part."""
     squares = modes.radial**2
     radial = (squares * modes.ring) @ squares.T
     lp, parity, labels = spatial_modes(modes.l, modes.m)
@@ -74,11 +74,11 @@ def overlaps(modes: ModeSet) -> Overlaps:
 
 
 def kappa_weak(f: Array, a_ref: float) -> Array:
-    """κ (M, M) of weakly coupled modes: κ_aa = 8/9 A_ref f_aa, κ_ab = 4/3 A_ref f_ab.
+    """Return κ (M, M) of weakly coupled modes: κ_aa = 8/9 A_ref f_aa, κ_ab = 4/3 A_ref f_ab.
 
-    It multiplies |A_bx|² + |A_by|², the total power of mode b: polarisations mix at random within a mode,
-    modes do not mix. ``f`` (M, M) in 1/m²; ``a_ref`` is the effective area in γ = n₂ω₀/(c₀A_ref), m².
-    Source: S. Mumtaz, R.-J. Essiambre, G. P. Agrawal, J. Lightwave Technol. 31, 398 (2013).
+    κ multiplies |A_bx|² + |A_by|², the total power of mode b: polarisations mix at random within a mode,
+    modes do not mix. ``f`` (M, M) in 1/m²; ``a_ref`` is the effective area in γ = n₂ω₀/(c₀A_ref), m². Source:
+    S. Mumtaz, R.-J. Essiambre, G. P. Agrawal, J. Lightwave Technol. 31, 398 (2013).
     """
     kappa = 4 / 3 * a_ref * f
     np.fill_diagonal(kappa, 8 / 9 * a_ref * np.diagonal(f))
@@ -86,13 +86,13 @@ def kappa_weak(f: Array, a_ref: float) -> Array:
 
 
 def kappa_strong_groups(f: Array, groups: NDArray[np.int64], a_ref: float) -> Array:
-    """κ (G, G) of groups whose N_a modes mix at random (strong coupling inside a group, none between groups).
+    """Return κ (G, G) of groups whose N_a modes mix at random (strong coupling only inside groups).
 
     κ_aa = 4/3 · 2N_a/(2N_a+1) · A_ref/N_a² Σ_{n,m∈a} f_nm and κ_ab = 4/3 · A_ref/(N_a N_b) Σ_{n∈a,m∈b} f_nm.
-    It multiplies the total power of group b and turns every row of group a alike. ``groups`` (M,) is
-    non-decreasing; f and ``a_ref`` as in `kappa_weak`. Source: A. Mecozzi, C. Antonelli, M. Shtaif, "Coupled
-    Manakov equations in multimode fibers with strongly coupled groups of modes", Opt. Express 20, 23436
-    (2012), doi 10.1364/OE.20.023436.
+    κ multiplies the total power of group b and turns the phases of all rows of group a equally. ``groups``
+    (M,) is non-decreasing; f and ``a_ref`` as in `kappa_weak`. Source: A. Mecozzi, C. Antonelli, M. Shtaif,
+    "Coupled Manakov equations in multimode fibers with strongly coupled groups of modes", Opt. Express 20,
+    23436 (2012), doi 10.1364/OE.20.023436.
     """
     _, starts, sizes = np.unique(groups, return_index=True, return_counts=True)
     sums = np.add.reduceat(np.add.reduceat(f, starts, axis=0), starts, axis=1)
@@ -103,11 +103,11 @@ def kappa_strong_groups(f: Array, groups: NDArray[np.int64], a_ref: float) -> Ar
 
 @dataclass(frozen=True)
 class ProfileOptions:
-    """Options of `fibre_from_profile`.
+    """Holds options of `fibre_from_profile`.
 
-    ``step`` is the radial step of the solver, in m or text with a unit; ``name`` is the fibre's. ``warn`` is
-    called with a line that names the guided modes left out as too near to cut-off (see `dispersion`); without
-    it, that line is a `UserWarning`.
+    ``step`` is the radial step of the solver, in m or text with a unit; ``name`` is the name of the fibre.
+    ``warn`` is called with a line that lists guided modes omitted as too close to cut-off (see `dispersion`);
+    without ``warn``, a `UserWarning` shows this line.
     """
 
     step: float | str = STEP
@@ -124,14 +124,15 @@ def fibre_from_profile(
     coupling: Literal["groups", "modes"] = "groups",
     **options: Any,
 ) -> Fibre:
-    """Everything from an index profile: modes, β, A_eff and κ of our own solver.
+    """Create a fibre from an index profile: the mode solver computes modes, β, A_eff and κ.
 
-    Quantities may be text with a unit: wavelength in vacuum, m; power attenuation, 1/m, one for all modes or
-    each; nonlinear refractive index n2, m²/W. Groups (see `ModeSet`) are 1 to g, or those of a list, by
+    Quantities may be text with a unit: wavelength in vacuum, m; power attenuation, 1/m, one number or one per
+    mode; nonlinear refractive index n2, m²/W. Groups (see `ModeSet`) are 1 to g, or a list of numbers, by
     default all. ``options`` are those of `ProfileOptions`. `InputError` if a group is not guided.
 
-    With coupling "groups" modes of a group mix strongly at random: κ is per group, and β averaged over the
-    group's modes, since light there sees all of them. With "modes" κ and β are those of weakly coupled modes.
+    With coupling "groups" the modes of a group mix strongly at random: κ is per group, and β averaged over
+    the group's modes, since light passes through all of them. With "modes" κ and β are those of weakly
+    coupled modes.
     """
     instance("profile", profile, Profile)
     within(wavelength, "m", "wavelength", 1e-8, 1e-3)
@@ -160,13 +161,13 @@ def fibre_from_profile(
 
 @lru_cache(maxsize=4)
 def solved_overlaps(profile: Profile, wavelength: float, step: float) -> tuple[ModeSet, Overlaps]:
-    """Modes of a profile at a wavelength (m), solved with a radial step (m), and their overlaps; cached."""
+    """Return modes at ``wavelength`` (m), solved with radial ``step`` (m), and their overlaps; cached."""
     modes = solve_modes(profile, wavelength, step)
     return modes, overlaps(modes)
 
 
 def kappa_from(overlap: Overlaps, coupling: str, a_ref: float) -> tuple[Array, Any]:
-    """κ of spatial modes, per "groups" or "modes", and its `Fibre.kappa_of`; a_ref in m²."""
+    """Return κ of spatial modes, per "groups" or "modes", and its `Fibre.kappa_of`; a_ref in m²."""
     if coupling == "modes":
         return kappa_weak(overlap.f, a_ref), "mode"
     return kappa_strong_groups(overlap.f, overlap.groups, a_ref), "group"
@@ -180,7 +181,7 @@ def average_over_groups(values: Array, groups) -> None:
 
 @dataclass(frozen=True)
 class TableValues:
-    """What `fibre_from_csv` takes for the values of a fibre that stand in no table; see there."""
+    """Holds the values that `fibre_from_csv` needs beyond its tables; `fibre_from_csv` describes them."""
 
     attenuation: ArrayLike | str | None = None
     n2: float | str = N2_SILICA
@@ -200,25 +201,25 @@ def fibre_from_csv(
     warn: Callable[[str], None] | None = None,
     **values: Any,
 ) -> Fibre:
-    """A fibre from tables. Quantities may be text with a unit.
+    """Create a fibre from tables. Quantities may be text with a unit.
 
     `InputError` if a file cannot be read, a column, cell, group or mode does not fit, or κ has no source.
 
     - ``modes_csv``: columns ``mode_group,l,m,a_eff_um2`` (µm²) and optionally ``spatial_modes``; one line per
-      LP mode, which stands for its cos and sin mode if l > 0. Instead of ``groups_csv``, its columns but the
-      first may stand here: dispersion and loss by LP mode. Where κ is per strongly coupled group, they are
-      averaged over the group's spatial modes, since light there sees all of them.
+      LP mode, which represents its cos and sin mode if l > 0. Without ``groups_csv``, this table also needs
+      the columns of ``groups_csv`` except the first: dispersion and loss by LP mode. If κ is per strongly
+      coupled group, they are averaged over the group's spatial modes, since light passes through all of them.
     - ``groups_csv``: columns ``mode_group,dmgd_ps_per_km,beta2_ps2_per_km`` and optionally
       ``beta3_ps3_per_km``, ``beta4_ps4_per_km``, ``attenuation_db_per_km``.
     - ``kappa_csv``: κ as a square matrix of numbers without a header: one row per group, spatial mode, or
-      field row, in the order of `Fibre`. If groups and modes are equally many, per mode.
+      field row, in the order of `Fibre`. If there are as many groups as modes, κ is per mode.
     - ``profile``, ``coupling``, ``step``: without ``kappa_csv``, the profile whose modes give the overlaps
       for κ, as in `fibre_from_profile`.
     - ``warn``: called with a line if effective areas of the table and of the profile's modes differ by more
-      than 3 %: γ comes from the one, κ from the other. By default a `UserWarning`.
-    - ``attenuation``, ``gamma``, ``wavelength``, by default: the table's column, or 0.23 dB/km without one;
-      n₂ω₀/(c₀A_eff) with ``n2`` (m²/W) and the table's A_eff of LP01; 1550 nm, where the tables hold (see
-      `wavefabric.optics.fibre.fibre.at_frequency`). ``name``.
+      than 3 %: γ comes from the table, κ from the profile. By default a `UserWarning`.
+    - ``attenuation``: by default the table's column, or 0.23 dB/km without one. ``gamma``: by default
+      n₂ω₀/(c₀A_eff) with ``n2`` (m²/W) and the table's A_eff of LP01. ``wavelength``: where the tables hold,
+      by default 1550 nm (see `wavefabric.optics.fibre.fibre.at_frequency`). ``name``.
     """
     choice("coupling", coupling, ("groups", "modes"))
     inputs = TableValues(**values)
@@ -241,7 +242,7 @@ def fibre_from_csv(
     if profile is None:
         assert kappa_csv is not None
         kappa, modes = read_square_matrix(kappa_csv), len(labels)
-        # The last wins where sizes are equal.
+        # Of kinds with equal sizes the last entry wins.
         kinds: dict[int, Any] = {len(np.unique(groups)): "group", 2 * modes: "row", modes: "mode"}
         if (kappa_of := kinds.get(len(kappa))) is None:
             needs = f"{len(np.unique(groups))} (groups), {modes} (modes) or {2 * modes} (field rows)"
@@ -263,7 +264,7 @@ def fibre_from_csv(
 
 
 def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_from_table: bool) -> str:
-    """What to say if effective areas (m²) of the table are not those of the modes that κ comes from."""
+    """Return a warning if effective areas (m²) of the table differ from those behind κ, else ""."""
     apart = table / solved - 1
     worst = int(np.argmax(np.abs(apart)))
     if abs(apart[worst]) <= _AREA_TOLERANCE:
@@ -278,7 +279,7 @@ def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_
 
 
 def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[str, np.ndarray], Array]:
-    """Columns of the LP modes in the order of fields, and their `_linear`, by mode or by group."""
+    """Return the columns of the LP modes in the order of field rows, and `_linear`, by mode or by group."""
     columns = read_columns(path, ("mode_group", "l", "m", "a_eff_um2"), ("spatial_modes", *_LINEAR))
     for key, least in (("mode_group", 1), ("l", 0), ("m", 1), ("spatial_modes", 1)):
         if key in columns:
@@ -317,6 +318,6 @@ def _whole(path, key: str, values: Array, least: int) -> NDArray[np.int64]:
 
 
 def _linear(columns: dict[str, np.ndarray]) -> Array:
-    """β1 … β4 and loss of each line, SI, (lines, 5)."""
+    """Return β1 … β4 and loss of each line in SI units, (lines, 5)."""
     size = len(columns["mode_group"])
     return np.stack([columns.get(k, np.full(size, x)) * si for k, (si, x) in _LINEAR.items()], axis=1)

@@ -1,4 +1,4 @@
-"""Attenuation over frequency, and Raman gain over the frequency shift; each a table or a formula."""
+"""Model attenuation over frequency, and Raman gain over the frequency shift, by tables or formulas."""
 
 import math
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _SILICA_SHIFT = np.linspace(0, 50e12, 5001)
 
 @dataclass(frozen=True, eq=False)
 class LossSpectrum:
-    """Power attenuation (1/m) over the optical frequency (Hz): ``curve``, known from ``first`` to ``last``.
+    """Describes power attenuation (1/m) over optical frequency (Hz): ``curve``, from ``first`` to ``last``.
 
     Quantities of all functions may be text with a unit. `InputError` if one is out of range.
     """
@@ -40,7 +40,7 @@ class LossSpectrum:
 
     @classmethod
     def table(cls, frequencies: ArrayLike, alpha: ArrayLike) -> "LossSpectrum":
-        """``alpha`` (N,) in 1/m at increasing ``frequencies`` (N,) in Hz; monotone cubic (PCHIP) between."""
+        """Interpolate ``alpha`` (N,), 1/m, over increasing ``frequencies`` (N,), Hz, by cubics (PCHIP)."""
         f, alpha = numbers(frequencies, "Hz", "frequencies"), numbers(alpha, "1/m", "alpha")
         if f.ndim != 1 or f.shape != alpha.shape or len(f) < 2:
             fault = f"shape {alpha.shape} given for frequencies of shape {f.shape}"
@@ -51,7 +51,7 @@ class LossSpectrum:
 
     @classmethod
     def from_csv(cls, path: str | Path) -> "LossSpectrum":
-        """A table in the columns ``frequency_thz,attenuation_db_per_km``, lines in any order."""
+        """Read a table with the columns ``frequency_thz,attenuation_db_per_km``, lines in any order."""
         columns = read_columns(path, ("frequency_thz", "attenuation_db_per_km"))
         order = np.argsort(columns["frequency_thz"])
         alpha = columns["attenuation_db_per_km"][order] * quantity("1 dB/km", "1/m")
@@ -60,7 +60,7 @@ class LossSpectrum:
 
     @classmethod
     def polynomial(cls, coefficients: Any, reference: float | str) -> "LossSpectrum":
-        """α(f) = Σ_n c_n (f − reference)^n, a list of c_n in 1/m/Hz^n, ``reference`` in Hz."""
+        """Return α(f) = Σ_n c_n (f − reference)^n for a list of c_n in 1/m/Hz^n, ``reference`` in Hz."""
         if not isinstance(coefficients, (list, tuple, np.ndarray)) or not len(coefficients):
             raise InputError(f"coefficients: {show(coefficients)} given; allowed: a list, constant first")
         c = [number(c, "1/m" + f"/Hz^{n}" * (n > 0), "coefficients") for n, c in enumerate(coefficients)]
@@ -68,13 +68,13 @@ class LossSpectrum:
         return cls(lambda f: np.polynomial.polynomial.polyval(f - centre, c))
 
     def at(self, frequencies: ArrayLike) -> Array:
-        """Power attenuation at optical frequencies (Hz), 1/m, in their shape; it must not be negative."""
+        """Return the power attenuation at optical frequencies (Hz), 1/m, in their shape; it must be ≥ 0."""
         return _checked(self._values(numbers(frequencies, "Hz", "frequencies")))
 
     def of_modes(self, frequencies: ArrayLike, fibre: Fibre) -> Array:
-        """Power attenuation of each mode at optical frequencies (F,) in Hz: 1/m, shape (F, M).
+        """Return the power attenuation of each mode at optical frequencies (F,) in Hz: 1/m, shape (F, M).
 
-        The fibre's own α holds at its wavelength; the spectrum adds its change from there to all modes.
+        The fibre's α holds at the fibre's wavelength; for all modes the spectrum adds the change from there.
         """
         change = self._values(np.atleast_1d(numbers(frequencies, "Hz", "frequencies")))
         change -= self._values(np.array(SPEED_OF_LIGHT / fibre.wavelength))
@@ -94,11 +94,11 @@ def _checked(alpha: Array) -> Array:
 
 
 def silica_spectrum(shift: ArrayLike) -> Array:
-    """Raman gain of silica over the frequency shift (Hz) in arbitrary units; odd in the shift.
+    """Return the Raman gain of silica over the frequency shift (Hz) in arbitrary units; odd in the shift.
 
     S(Ω) = Im ∫ h(t) exp(iΩt) dt for h(t) = Σ A_i exp(−γ_i t − Γ_i²t²/4) sin(ω_i t), t > 0: thirteen pairs of
-    Voigt lines, by the Faddeeva function w((Ω ∓ ω_i + iγ_i)/Γ_i) in closed form. Source: D. Hollenbeck,
-    C. D. Cantrell, J. Opt. Soc. Am. B 19, 2886 (2002), doi 10.1364/JOSAB.19.002886.
+    Voigt lines, in closed form by the Faddeeva function w((Ω ∓ ω_i + iγ_i)/Γ_i). Source: D. Hollenbeck, C. D.
+    Cantrell, J. Opt. Soc. Am. B 19, 2886 (2002), doi 10.1364/JOSAB.19.002886.
     """
     omega = 2 * math.pi * np.asarray(shift, dtype=float)[..., None]
     radian = 100 * math.pi * SPEED_OF_LIGHT  # half the angular frequency of 1/cm
@@ -110,15 +110,16 @@ def silica_spectrum(shift: ArrayLike) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class RamanGain:
-    """Raman gain efficiency C_R = g_R/(2A) between waves of random polarisation. Arrays are read-only.
+    """Describes the Raman gain efficiency C_R = g_R/(2A) between waves of random polarisation.
 
-    A wave of power P gives C_R P (1/m, of the power) to one of lower frequency, if both have the intensity
-    overlap 1/A. The half is the mean over polarisations: g_R acts between parallel ones, and the gain between
-    orthogonal ones is neglected. Quantities may be text with a unit; `InputError` if one is out of range.
+    A wave of power P amplifies one of lower frequency with the power gain C_R P (1/m), if both have the
+    intensity overlap 1/A. The factor 1/2 is the mean over polarisations: g_R acts between parallel ones; gain
+    between orthogonal ones is neglected. Quantities may be text with a unit; `InputError` if one is out of
+    range. Arrays are read-only.
 
-    Between shifts C_R is a monotone cubic (PCHIP); 0 at shift 0 and above the last. The quantum defect: each
-    photon of the pump gives one signal photon, and the rest of its energy to the glass. Without it powers are
-    conserved, as closed forms for narrow bands assume.
+    Between shifts C_R is a monotone cubic (PCHIP); C_R is 0 at shift 0 and above the last. With the quantum
+    defect each pump photon gives one signal photon, and the rest of its energy to the glass. Without it
+    powers are conserved, as closed forms for narrow bands assume.
     """
 
     shift: Array  # from pump to signal, Hz, increasing from 0 or above, (N,)
@@ -149,9 +150,9 @@ class RamanGain:
 
     @classmethod
     def silica(cls) -> "RamanGain":
-        """Silica by `silica_spectrum`, with a maximum of g_R = 1e-13 m/W at a pump of 1 µm, for 80 µm².
+        """Return silica's gain by `silica_spectrum`: peak g_R = 1e-13 m/W at a pump of 1 µm, for 80 µm².
 
-        G. P. Agrawal, Nonlinear Fiber Optics, section 8.1. A fibre's gain follows from its own overlaps.
+        G. P. Agrawal, Nonlinear Fiber Optics, section 8.1. In a fibre, its overlaps replace 1/(80 µm²).
         """
         area, spectrum = 80e-12, silica_spectrum(_SILICA_SHIFT)
         efficiency = np.maximum(spectrum, 0) * (1e-13 / (2 * area * spectrum.max()))
@@ -159,27 +160,27 @@ class RamanGain:
 
     @classmethod
     def triangular(cls, slope: Any, area: Any = 80e-12, cutoff: Any = 15e12, **options: Any) -> "RamanGain":
-        """C_R = ``slope`` (1/(W m Hz)) · shift up to ``cutoff`` (Hz), then 0; options as in the class."""
+        """Return C_R = ``slope`` (1/(W m Hz)) · shift up to ``cutoff`` (Hz), then 0; options as the class."""
         slope, cutoff = number(slope, "1/W/m/Hz", "slope"), positive(cutoff, "Hz", "cutoff")
         return cls(np.array([0, cutoff]), np.array([0, slope * cutoff]), area, **options)
 
     @classmethod
     def from_csv(cls, path: str | Path, area: Any, **options: Any) -> "RamanGain":
-        """From the columns ``shift_thz,efficiency_per_w_per_km``; ``area`` and options as in the class."""
+        """Read the columns ``shift_thz,efficiency_per_w_per_km``; ``area`` and options as in the class."""
         table = read_columns(path, ("shift_thz", "efficiency_per_w_per_km"))
         with naming(path):
             return cls(table["shift_thz"] * 1e12, table["efficiency_per_w_per_km"] * 1e-3, area, **options)
 
     def at(self, shift: ArrayLike) -> Array:
-        """C_R at signed frequency shifts (Hz), 1/(W m), for a pump at ``pump_frequency``; odd."""
+        """Return C_R at signed frequency shifts (Hz), 1/(W m), for a pump at ``pump_frequency``; odd."""
         curve = scipy.interpolate.PchipInterpolator(self.shift, self.efficiency, extrapolate=False)
         return np.sign(shift) * np.nan_to_num(curve(np.abs(shift)))
 
     def coupling(self, frequencies: ArrayLike, sources: ArrayLike) -> Array:
-        """Gain at each frequency from each source (Hz), negative where it loses, m/W, shape (F, S).
+        """Return the gain at each frequency from each source (Hz), negative for loss, m/W, shape (F, S).
 
-        d ln P(f)/dz = Σ_s coupling[f, s] · overlap · P_s, overlap in 1/m². A C_R(s − f) if f < s; else
-        −(f/s) A C_R(f − s), which conserves the number of photons.
+        d ln P(f)/dz = Σ_s coupling[f, s] · overlap · P_s, overlap in 1/m². The value is A C_R(s − f)
+        if f < s, else −(f/s) A C_R(f − s), which conserves the number of photons.
         """
         own, source = np.asarray(frequencies, dtype=float)[:, None], np.asarray(sources, dtype=float)
         coupling = self.area * self.at(source - own)

@@ -1,1 +1,1 @@
-"""A whole link from a run file: its parts, warnings, the run, the result file. May import all of optics."""
+"""Simulates a whole link from a run file: parts, warnings, run, result file. May import all of optics."""

@@ -1,4 +1,4 @@
-"""From a parsed run file to the objects that simulate, and those that runs of one process have in common."""
+"""Build the simulation objects from a parsed run file, and share parts among the runs of one process."""
 
 import hashlib
 from collections.abc import Callable, Hashable
@@ -26,50 +26,50 @@ from wavefabric.units import SPEED_OF_LIGHT
 
 
 class SharedParts:
-    """Parts of earlier runs by kind and a key of what they were made from, for runs where it is equal."""
+    """Caches parts of earlier runs, by kind and by a key of their inputs, for runs with an equal key."""
 
     def __init__(self):
         self._kept: dict[str, dict[Hashable, Any]] = {}
 
     def get(self, kind: str, key: Hashable, make: Callable[[], Any], most: int = 1) -> Any:
-        """What was made for an equal key, or is made now; of a kind the last so many are kept."""
+        """Return the part of an equal key, or make it; the last ``most`` parts of a kind are cached."""
         kept = self._kept.setdefault(kind, {})
         if key not in kept:
-            while len(kept) >= most:  # before the next is made: they may fill the memory
+            while len(kept) >= most:  # free memory before the next part is made
                 del kept[next(iter(kept))]
             kept[key] = make()
         return kept[key]
 
     def release_others(self, kind: str, key: Hashable) -> bool:
-        """Release all of a kind but what was made for this key; whether that is there."""
+        """Release all parts of a kind except that of ``key``; return whether the latter exists."""
         kept = self._kept.pop(kind, {})
         self._kept[kind] = {key: kept[key]} if key in kept else {}
         return key in kept
 
 
 def fibre_key(run: RunFile) -> Hashable:
-    """Return what the fibre of a run is made from."""
+    """Return the inputs that determine the fibre of a run."""
     return run.sections()["run file, fibre"], run.signal.centre
 
 
 def propagator_key(run: RunFile) -> Hashable:
-    """What buffers, plans and tables of a run are made for besides its fibre and ranks; not its steps."""
+    """Return the inputs, besides fibre, ranks and steps, of a run's buffers, plans and tables."""
     solver = run.solver.model_dump_json(exclude={"step", "max_phase", "tolerance"})
     grid, fixed = run.signal.wdm_grid, run.solver.step is not None  # others need memory for more tables
     return grid.samples, grid.sample_rate, solver, fixed
 
 
 def back_to_back_key(run: RunFile) -> Hashable:
-    """Return what the reception of the transmitted signal depends on, besides the modes of the fibre."""
+    """Return the inputs, besides the modes of the fibre, that affect reception of the transmitted signal."""
     sections = run.sections()
     return run.solver.precision, *(sections[f"run file, {name}"] for name in ("seed", "signal", "receiver"))
 
 
 def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibre:
-    """Fibre of [fibre], expanded at the middle of the channels: that is the field's frequency zero.
+    """Build the fibre of [fibre], expanded at the middle of the channels, the frequency zero of the field.
 
-    What is given as numbers (tables, a preset's, β2, β3 and γ) holds at `fibre.wavelength` and is moved by
-    `at_frequency`; an index profile is fixed by its values there, and solved at the middle of the channels.
+    Numbers in the run file (tables, a preset's, β2, β3 and γ) hold at `fibre.wavelength`, and `at_frequency`
+    moves them; an index profile is defined at this wavelength, and solved at the middle of the channels.
     """
     table = run.fibre
     keys = table.present("attenuation", "n2", "gamma", "wavelength", "beta2", "beta3")
@@ -103,7 +103,7 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
 
 
 def fibre_digest(fibre: Fibre) -> str:
-    """Hash of all numbers that the propagation uses, to nine digits: a solver's last bits may vary."""
+    """Hash all numbers that propagation uses, to nine digits, since a solver's last bits may vary."""
     digest = hashlib.sha256(f"{fibre.kappa_of} {fibre.groups.tolist()}".encode())
     delays = np.zeros(0) if fibre.row_delays is None else fibre.row_delays
     numbers = (np.array(fibre.gamma), fibre.kappa, np.array(fibre.wavelength), delays)
@@ -113,14 +113,14 @@ def fibre_digest(fibre: Fibre) -> str:
 
 
 def result_writer(run: RunFile, output: str | Path | None = None, force: bool = False) -> ResultWriter:
-    """The writer of the result, to ``output`` or where the run file says; InputError where it may not be."""
+    """Return the writer of the result, to ``output`` or the run file's path; InputError if not allowed."""
     return ResultWriter(output or run.output_path(), force, run.input_paths())
 
 
 def check_start(run: RunFile, ranks: int, output: str | Path | None = None, force: bool = False) -> None:
-    """Refuse what `run_link` would refuse on so many ranks, before they are started.
+    """Raise InputError, before ``ranks`` ranks start, for inputs that `run_link` would reject on them.
 
-    Of the ranks that, which is known without solving for modes.
+    Checks that need the fibre are omitted for a fibre defined by an index profile alone.
     """
     result_writer(run, output, force)
     exchange_form(run.solver.exchange, run.solver.kerr)
@@ -131,14 +131,14 @@ def check_start(run: RunFile, ranks: int, output: str | Path | None = None, forc
 
 
 def propagation_options(run: RunFile, path: LinkPath | None = None, **options: Any) -> PropagationOptions:
-    """Options of [solver], with modes split among ranks as those of a ``path``."""
+    """Return the options of [solver], with modes split among ranks as in ``path``."""
     options = run.solver.model_dump(exclude={"device", "threads", "step_penalty"}) | options
     split = None if path is None else tuple(np.diff(path.local_modes.ends).tolist())
     return PropagationOptions(**options, split=split)
 
 
 def build_receiver(run: RunFile, transmitter: Transmitter, fibre: Fibre) -> Receiver:
-    """Receiver of [receiver]; `InputError` if its equaliser does not suit the fibre or the window."""
+    """Build the receiver of [receiver]; `InputError` if its equaliser does not fit the fibre or window."""
     table, equaliser = run.receiver, None
     if table.equaliser == "mimo":
         equaliser = Equaliser(table.taps, table.training, table.decision_directed, table.memory or None)
@@ -151,7 +151,7 @@ def build_receiver(run: RunFile, transmitter: Transmitter, fibre: Fibre) -> Rece
 
 
 def build_transmitter(run: RunFile, modes: int) -> Transmitter:
-    """Transmitter of [signal] for a fibre of so many modes; its grid is centred on the channels."""
+    """Build the transmitter of [signal] for a fibre of ``modes`` modes; its grid is centred on channels."""
     signal = run.signal
     if (powers := signal.powers).ndim == 2 and len(powers) != modes:
         actual = f"lists for {len(powers)} modes given, the fibre has {modes}"

@@ -1,4 +1,4 @@
-"""What can be said of a run file before its run: warnings, and what theory expects and its result keeps."""
+"""Predict results of a run file before the run: warnings, and theory's expectations, stored in the result."""
 
 import math
 from collections.abc import Callable
@@ -23,11 +23,11 @@ from wavefabric.results import Data
 from wavefabric.system.progress import warn
 from wavefabric.units import db
 
-#: Change of a channel in a span, dB, from which Raman scattering should not be left out.
+#: Change of a channel in a span, dB, above which Raman scattering should be included.
 RAMAN_DB = 0.3
-#: Channels for which that is estimated, in a second or so.
+#: Largest number of channels for which this change is estimated, in about a second.
 _MOST_CHANNELS = 1000
-#: Unit and meaning of what a result keeps.
+#: Unit and meaning of the values of an `Expectation` that a result file stores.
 _KEPT = {
     "q_squared_db": ("dB", "Q squared by mode and channel that theory expects"),
     "nli": ("W", "nonlinear interference behind the matched filter, both polarisations"),
@@ -38,7 +38,7 @@ _KEPT = {
 
 
 def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
-    """Resonance limit of the step for the band that the channels of a transmitter fill."""
+    """Return the resonance limit of the step for the band that the channels of ``transmitter`` occupy."""
     grid = transmitter.grid
     half_band = float(abs(grid.offsets).max()) + 0.5 * grid.symbol_rate * (1 + transmitter.rolloff)
     return step_limit(fibre, half_band)
@@ -51,9 +51,9 @@ def warnings_before(
     steps: int | None,
     expected: dict[str, Expectation] | None = None,
 ) -> list[str]:
-    """What can be said before the run: of steps, of delays beyond the window, of Raman scattering.
+    """Return warnings before the run: about steps, delays beyond the window, Raman scattering.
 
-    ``steps`` of a span, if they are known; what theory expects of them is said of the farthest position.
+    ``steps`` is the number per span, if known; ``expected`` gives their cost at the farthest position.
     """
     warnings = []
     limit = resonance(fibre, transmitter)
@@ -87,7 +87,7 @@ def warnings_before(
 
 
 def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -> str:
-    """What to say where stimulated Raman scattering would be seen, but the run does without; else ""."""
+    """Return a warning if the run omits stimulated Raman scattering that would matter; else ""."""
     grid, table = transmitter.grid, settings.fibre
     if table.raman is not None or grid.channels > _MOST_CHANNELS:
         return ""
@@ -105,7 +105,7 @@ def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -
 
 
 def above_limit(taken: float, limit: StepLimit) -> str:
-    """Say what steps of ``taken`` m above the resonance limit mean."""
+    """Return a text about the effect of steps of ``taken`` m above the resonance limit."""
     return (
         f"{metres(taken)} is above the resonance limit of {metres(limit.step)} ({limit.cause}): spurious "
         "four-wave mixing adds up in phase and may exceed the fibre's own"
@@ -113,7 +113,7 @@ def above_limit(taken: float, limit: StepLimit) -> str:
 
 
 def left_out(run: RunFile) -> str:
-    """The key of what a run has and theory has not; "" if it has all."""
+    """Return the key of the first effect that a run includes but theory does not; "" if there is none."""
     fibre, link, receiver = run.fibre, run.link, run.receiver
     coupling = fibre.random_coupling
     present = {
@@ -132,11 +132,11 @@ def left_out(run: RunFile) -> str:
 def expected_of(
     run: RunFile | str | Path, fibre: Fibre | None = None, warn: Callable[[str], None] = warn
 ) -> dict[str, Expectation]:
-    """Expected powers and Q² of a run at its receiver positions, by the names of ``/received`` in its result.
+    """Return expected powers and Q² at a run's receiver positions, by the names of ``/received``.
 
-    ``fibre`` is the run's own, if it is at hand. A fixed step above the resonance limit of an integrator of
-    `QUADRATURES` adds spurious interference, which ``numerical`` estimates; it is 0 otherwise. InputError as
-    a run would raise it. ``warn`` is called with one line if the run has what theory leaves out.
+    ``fibre`` avoids building the run's fibre again. A fixed step above the resonance limit of an integrator
+    of `QUADRATURES` adds spurious interference, which ``numerical`` estimates; it is 0 otherwise. Raises the
+    InputError of a run. ``warn`` is called with one line if the run includes an effect that theory omits.
     """
     run = run_file(run)
     if key := left_out(run):
@@ -158,9 +158,9 @@ def expected_of(
 
 
 def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[dict[str, Any]]:
-    """Per mode group and position, in dB: mean and least Q², and the signal over each part of the noise.
+    """Return, per mode group and position in dB, mean and smallest Q², and signal over each noise part.
 
-    Means over modes and channels are those of powers; None where there is no such noise.
+    Means over modes and channels are means of powers; None where a noise part is zero.
     """
     rows = []
     for number in np.unique(fibre.groups):
@@ -180,7 +180,7 @@ def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[d
 
 
 def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:
-    """Groups of ``/theory`` in a result file, by the names of ``/received``."""
+    """Return the groups of ``/theory`` in a result file, by the names of ``/received``."""
     return {
         name: {part: Data(getattr(one, part), unit, text) for part, (unit, text) in _KEPT.items()}
         for name, one in expected.items()

@@ -1,4 +1,4 @@
-"""Fields in files: one launched in place of the transmitter's, and those along a link."""
+"""Read a launched field from a file in place of the transmitter's, and write fields along a link."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ from wavefabric.results import Data, ResultWriter, Rows, read_result
 
 
 def check_waveform(path: Path, rows: int, grid: WdmGrid) -> None:
-    """Refuse a file without a dataset ``field`` (rows, N) of complex numbers, or of another sample rate."""
+    """Raise InputError unless a file has a complex dataset ``field`` (rows, N) of the grid's sample rate."""
     with hdf5.open_hdf5(path, "a waveform (HDF5)") as file, hdf5.reading(path, "field"):
         dataset = file.get("field")
         if not isinstance(dataset, h5py.Dataset) or dataset.dtype.kind != "c":
@@ -35,7 +35,7 @@ def check_waveform(path: Path, rows: int, grid: WdmGrid) -> None:
 def read_waveform(
     path: Path, device, A, local_modes: RankModes, progress: Callable[[int, int], None] | None = None
 ) -> None:
-    """Rows of ``field`` in a checked file to ``A`` (own rows, N), √W; InputError if they are not finite."""
+    """Read rows of ``field`` in a checked file into ``A`` (local rows, N), √W; InputError if not finite."""
     with hdf5.open_hdf5(path, "a waveform (HDF5)") as file, hdf5.reading(path, "field"):
         dataset = file["field"]
         assert isinstance(dataset, h5py.Dataset)
@@ -50,12 +50,12 @@ def read_waveform(
 
 
 def with_whole_field(comm: Communicator, local_modes: RankModes, A, write: Callable[[Rows], None]) -> None:
-    """Let rank 0 ``write`` the field of all ranks' rows ``A``, which come to it one by one. Collective."""
+    """Let rank 0 ``write`` the field of all ranks, whose rows ``A`` it receives one by one. Collective."""
     ends, control, to_host = local_modes.row_ends, comm.control, comm.device.to_host
     buffer, awaited = np.empty(A.shape[1], A.dtype), ends[1]
 
     def read(row: int) -> np.ndarray:
-        """A row, valid until the next call; rows of other ranks in order."""
+        """Return a row, valid until the next call; rows of other ranks must be read in order."""
         nonlocal awaited
         if row < ends[1]:
             return to_host(A[row])
@@ -66,7 +66,7 @@ def with_whole_field(comm: Communicator, local_modes: RankModes, A, write: Calla
     def on_first() -> None:
         try:
             write(Rows((ends[-1], A.shape[1]), A.dtype, read))
-        finally:  # what was not read comes too, so that nobody waits for ever after a failure here
+        finally:  # receive unread rows too, so that no rank waits for ever after a failure of ``write``
             for row in range(awaited, ends[-1]):
                 read(row)
 
@@ -76,9 +76,9 @@ def with_whole_field(comm: Communicator, local_modes: RankModes, A, write: Calla
 
 
 class Snapshots:
-    """Writes the field at the first look at it at or behind each of ``output.snapshots``.
+    """Writes the field at the first check at or after each distance of ``output.snapshots``.
 
-    Files are called after the result: ``link-20km.h5`` beside ``link.h5``. `InputError` if one is there that
+    Files are named after the result: ``link-20km.h5`` beside ``link.h5``. `InputError` if a file exists that
     this run (``fingerprint``) has not written, unless ``force`` replaces it.
     """
 
@@ -100,7 +100,7 @@ class Snapshots:
         self._due = on_first_rank(comm, check)
 
     def take(self, A, local_modes: RankModes, distance: float, facts: dict[str, Any]) -> None:
-        """Write what is due at ``distance`` m; all ranks call it with their rows ``A``, √W."""
+        """Write the snapshots due at ``distance`` m; all ranks call it with their rows ``A``, √W."""
         for at in [at for at in self._due if at <= distance * (1 + 1e-12)]:
             path = self._due.pop(at)
 

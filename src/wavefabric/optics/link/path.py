@@ -1,4 +1,4 @@
-"""What light meets on its way through a link: sections of fibre, amplifiers, coupling; and the inverse."""
+"""Model the path of light through a link: sections of fibre, amplifiers, coupling; and its inverse."""
 
 import dataclasses
 import math
@@ -28,14 +28,14 @@ from wavefabric.optics.theory.gaussian_noise import Spans
 
 #: Keys of [fibre] by which gain or loss depends on frequency.
 _SPECTRAL = ("raman", "attenuation_csv", "attenuation_slope")
-#: Longest stretch of fibre for which one filter stands, m: a tenth of an effective length.
+#: Longest piece of fibre that one filter represents, m: a tenth of an effective length.
 FILTER_SPACING = 2e3
-#: Samples that a rank sends of a row at once where ranks couple rows.
+#: Number of samples of a row that a rank sends at once if ranks couple rows.
 _CHUNK = 1 << 14
 
 
 def amplifier_gain(link: LinkTable, fibre: Fibre) -> float:
-    """Power gain of an amplifier: exactly the mean loss of a span, unless it is in the run file."""
+    """Return the power gain of an amplifier: from the run file, else exactly the mean loss of a span."""
     if link.gain is not None:
         return 10 ** (link.gain / 10)
     try:
@@ -45,27 +45,27 @@ def amplifier_gain(link: LinkTable, fibre: Fibre) -> float:
 
 
 def random_coupling(run: RunFile) -> RandomCoupling | None:
-    """The random coupling of [fibre.random_coupling]."""
+    """Return the random coupling of [fibre.random_coupling], or None."""
     table = run.fibre.random_coupling
     return None if table is None else RandomCoupling(**table.model_dump(), seed=run.seed)
 
 
 def section_count(run: RunFile) -> int:
-    """Sections of a span, in each of which a run takes a whole number of steps."""
+    """Return the number of sections per span; each section takes a whole number of steps."""
     if (coupling := random_coupling(run)) is not None:
         return coupling.sections(run.link.length)
     return math.ceil(run.link.length / FILTER_SPACING) if run.fibre.present(*_SPECTRAL) else 1
 
 
 class LinkPath:
-    """The spans of a link: ``fibre`` is that of the run file, `fibre` has the delays of its rows too.
+    """Models the spans of a link, with the fibre of the run file plus the delays of its rows as `fibre`.
 
-    `InputError` for what the parts cannot see by themselves.
+    `InputError` for conflicts between parts that no single part can detect.
     """
 
     @classmethod
     def over(cls, comm: Communicator, run: RunFile, fibre: Fibre, transmitter: Transmitter) -> "LinkPath":
-        """The path of the modes that this rank of ``comm`` holds."""
+        """Return the path for the modes of this rank of ``comm``."""
         ends = split_modes(fibre.modes, comm.size, cls.boundaries(run, fibre))
         path = cls(run, fibre, transmitter, RankModes(ends, comm.rank))
         path.ranks = CoupledRanks(comm, path.local_modes) if comm.size > 1 else None
@@ -82,21 +82,21 @@ class LinkPath:
         if self.coupling is not None:
             fibre = self.coupling.fibre(fibre, run.link.length)
         self.fibre = fibre
-        #: What couples rows of several ranks.
+        #: Couples rows of several ranks; None on one rank.
         self.ranks: CoupledRanks | None = None
-        #: Phase that the rows take up, rad/m, where the field is not expanded about the fibre's centre.
+        #: Phase of the rows per length, rad/m, if the field is not expanded about the fibre's centre.
         self.row_phase: Array | None = None
         self.amplifier = Amplifier(amplifier_gain(run.link, self.fibre), run.link.noise_figure)
-        #: Sections of a span.
+        #: Number of sections per span.
         self.section_count = section_count(run)
         #: Whether the receiver knows the inverse of the link; an equaliser does not need it.
         self.known = run.receiver.equaliser == "ideal"
-        #: Whether the inverse of the linear phase and of one unitary undoes the link but for its loss.
+        #: Whether the inverse of the linear phase and of one unitary undoes the link except for its loss.
         self.plain = self.coupling is None and not run.link.mode_dependent_gain
-        #: Whether the receiver solves the link backwards: what it knows is more than phases and a unitary.
+        #: Whether the receiver solves the link backwards, because phases and a unitary do not undo it.
         self.inverted = run.receiver.back_propagation is not None or (self.known and not self.plain)
         even = bool((fibre.alpha == fibre.alpha[0]).all()) and self.spectral is None
-        #: Whether what undoes the link leaves white noise as it is.
+        #: Whether the inverse of the link leaves white noise unchanged.
         self.unitary = self.plain or (even and not run.link.mode_dependent_gain)
         linear, inside = np.column_stack([fibre.alpha, fibre.beta]), np.diff(fibre.groups) == 0
         if run.link.mix_groups and self.known and (np.diff(linear, axis=0)[inside] != 0).any():
@@ -110,7 +110,7 @@ class LinkPath:
 
     @staticmethod
     def boundaries(run: RunFile, fibre: Fibre) -> np.ndarray | None:
-        """Modes at which ranks may be cut: not in groups that mix or are equalised; None for anywhere."""
+        """Return the modes where ranks may be cut, outside sets of coupled modes; None for anywhere."""
         table = run.fibre.random_coupling
         receiver = run.receiver
         joint = receiver.equaliser == "mimo" and receiver.joint == "groups"
@@ -118,22 +118,22 @@ class LinkPath:
         return np.cumsum(fibre.group_sizes) if mixed else None
 
     def net_gain(self, spans: int) -> float:
-        """Mean power gain from the transmitter to behind so many spans."""
+        """Return the mean power gain from the transmitter to the end of ``spans`` spans."""
         if self.link.gain is None:
             return 1.0
         return (self.amplifier.gain * math.exp(-self.fibre.alpha.mean() * self.link.length)) ** spans
 
     def propagator(self, options: PropagationOptions, comm: Communicator) -> Propagator:
-        """What takes the field of this path through a span."""
+        """Return the propagator that takes the field of this path through a span."""
         return Propagator(self.fibre, self.grid.samples, self.grid.sample_rate, comm.device, options, comm)
 
     def sections(self, device, span: int, backward: bool = False) -> Sections:
-        """What stands along a span."""
+        """Return the sections along a span, with their couplings and filters."""
         bare = self.coupling is None and self.spectral is None
         return Sections() if bare else SpanSections(self, device, span, backward)
 
     def of_channel(self, channel: int, samples_per_symbol: int) -> "LinkPath":
-        """The same path in the frame and band of one channel: its grid, and the fibre expanded there."""
+        """Return this path in the frame and band of one channel: its grid, and the fibre expanded there."""
         grid = self.grid
         offset = float(grid.offsets[channel])
         own = copy(self)
@@ -148,20 +148,20 @@ class LinkPath:
         return own
 
     def mixing(self, span: int) -> ModeMixing:
-        """Of ``link.mix_groups``, the unitary behind a span, of the rows of this rank."""
+        """Return the unitary of ``link.mix_groups`` after a span, for the rows of this rank."""
         whole = ModeMixing.random(self.fibre.group_sizes.tolist(), self.seed, span)
         return whole.within(self.local_modes.first_row, self.local_modes.rows)
 
     def inverse_mixing(self, spans: int) -> ModeMixing | None:
-        """Of ``link.mix_groups``, what undoes those of so many spans."""
+        """Return the inverse of the mixings (``link.mix_groups``) of ``spans`` spans; None without mixing."""
         known = self.link.mix_groups and self.known
         mixings = [self.mixing(span) for span in range(spans)] if known else []
         return total(mixings).inverse if mixings else None
 
     def row_gains(self, span: int) -> np.ndarray:
-        """Power gain of each row of the whole field in amplifier ``span`` against the mean, linear.
+        """Return the power gain of each row of the whole field in amplifier ``span`` over the mean, linear.
 
-        Normal in dB, of the root mean square ``link.mode_dependent_gain`` exactly and the mean 0.
+        Gains in dB are normal, with mean 0 and a root mean square of exactly ``link.mode_dependent_gain``.
         """
         rows, rms = self.fibre.rows, self.link.mode_dependent_gain or 0.0
         normal = np.zeros(rows, np.complex128)
@@ -170,7 +170,7 @@ class LinkPath:
         return 10 ** (rms / 10 * level / np.sqrt((level**2).mean()))
 
     def amplify(self, device, A, span: int) -> None:
-        """Amplifier and lumped coupling behind span ``span``; ``A`` (own rows, N), √W, in place."""
+        """Apply the amplifier and lumped coupling after ``span`` to ``A`` (local rows, N), √W, in place."""
         self._change_spectrum(device, A, span, 1)  # of the signal, before the amplifier adds its noise
         first = self.local_modes.first_row
         self.amplifier.apply(device, A, self.grid, self.seed, span, first)
@@ -180,7 +180,7 @@ class LinkPath:
             self.mixing(span).apply(device, A)
 
     def undo_amplifier(self, device, A, span: int) -> None:
-        """The inverse of `amplify` but for the noise."""
+        """Apply the inverse of `amplify` to ``A`` in place, except for the noise."""
         if self.link.mix_groups:
             self.mixing(span).inverse.apply(device, A)
         gains = np.full(self.fibre.rows, self.amplifier.gain)
@@ -190,7 +190,7 @@ class LinkPath:
         self._change_spectrum(device, A, span, -1)
 
     def _change_spectrum(self, device, A, span: int, sign: int) -> None:
-        """Tilt of an amplifier, and its filter that makes the spectrum as it was launched; or undo both."""
+        """Apply (or undo) an amplifier's tilt and the filter that restores the launched spectrum."""
         tilt, spectral = self.link.gain_tilt, self.spectral if self.link.gain_flattening else None
         if tilt == 0 and spectral is None:
             return
@@ -207,7 +207,7 @@ class LinkPath:
         A *= device.asarray(factors[self.local_modes.slice].astype(A.real.dtype))[:, None]
 
     def undo_linear(self, operators: FibreOperators, A, spans: int) -> None:
-        """Take a field from behind ``spans`` spans back to the transmitter, without Kerr effect; in place."""
+        """Take a field from the end of ``spans`` spans to the transmitter, without Kerr effect; in place."""
         counts, section = dataclasses.replace(operators.counts), self.link.length / self.section_count
         for span in reversed(range(spans)):
             self.undo_amplifier(operators.device, A, span)
@@ -220,9 +220,9 @@ class LinkPath:
 
 
 class SpanSections(Sections):
-    """`Sections` of one span: random coupling, and filters of the band.
+    """Applies random coupling and band filters between the sections of one span.
 
-    A filter stands for the stretch of fibre around it, up to half way to the next: second order.
+    A filter acts for the fibre around it, half way to the neighbouring filters: second order.
     """
 
     def __init__(self, path: LinkPath, device, span: int, backward: bool):
@@ -276,12 +276,12 @@ class CoupledRanks:
 
     def __init__(self, comm: Communicator, local_modes: RankModes):
         self._comm, self._modes = comm, local_modes
-        #: Buffers for powers; of complex numbers two for each sample.
+        #: Exchanges by window size; the buffers are for real powers, so a complex sample needs two.
         rows = np.diff(local_modes.row_ends).tolist()
         self._exchange = cache(partial(PowerExchange, comm, rows))
 
     def mix(self, A, unitary: np.ndarray) -> None:
-        """``A`` (own rows, N), √W, in place; ``unitary`` (2M, 2M). All ranks call it with the same one."""
+        """Multiply ``A`` (local rows, N), √W, by ``unitary`` (2M, 2M), the same on all ranks; collective."""
         device, rows = self._comm.device, self._modes.slice
         matrix = device.asarray(np.ascontiguousarray(unitary[rows]).astype(A.dtype))
         for start in range(0, A.shape[1], _CHUNK):

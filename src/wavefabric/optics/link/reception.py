@@ -1,4 +1,4 @@
-"""Reception of a field behind some spans, as the run file says, also by digital back-propagation."""
+"""Receive a field after some spans as the run file specifies, also with digital back-propagation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,16 +15,16 @@ from wavefabric.optics.run_file.tables import BackPropagationTable
 from wavefabric.optics.signal.receiver import Receiver, ReceiverResult
 from wavefabric.system.progress import Progress
 
-#: Samples a symbol of one channel unless said otherwise: they hold the spectrum that the Kerr effect widens.
+#: Default samples per symbol of one channel: they cover the spectrum that the Kerr effect widens.
 CHANNEL_SAMPLES = 4
 
 
 class BackPropagation:
-    """Solves a `LinkPath` from its end to its begin by the run's own integrators with h < 0.
+    """Solves a `LinkPath` from its end to its beginning, by the integrators of `Propagator` with h < 0.
 
-    ``of = "band"`` takes the field as it is: without noise it ends at the launched field, to the order of the
-    integrator. ``of = "channel"`` takes each channel by itself, as a receiver does that sees no other: what
-    channels do to each other stays. E. Ip, J. M. Kahn, J. Lightwave Technol. 26 (2008) 3416,
+    ``of = "band"`` uses the whole field: without noise the result is the launched field, to the order of the
+    integrator. ``of = "channel"`` solves each channel separately, like a receiver that sees no other channel:
+    interference between channels stays. E. Ip, J. M. Kahn, J. Lightwave Technol. 26 (2008) 3416,
     doi 10.1109/JLT.2008.927791.
     """
 
@@ -35,14 +35,14 @@ class BackPropagation:
         self._of, grid = table.of, path.grid
         samples = table.samples_per_symbol or CHANNEL_SAMPLES
         self._samples = min(samples, grid.samples_per_symbol)
-        #: Propagations of a span.
+        #: Number of propagations per span.
         self.parts = 1 if self._of == "band" else grid.channels
         self._band = path.propagator(self._options, comm) if self._of == "band" else None
 
     def run(self, field, spans: int, progress: Callable[[int, int], None] | None = None) -> None:
-        """Take ``field`` (own rows, N), √W, from behind ``spans`` spans back to the transmitter; in place.
+        """Take ``field`` (local rows, N), √W, from the end of ``spans`` spans to the transmitter; in place.
 
-        Channel by channel, only the bins of the channels are left. ``progress(spans_done, spans)`` counts the
+        With ``of = "channel"`` only the bins of the channels stay. ``progress(spans_done, spans)`` counts the
         spans of all parts.
         """
         if self._band:
@@ -51,7 +51,7 @@ class BackPropagation:
         grid, device, xp = self._path.grid, self._device, self._device.xp
         n = self._samples * grid.symbols
         around = np.fft.fftfreq(n, 1 / n).astype(np.int64)
-        # A channel reaches to the middle between neighbours, and nothing of them is in it.
+        # A channel's band ends half way to its neighbours, so that it contains nothing of them.
         gap = int(np.diff(np.sort(grid.bins)).min(initial=n))
         inside = xp.asarray(np.flatnonzero(2 * np.abs(around) < gap))
         spectrum = xp.stack([device.fft(row) for row in field])
@@ -81,7 +81,7 @@ class BackPropagation:
 
 @dataclass
 class LinkReceiver:
-    """Loads noise, undoes the link or propagates back, and receives, on all ranks of ``comm``.
+    """Adds noise, undoes the link or propagates back, and receives, on all ranks of ``comm``.
 
     With ``inverse`` the receiver knows the inverse of the whole link, whatever its equaliser.
     """
@@ -96,7 +96,7 @@ class LinkReceiver:
     def receive(
         self, operators: FibreOperators, field, spans: int, shown: Progress, **options: Any
     ) -> ReceiverResult:
-        """Receive the modes of this rank from ``field``, which is left as it is, behind so many ``spans``.
+        """Receive the modes of this rank from ``field``, which stays unchanged, after ``spans`` spans.
 
         ``options`` are those of `Receiver.receive`, whose ``progress`` counts spans of back-propagation too.
         """
@@ -106,7 +106,7 @@ class LinkReceiver:
         if path.inverted or self.inverse:
             field, through = field.copy(), (0.0, None, None)
             if back is not None or not path.unitary:
-                # What amplifies some rows more than others, or is not linear, changes noise: it comes first.
+                # An inverse that is nonlinear or amplifies rows unequally changes noise: add noise before it.
                 receiver.load_noise(device, field, modes.first_mode, gain)
                 receiver = replace(receiver, osnr_db=None)
             if back is None:

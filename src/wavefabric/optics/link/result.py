@@ -1,4 +1,4 @@
-"""What a link leaves behind: the payload of its result file, received signals as arrays, Q² by mode group."""
+"""Build the contents of a link's result file: received signals as arrays, Q² by mode group."""
 
 import math
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.results import Data, Result, Rows, plots
 
-#: Received symbols kept of each polarisation, for the constellation picture.
+#: Number of received symbols stored per polarisation, for the constellation plot.
 POINTS = 1024
 #: Most bins of a spectrum.
 BINS = 1024
-#: Datasets of a place: unit and meaning of each array of `arrays_of`.
+#: Unit and meaning of each array of `arrays_of`, the datasets of one receiver position.
 _RECEIVED = {
     "q_squared_db": ("dB", "Q squared by mode and channel, both polarisations pooled"),
     "evm": ("", "root-mean-square error vector magnitude"),
@@ -34,12 +34,12 @@ _RECEIVED = {
 
 
 def spectrum_bins(grid: WdmGrid) -> int:
-    """Bins of `power_spectrum`: a whole number of the grid's own in each."""
+    """Return the number of bins of `power_spectrum`; each contains a whole number of the grid's bins."""
     return max(b for b in range(1, min(BINS, grid.samples) + 1) if grid.samples % b == 0)
 
 
 def spectrum_frequencies(grid: WdmGrid) -> np.ndarray:
-    """Optical frequency in the middle of each bin of `power_spectrum`, ascending, Hz, (bins,)."""
+    """Return the optical frequency at the middle of each bin of `power_spectrum`, ascending, Hz, (bins,)."""
     bins = spectrum_bins(grid)
     width = grid.samples // bins
     first = -((grid.samples - 1) // 2)  # the lowest optical bin: NumPy's highest
@@ -47,9 +47,10 @@ def spectrum_frequencies(grid: WdmGrid) -> np.ndarray:
 
 
 def power_spectrum(device, field, grid: WdmGrid) -> np.ndarray:
-    """Power spectral density of each mode, both polarisations, W/Hz, (modes, bins) of `spectrum_frequencies`.
+    """Return the power spectral density of each mode, both polarisations, W/Hz, (modes, bins).
 
-    ``field`` (2 modes, N), √W. The sum over bins times their width is the mean power (Parseval).
+    ``field`` (2 modes, N), √W; bins as in `spectrum_frequencies`. The sum over bins times their width is the
+    mean power (Parseval).
     """
     bins, xp = spectrum_bins(grid), device.xp
     out = np.zeros((field.shape[0] // 2, bins))
@@ -69,7 +70,7 @@ def payload(
     warnings: Sequence[str],
     field: Rows | None = None,
 ) -> dict[str, Any]:
-    """Groups and datasets of the result file; ``received`` by place: distance (m), `arrays_of` the result.
+    """Return groups and datasets of the result file; ``received``: distance (m) and `arrays_of` by place.
 
     ``along_z`` (Z, 1 + modes): distance (m) and power of each mode (W).
     """
@@ -119,7 +120,7 @@ def payload(
 
 
 def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
-    """A receiver's result as plain arrays."""
+    """Return a receiver's result as plain arrays, by the names of ``/received`` datasets."""
     points = np.stack([result.points[key][:, :POINTS] for key in sorted(result.points)])
     modes = len(result.evm)
     if len(points) > modes:  # several channels of each mode
@@ -129,7 +130,7 @@ def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
 
 
 def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any]:
-    """Attributes of ``/solver``: the report of the propagation and the limits of its step."""
+    """Return the attributes of ``/solver``: the propagation's report and the limits of its step."""
     report, coupling = propagator.report, propagator.operators.coupling
     return {key: value for key, value in asdict(report).items() if key != "dropped"} | {
         "kerr_cells": coupling.groups,
@@ -144,10 +145,10 @@ def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any
 
 
 def group_rows(result: Result) -> list[dict[str, Any]]:
-    """Of a result file, per mode group and distance: Q² (mean, minimum, penalty of the mean in dB), mean GMI.
+    """Return Q² (mean, minimum, penalty of the mean in dB) and mean GMI per mode group and distance.
 
-    The GMI is in bits per symbol of a polarisation, None for Gaussian symbols. The penalty is against
-    back-to-back; None without that, or if that was received without noise.
+    The GMI is in bits per symbol of a polarisation, None for Gaussian symbols. The penalty is relative to
+    back-to-back; None if back-to-back is missing or was received without noise.
     """
     names = plots.received(result)
     if not names:

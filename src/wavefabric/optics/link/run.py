@@ -1,4 +1,4 @@
-"""A mode- and wavelength-multiplexed link: transmit, spans of fibre and amplifiers, receive."""
+"""Simulate a mode- and wavelength-multiplexed link: transmit, spans of fibre and amplifiers, receive."""
 
 import time
 from collections.abc import Callable
@@ -39,12 +39,12 @@ from wavefabric.system.progress import Progress, warn
 
 @dataclass
 class LinkResult:
-    """What `run_link` gives back."""
+    """Holds the results of `run_link`."""
 
-    #: Of the result file; on rank 0, else empty. A field of several ranks is in the file alone.
+    #: Contents of the result file on rank 0, else empty. A field of several ranks is only in the file.
     payload: dict[str, Any]
     path: Path
-    #: What may make the result less accurate than it seems; in the result file too, as ``/solver/warnings``.
+    #: Reasons why the result may be inaccurate; in the result file too, as ``/solver/warnings``.
     warnings: tuple[str, ...] = ()
 
 
@@ -60,12 +60,12 @@ def run_link(
 ) -> LinkResult:
     """Simulate the link of a run file and write its result, to ``output`` or where the run file says.
 
-    ``run`` is the path of a run file, or one that was read or made (`RunFile`).
-    ``force`` replaces a result that is there; ``resume`` goes on from a checkpoint of the same run. With
-    ``comm`` (`Communicator`), whose ranks all call this function, the modes are split among the ranks, on
-    their devices; rank 0 shows ``progress`` and writes the result. ``warn`` is called by rank 0 with each
-    line of ``LinkResult.warnings`` when it is found, mostly before the run; it prints on stderr by default.
-    ``shared`` are parts of earlier runs on the same ``comm``, kept for later ones.
+    ``run`` is the path of a run file, or a `RunFile` object. ``force`` replaces an existing result;
+    ``resume`` continues from a checkpoint of the same run. With ``comm`` (`Communicator`), whose ranks all
+    call this function, the modes are split among the ranks, on their devices; rank 0 shows ``progress`` and
+    writes the result. Rank 0 calls ``warn`` with each line of ``LinkResult.warnings`` when it arises, mostly
+    before the run; by default it prints on stderr. ``shared`` caches parts of earlier runs on the same
+    ``comm`` for later runs.
 
     `InputError` for input that cannot be simulated, before anything large is allocated or written;
     `FieldLost` if the field does not stay finite; `KeyboardInterrupt` after Ctrl-C or SIGTERM on any rank,
@@ -86,7 +86,7 @@ class _Link:
     def __init__(
         self, settings: RunFile, writer: ResultWriter, comm: Communicator, told: tuple, resume: bool, shared
     ):
-        """``told``: the progress, and what is called with each warning."""
+        """Prepare the run; ``told`` holds the progress and the function to call with each warning."""
         self.settings, self.shared = settings, shared
         self.warnings: list[str] = []
         self.writer, self.comm, self.device = writer, comm, comm.device
@@ -99,7 +99,7 @@ class _Link:
         self.facts: dict[str, str] = facts
 
         def solve() -> tuple[Fibre, list[str]]:
-            # From one rank to all: a fibre that is solved for may differ in the last bit elsewhere.
+            # Only rank 0 builds the fibre: on other ranks the solver may give different last bits.
             notes: list[str] = []
             return agreement.on_first_rank(comm, lambda: build.build_fibre(settings, notes.append)), notes
 
@@ -107,16 +107,16 @@ class _Link:
         self.transmitter = build.build_transmitter(settings, fibre.modes)
         self.path = LinkPath.over(comm, settings, fibre, self.transmitter)
         self.fibre, self.local_modes = self.path.fibre, self.path.local_modes
-        # The object: random coupling makes a fibre for each run.
+        # The key contains the fibre object itself, since random coupling makes a new fibre for each run.
         self.propagator_key = (self.fibre, self.local_modes.ends, build.propagator_key(settings))
         receiver = build.build_receiver(settings, self.transmitter, fibre)
         self.receiver = LinkReceiver(settings, self.path, receiver, comm)
-        #: Channels of which received symbols are kept.
+        #: Channels whose received symbols are stored.
         self.kept = range(self.transmitter.grid.channels)
         if settings.receiver.constellations == "middle":
             self.kept = self.kept[len(self.kept) // 2 : len(self.kept) // 2 + 1]
         self._check(receiver.equaliser)
-        #: Steps between looks at the field, which give its power along the fibre.
+        #: Steps between checks of the field, which give its power along the fibre.
         self.check_interval, apart = settings.output.checkpoint_every, settings.output.power_every
         if apart is not None and settings.solver.step is not None:
             self.check_interval = max(1, min(self.check_interval, int(apart / settings.solver.step)))
@@ -125,13 +125,13 @@ class _Link:
         policy = Checkpoints(checkpoint_path(writer.path), settings.output.checkpoint_interval, resume=resume)
         self.checkpoint = RunCheckpoint(comm, policy, identity, self._layout())
         self.snapshots = Snapshots(comm, settings, writer, self.checkpoint.fingerprint)
-        #: Distance (m) and `arrays_of` the result by place; the arrays are on rank 0 alone.
+        #: Distance (m) and `arrays_of` the result by receiver position; only rank 0 has the arrays.
         self.received: dict[str, tuple[float, dict[str, np.ndarray]]] = {}
         self.expected: dict[str, theory.Expectation] = {}
         self.limit = theory.resonance(self.fibre, self.transmitter)
         #: Distance (m) and power of each mode (W), along the link.
         self.powers: list[list[float]] = []
-        #: Wall time, s, of the legs of the run before its checkpoint; receivers' of this leg too.
+        #: Wall time, s, of the run before its checkpoint; receiver time since then is added.
         self.seconds = {"total": 0.0, "receiver": 0.0, "compilation": 0.0}
         self.began, self.compiled_before = time.perf_counter(), CLOCK.seconds()
 
@@ -142,7 +142,7 @@ class _Link:
             self._warn(text)
 
     def _layout(self) -> str:
-        """How ranks share the run: other layouts have other round-off."""
+        """Describe how ranks share the run: layouts differ in round-off."""
         if self.ranks == 1:
             return ""
         solver = self.settings.solver
@@ -151,14 +151,14 @@ class _Link:
         return f"{coupling.form}, modes {'+'.join(map(str, np.diff(self.local_modes.ends)))}{by}"
 
     def _check(self, equaliser: Equaliser | None) -> None:
-        """Refuse what the parts cannot see by themselves."""
+        """Raise InputError for a bad waveform or insufficient memory, which the parts cannot detect."""
         fibre, grid, waveform = self.fibre, self.transmitter.grid, self.settings.signal.waveform
         if waveform is not None:
             agreement.on_first_rank(self.comm, lambda: check_waveform(waveform, fibre.rows, grid))
         item = 16 if self.settings.solver.precision == "double" else 8
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
-        # What is undone by more than a phase is undone in a copy.
+        # An inverse of more than phases works on a copy of the field.
         own = self.local_modes.rows * grid.samples * item
         fields = 1 + self.path.inverted - self.shared.release_others("propagator", self.propagator_key)
         needed = fields * own + scratch
@@ -207,7 +207,7 @@ class _Link:
                     self._span(span, inside)
                     inside = None
             except FieldLost:
-                # The same steps lead there again: the checkpoint is of no use.
+                # A resumed run would lose its field at the same step: the checkpoint is of no use.
                 self.checkpoint.remove()
                 raise
         if solver.step is None and (taken := self.propagator.report.step) > self.limit.step:
@@ -218,18 +218,18 @@ class _Link:
         return LinkResult(content, self.writer.path, tuple(self.warnings))
 
     def _stoppable(self, done: int, _total: int) -> None:
-        """Progress of a part that starts anew when it is resumed: nothing of it needs saving."""
+        """Show progress of a part that restarts from its beginning on resume, so nothing needs saving."""
         self.progress.update(done)
         if self.interrupt.requested and self.ranks == 1:
             self.interrupt.stop()
 
     def _stop_if_requested(self) -> None:
-        """Several ranks stop together, once all have done their rows."""
+        """Stop all ranks together if any was interrupted, once all have finished their rows."""
         if agreement.combine(self.comm, agreement.Status(self.interrupt.requested)).interrupted:
             self.interrupt.stop()
 
     def _transmit(self) -> tuple[int, None]:
-        """The field at the transmitter; the link begins with its first span."""
+        """Set the field at the transmitter; return the first span, 0, and no position within it."""
         local_modes = self.local_modes
         self.progress.start(local_modes.rows, "transmitter, rows")
         if waveform := self.settings.signal.waveform:
@@ -251,7 +251,7 @@ class _Link:
         link = self.settings.link
         steps = self.propagator.steps(link.length, self.path.section_count)
         spans = f"{span + 1}/{link.spans}"
-        # Without a fixed step nobody knows how many there will be: show metres instead.
+        # Without a fixed step the number of steps is unknown: show metres instead.
         self.progress.start(steps or link.length, f"span {spans}, {'steps' if steps else 'm'}")
 
         def on_step(z: float, done: int) -> None:
@@ -289,7 +289,7 @@ class _Link:
         return spans * self.settings.link.length, whole
 
     def _checkpoint(self, span: int, inside: dict | None) -> None:
-        # One clock for all, and everyone's Ctrl-C. One that comes from here on is agreed on at the next step.
+        # Ranks agree on checkpoint times and on interrupts; a later Ctrl-C is agreed on at the next check.
         own = agreement.Status(self.interrupt.requested, self.checkpoint.due())
         status = agreement.combine(self.comm, own)
         if not (status.save_due or status.interrupted):
@@ -310,7 +310,7 @@ class _Link:
             self.interrupt.stop()
 
     def _restore(self) -> tuple[int, dict | None]:
-        """Field and position from one reading of the file; where the link goes on."""
+        """Restore field and state from the checkpoint; return the span and position where the run resumes."""
         arrays, state = self.checkpoint.restore({"field": self.A})
         self.powers = arrays["along_z"].tolist()
         for name, length in state["received"].items():
@@ -330,10 +330,10 @@ class _Link:
         return {name: self.seconds[name] + seconds for name, seconds in leg.items()}
 
     def _write(self) -> dict[str, Any]:
-        """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""
+        """Write the result on rank 0, which receives rows of the field one by one; return its payload."""
         content: dict[str, Any] = {}
         free, total = self.device.memory()
-        # Of a GPU now, while all arrays are there.
+        # Read GPU memory now, while all arrays are allocated.
         used = self.comm.control.max(peak_memory() if self.device.name == "cpu" else total - free)
 
         def write(field: Rows | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Gain and loss over frequency along a span, and the filters that they make."""
+"""Compute gain and loss over frequency along a span, and filters that apply them."""
 
 from functools import lru_cache
 
@@ -13,20 +13,20 @@ from wavefabric.optics.run_file.tables import FibreTable
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.units import SPEED_OF_LIGHT
 
-#: Frequencies between which a filter is interpolated on a device.
+#: Number of frequencies between which a device interpolates a filter.
 _KNOTS = 4096
 
 
 def overlap_of(table: FibreTable, fibre: Fibre) -> Array:
-    """`intensity_overlap` of the fibre of [fibre], for its own n2."""
+    """Return `intensity_overlap` of the fibre of [fibre], with the n2 of the run file."""
     return intensity_overlap(fibre, N2_SILICA if table.n2 is None else table.n2)
 
 
 class SpectralGain:
-    """How the power of each channel and mode changes along the spans of a link beside the mean loss.
+    """Computes how each channel and mode's power changes along the spans of a link relative to the mean loss.
 
-    Powers are the mean ones of the channels: what Raman scattering does to them follows from
-    `raman_evolution`, span after span. `InputError` for a loss spectrum that does not hold all channels.
+    `raman_evolution` computes Raman scattering span after span, from the mean powers of the channels.
+    `InputError` if a loss spectrum does not cover all channels.
     """
 
     def __init__(self, table: FibreTable, fibre: Fibre, transmitter: Transmitter, length: float, flat: bool):
@@ -63,7 +63,7 @@ class SpectralGain:
         return raman_evolution(self._fibre, *inputs, gain, self._loss, overlap=overlap)
 
     def log_gain(self, span: int, start: float, stop: float, frequencies: Array) -> Array:
-        """Natural log of the power gain from ``start`` to ``stop`` (m) against the mean loss, (F, M)."""
+        """Return the log of the power gain from ``start`` to ``stop`` (m) over the mean loss, (F, M)."""
         gain = np.zeros((len(frequencies), self._fibre.modes))
         evolution = self.evolution(span)
         if evolution is not None:
@@ -76,10 +76,10 @@ class SpectralGain:
 
 
 def filter_band(device, A, grid, log_gain, modes: range) -> None:
-    """Change the spectrum of rows ``A`` (own rows, N), √W, in place: two rows for each of ``modes``.
+    """Filter the spectra of rows ``A`` (local rows, N), √W, in place; two rows for each of ``modes``.
 
-    ``log_gain(frequencies)``: natural log of the power gain at optical frequencies in Hz, (F, M). It is
-    smooth: computed every 50 GHz, it goes through a cubic spline to 4096 frequencies, linear between.
+    ``log_gain(frequencies)`` returns the natural log of the power gain at optical frequencies in Hz, (F, M).
+    It is smooth: computed every 50 GHz, by a cubic spline at 4096 frequencies, and linear between these.
     """
     xp, half = device.xp, 0.5 * grid.sample_rate
     knots = np.linspace(-half, half, max(4, int(2 * half / 50e9) + 2))

@@ -1,4 +1,4 @@
-"""How much of a penalty is numerical: a short part of a link at a step and at half of it; the step for it."""
+"""Measure how much of a penalty is numerical, on a short part of a link; choose a step accordingly."""
 
 import math
 from dataclasses import dataclass, replace
@@ -19,37 +19,38 @@ from wavefabric.optics.propagation.resonance import metres
 from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.system.progress import Progress
 
-#: Symbols and spans of the short part: spurious products of two spans add up in phase, in part.
+#: Symbols and spans of the short part: spurious products of two spans add up partly in phase.
 SYMBOLS, SPANS = 1024, 2
-#: A chosen step is at most this part of a span, and this many times the resonance limit; at least the least.
+#: Largest step as a fraction of a span and in resonance limits; smallest step as a fraction of a span.
 _PART, _LIMITS, _LEAST = 0.25, 64.0, 1e-6
 
 
 @dataclass(frozen=True)
 class StepCheck:
-    """What half the step changes. ``distortion`` and ``distortion_half`` (modes, channels): the squared error
-    vector magnitude without noise behind ``spans`` spans, at ``step`` and at half of it, in m."""
+    """Holds the effect of halving the step. ``distortion`` and ``distortion_half`` (modes, channels): squared
+    error vector magnitude without noise after ``spans`` spans, at ``step`` (m) and at half of it.
+    """
 
     step: float
     spans: int
     symbols: int
     distortion: np.ndarray
     distortion_half: np.ndarray
-    #: Largest change of Q² behind the whole link, with its noise, by half the step, dB.
+    #: Largest change of Q² after the whole link, with its noise, from halving the step, dB.
     change_db: float
 
     @property
     def text(self) -> str:
-        """One line for a user."""
+        """Return one line for a user."""
         part = f"{self.symbols} symbols, {self.spans} span{'s' * (self.spans > 1)}"
         steps = f"step {metres(self.step)} against {metres(self.step / 2)} ({part})"
         return f"{steps}: Q² behind the link changes by {self.change_db:.2g} dB at most"
 
 
 class _ShortLink:
-    """The first spans of a link with few symbols, without noise and laser phase noise.
+    """Simulates the first spans of a link with few symbols, without noise and laser phase noise.
 
-    In place of an equaliser, for which there are too few symbols, its receiver has the link's inverse.
+    There are too few symbols for an equaliser, so the receiver uses the link's inverse instead.
     """
 
     def __init__(self, run: RunFile, comm: Communicator | None):
@@ -67,7 +68,7 @@ class _ShortLink:
         end = run.receiver.model_copy(update={"at": "end", "back_to_back": False})
         quiet = run.model_copy(update={"receiver": end}), replace(fibre, gamma=0.0), lambda _: None
         (expected,) = expected_of(*quiet).values()
-        #: Noise over signal behind the whole link, (modes, channels).
+        #: Noise over signal after the whole link, (modes, channels).
         self.noise = 1 / expected.snr
         self.path = LinkPath.over(comm, self.run, fibre, self.transmitter)
         self.spans = min(run.link.spans, SPANS)
@@ -79,7 +80,7 @@ class _ShortLink:
         return propagation_options(self.run, self.path, step=step, measure_error=False)
 
     def distortion(self, step: float, progress: Progress) -> np.ndarray:
-        """Squared error vector magnitude of each mode and channel, of all ranks."""
+        """Return the squared error vector magnitude of each mode and channel, of all ranks."""
         run, path, modes = self.run, self.path, self.path.local_modes
         propagator, field = self.propagator, self.field
         propagator.renew(self._options(step))
@@ -98,10 +99,10 @@ class _ShortLink:
         return np.concatenate(self.comm.control.all_gather(evm**2))
 
     def check(self, step: float, progress: Progress, whole: np.ndarray | None = None) -> StepCheck:
-        """`StepCheck` of a step; ``whole`` is its distortion, if that is known."""
+        """Return the `StepCheck` of a step; ``whole`` is the distortion at this step, if known."""
         whole = self.distortion(step, progress) if whole is None else whole
         half = self.distortion(step / 2, progress)
-        # From span to span distortions add up.
+        # Distortion grows in proportion to the number of spans.
         growth = self.run.link.spans / self.spans
         ratio = (self.noise + growth * whole) / (self.noise + growth * half)
         change = float(np.nanmax(np.abs(10 * np.log10(ratio))))
@@ -111,7 +112,7 @@ class _ShortLink:
 def verify_step(
     run: RunFile | str | Path, comm: Communicator | None = None, progress: Progress | None = None
 ) -> StepCheck:
-    """What half of the run's fixed step would change: from its first two spans and up to 1024 symbols.
+    """Return the effect of halving the run's fixed step, on its first two spans with up to 1024 symbols.
 
     All ranks of ``comm`` call it. `InputError` unless the step is fixed.
     """
@@ -124,11 +125,11 @@ def verify_step(
 def choose_step(
     run: RunFile | str | Path, comm: Communicator | None = None, progress: Progress | None = None
 ) -> RunFile:
-    """The run with a fixed step that changes Q² by at most ``solver.step_penalty`` dB.
+    """Return the run with a fixed step that changes Q² by at most ``solver.step_penalty`` dB.
 
-    Steps are halved until half of one changes Q² by at most half of that (`verify_step`): errors that fall in
-    proportion to the step, as those of resonances do, then add up to it; others fall faster. `InputError` if
-    round-off or the least step comes first.
+    Steps are halved until halving again changes Q² by at most half of the penalty (`verify_step`): errors
+    proportional to the step, as those of resonances, then add up to the penalty; others fall faster.
+    `InputError` if round-off or the smallest step is reached first.
     """
     run = run_file(run)
     target, progress = run.solver.step_penalty, progress or Progress()

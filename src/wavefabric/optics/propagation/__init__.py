@@ -1,4 +1,4 @@
-"""Propagation through one fibre: operators, integrators, step control, ranks; kernels for each device.
+"""Propagates fields through one fibre: operators, integrators, step control, ranks; kernels for each device.
 
-Imports the fibre, devices, collectives, exchange and lifecycle; knows no signals and no run file.
+This package imports the fibre, devices, collectives, exchange and lifecycle, but no signals and no run file.
 """

@@ -1,4 +1,4 @@
-"""Integrators of the multimode nonlinear Schrödinger equation, of operators alone, named in `INTEGRATORS`."""
+"""Integrate the multimode nonlinear Schrödinger equation by operators alone; `INTEGRATORS` lists methods."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Integrator:
     """Advances a field in place by whole steps.
 
     A *check interval* is ``begin``, any number of ``step`` and ``end``, all with the same h. Between
-    ``begin`` and ``end`` the field may be in the integrator's own representation (``strang`` holds
-    it half a linear step ahead), so it is only to be read after ``end``.
+    ``begin`` and ``end`` the field may be in the integrator's internal representation (``strang`` advances it
+    by half a linear step), so read it only after ``end``.
     """
 
-    #: As in run files.
+    #: Name in run files.
     name: str
     #: Global order in h.
     order: int
-    #: FFTs of the field and exchanges of powers per step, and those of a check interval beside its steps.
+    #: FFTs of the field and exchanges of powers per step, and per check interval in addition to its steps.
     cost_per_step = (0, 0)
     cost_per_interval = (0, 0)
-    #: Fields, and arrays of Kerr phase rates, held beside A.
+    #: Number of fields, and of arrays of Kerr phase rates, in addition to A.
     extra_fields = 0
     rate_arrays = 0
     #: Whether ``trial`` and ``reject`` give steps of controlled local error.
@@ -43,26 +43,26 @@ class Integrator:
 
     @classmethod
     def lengths(cls, h: float) -> tuple[float, ...]:
-        """Lengths of linear propagation that a step of h uses."""
+        """Return the lengths of linear propagation in a step of ``h``."""
         return (h / 2,)
 
     def begin(self, A, h: float) -> None:
-        """Prepare ``A`` for steps of h."""
+        """Prepare ``A`` for steps of ``h``."""
 
     def step(self, A, h: float) -> None:
-        """Advance ``A`` by h."""
+        """Advance ``A`` by ``h``."""
         raise NotImplementedError
 
     def end(self, A, h: float) -> None:
-        """Leave ``A`` as the field itself."""
+        """Convert ``A`` from the internal representation to the field itself."""
 
     def last(self, A, h: float) -> None:
-        """``step`` and ``end`` at once."""
+        """Take the last step of a check interval: ``step`` and ``end`` at once."""
         self.step(A, h)
         self.end(A, h)
 
     def advance(self, A, h: float, steps: int = 1) -> None:
-        """``begin``, ``steps`` steps of h, ``end``."""
+        """Advance ``A`` by ``begin``, ``steps`` steps of ``h``, and ``end``."""
         self.begin(A, h)
         for _ in range(steps):
             self.step(A, h)
@@ -70,7 +70,7 @@ class Integrator:
 
 
 class RK4IP(Integrator):
-    r"""RK4IP: 8 FFTs and 4 evaluations of N̂ a step, locally fifth, globally fourth order.
+    r"""Implements RK4IP: 8 FFTs and 4 evaluations of N̂ per step, locally fifth, globally fourth order.
 
     With :math:`E = \exp(\frac h2 \hat L)`, eq. (6a–f) of Brehler et al. after Hult 2007
     (doi 10.1109/JLT.2007.909373):
@@ -83,7 +83,7 @@ class RK4IP(Integrator):
         k_4 = h\hat N(E[A_I + k_3])\,E[A_I + k_3], \quad
         A(z+h) = E[A_I + \tfrac{k_1}6 + \tfrac{k_2}3 + \tfrac{k_3}3] + \tfrac{k_4}6 .
 
-    Two fields are enough: k2 and k3 are formed in one kernel, and the kernel that adds k4 also forms
+    Two fields are enough: one kernel computes k2 and k3, and the kernel that adds k4 also computes
     :math:`\hat N(A)A` of the next step.
     """
 
@@ -108,10 +108,10 @@ class RK4IP(Integrator):
 
 
 class ERK43IP(RK4IP):
-    r"""ERK4(3)-IP of Balac & Mahé 2013, doi 10.1016/j.cpc.2012.12.020.
+    r"""Implements ERK4(3)-IP of Balac & Mahé 2013, doi 10.1016/j.cpc.2012.12.020.
 
-    The step is RK4IP's. Since :math:`\hat N(A)A` of the new field is known (it starts the next
-    step), a third-order solution comes free; the two differ by
+    The step is that of RK4IP. Since :math:`\hat N(A)A` of the new field is known (it starts the next step), a
+    third-order solution costs nothing extra; the two solutions differ by
     :math:`\frac h{10}(k_4/h - \hat N(A)A)`, whose norm is the local error.
     """
 
@@ -122,7 +122,7 @@ class ERK43IP(RK4IP):
         self._kept = operators.empty(), operators.empty()
 
     def trial(self, A, h: float) -> float:
-        """One step of h; returns the absolute local error ‖error‖₂, in √(W × samples)."""
+        """Take one step of ``h``; return the absolute local error ‖error‖₂, in √(W × samples)."""
         self._kept[0][...] = A
         self._kept[1][...] = self.K
         self.step(A, h, measure=True)
@@ -135,17 +135,17 @@ class ERK43IP(RK4IP):
 
 
 class Strang(Integrator):
-    r"""Strang splitting: 2 FFTs and one evaluation of N̂ a step, globally second order.
+    r"""Implements Strang splitting: 2 FFTs and one evaluation of N̂ per step, globally second order.
 
     .. math:: A(z+h) = e^{\frac h2\hat L}\,e^{h\hat N}\,e^{\frac h2\hat L} A(z)
 
-    :math:`|A|^2` is invariant under :math:`\hat N` (κ is real), so :math:`e^{h\hat N}` is the exact
-    rotation :math:`\exp(i h γκ|A|^2)`. Half steps that follow one another are merged.
+    :math:`|A|^2` is invariant under :math:`\hat N` (κ is real), so :math:`e^{h\hat N}` is the exact rotation
+    :math:`\exp(i h γκ|A|^2)`. Consecutive half steps are merged.
     """
 
     name, order = "strang", 2
     cost_per_step, cost_per_interval = (2, 1), (4, 0)
-    #: Fractions of a step that the flows of L̂ and of N̂ go over, in turn.
+    #: Fractions of a step of the flows of L̂ and of N̂, which alternate.
     linear, kerr = (0.5, 0.5), (1.0,)
 
     @classmethod
@@ -160,7 +160,7 @@ class Strang(Integrator):
         return tuple(dict.fromkeys((first, *(length for _, length in cls.pairs(h)), -first)))
 
     def rotate(self, A, h: float) -> None:
-        """The nonlinear sub-step."""
+        """Apply the nonlinear sub-step of length ``h``."""
         self.operators.kerr_rotate(A, h)
 
     def begin(self, A, h: float) -> None:
@@ -180,9 +180,9 @@ class Strang(Integrator):
 
 
 class SSFMRK4(Strang):
-    r"""SSFM-RK4: Strang splitting with RK4 for the nonlinear sub-step; second order.
+    r"""Implements SSFM-RK4: Strang splitting with RK4 for the nonlinear sub-step; second order.
 
-    The stages of RK4 are multiples of A by one number a phase group, so the kernel reads the field once.
+    Each RK4 stage is A times one number per phase group, so the kernel reads the field once.
     """
 
     name = "ssfm_rk4"
@@ -192,7 +192,7 @@ class SSFMRK4(Strang):
 
 
 class SSFMAgrawal(Integrator):
-    r"""SSFM-Agrawal: symmetric split step with trapezoidal iteration of N̂; second order.
+    r"""Implements SSFM-Agrawal: symmetric split step with trapezoidal iteration of N̂; second order.
 
     .. math::
         A(z+h) ≈ e^{\frac h2\hat L} \exp\!\Big(\tfrac h2[\hat N(z) + \hat N(z+h)]\Big) e^{\frac h2\hat L} A(z)
@@ -223,14 +223,14 @@ class SSFMAgrawal(Integrator):
 
 
 class BlanesMoan(Strang):
-    r"""Symmetric splitting S6 of Blanes & Moan 2002: 12 FFTs, 6 evaluations, fourth order.
+    r"""Implements the symmetric splitting S6 of Blanes & Moan 2002: 12 FFTs, 6 evaluations, fourth order.
 
     .. math::
         A(z+h) = e^{a_1 h\hat L} e^{b_1 h\hat N} e^{a_2 h\hat L} \cdots e^{b_1 h\hat N} e^{a_1 h\hat L} A(z)
 
-    Its error constant is about a hundred times smaller than that of Yoshida's triple jump. Every flow
-    is exact, so energy of every mode is conserved to round-off; :math:`a_3 < 0` means that a short
-    piece runs backwards, where loss is gain. The first and last pieces of neighbouring steps merge.
+    The error constant is about a hundred times smaller than that of Yoshida's triple jump. Every flow is
+    exact, so the energy of every mode is conserved to round-off; :math:`a_3 < 0` means that a short piece
+    runs backwards, where loss is gain. The first and last pieces of neighbouring steps merge.
     """
 
     name, order = "blanes_moan", 4
@@ -238,7 +238,7 @@ class BlanesMoan(Strang):
     linear, kerr, last = LINEAR, KERR, Integrator.last
 
 
-#: Integrator classes by the name used in run files and on the command line: the one list of them.
+#: Integrator classes by the name used in run files and on the command line; the only list of integrators.
 INTEGRATORS: dict[str, type[Integrator]] = {
     kind.name: kind for kind in (SSFMAgrawal, SSFMRK4, RK4IP, Strang, BlanesMoan, ERK43IP)
 }

@@ -1,27 +1,27 @@
-"""Linear propagation A ← exp(h L̂) A of all rows of a field, by whichever way is fastest on a device."""
+"""Propagate all rows of a field linearly, A ← exp(h L̂) A, by the fastest method of each device."""
 
 from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 
-#: Transfer functions kept: a composition method uses four step fractions.
+#: Number of cached transfer functions: a composition method uses four step fractions.
 MOST_LENGTHS = 6
 
 
 class LinearPropagation(ABC):
-    """Applies exp(h L̂) to rows; keeps the transfer functions of the lengths h, m, that were used last."""
+    """Applies exp(h L̂) to rows, and caches the transfer functions of the most recent lengths h, m."""
 
     #: Bytes of one transfer function.
     table_bytes = 0
 
     def __init__(self):
         self.kept: dict[float, Any] = {}
-        #: Grows when a transfer function gives way to another: a captured step must be captured again.
+        #: Number of transfer functions replaced; when it grows, a captured step must be captured again.
         self.replaced = 0
 
     def prepare(self, length: float) -> Any:
-        """Return the transfer function of a length, m; compute it if it is not kept."""
+        """Return the transfer function of a length, m, computed if it is not cached."""
         held = self.kept.pop(length, None)
         if held is None:
             free = None
@@ -34,18 +34,18 @@ class LinearPropagation(ABC):
 
     @abstractmethod
     def propagate(self, field, length: float) -> None:
-        """``field`` (rows, N) ← exp(length · L̂) field, in place."""
+        """Set ``field`` (rows, N) ← exp(length · L̂) field, in place."""
 
     @abstractmethod
     def _fill(self, free: Any, length: float) -> Any:
-        """Compute the transfer function of a length, m, in ``free``, if given: one no longer needed."""
+        """Compute the transfer function of a length, m, in ``free`` if given, a table no longer needed."""
 
 
 class TransformsAndTable(LinearPropagation):
-    """Transforms rows, multiplies them by a table and transforms them back; ``fft`` are the transforms.
+    """Transforms rows by ``fft``, multiplies them by a table and transforms them back.
 
-    ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``table_row`` has the number of these for each row of
-    the field.
+    ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``table_row`` has the table row of each row of the
+    field.
     """
 
     def __init__(self, device, kernels, coefficients, table_row, n: int, sample_rate: float, fft):

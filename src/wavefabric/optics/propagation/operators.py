@@ -1,6 +1,6 @@
-"""The operators of the propagation: linear propagation of a field, and kernels of the Kerr operator.
+"""Define the operators from which integrators are built: linear propagation and the Kerr operator.
 
-Integrators are written in these alone; transforms, transfer tables and layouts stay in here.
+Transforms, transfer tables and memory layouts are internal to this module.
 """
 
 from dataclasses import dataclass
@@ -25,8 +25,9 @@ RK4IP_LAST = KerrOperator("rk4ip_last", stages=2, numbers=3)
 
 @dataclass
 class OperationCounts:
-    """What a propagation cost. One FFT transforms all rows once; an exchange is one round of powers of phase
-    groups. With one rank, a kernel counts as one round: that of its sums together."""
+    """Counts the operations of a propagation: an FFT transforms all rows once; an exchange is a round of
+    phase-group powers. On one rank a kernel counts as one exchange, in which it sums the powers.
+    """
 
     steps: int = 0
     rejected: int = 0
@@ -35,23 +36,23 @@ class OperationCounts:
 
 
 def linear_coefficients(fibre: Fibre, local_modes: RankModes) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct α, β1…β4 of the rows of a share, (table rows, 5), and which of them each row has."""
+    """Return distinct α, β1…β4 of a rank's rows, (table rows, 5), and the index of these for each row."""
     rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)
     if fibre.row_delays is not None:
         rows[:, 1] += fibre.row_delays
     rows = rows[local_modes.slice]
     coefficients, row = np.unique(rows, axis=0, return_inverse=True)
-    # numpy.unique gives what order it likes; CUDA kernels take rows as they lie.
+    # numpy.unique may return any memory order; CUDA kernels need C order.
     return np.ascontiguousarray(coefficients), row.reshape(-1).astype(np.int32)
 
 
 def fused_plan_of(device, n: int, dtype) -> FusedPlan | None:
-    """The kernels that a device propagates rows of n samples by; None where it takes whole transforms."""
+    """Return the plan of a device's fused kernels for rows of n samples; None if there is none."""
     return fused_plan(n, dtype, device.block_memory) if device.block_memory else None
 
 
 def linear_nbytes(device, rows: int, n: int, dtype, table_rows: int, lengths: int) -> int:
-    """Bytes beside the field: tables of so many lengths, and the work area of the transforms on a GPU."""
+    """Return the bytes beside the field: tables of ``lengths`` lengths, work area of transforms on a GPU."""
     if fused_plan_of(device, n, dtype):
         return 0
     work_area = 0 if device.name == "cpu" else rows * n * np.dtype(dtype).itemsize
@@ -59,13 +60,13 @@ def linear_nbytes(device, rows: int, n: int, dtype, table_rows: int, lengths: in
 
 
 class FibreOperators:
-    """Linear propagation L̂ and the Kerr operator N̂ of one fibre, on one device, for one field shape.
+    """Applies linear propagation L̂ and Kerr operator N̂ of one fibre, on one device, for one field shape.
 
-    ``n`` samples a row at ``sample_rate`` Hz, complex64 or complex128, else InputError; ``kerr`` and
-    ``svd_tolerance`` as in `phase_group_coupling`; ``local_modes`` are the modes that this rank holds (all).
+    ``n`` samples per row at ``sample_rate`` Hz, complex64 or complex128, else InputError; ``kerr`` and
+    ``svd_tolerance`` as in `phase_group_coupling`; ``local_modes`` are this rank's modes, by default all.
     """
 
-    #: Bytes that all ranks together receive in one exchange.
+    #: Bytes that all ranks receive, in total, in one exchange.
     exchange_bytes = 0
 
     def __init__(
@@ -93,7 +94,7 @@ class FibreOperators:
         self.layout = self.kernels.KerrLayout(self.device, self.coupling, self.n, self.dtype)
 
     def linear_propagation(self, conjugate: bool = False) -> FusedSteps | TransformsAndTable:
-        """That of the rows, or by the conjugate transfer function: its adjoint."""
+        """Return linear propagation of the rows, or with ``conjugate`` its adjoint (conjugate transfer)."""
         coefficients, row = linear_coefficients(self.fibre, self.local_modes)
         if conjugate:
             coefficients[:, 1:] *= -1  # all but loss is a phase
@@ -105,78 +106,78 @@ class FibreOperators:
         return tables(self.device, self.kernels, coefficients, row, self.n, self._sample_rate, fft)
 
     def empty(self):
-        """One more field."""
+        """Allocate a field of the shape of this rank."""
         return self.device.empty(self.shape, self.dtype)
 
     def empty_rates(self):
-        """An array of Kerr phase rates, (phase groups, N)."""
+        """Allocate an array of Kerr phase rates, (phase groups, N)."""
         return self.device.empty((self.coupling.groups, self.n), self.real)
 
     def prepare(self, *lengths: float) -> None:
-        """Make the transfer functions of ``lengths`` now, so that no step has to."""
+        """Compute the transfer functions of ``lengths`` in advance, so that no step has to."""
         for length in lengths:
             self.propagation.prepare(length)
 
     def linear(self, A, length: float) -> None:
-        """A ← exp(length · L̂) A, in place."""
+        """Set A ← exp(length · L̂) A, in place."""
         self.propagation.propagate(A, length)
         self.counts.ffts += 2
 
     def kerr_derivative(self, A, K) -> None:
-        """K ← N̂(A)A."""
+        """Set K ← N̂(A)A."""
         self._kerr(DERIVATIVE, A, K, 0)
 
     def kerr_rotate(self, A, h: float) -> None:
-        """A ← exp(h N̂(A)) A, exact."""
+        """Set A ← exp(h N̂(A)) A, exactly."""
         self._kerr(ROTATE, A, A, h)
 
     def kerr_rotate_rk4(self, A, h: float) -> None:
-        """A ← one RK4 step over h of A' = N̂(A)A."""
+        """Set A ← the result of one RK4 step over h of A' = N̂(A)A."""
         self._kerr(ROTATE_RK4, A, A, h)
 
     def rk4ip_middle(self, A, K, h: float) -> None:
-        """k2 and k3 of RK4IP (see the kernel)."""
+        """Compute k2 and k3 of RK4IP (see `kerr` of the kernels)."""
         self._kerr(RK4IP_MIDDLE, A, K, h)
 
     def rk4ip_last(self, A, K, h: float, measure: bool = False) -> None:
-        """k4 of RK4IP and N̂(A)A of the new field; ``measure`` leaves the squared error in ``error``."""
+        """Compute k4 of RK4IP and N̂(A)A of the new field; ``measure`` sets ``error``, the squared error."""
         self._kerr(RK4IP_LAST, A, K, h, self.error if measure else None)
 
     def _kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
-        """Apply an operator to A and K (A again where it has one field), in place."""
+        """Apply an operator to A and K (A twice if it has one field), in place."""
         self.kernels.kerr(operator, A, K, h, self.layout, error)
         self.counts.exchanges += 1
 
     def kerr_phase_rate(self, A, rate) -> None:
-        """rate ← Σ γκ|A|², rad/m, of each phase group."""
+        """Set rate ← Σ γκ|A|², rad/m, of each phase group."""
         self.kernels.kerr_phase_rate(A, rate, self.layout)
         self.counts.exchanges += 1
 
     def rotate_mean(self, H, A, rate0, rate1, h: float) -> None:
-        """A ← exp(i h (rate0 + rate1)/2) H."""
+        """Set A ← exp(i h (rate0 + rate1)/2) H."""
         self.kernels.rotate_mean(H, A, rate0, rate1, h, self.layout)
 
     def max_phase_rate(self, A) -> float:
-        """Largest Kerr phase rate, rad/m."""
+        """Return the largest Kerr phase rate, rad/m."""
         self.counts.exchanges += 1
         return self.kernels.max_phase_rate(A, self.layout)
 
     def squared_error(self) -> float:
-        """Squared local error of the last step, over all rows; after ``rk4ip_last`` with ``measure``."""
+        """Return the squared local error of the last ``rk4ip_last`` with ``measure``, over all rows."""
         return float(self.device.to_host(self.error)[0])
 
     def energy(self, A) -> np.ndarray:
-        """Σ_t |A|² of every row of the fibre, (2M,) on the host, W × samples."""
+        """Return Σ_t |A|² of every row of the fibre, (2M,) on the host, W × samples."""
         self.kernels.row_energy(A, self._energy)
         return self._all_rows(self._energy)
 
     def distance(self, A, B) -> float:
-        """‖A − B‖² over all rows."""
+        """Return ‖A − B‖² over all rows."""
         self.kernels.row_distance(A, B, self._energy)
         return float(self._all_rows(self._energy).sum())
 
     def _all_rows(self, values) -> np.ndarray:
-        """One number a row, for all rows of the fibre, on the host."""
+        """Return one number per row, for all rows of the fibre, on the host."""
         return self.device.to_host(values).copy()
 
     def graph(self, work, kernels_alone: bool = False):

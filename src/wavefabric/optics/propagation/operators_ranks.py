@@ -1,8 +1,8 @@
-"""The operators of the propagation when the rows of the field are split over ranks.
+"""Define the operators of the propagation for fields whose rows are split over ranks.
 
-Linear propagation needs no other rank. A Kerr kernel is cut where powers of phase groups are exchanged, and
-time is cut in chunks: while the powers of one chunk travel, sums, phases and rows of its neighbours are
-worked on. A step of RK4IP exchanges one real number a group and sample four times, as in Brehler et al.,
+Linear propagation needs no communication. A Kerr kernel is split where powers of phase groups are exchanged,
+and time is split into chunks: while the powers of one chunk travel, the sums, phases and rows of other chunks
+are computed. A step of RK4IP exchanges one real number per group and sample four times, as in Brehler et al.,
 section 4.
 """
 
@@ -23,21 +23,21 @@ from wavefabric.optics.propagation.operators import DERIVATIVE, ROTATE, FibreOpe
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes
 
-#: Chunks of time for long rows: the first and the last do not overlap, small ones cost messages.
+#: Chunks of time for long rows: first and last chunk do not overlap, but more chunks cost more messages.
 CHUNKS = 4
-#: Exchanges under way at once, at most: those of chunks in all phases of an operator.
+#: Largest number of concurrent exchanges: those of the chunks in all phases of an operator.
 _CONCURRENT = 8
 #: Fewest samples of a chunk.
 _LEAST = 1 << 15
 
 
 def chunks_for(n: int) -> int:
-    """Chunks of time that rows of ``n`` samples are cut in."""
+    """Return the number of chunks of time into which rows of ``n`` samples are split."""
     return max(1, min(CHUNKS, n // _LEAST))
 
 
 class TimeChunk(NamedTuple):
-    """Samples ``start`` to ``start + size`` of all rows; ``index`` counts from 0."""
+    """Holds the range ``start`` to ``start + size`` of samples of all rows; ``index`` counts from 0."""
 
     index: int
     start: int
@@ -46,26 +46,26 @@ class TimeChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class ExchangeOptions:
-    """Options of how powers travel."""
+    """Holds options of the exchange of powers."""
 
     form: str = "auto"  # of `rank_phase_group_coupling`
     chunks: int | None = None  # of time, see `chunks_for`
-    #: False leaves out the work on what other ranks send, which still travels: the "only communication" of
+    #: False omits the work on other ranks' data, which is still transferred: the "only communication" of
     #: Brehler et al., figure 3; answers are wrong.
     use_received: bool = True
 
 
 class PowerExchange:
-    """Powers of the phase groups of all ranks over ``m`` samples, W, and the all-gather that fills them."""
+    """Holds the powers of all ranks' phase groups over ``m`` samples, W, and an all-gather to fill them."""
 
     def __init__(self, comm, parts, m: int, dtype):
         ends = m * np.cumsum([0, *parts])
         data = comm.allocate((int(ends[-1]),), dtype)
-        #: Of all ranks, one after the other: (groups, m).
+        #: Powers of all ranks, one after the other: (groups, m).
         self.all = data.reshape(-1, m)
-        #: Of each rank, valid from `arrived` to the next `start`: (groups of rank r, m).
+        #: Powers of each rank, valid from `arrived` to the next `start`: (groups of rank r, m).
         self.parts = [data[a:b].reshape(-1, m) for a, b in pairwise(ends.tolist())]
-        #: Of this rank, to be written between `wait` and `start`.
+        #: Powers of this rank, to be written between `wait` and `start`.
         self.own = self.parts[comm.rank]
         gather = direct_all_gather([groups * m for groups in parts])
         exchange = comm.bind(gather, {"data": data}, concurrent=_CONCURRENT)
@@ -73,9 +73,9 @@ class PowerExchange:
 
 
 class RankOperators(FibreOperators):
-    """Operators on the rows that one rank holds; all ranks call the same ones in the same order.
+    """Applies operators to the rows of one rank; all ranks must call the same ones in the same order.
 
-    ``local_modes`` are the modes of every rank. `InputError` for ``kerr="svd"``, or forms that disagree.
+    ``local_modes`` gives the modes of every rank. `InputError` for ``kerr="svd"``, or conflicting forms.
     """
 
     def __init__(
@@ -103,28 +103,28 @@ class RankOperators(FibreOperators):
         comm = self.comm
         self.coupling = rank_phase_group_coupling(self.fibre, self.local_modes, self._form, kerr)
         self.layout = self.kernels.KerrChunkLayout(self.device, self.coupling.start, self.n, self.dtype)
-        # Few groups of all ranks are coupled in one kernel: one a peer would cost more than it hides.
+        # Few groups of all ranks are coupled in one kernel: one per peer would cost more than it hides.
         self._couple_at_once = self.use_received and self.coupling.form == "factored"
         self._blocks = [self.device.asarray(block.astype(self.real)) for block in self.coupling.blocks]
         self._all_blocks = self.device.asarray(np.hstack(self.coupling.blocks).astype(self.real))
-        # Peers in the order in which a round of direct sends reaches this rank; fixed, so that sums are.
+        # Peers in the order in which direct sends reach this rank; a fixed order makes sums reproducible.
         self._peers = [(comm.rank + step) % comm.size for step in range(1, comm.size)]
         self.exchange_bytes = (comm.size - 1) * sum(self.coupling.parts) * self.n * self.real.itemsize
 
     def empty_rates(self):
-        """Kerr phase rates of the own groups, one array (own parts, m) a chunk."""
+        """Allocate Kerr phase rates of this rank's groups, one array (local parts, m) per chunk."""
         rows = self.coupling.own_groups
         return [self.device.empty((rows, chunk.size), self.real) for chunk in self._chunks]
 
     def graph(self, work, kernels_alone: bool = False):
-        # A captured step could not wait for other ranks.
+        # Do not capture: a captured step could not wait for other ranks.
         return work
 
     def _pipeline(self, *phases: Callable[[TimeChunk, int], None]) -> None:
-        """Phase k of chunk i in turn i + k; each gets the chunk and the number of its buffers in the ring.
+        """Run phase k of chunk i in turn i + k; each phase gets the chunk and its buffer index in the ring.
 
-        What a phase has started travels while the other chunks of that turn are worked on. Buffers in the
-        ring are taken again once their chunk has been through all phases.
+        Transfers that a phase starts overlap with work on the other chunks of that turn. Buffers of the ring
+        are reused once their chunk has passed all phases.
         """
         last, depth = len(self._chunks), len(phases)
         for turn in range(last + depth - 1):
@@ -133,14 +133,14 @@ class RankOperators(FibreOperators):
                     phase(self._chunks[turn - k], (turn - k) % depth)
 
     def _powers(self, chunk: TimeChunk, ring: int, stage: int = 0) -> PowerExchange:
-        """Buffers of exchanged powers; two alternate, since the stages of a chunk follow one another."""
+        """Return buffers of exchanged powers; two alternate, as the stages of a chunk follow one another."""
         key = (stage % 2, ring, chunk.size)
         if key not in self._exchanges:
             self._exchanges[key] = PowerExchange(self.comm, self.coupling.parts, chunk.size, self.real)
         return self._exchanges[key]
 
     def _array(self, name: str, chunk: TimeChunk, ring: int, *count: int):
-        """Scratch of one real number, or ``count``, for each own group and sample."""
+        """Return scratch of one real number, or ``count``, per local group and sample."""
         key = (name, ring, chunk.size, *count)
         if key not in self._scratch:
             shape = (*count, self.coupling.own_groups, chunk.size)
@@ -148,13 +148,13 @@ class RankOperators(FibreOperators):
         return self._scratch[key]
 
     def _send(self, powers: PowerExchange, rate) -> None:
-        """Exchange the own powers; meanwhile, if there are many, rate ← what the own groups contribute."""
+        """Start the exchange of local powers; unless coupled at once, set rate ← local part meanwhile."""
         powers.start()
         if not self._couple_at_once:
             self.kernels.couple(rate, powers.own, self._blocks[self.comm.rank], True)
 
     def _collect(self, powers: PowerExchange, rate) -> None:
-        """rate ← all groups' contribution, or rate + that of each other rank once its powers are there."""
+        """Set rate from all groups at once, or add each other rank's part once its powers are there."""
         if self._couple_at_once:
             powers.arrived()
             self.kernels.couple(rate, powers.all, self._all_blocks, True)
@@ -165,7 +165,7 @@ class RankOperators(FibreOperators):
                 self.kernels.couple(rate, powers.parts[peer], self._blocks[peer], False)
 
     def finish_exchanges(self) -> None:
-        """Wait until no exchange is under way."""
+        """Wait until all exchanges have finished."""
         for powers in self._exchanges.values():
             powers.wait()
 
@@ -180,14 +180,14 @@ class RankOperators(FibreOperators):
         self._stages(DERIVATIVE, A, A, 0.0, lambda *_: None, rate)
 
     def _stages(self, operator: KerrOperator, A, K, h: float, use: Callable, last_rates=None) -> None:
-        """One exchange for each phase rate; phase rates of a stage give the powers of the next.
+        """Exchange powers once per phase rate; the phase rates of a stage give the powers of the next.
 
-        The last, in ``last_rates`` or scratch, is for ``use(chunk, rate, numbers)``.
+        The last rates, in ``last_rates`` or scratch, are passed to ``use(chunk, rate, numbers)``.
         """
         kernels, last = self.kernels, operator.stages
 
         def phase(stage: int, chunk: TimeChunk, ring: int) -> None:
-            """The end of a stage's exchange, and the begin of the next one's."""
+            """Finish the exchange of a stage and start that of the next."""
             numbers = self._array("numbers", chunk, ring, operator.numbers)
             for_last = last_rates[chunk.index] if last_rates else self._array("rate", chunk, ring)
             # RK4IP updates rows from both of its phase rates.
@@ -244,10 +244,10 @@ class RankOperators(FibreOperators):
 
 
 class OneSidedOperators(RankOperators):
-    """`RankOperators` where kernels write into other ranks' memory: an operator is one kernel.
+    """Extends `RankOperators` with kernels that write into other ranks' memory: an operator is one kernel.
 
-    What has more than two exchanges or too many rows, or needs phase rates by themselves, is done as there;
-    its exchanges are kernels too.
+    Operators with more than two exchanges or too many rows, or calls that need the phase rates alone, run as
+    in `RankOperators`; their exchanges are kernels too.
     """
 
     def _lay_out_kerr(self, kerr, svd_tolerance):
@@ -260,7 +260,7 @@ class OneSidedOperators(RankOperators):
             recorder.note_starts(self.one_sided, "kerr", *starts)
 
     def graph(self, work, kernels_alone: bool = False):
-        # No call of a kernel that waits has a number of the host's: a step can be captured.
+        # Waiting kernels take no changing argument from the host: a step can be captured.
         return self.device.graph(work)
 
     def _kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
@@ -271,5 +271,5 @@ class OneSidedOperators(RankOperators):
 
 
 def rank_operators(comm: Communicator, *options) -> RankOperators:
-    """`RankOperators`, or `OneSidedOperators` where the communicator's kernels write into other ranks."""
+    """Return `OneSidedOperators` if kernels of ``comm`` write into other ranks, else `RankOperators`."""
     return (OneSidedOperators if comm.one_sided else RankOperators)(comm, *options)

@@ -1,12 +1,12 @@
-"""The Kerr coupling κ as the kernels want it: phase groups of rows, and a small matrix between them.
+"""Arrange the Kerr coupling κ for the kernels: phase groups of rows, and a small matrix between them.
 
-κ of a coupled mode group, or of the two polarisations of a mode, repeats itself: rows of one *phase group*
-turn by the same phase and count only through their total power. With G groups the Kerr operator costs G²
-products a time sample instead of (2M)²; a factorisation κ = U V of rank r costs 2Gr.
+κ of a coupled mode group, or of the two polarisations of a mode, has equal rows: the rows of one *phase
+group* get the same phase and contribute only through their total power. With G groups the Kerr operator costs
+G² products per time sample instead of (2M)²; a factorisation κ = U V of rank r costs 2Gr.
 
-Every rank holds the powers of its own phase groups and receives those of all others. A group whose rows lie
-on several ranks counts as one *part* on each: κ is expanded to parts, so that no sum over ranks is needed. Of
-γκ a rank keeps the rows of its own parts only, in one block for each rank (Brehler et al., section 4.4).
+Every rank computes the powers of its phase groups and receives those of all others. A group whose rows are on
+several ranks counts as one *part* on each: κ is expanded to parts, so that no sum over ranks is needed. A
+rank stores only the rows of γκ for its parts, in one block per rank (Brehler et al., section 4.4).
 """
 
 from collections.abc import Sequence
@@ -27,28 +27,28 @@ EXCHANGE_FORMS = ("auto", "dense", "factored")
 
 @dataclass(frozen=True)
 class PhaseGroupCoupling:
-    """γκ, rad/(W m), between the phase groups of contiguous rows of one rank and those of all ranks."""
+    """Holds γκ, rad/(W m), between the phase groups of one rank's contiguous rows and those of all ranks."""
 
     #: ``"dense"`` (every row is a group, the paper's form), ``"factored"`` (exact groups) or ``"svd"``.
     form: str
     #: Distinct phase groups of the whole field.
     groups: int
-    #: Groups or parts of groups on each rank; their powers are what is exchanged.
+    #: Number of groups or parts of groups on each rank, whose powers are exchanged.
     parts: tuple[int, ...]
-    #: First local row of each own part, and the number of local rows last: (own parts + 1,).
+    #: First local row of each local part, and the number of local rows last: (local parts + 1,).
     start: np.ndarray
-    #: (own parts, parts of rank r) for each rank r.
+    #: γκ blocks, (local parts, parts of rank r) for each rank r.
     blocks: list[np.ndarray]
-    #: Low-rank factors of the block of a single rank, (G, r) and (r, G); r = 0 if it is used as it is.
+    #: Low-rank factors of the block of a single rank, (G, r) and (r, G); r = 0 if the block is used directly.
     left: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     right: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     #: Singular values dropped by the factors.
     dropped: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
-    rank: int = field(init=False)  # of the factors
-    own_groups: int = field(init=False)  # groups or parts of groups of the rows that are here
-    group_of_row: np.ndarray = field(init=False)  # own group or part of each local row, non-decreasing from 0
-    products: int = field(init=False)  # multiplications a time sample of all phases by a single rank
+    rank: int = field(init=False)  # rank of the factors
+    own_groups: int = field(init=False)  # number of groups, or parts of groups, of this rank's rows
+    group_of_row: np.ndarray = field(init=False)  # group or part of each local row, non-decreasing from 0
+    products: int = field(init=False)  # multiplications per time sample for all phases on a single rank
 
     def __post_init__(self):
         rank, own = self.left.shape[1], self.start.size - 1
@@ -58,12 +58,12 @@ class PhaseGroupCoupling:
 
     @property
     def transposed(self) -> "PhaseGroupCoupling":
-        """With the transpose of γκ, of one rank: what adjoints multiply gradients by."""
+        """Return the coupling with the transpose of γκ, on one rank; adjoints multiply gradients by it."""
         return replace(self, blocks=[self.blocks[0].T], left=self.right.T, right=self.left.T)
 
 
 def exchange_form(exchange: str, kerr: str) -> str:
-    """What the options ``exchange`` and ``kerr`` of several ranks ask for; InputError unless they agree."""
+    """Return the form that ``exchange`` and ``kerr`` select for several ranks; InputError on a conflict."""
     choice("exchange", exchange, EXCHANGE_FORMS)
     choice("kerr", kerr, KERR_FORMS)
     if kerr == "svd":
@@ -74,7 +74,7 @@ def exchange_form(exchange: str, kerr: str) -> str:
 
 
 def find_phase_groups(kappa_rows: np.ndarray) -> np.ndarray:
-    """Coarsest groups of *adjacent* rows whose κ rows and columns are equal, exactly. (rows,) int."""
+    """Return the coarsest groups of *adjacent* rows with exactly equal κ rows and columns, (rows,) int."""
     same = (kappa_rows[1:] == kappa_rows[:-1]).all(axis=1)
     same &= (kappa_rows[:, 1:] == kappa_rows[:, :-1]).all(axis=0)
     return np.concatenate(([0], np.cumsum(~same)))
@@ -83,9 +83,9 @@ def find_phase_groups(kappa_rows: np.ndarray) -> np.ndarray:
 def phase_group_coupling(
     kappa_rows, gamma: float, form: str = "auto", tolerance: float = 1e-12
 ) -> PhaseGroupCoupling:
-    """Lay out γκ (κ between rows, (2M, 2M); γ in 1/(W m)) in the cheapest form, or the one asked for.
+    """Arrange γκ (κ between rows, (2M, 2M); γ in 1/(W m)) in the form ``form``, by default the cheapest.
 
-    ``dense``: the paper's form, every row by itself. ``factored``: exact, by phase groups. ``svd``: low rank
+    ``dense``: the paper's form, every row separately. ``factored``: exact, by phase groups. ``svd``: low rank
     over the groups, dropping singular values below ``tolerance`` times the largest. ``auto``: the cheapest
     that is exact to round-off. InputError if κ is not square and finite, or the form is unknown.
     """
@@ -100,7 +100,7 @@ def phase_group_coupling(
     if form in EXCHANGE_FORMS[1:]:
         return exact(form)
     factored = exact("factored")
-    # "auto" keeps what is above round-off only, so that all its choices agree to 1e-12.
+    # "auto" drops only singular values at round-off, so that all its choices agree to 1e-12.
     u, s, v = np.linalg.svd(factored.blocks[0])
     floor = tolerance if form == "svd" else 8 * np.finfo(float).eps
     keep = max(1, int((s > floor * s[0]).sum()))
@@ -113,7 +113,7 @@ def phase_group_coupling(
 def rank_phase_group_coupling(
     fibre: Fibre, local_modes: RankModes, exchange: str = "auto", kerr: str = "auto"
 ) -> PhaseGroupCoupling:
-    """Lay out γκ for one rank in the form of `exchange_form`; ``"auto"`` is factored if that is less."""
+    """Arrange γκ for one rank in the form of `exchange_form`; ``"auto"``: factored if that is smaller."""
     form, rank = exchange_form(exchange, kerr), local_modes.rank
     exact = partial(_exact, fibre.kappa_rows(), fibre.gamma, ends=local_modes.row_ends, rank=rank)
     coupling = exact("factored" if form == "auto" else form)
@@ -121,9 +121,9 @@ def rank_phase_group_coupling(
 
 
 def _exact(kappa: np.ndarray, gamma: float, form: str, ends: Sequence[int], rank: int = 0):
-    """The ``"dense"`` or ``"factored"`` form for one of the ranks that have the rows between these ends."""
+    """Return the ``"dense"`` or ``"factored"`` form for one rank; ``ends`` are the row ends of all ranks."""
     group = np.arange(len(kappa)) if form == "dense" else find_phase_groups(kappa)
-    first = np.unique(group, return_index=True)[1]  # a row that stands for its group
+    first = np.unique(group, return_index=True)[1]  # first row of each group, which represents it
     firsts = [first[np.unique(group[a:b])] for a, b in pairwise(ends)]
     mine, own = group[ends[rank] : ends[rank + 1]], firsts[rank]
     start = np.append(np.flatnonzero(np.diff(mine, prepend=-1)), mine.size)

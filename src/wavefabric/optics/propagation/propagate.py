@@ -1,4 +1,4 @@
-"""Propagate a field through one fibre: step control, watch over energy and NaN, what it cost."""
+"""Propagate a field through one fibre: step control, checks of energy and NaN, report of the cost."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -31,13 +31,13 @@ from wavefabric.system.compiling import working_time
 
 @dataclass
 class PropagationReport:
-    """What a propagation cost and how well it went.
+    """Reports the cost and accuracy of a propagation.
 
-    ``local_error`` is ‖error of one step‖/‖A‖ at the start of the fibre, where the power is highest, by
-    comparison with two half steps (NaN without memory for it); for step control by tolerance it is the
-    largest accepted. ``energy_drift`` is the largest |E/E₀e^{−αz} − 1| of a row. ``seconds`` is the wall time
-    without compilation. ``exchange`` is the form of what ranks exchange (``"none"`` with one),
-    ``bytes_per_step`` what all ranks receive of it in a step.
+    ``local_error`` is ‖error of one step‖/‖A‖ at the start of the fibre, where the power is highest, from a
+    comparison with two half steps (NaN without memory for it); with step control by tolerance it is the
+    largest accepted error. ``energy_drift`` is the largest |E/E₀e^{−αz} − 1| of a row. ``seconds`` is the
+    wall time without compilation. ``exchange`` is the form of the exchanged powers (``"none"`` on one rank),
+    ``bytes_per_step`` the exchanged bytes that all ranks receive per step.
     """
 
     integrator: str
@@ -60,23 +60,24 @@ class PropagationReport:
 
 @dataclass(frozen=True)
 class PropagationOptions:
-    """How a field is propagated.
+    """Specifies how a field is propagated.
 
-    `InputError` for an unknown integrator or precision, forms that disagree, or a check interval of no steps.
+    `InputError` for an unknown integrator or precision, conflicting forms, or a check interval of no steps.
 
     - ``integrator``: a key of `wavefabric.optics.propagation.integrators.INTEGRATORS`.
-    - ``step`` (fixed, in m), ``max_phase`` (largest nonlinear phase a step, rad), each a number or text with
-      a unit, or ``tolerance`` (relative local error, ``erk43ip`` only): exactly one.
+    - ``step`` (fixed, in m), ``max_phase`` (largest nonlinear phase per step, rad), each a number or text
+      with a unit, or ``tolerance`` (relative local error, ``erk43ip`` only): exactly one.
     - ``kerr``, ``svd_tolerance``: see `wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
     - ``precision``: ``"double"`` or ``"single"``, complex128 or complex64 fields.
-    - ``check_interval``: steps between looks at the field (energy, NaN, checkpoint; merged half steps end).
-    - ``exchange``: what several ranks exchange: powers of rows (``"dense"``) or of the exact groups of rows
-      (``"factored"``); ``"auto"`` takes what is less.
-    - ``split``: modes of each rank; even to within one by default.
-    - ``chunks``: of time, in which ranks overlap exchange and work.
-    - ``backward``: from the end of the fibre to its begin, as digital back-propagation does: the same
-      equation with h < 0, so that loss is gain.
-    - ``measure_error``: measure the local error of fixed steps, at the cost of three of them.
+    - ``check_interval``: steps between checks of the field (energy, NaN, checkpoint); merged half steps end
+      there.
+    - ``exchange``: what several ranks exchange: powers of rows (``"dense"``) or of exact groups of rows
+      (``"factored"``); ``"auto"`` uses the smaller.
+    - ``split``: number of modes on each rank; by default equal to within one.
+    - ``chunks``: number of chunks of time, with which ranks overlap exchange and work.
+    - ``backward``: propagate from the end of the fibre to its beginning, as digital back-propagation does:
+      the same equation with h < 0, so that loss is gain.
+    - ``measure_error``: measure the local error of fixed steps, at the cost of three steps.
     """
 
     integrator: str = "rk4ip"
@@ -111,11 +112,11 @@ class PropagationOptions:
 
 
 class Propagator:
-    """Buffers, plans and tables for one fibre and field shape, allocated once.
+    """Propagates fields of one shape through one fibre, with buffers, plans and tables allocated once.
 
-    ``samples`` a row at ``sample_rate`` Hz. Among the ranks of ``comm`` the modes are split; every rank makes
-    a propagator and calls the same methods. `InputError` on all ranks, before anything large is allocated,
-    for a bad control, a split that is not possible, or a field that does not fit into memory.
+    Rows have ``samples`` samples at ``sample_rate`` Hz. Modes are split among the ranks of ``comm``; every
+    rank makes a propagator and calls the same methods. `InputError` on all ranks, before anything large is
+    allocated, for a bad step control, an impossible split, or a field that does not fit into memory.
     """
 
     def __init__(
@@ -143,12 +144,12 @@ class Propagator:
             exchange = ExchangeOptions(options.exchange, options.chunks)
             self.operators = rank_operators(comm, *shape, self.local_modes, options.kerr, exchange)
         self.integrator = INTEGRATORS[options.integrator](self.operators)
-        #: What records a step of `run`; that of the communicator is for a run's own propagator alone.
+        #: Recorder of a step of `run`; only a run's main propagator gets the communicator's recorder.
         self.recorder: StepRecorder | None = None
         self.renew(options)
 
     def renew(self, options: PropagationOptions) -> None:
-        """Begin anew with other steps and another check interval; all other options must be the same."""
+        """Reset for other steps and another check interval; all other options must be the same."""
         self.check_interval, self._sign = options.check_interval, -1 if options.backward else 1
         self._measures = options.measure_error
         controls = {key: getattr(options, key) for key in ("step", "max_phase", "tolerance")}
@@ -161,7 +162,7 @@ class Propagator:
             self.report.exchange = form
 
     def steps(self, length: float, sections: int = 1) -> int | None:
-        """Steps over ``length`` m of so many sections, None if they are not known beforehand."""
+        """Return the steps over ``length`` m of ``sections`` sections; None if not known beforehand."""
         return self.control.total(length, sections) if isinstance(self.control, FixedStep) else None
 
     def run(
@@ -174,12 +175,12 @@ class Propagator:
         sections: Sections | None = None,
         on_energy: Callable[[float, np.ndarray], None] | None = None,
     ) -> dict:
-        """Propagate ``A``, shape (own rows, N) from ``operators.empty()``, in place over ``length`` m.
+        """Propagate ``A``, shape (local rows, N) from ``operators.empty()``, in place over ``length`` m.
 
-        ``state`` continues an earlier call (from ``on_check``); ``on_step(z, steps)`` is called
-        after each step is enqueued, ``on_check(state)`` whenever the field is whole and finite, and before it
-        ``on_energy(z, Σ_t |A|² of each row)``, at the begin too. ``sections`` cut the length in equal parts,
-        with something between. FieldLost if the field is no longer finite.
+        ``state`` resumes an earlier call (from ``on_check``). ``on_step(z, steps)`` is called after each step
+        is enqueued, ``on_check(state)`` at each check, with a whole and finite field, and before it
+        ``on_energy(z, Σ_t |A|² of each row)``, also at the start. ``sections`` cut the length into equal
+        parts and act at their boundaries. FieldLost if the field is no longer finite.
         """
         begun, report, sections = working_time(), self.report, sections or Sections()
         count = sections.count
@@ -224,7 +225,7 @@ class Propagator:
         return state
 
     def _cross(self, A, sections: Sections, state: dict) -> None:
-        """Let the field cross the boundary at the end of a section."""
+        """Apply the boundary at the end of a section to the field."""
         at = state["section"] if self._sign > 0 else sections.count - state["section"]
         changes = sections.changes_energy(at)
         if changes:
@@ -232,18 +233,18 @@ class Propagator:
         sections.cross(A, at)
         if changes:
             loss = np.repeat(self.fibre.alpha, 2) * self._sign
-            # What the energy would have been at the begin, for the next look.
+            # Store the energy that the next check would expect at the start.
             state["energy"] = (self.finite_energy(A, state["z"]) * np.exp(loss * state["z"])).tolist()
 
     def _watch_energy(self, A, state: dict, sections: Sections) -> np.ndarray:
-        """Note how far the energy of rows has drifted, together where sections couple them; gives it."""
+        """Update the energy drift of rows (of coupled rows together); return the energy of each row."""
         loss = np.repeat(self.fibre.alpha, 2) * self._sign
         first, now = np.array(state["energy"]), self.finite_energy(A, state["z"])
         energy = now * np.exp(loss * state["z"])
         known = np.ones(len(first), bool)
         if sections.blocks is not None:
             starts = [start for start, _ in sections.blocks]
-            # Where loss differs between rows that exchange energy, nobody knows what is left of it.
+            # If loss differs between rows that exchange energy, the expected energy is unknown.
             known = np.maximum.reduceat(loss, starts) == np.minimum.reduceat(loss, starts)
             first, energy = np.add.reduceat(first, starts), np.add.reduceat(energy, starts)
         lit = known & (first > 0)
@@ -252,7 +253,7 @@ class Propagator:
         return now
 
     def finite_energy(self, A, z: float) -> np.ndarray:
-        """Σ_t |A|² of each row of all ranks, W × samples; FieldLost on all, naming mode and ``z`` (m)."""
+        """Return Σ_t |A|² of all ranks' rows, W × samples; FieldLost on all, with mode and ``z`` (m)."""
         energy = self.operators.energy(A)
         bad = np.flatnonzero(~np.isfinite(energy))
         if bad.size:
@@ -262,7 +263,7 @@ class Propagator:
         return energy
 
     def _measure_local_error(self, A, h: float) -> None:
-        """Compare one step with two half steps. Costs three steps; they do not count."""
+        """Compare one step with two half steps; the three steps do not count in the report."""
         operators = self.operators
         short = self.device.memory()[0] < 2 * A.nbytes + MOST_LENGTHS * operators.propagation.table_bytes
         if self.comm.control.max(int(short)):
@@ -290,15 +291,15 @@ def memory_needed(
     local_modes: RankModes | None = None,
     one_sided: bool = False,
 ) -> int:
-    """Bytes on the device: fields, what linear propagation needs beside them, exchanged powers, scratch.
+    """Return the bytes on the device: fields, linear propagation, exchanged powers, scratch.
 
-    ``one_sided``: whether the ranks' communicator does, see `Communicator`.
+    ``one_sided`` is that of the ranks' communicator, see `Communicator`.
     """
     local_modes = local_modes or RankModes((0, fibre.modes))
     integrator = INTEGRATORS[options.integrator]
     item = np.dtype(options.dtype).itemsize
     field_bytes = local_modes.rows * samples * item
-    # A varying step fills the store of transfer functions.
+    # A varying step fills the cache of transfer functions.
     lengths = len(set(integrator.lengths(1.0))) if options.step is not None else MOST_LENGTHS
     table_rows = len(linear_coefficients(fibre, local_modes)[0])
     linear = linear_nbytes(device, local_modes.rows, samples, options.dtype, table_rows, lengths)
@@ -306,7 +307,7 @@ def memory_needed(
     forms = (options.exchange, options.kerr) if several else ("factored", "factored")
     coupling = rank_phase_group_coupling(fibre, local_modes, *forms)
     chunks = options.chunks or chunks_for(samples)
-    # Two rounds of all powers and up to six numbers an own group, for up to five chunks of time at once.
+    # Two rounds of all powers and up to six numbers per local group, for up to five chunks of time at once.
     powers = (2 * sum(coupling.parts) + 6 * coupling.own_groups) * several
     powers = powers * samples * (item // 2) * min(5, chunks) // chunks
     if one_sided:
@@ -316,7 +317,7 @@ def memory_needed(
 
 
 def checked_launch(field, fibre: Fibre, length, sample_rate) -> tuple[np.ndarray, float, float]:
-    """Field, length (m) and sample rate (Hz) as numbers; `InputError` as of `propagate`."""
+    """Return field, length (m) and sample rate (Hz) as numbers; `InputError` as of `propagate`."""
     instance("fibre", fibre, Fibre)
     field = np.asarray(field_array(host_array(field)))
     if field.ndim != 2 or field.shape[0] != fibre.rows:
@@ -329,20 +330,20 @@ def checked_launch(field, fibre: Fibre, length, sample_rate) -> tuple[np.ndarray
 def propagate(
     field, fibre: Fibre, length, *, sample_rate, device="auto", progress=None, comm=None, **options
 ):
-    """Light through one fibre, in two lines.
+    """Propagate light through one fibre.
 
     >>> fibre = graded_index_62_5(groups=5)
     >>> out, report = propagate(field, fibre, "80 km", sample_rate="512 GHz", step="100 m")
 
-    ``field`` (2M, N), on the host, holds complex envelopes, √W, the two polarisations of a mode adjacent; it
-    is not changed. ``length`` (m) and ``sample_rate`` (Hz) may be text with a unit. ``device`` is a `Device`,
-    ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:K"``; ``progress`` is called with (z in m, steps done). The
-    other options are those of `PropagationOptions`. Gives the field at the end, (2M, N) on the host, and a
-    `PropagationReport`.
+    ``field`` (2M, N), on the host, contains complex envelopes, √W, the two polarisations of a mode adjacent;
+    it is not changed. ``length`` (m) and ``sample_rate`` (Hz) may be text with a unit. ``device`` is a
+    `Device`, ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:K"``; ``progress`` is called with (z in m, steps
+    done). The other options are those of `PropagationOptions`. Returns the field at the end, (2M, N) on the
+    host, and a `PropagationReport`.
 
-    Ranks share the work with ``comm``, a `Communicator` such as `wavefabric.exchange.world` gives; ``device``
-    is then theirs. Every rank gives the whole field and gets it whole: for fields that are too large for
-    that, use `Propagator`.
+    Ranks share the work with ``comm``, a `Communicator` such as `wavefabric.exchange.world` returns; its
+    device then replaces ``device``. Every rank passes the whole field and receives the whole result: for
+    fields too large for that, use `Propagator`.
 
     `InputError` for a field of another shape than the fibre's rows, a field with NaN, and bad options;
     `FieldLost` if the field does not stay finite.

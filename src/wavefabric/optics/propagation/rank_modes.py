@@ -1,4 +1,4 @@
-"""Which modes, hence rows of the field, a rank holds, and what ranks tell each other about rows."""
+"""Define which modes, hence rows of the field, each rank has, and gather rows from all ranks."""
 
 import operator
 from collections.abc import Sequence
@@ -10,26 +10,26 @@ from wavefabric.errors import InputError
 
 
 class RankModes:
-    """Contiguous spatial modes of one rank; a mode is two rows, its polarisations."""
+    """Describes the contiguous spatial modes of one rank; a mode has two rows, its polarisations."""
 
     def __init__(self, ends: tuple[int, ...], rank: int = 0):
-        #: First mode of every rank, and the number of modes last: (ranks + 1,); whose modes these are.
+        #: First mode of every rank, and the number of modes last: (ranks + 1,); this rank; number of ranks.
         self.ends, self.rank, self.ranks = ends, rank, len(ends) - 1
-        #: The modes.
+        #: Modes of this rank.
         self.range = range(ends[rank], ends[rank + 1])
         self.first_mode, self.modes = self.range.start, len(self.range)
         self.first_row, self.rows = 2 * self.first_mode, 2 * self.modes
-        #: The rows among those of the whole field.
+        #: Rows of this rank in the whole field.
         self.slice = slice(self.first_row, self.first_row + self.rows)
         #: First row of every rank, and the number of rows last.
         self.row_ends = tuple(2 * end for end in ends)
 
 
 def split_modes(modes: int, ranks: int, boundaries=None) -> tuple[int, ...]:
-    """`RankModes.ends` for ``ranks`` ranks of at least one mode each, even to within one mode by default.
+    """Return `RankModes.ends` for ``ranks`` ranks of at least one mode each, by default equal to within one.
 
-    ``boundaries``: modes at which a cut is allowed, ascending (first modes of groups); the largest share is
-    then as small as it can be, then the next largest. Raises InputError if there are more ranks than pieces.
+    ``boundaries``: modes where a cut is allowed, ascending (first modes of groups); the largest number of
+    modes per rank is then minimal, then the next largest. InputError if there are more ranks than pieces.
     """
     if ranks > modes:
         raise InputError(f"ranks: {ranks} given for {modes} modes; allowed: 1 to {modes}")
@@ -54,7 +54,7 @@ def split_modes(modes: int, ranks: int, boundaries=None) -> tuple[int, ...]:
 
 
 def check_split(split: Sequence[int], modes: int, ranks: int) -> tuple[int, ...]:
-    """`RankModes.ends` from the number of modes of each rank; InputError unless they are all modes."""
+    """Return `RankModes.ends` from each rank's number of modes; InputError unless these are all modes."""
     try:
         sizes = list(map(operator.index, split))
     except TypeError:
@@ -66,7 +66,7 @@ def check_split(split: Sequence[int], modes: int, ranks: int) -> tuple[int, ...]
 
 
 def gather_field(comm, local_modes: RankModes, field: np.ndarray) -> np.ndarray:
-    """The whole field (2M, N) on the host of every rank, from the own rows of each."""
+    """Return the whole field (2M, N) on the host of every rank, from each rank's rows."""
     if comm.size == 1:
         return field
     out = np.empty((local_modes.row_ends[-1], field.shape[1]), field.dtype)

@@ -1,15 +1,16 @@
-"""How long a step may be: above a resonance limit, light that is not phase-matched is taken as if it were.
+"""Compute the resonance limit of a step, above which phase-mismatched light acts as if it were phase-matched.
 
-Four-wave mixing ω1 + ω2 → ω3 + ω4 within the modes a (ω1 → ω3) and b (ω2 → ω4) has the phase mismatch Δβ = Ω
-[τ_a − τ_b], Ω = ω3 − ω1, τ the mean of β1(ω) between the two frequencies; with one mode that is β2 (ω3 −
-ω1)(ω3 − ω2). An integrator sees the product at multiples of its step h alone, so Δβ = 2π/h looks like no
-mismatch at all. In a band of half-width B the largest mismatch of one mode is |β2|(2πB)², a pump in the
-middle and a channel at each edge: h < 2π/(|β2|(2πB)²) for the channels. Products beside the band have up to
-four times that mismatch, so that the whole field is free of resonances below a quarter of it. On spurious
-four-wave mixing see O. V. Sinkin et al., J. Lightwave Technol. 21, 61 (2003), doi 10.1109/JLT.2003.808628.
+Four-wave mixing ω1 + ω2 → ω3 + ω4 within the modes a (ω1 → ω3) and b (ω2 → ω4) has the phase mismatch
+Δβ = Ω [τ_a − τ_b], Ω = ω3 − ω1, τ the mean of β1(ω) between the two frequencies; with one mode it is
+β2 (ω3 − ω1)(ω3 − ω2). An integrator evaluates the product only at multiples of its step h, so Δβ = 2π/h is
+indistinguishable from no mismatch. In a band of half-width B the largest mismatch of one mode is |β2|(2πB)²,
+with a pump in the middle and a channel at each edge: h < 2π/(|β2|(2πB)²) for the channels. Products outside
+the band have up to four times that mismatch, so that the whole field is free of resonances below a quarter of
+it. On spurious four-wave mixing see O. V. Sinkin et al., J. Lightwave Technol. 21, 61 (2003),
+doi 10.1109/JLT.2003.808628.
 
-Two modes whose delays differ by d = |Δβ1| walk off besides. With s the mean of their |β2| and w = 2πB,
-|Ω| ≤ 2w gives Δβ ≤ |Ω| (d + s (2w − |Ω|)): at most (d + 2sw)²/(4s) if d < 2sw, else 2wd.
+Two modes whose delays differ by d = |Δβ1| also walk off. With s the mean of their |β2| and w = 2πB, |Ω| ≤ 2w
+gives Δβ ≤ |Ω| (d + s (2w − |Ω|)): at most (d + 2sw)²/(4s) if d < 2sw, else 2wd.
 """
 
 import math
@@ -22,30 +23,30 @@ from wavefabric.optics.fibre.fibre import Fibre
 
 @dataclass(frozen=True)
 class StepLimit:
-    """Steps above which spurious products become phase-matched; ``math.inf`` where nothing limits them."""
+    """Holds the steps above which spurious products become phase-matched; ``math.inf`` for no limit."""
 
     #: 2π/(|β2|(2πB)²) of the mode with the largest |β2| in the band, m.
     dispersion: float
-    #: The same of the two modes that walk off fastest, m; `inf` without such a pair.
+    #: The limit of the two modes that walk off fastest, m; `inf` without such a pair.
     walk_off: float
-    #: What sets the lower limit, in words.
+    #: Cause of the lower limit, in words.
     cause: str
     #: Labels of the two modes of ``walk_off``, or empty.
     pair: tuple[str, ...] = ()
 
     @property
     def step(self) -> float:
-        """The lower of the two limits, m."""
+        """Return the lower of the two limits, m."""
         return min(self.dispersion, self.walk_off)
 
     @property
     def field(self) -> float:
-        """The limit for all that these frequencies create, also beside the channels: ``dispersion``/4, m."""
+        """Return the limit for products outside the band of the channels too: ``dispersion``/4, m."""
         return self.dispersion / 4
 
 
 def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
-    """Resonance limit of the step for light within ±``half_band`` Hz of the fibre's centre of expansion."""
+    """Return the resonance limit for light within ±``half_band`` Hz of the fibre's centre of expansion."""
     w = 2 * math.pi * half_band
     _, first, kind = np.unique(fibre.beta, axis=0, return_index=True, return_inverse=True)
     beta = fibre.beta[first]  # of modes that differ
@@ -74,12 +75,12 @@ def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
 
 
 def metres(length: float) -> str:
-    """A length in m as text, in km from 1 km on."""
+    """Return a length in m as text, in km from 1 km."""
     return f"{length:.3g} m" if length < 999.5 else f"{length / 1e3:.4g} km"
 
 
 def delay_spread(fibre: Fibre) -> tuple[float, tuple[str, str]]:
-    """Largest difference of β1 between two modes, s/m, and their labels."""
+    """Return the largest difference of β1 between two modes, s/m, and their labels."""
     delay = fibre.beta[:, 0]
     low, high = int(np.argmin(delay)), int(np.argmax(delay))
     return float(delay[high] - delay[low]), (fibre.labels[low], fibre.labels[high])

@@ -1,7 +1,7 @@
-"""Step-size control: fixed, by nonlinear phase, by local error. All choose the same h everywhere.
+"""Control step sizes: fixed, by nonlinear phase, or by local error. All ranks choose the same h.
 
-A control advances a field by at most so many steps and says where it is. Its state is plain numbers,
-so that a checkpoint resumes it bit for bit.
+A control advances a field by a limited number of steps and reports the position. Its state is plain numbers,
+so that a run resumed from a checkpoint gives bit-identical results.
 """
 
 import math
@@ -13,16 +13,16 @@ from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
 from wavefabric.quantities import positive
 
-#: Variable steps come from this geometric grid, so that transfer tables are used more than once.
+#: Variable steps come from this geometric grid, so that transfer tables are reused.
 _GRID = 2 ** (1 / 8)
-#: Shortest step, as a fraction of the length. What needs shorter ones would not end.
+#: Shortest step, as a fraction of the length: with shorter steps a run would not end.
 _SHORTEST = 1e-9
 
 
 class Sections:
-    """Equal sections of a length of fibre. Boundary b, from 0 to ``count``, is the end of the b-th section.
+    """Describes equal sections of a fibre. Boundary b, from 0 to ``count``, is the end of the b-th section.
 
-    A field that goes back crosses the boundaries from the last to the first. Here nothing stands at them.
+    Backward propagation crosses the boundaries from last to first. This base class does nothing at them.
     """
 
     count = 1
@@ -30,22 +30,22 @@ class Sections:
     blocks: Sequence[tuple[int, int]] | None = None
 
     def changes_energy(self, boundary: int) -> bool:
-        """Whether the whole field has more or less energy behind a boundary."""
+        """Return whether the energy of the whole field changes at a boundary."""
         return False
 
     def cross(self, A, boundary: int) -> None:
-        """Change ``A`` (own rows, N), √W, in place, as the boundary does."""
+        """Apply the effect of a boundary to ``A`` (local rows, N), √W, in place."""
 
 
 def on_grid(h: float) -> float:
-    """Largest member of the step grid not above ``h``."""
+    """Return the largest step of the grid that is not above ``h``."""
     return _GRID ** math.floor(math.log(h) / math.log(_GRID) + 1e-9)
 
 
 def step_count(length: float, step: float, sections: int = 1) -> int:
-    """Equal steps of at most ``step`` m over ``length`` m, as many in each of so many equal sections.
+    """Return the number of equal steps of at most ``step`` m over ``length`` m, a multiple of ``sections``.
 
-    `InputError` for a step so short that it would not end.
+    `InputError` for a step so short that the run would not end.
     """
     if not step >= _SHORTEST * length:
         raise InputError(f"step: {step:g} m given; allowed: at least {_SHORTEST * length:g} m here")
@@ -53,14 +53,14 @@ def step_count(length: float, step: float, sections: int = 1) -> int:
 
 
 def section_end(length: float, sections: int, index: int) -> float:
-    """Where section ``index`` (from 0) of so many equal ones of ``length`` m ends, m."""
+    """Return the end, m, of section ``index`` (from 0) of ``sections`` equal ones of ``length`` m."""
     return length if index + 1 == sections else length * (index + 1) / sections
 
 
 class FixedStep:
-    """n equal steps of at most ``step`` metres; on one GPU a step is one replayed CUDA graph.
+    """Takes n equal steps of at most ``step`` metres; on one GPU a step is a replayed CUDA graph.
 
-    ``sign`` is −1 for a control that goes back.
+    ``sign`` is −1 for backward propagation.
     """
 
     def __init__(self, integrator: Integrator, step: float, sign: int = 1):
@@ -68,17 +68,17 @@ class FixedStep:
         self._graph = None
 
     def h(self, length: float, sections: int = 1) -> float:
-        """Step actually taken over ``length``, negative for a control that goes back."""
+        """Return the actual step over ``length``; negative for backward propagation."""
         return self.sign * length / self.total(length, sections)
 
     def total(self, length: float, sections: int = 1) -> int:
-        """Number of steps over ``length``, the same in each of so many sections."""
+        """Return the number of steps over ``length``, equal in each of ``sections`` sections."""
         return step_count(length, self.step, sections)
 
     def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
-        """Take at most ``most`` steps, none beyond the end of the section.
+        """Take at most ``most`` steps, none beyond the end of the section; yield the steps done after each.
 
-        ``state`` holds ``done`` steps of this length, ``z``, and the ``section``, from 0, that z lies in.
+        ``state`` contains ``done`` steps of this length, ``z``, and the ``section``, from 0, of z.
         """
         total, h = self.total(length, sections), self.h(length, sections)
         last = (state.get("section", 0) + 1) * total // sections
@@ -92,7 +92,7 @@ class FixedStep:
                 self._one(A, h)
             state["done"] += 1
             state["z"] = length * state["done"] / total
-            if state["done"] == last:  # at the end, not one bit before it
+            if state["done"] == last:  # exactly the end, without round-off
                 state["z"] = section_end(length, sections, state.get("section", 0))
             yield state["done"]
         if sections == 1 or steps < 1:
@@ -110,25 +110,25 @@ class FixedStep:
             self._graph = key, A, operators.graph(step, self.integrator.kernels_alone), cost
         else:
             self._graph[2]()
-        # A capture counts what it does not do, and a replay does what it does not count.
+        # Correct the counts: a capture counts operations it does not run, a replay runs them uncounted.
         counts.update(before | {name: before[name] + count for name, count in self._graph[3].items()})
 
 
 class PhaseStep:
-    """Steps that turn no sample by more than ``max_phase`` radians."""
+    """Takes steps that turn the phase of any sample by at most ``max_phase`` radians."""
 
     def __init__(self, integrator: Integrator, max_phase: float, sign: int = 1):
         self.integrator, self.max_phase, self.sign = integrator, max_phase, sign
 
     def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
-        """As `FixedStep.advance`."""
+        """Take steps as `FixedStep.advance`."""
         integrator, counts, sign = self.integrator, self.integrator.operators.counts, self.sign
         length = section_end(length, sections, state.get("section", 0))
         h = 0.0  # not begun
         for _ in range(most):
             left, begun = length - state["z"], False
-            # The phase is that of the field as the integrator holds it: for split steps, half a step
-            # ahead, where the rotation is applied. Equal steps that follow one another stay merged.
+            # The phase is that of the field in the integrator's representation: for split steps, half a
+            # step ahead, where the rotation is applied. Consecutive equal steps stay merged.
             while (wanted := self._length(A, left)) != h and not (begun and wanted > h):
                 if h:
                     integrator.end(A, sign * h)
@@ -156,7 +156,7 @@ class PhaseStep:
 
 
 class ErrorStep:
-    """Steps whose relative local error stays below ``tolerance`` (Balac & Mahé 2013, section 4)."""
+    """Takes steps whose relative local error stays below ``tolerance`` (Balac & Mahé 2013, section 4)."""
 
     def __init__(self, integrator: Integrator, tolerance: float, sign: int = 1):
         if not integrator.adaptive:
@@ -167,12 +167,12 @@ class ErrorStep:
         self.tolerance, self.sign = tolerance, sign
 
     def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
-        """As `FixedStep.advance`."""
+        """Take steps as `FixedStep.advance`."""
         integrator, operators = self.integrator, self.integrator.operators
         length = section_end(length, sections, state.get("section", 0))
         integrator.begin(A, 0.0)
         if not state.get("h"):
-            # A first guess from the phase: a tenth of a radian, and what is left at most.
+            # First guess: a phase of a tenth of a radian, at most ``length``.
             rate = operators.max_phase_rate(A)
             state["h"] = on_grid(min(0.1 / rate, length) if 0 < rate < math.inf else length)
         taken = 0
@@ -207,9 +207,9 @@ _CONTROLS = {"step": FixedStep, "max_phase": PhaseStep, "tolerance": ErrorStep}
 
 
 def make_control(integrator: Integrator, backward: bool = False, /, **controls: float | None):
-    """The one control that is asked for by ``step``, ``max_phase`` or ``tolerance``; InputError otherwise.
+    """Return the control that one of ``step``, ``max_phase`` or ``tolerance`` selects; InputError otherwise.
 
-    ``backward``: the steps lead back along the fibre.
+    ``backward``: the steps go back along the fibre.
     """
     wanted = {key: value for key, value in controls.items() if value is not None}
     if len(wanted) != 1:

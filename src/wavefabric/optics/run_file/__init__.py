@@ -1,4 +1,4 @@
-"""The run file: its tables and their rules, and what a fault in it reads like.
+"""Defines the run file: its tables, their rules, and the messages about faults in it.
 
-Imports lists of names and the WDM grid from ``propagation`` and ``signal``; needs no device.
+This package imports lists of names and the WDM grid from ``propagation`` and ``signal``; it needs no device.
 """

@@ -1,7 +1,7 @@
-"""Loads the run file: a TOML text that describes fibre, link, signal, receiver and solver.
+"""Load the run file: a TOML text that describes fibre, link, signal, receiver and solver.
 
-Every quantity is text with a unit and is an SI float once parsed. `load` turns whatever is wrong
-into one line that names the key, what was given and what is allowed.
+Every quantity is text with a unit, parsed into an SI float. `load` reports any fault as one line that names
+the key, the given value and the allowed values.
 """
 
 import hashlib
@@ -19,12 +19,12 @@ from wavefabric.optics.signal.recovery import check_phase
 from wavefabric.quantities import instance
 from wavefabric.units import SPEED_OF_LIGHT
 
-#: Wavelength of a fibre that gives none, m.
+#: Default wavelength of a fibre, m.
 DESIGN_WAVELENGTH = 1550e-9
 
 
 class RunFile(values.RunFileTable):
-    """A whole run file. From Python, `RunFile(link=LinkTable(length=80e3), ...)` takes SI floats."""
+    """Holds a whole run file. From Python, `RunFile(link=LinkTable(length=80e3), ...)` takes SI floats."""
 
     title: StrictStr = ""
     seed: values.Seed = 1
@@ -51,7 +51,7 @@ class RunFile(values.RunFileTable):
             raise InputError(f"receiver.at: span {max(self.receiver.at)} given, {limit}")
         check_phase(self.receiver.phase, self.signal.modulation, "receiver.phase")
         carrier = SPEED_OF_LIGHT / (self.fibre.wavelength or DESIGN_WAVELENGTH)
-        # β and γ are expanded at the channels from what holds at the fibre's wavelength: not too far.
+        # β and γ at the channels are extrapolated from the fibre's wavelength: it must not be too far.
         if abs(carrier / self.signal.centre - 1) > 0.05:
             actual = f"{SPEED_OF_LIGHT / carrier:g} m is {carrier / 1e12:.1f} THz"
             limit = f"within 5 % of the channels at {self.signal.centre / 1e12:.1f} THz"
@@ -59,16 +59,16 @@ class RunFile(values.RunFileTable):
 
     @property
     def text(self) -> str:
-        """The run file as it was written, "" if it was made in Python."""
+        """Return the text of the run file, "" if it was made in Python."""
         return self._text
 
     @property
     def path(self) -> Path | None:
-        """Where it was read from."""
+        """Return the path from which the run file was read; None if it was made in Python."""
         return self._path
 
     def input_paths(self) -> list[Path]:
-        """The run file and all files that it names."""
+        """Return the paths of the run file and of all files that it names."""
         fibre = self.fibre
         tables = [fibre.profile and fibre.profile.table_csv, fibre.raman and fibre.raman.gain_csv]
         files = [fibre.modes_csv, fibre.groups_csv, fibre.kappa_csv, fibre.attenuation_csv]
@@ -76,12 +76,12 @@ class RunFile(values.RunFileTable):
         return [path for path in (self._path, *files, *tables) if path]
 
     def output_path(self) -> Path:
-        """Result file: output.file, else the run file's stem + ".h5" in the current directory."""
+        """Return the result path: output.file, or the run file's stem + ".h5" in the current directory."""
         stem = self._path.stem if self._path is not None else "wavefabric"
         return self.output.file or Path(stem + ".h5")
 
     def with_solver(self, **changes: Any) -> "RunFile":
-        """Copy with keys of [solver] replaced, e.g. ``with_solver(device="cpu", threads=2)``."""
+        """Return a copy with keys of [solver] replaced, e.g. ``with_solver(device="cpu", threads=2)``."""
         values = {key: getattr(self.solver, key) for key in self.solver.model_fields_set} | changes
         try:
             solver = tables.SolverTable.model_validate(values)
@@ -90,12 +90,12 @@ class RunFile(values.RunFileTable):
         return self.model_copy(update={"solver": solver})
 
     def with_theory(self) -> "RunFile":
-        """Copy with ``output.theory`` on unless the run file says otherwise: what the command runs."""
+        """Return a copy with ``output.theory`` on unless it is false, as the command line does."""
         chosen = self.output.theory is not False
         return self.model_copy(update={"output": self.output.model_copy(update={"theory": chosen})})
 
     def identity(self) -> str:
-        """Canonical JSON of all that changes the answer, input files by their hash. For fingerprints."""
+        """Return canonical JSON of all settings that affect results, for fingerprints; files by hash."""
         values = self.model_dump(mode="json", exclude={"title", "output"})
         for table in (values["fibre"], *(values["fibre"][name] or {} for name in ("profile", "raman"))):
             for key, path in table.items():
@@ -107,7 +107,7 @@ class RunFile(values.RunFileTable):
         return json.dumps(values, sort_keys=True)
 
     def sections(self) -> dict[str, str]:
-        """What `identity` holds, by section, long ones as a hash: for comparison between ranks."""
+        """Return `identity` by section, long sections as a hash, for comparison between ranks."""
         shown = {}
         for name, value in json.loads(self.identity()).items():
             text = json.dumps(value, sort_keys=True)
@@ -117,9 +117,9 @@ class RunFile(values.RunFileTable):
 
 
 def load(path: str | Path) -> RunFile:
-    """Read and check a run file (TOML): all quantities in SI; `text` and `path` tell where it came from.
+    """Read and check a run file (TOML); all quantities are in SI, `text` and `path` give its source.
 
-    Raises InputError of one line: the key with its table, what was given, what is allowed.
+    Raises InputError of one line: the key with its table, the given value, the allowed values.
     """
     data, text = read_toml(path)
     if "sweep" in data:
@@ -128,19 +128,19 @@ def load(path: str | Path) -> RunFile:
 
 
 def run_file(run: RunFile | str | Path) -> RunFile:
-    """A run file that is loaded or made, or the one of a path."""
+    """Return ``run`` if it is a `RunFile`, else load the run file of this path."""
     instance("run", run, RunFile, str, Path)
     return run if isinstance(run, RunFile) else load(run)
 
 
 def read_toml(path: str | Path) -> tuple[dict[str, Any], str]:
-    """The content of a run file, not checked, and its text."""
+    """Return the content of a run file, unchecked, and its text."""
     text = read_text(Path(path), "run file")
     return parse_toml(text, str(path)), text
 
 
 def checked_run(data: dict[str, Any], path: Path | None, text: str, written: bool = True) -> RunFile:
-    """A run file from its content, ``written`` in the file ``path`` or in Python; InputError as `load`."""
+    """Return a run file from its content, ``written`` in file ``path`` or in Python; InputError as `load`."""
     context = {"text": True, "folder": path.parent} if path is not None and written else {}
     try:
         run = RunFile.model_validate(data, context=context)

@@ -1,6 +1,6 @@
-"""The schema of a run file: its tables, their keys, values with units, and rules between the keys of a table.
+"""Define the schema of a run file: tables, keys, values with units, and rules between the keys of a table.
 
-A rule that is broken raises InputError, whose text begins with the key of the table that is to be mended.
+A broken rule raises InputError, whose text begins with the key to correct.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from wavefabric.units import show
 
 
 class ProfileTable(values.RunFileTable):
-    """[fibre.profile]: a power-law index profile with a trench, or one from a table. Lengths in m."""
+    """Describes [fibre.profile]: a power-law index profile with a trench, or a table. Lengths in m."""
 
     core_diameter: values.Length | None = None
     numerical_aperture: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
@@ -46,7 +46,7 @@ class ProfileTable(values.RunFileTable):
 
 
 class RandomCouplingTable(values.RunFileTable):
-    """[fibre.random_coupling]: random coupling along the fibre. pmd and delay_spread in s/√m."""
+    """Describes [fibre.random_coupling]: random coupling along the fibre. pmd and delay_spread in s/√m."""
 
     correlation_length: values.Length
     within: Literal["groups", "polarisations"] = "groups"
@@ -56,7 +56,7 @@ class RandomCouplingTable(values.RunFileTable):
 
 
 class RamanTable(values.RunFileTable):
-    """[fibre.raman]: stimulated Raman scattering. slope in 1/(W m Hz), area in m²."""
+    """Describes [fibre.raman]: stimulated Raman scattering. slope in 1/(W m Hz), area in m²."""
 
     gain: Literal["silica", "triangular"] = "silica"
     slope: Annotated[float, values.in_unit("1/W/m/Hz", above=0, most=1)] | None = None
@@ -74,7 +74,7 @@ class RamanTable(values.RunFileTable):
 
 
 class FibreTable(values.RunFileTable):
-    """[fibre]: what the light travels through. attenuation in 1/m (power), n2 in m²/W, beta2 in s²/m."""
+    """Describes [fibre]: the fibre of the link. attenuation in 1/m (power), n2 in m²/W, beta2 in s²/m."""
 
     preset: Literal["graded-index-62.5", "single-mode"] | None = None
     profile: ProfileTable | None = None
@@ -141,7 +141,7 @@ class FibreTable(values.RunFileTable):
 
 
 class LinkTable(values.RunFileTable):
-    """[link]: spans of fibre, each followed by an amplifier. length in m; noise_figure and gains in dB."""
+    """Describes [link]: spans, each followed by an amplifier. length in m; noise_figure and gains in dB."""
 
     length: values.Length
     spans: Annotated[values.Count, Field(le=values.MOST_SPANS)] = 1
@@ -153,7 +153,7 @@ class LinkTable(values.RunFileTable):
     gain_flattening: StrictBool = False
 
 
-#: The keys that make each form of the channels' frequencies; the first of each names the form.
+#: Keys of each form of the channels' frequencies; the first key names the form.
 _FREQUENCY_FORMS = (
     ("channels", "centre_frequency", "spacing"),
     ("first_frequency", "last_frequency", "spacing"),
@@ -166,14 +166,14 @@ _FREQUENCY_RULE = (
 
 
 class SignalTable(values.RunFileTable):
-    """[signal]: what each spatial mode carries. Frequencies and symbol_rate in Hz, launch_power in W."""
+    """Describes [signal]: what each mode carries. Frequencies and symbol_rate in Hz, launch_power in W."""
 
     modulation: Literal[tuple(FORMATS)] = "qpsk"  # type: ignore[valid-type]  # names of a registry
     symbol_rate: Annotated[float, values.in_unit("Hz", least=1, most=1e16)]
     symbols: Annotated[StrictInt, Field(ge=16, le=values.MOST_SYMBOLS)]
     samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=values.MOST_SYMBOLS)]
     rolloff: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
-    launch_power: values.Powers  # a number, a tuple of one a channel, or a tuple of such tuples, one a mode
+    launch_power: values.Powers  # a number, a tuple with one per channel, or a tuple of such tuples per mode
     waveform: values.InputFile | None = None
     channels: Annotated[values.Count, Field(le=values.MOST_CHANNELS)] | None = None
     spacing: values.Frequency | None = None
@@ -187,7 +187,7 @@ class SignalTable(values.RunFileTable):
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """Optical frequencies of the channels, Hz, ascending."""
+        """Return the optical frequencies of the channels, Hz, ascending."""
         if self.frequencies is not None:
             return tuple(sorted(self.frequencies))
         if self.first_frequency is not None:
@@ -196,17 +196,17 @@ class SignalTable(values.RunFileTable):
 
     @property
     def centre(self) -> float:
-        """Optical frequency in the middle of the channels, Hz: the carrier that the simulation refers to."""
+        """Return the optical frequency midway between the outer channels, Hz, the simulation's carrier."""
         return 0.5 * (self.grid[0] + self.grid[-1])
 
     @property
     def wdm_grid(self) -> WdmGrid:
-        """The channels and the sampling of the field."""
+        """Return the channels and the sampling of the field as a `WdmGrid`."""
         return WdmGrid(self.grid, self.symbol_rate, self.samples_per_symbol, self.symbols, self.centre)
 
     @property
     def powers(self) -> np.ndarray:
-        """launch_power in the order of `grid`: W, of a shape that broadcasts to (modes, channels)."""
+        """Return launch_power in the order of `grid`: W, in a shape that broadcasts to (modes, channels)."""
         if not self._power_rows:
             return np.array(self.launch_power)
         powers = np.array([np.broadcast_to(row, len(self.grid)) for row in self._power_rows])
@@ -216,7 +216,7 @@ class SignalTable(values.RunFileTable):
 
     @property
     def _power_rows(self) -> tuple[tuple[float, ...], ...]:
-        """The lists of launch_power: one a mode, one for all, or none."""
+        """Return the lists in launch_power: one per mode, one for all modes, or none."""
         power = self.launch_power
         if not isinstance(power, tuple):
             return ()
@@ -254,7 +254,7 @@ class SignalTable(values.RunFileTable):
 
 
 class BackPropagationTable(values.RunFileTable):
-    """[receiver.back_propagation]: of the whole band, or of each channel by itself. step in m."""
+    """Describes [receiver.back_propagation]: of the whole band, or of each channel separately. step in m."""
 
     step: values.Length
     of: Literal["band", "channel"] = "band"
@@ -267,7 +267,7 @@ class BackPropagationTable(values.RunFileTable):
 
 
 class ReceiverTable(values.RunFileTable):
-    """[receiver]: noise loading, what is undone and how, where to receive.
+    """Describes [receiver]: noise loading, compensation and equalisation, positions of the receiver.
 
     osnr in dB (0.1 nm, both polarisations), linewidth in Hz.
     """
@@ -296,20 +296,20 @@ class ReceiverTable(values.RunFileTable):
             raise InputError(f'{min(of_mimo)}: has no effect with equaliser = "ideal"; remove it')
 
     def sets(self, group_sizes: np.ndarray) -> list[int]:
-        """Numbers of modes that an equaliser takes together, of mode groups of these sizes."""
+        """Return the numbers of modes equalised together, for mode groups of sizes ``group_sizes``."""
         return [int(group_sizes.sum())] if self.joint == "all" else group_sizes.tolist()
 
     def spans(self, total: int) -> tuple[int, ...]:
-        """Span numbers (from 1) after which the signal is received, ascending."""
+        """Return the span numbers (from 1) after which the signal is received, ascending."""
         if isinstance(self.at, list):
             return tuple(sorted(set(self.at)))
         return (total,) if self.at == "end" else tuple(range(1, total + 1))
 
 
 class SolverTable(values.RunFileTable):
-    """[solver]: integrator, step control and arithmetic. step in m, max_phase in rad.
+    """Describes [solver]: integrator, step control and arithmetic. step in m, max_phase in rad.
 
-    ``step = "auto:0.01 dB"`` becomes a ``step_penalty`` in dB: the step is chosen by it.
+    ``step = "auto:0.01 dB"`` becomes a ``step_penalty`` in dB, which then determines the step.
     """
 
     integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]  # names of a registry
@@ -353,7 +353,7 @@ class SolverTable(values.RunFileTable):
 
 
 class OutputTable(values.RunFileTable):
-    """[output]: the result file and checkpoints. checkpoint_every in steps, checkpoint_interval in s.
+    """Describes [output]: result file and checkpoints. checkpoint_every in steps, checkpoint_interval in s.
 
     power_every and snapshots in m.
     """

@@ -1,4 +1,4 @@
-"""Values in a run file: quantities with units, counts, powers and files, and what a table of them is."""
+"""Define the values in a run file (quantities with units, counts, powers, files) and its tables' base."""
 
 from functools import partial
 from pathlib import Path
@@ -32,12 +32,12 @@ def _read(
 
 
 def in_unit(unit: str, **limits: float) -> BeforeValidator:
-    """A quantity: text with a unit in a run file, then an SI float; limits ``above``, ``least``, ``most``."""
+    """Return a validator: text with a unit becomes an SI float; limits ``above``, ``least``, ``most``."""
     return BeforeValidator(partial(_read, unit=unit, **limits))
 
 
 def _file(value: Any, info: pydantic.ValidationInfo) -> Path:
-    """Path of an input file, relative to the run file; it must exist."""
+    """Return the path of an input file, relative to the run file; it must exist."""
     path = Path((info.context or {}).get("folder", "."), output_file(value))
     if not path.is_file():
         fault = "is a folder" if path.is_dir() else "does not exist (paths are relative to the run file)"
@@ -46,14 +46,14 @@ def _file(value: Any, info: pydantic.ValidationInfo) -> Path:
 
 
 def output_file(value: Any) -> Path:
-    """Path of a file to be written, as given."""
+    """Return the path of a file to be written, unchanged."""
     if not isinstance(value, (str, Path)) or not str(value):
         raise ValueError(f"{show(value)} given; allowed: the path of a file as text")
     return Path(value)
 
 
 def _counts(value: Any, words: tuple[str, ...]) -> Any:
-    """A count, a list of counts from 1, or one of some words; keeps Pydantic's unions out of the errors."""
+    """Read a count, a list of counts from 1, or one of ``words``, with clearer errors than Pydantic's."""
     if isinstance(value, str) and value in words:
         return value
     single = not words and isinstance(value, int)
@@ -65,7 +65,7 @@ def _counts(value: Any, words: tuple[str, ...]) -> Any:
 
 
 def _powers(value: Any, info: pydantic.ValidationInfo) -> float | tuple:
-    """A power; a list of them, one a channel; or a list for each mode, of one power or one a channel."""
+    """Read a power, a list with one per channel, or a list per mode with one power or one per channel."""
 
     def read(item: Any, depth: int) -> float | tuple:
         if isinstance(item, (list, tuple)) and depth:
@@ -85,14 +85,14 @@ POWER_FORMS = (
     '[["-1 dBm"], ["0 dBm"]], which holds one power or one for each channel'
 )
 
-#: Bounds are far beyond any use: they keep absurd input out of the arithmetic.
+#: Bounds are far beyond any practical value: they keep absurd input out of the arithmetic.
 Length = Annotated[float, in_unit("m", above=0, most=1e9)]
 Offset = Annotated[float, in_unit("m", least=0, most=1)]
 Frequency = Annotated[float, in_unit("Hz", above=0, most=1e16)]
 Count = Annotated[StrictInt, Field(ge=1, lt=2**63)]
-#: Most spans of a link, most channels, most symbols and samples a symbol, most CPU threads.
+#: Most spans of a link, most channels, most symbols and samples per symbol, most CPU threads.
 MOST_SPANS, MOST_CHANNELS, MOST_SYMBOLS, MOST_THREADS = 10_000, 10_000, 2**40, 4096
-#: Of step = "auto".
+#: Default penalty of step = "auto".
 STEP_PENALTY = "0.01 dB"
 #: Longest memory of an equaliser, symbols.
 MOST_TAPS = 2**20
@@ -104,7 +104,7 @@ Spans = Annotated[str | list[int], PlainValidator(partial(_counts, words=("each"
 
 
 class RunFileTable(pydantic.BaseModel):
-    """A table of the run file: no unknown keys, no infinities, never changed."""
+    """Defines rules of all run-file tables: no unknown keys, no infinities, immutable."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -114,8 +114,8 @@ class RunFileTable(pydantic.BaseModel):
         return self
 
     def check(self) -> None:
-        """Refuse keys that do not go together."""
+        """Raise InputError for keys that conflict; tables override this method."""
 
     def present(self, *keys: str) -> list[str]:
-        """Those keys that have a value."""
+        """Return those of ``keys`` that have a value."""
         return [key for key in keys if getattr(self, key) is not None]

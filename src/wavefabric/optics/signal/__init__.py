@@ -1,4 +1,4 @@
-"""Signals: WDM grid, constellations, transmitter, amplifier, receiver.
+"""Models signals: WDM grid, constellations, transmitter, amplifier, receiver.
 
-Imports devices, and of the other packages of optics only `ModeMixing`.
+This package imports devices and, of the other packages of optics, only `ModeMixing`.
 """

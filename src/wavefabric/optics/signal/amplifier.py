@@ -1,4 +1,4 @@
-"""Amplifiers between spans, and the noise density of an OSNR."""
+"""Model the amplifiers between spans, and convert an OSNR to a noise density."""
 
 import math
 from dataclasses import dataclass
@@ -13,32 +13,32 @@ REFERENCE_BANDWIDTH = 12.5e9
 
 
 def osnr_noise_density(osnr_db: float, signal_power: float) -> float:
-    """Noise power spectral density per polarisation, W/Hz, that gives an OSNR (12.5 GHz, both polarisations).
+    """Return the noise power density per polarisation, W/Hz, for an OSNR (12.5 GHz, both polarisations).
 
-    ``signal_power`` (W) is that of one channel of one mode, both polarisations. S = P / (2 B_ref OSNR):
-    R.-J. Essiambre et al., "Capacity limits of optical fiber networks", J. Lightwave Technol. 28 (2010),
-    eq. (33) and the text around it, doi 10.1109/JLT.2009.2039464.
+    ``signal_power`` (W) is the power of one channel of one mode, both polarisations. S = P / (2 B_ref OSNR):
+    R.-J. Essiambre et al., "Capacity limits of optical fiber networks", J. Lightwave Technol. 28 (2010), eq.
+    (33) and the text around it, doi 10.1109/JLT.2009.2039464.
     """
     within(osnr_db, "dB", "osnr_db", -3000, 3000)
     return signal_power / (2 * REFERENCE_BANDWIDTH * 10 ** (osnr_db / 10))
 
 
 def _ratio(level: float) -> float:
-    """Power ratio of a level in dB; infinite where it overflows."""
+    """Return the power ratio of a level in dB; infinite where it overflows."""
     return 10 ** (level / 10) if level < 3000 else math.inf
 
 
 @dataclass(frozen=True)
 class Amplifier:
-    """Flat gain on every row, with spontaneous-emission noise if a noise figure is given.
+    """Applies a flat gain to every row, and adds spontaneous-emission noise if a noise figure is given.
 
-    ``gain`` is linear in power, or text in dB: exp(α L) undoes the loss of a span. ``noise_figure_db`` is F
-    in dB, None for a noiseless amplifier; `InputError` if F < 1/gain, as the noise would be negative.
+    ``gain`` is linear in power, or text in dB: exp(α L) compensates the loss of a span. ``noise_figure_db``
+    is F in dB, None for a noiseless amplifier; `InputError` if F < 1/gain, as the noise would be negative.
 
     Noise density per mode and polarisation, white over the simulated band, at its centre ν:
-    S = n_sp hν (G − 1) = (G F − 1) hν / 2, from F = 2 n_sp (G − 1)/G + 1/G. Sources: H. A. Haus,
-    "The noise figure of optical amplifiers", IEEE Photon. Technol. Lett. 10 (1998),
-    doi 10.1109/68.730510; R.-J. Essiambre et al. (2010), doi 10.1109/JLT.2009.2039464.
+    S = n_sp hν (G − 1) = (G F − 1) hν / 2, from F = 2 n_sp (G − 1)/G + 1/G. Sources: H. A. Haus, "The noise
+    figure of optical amplifiers", IEEE Photon. Technol. Lett. 10 (1998), doi 10.1109/68.730510; R.-J.
+    Essiambre et al. (2010), doi 10.1109/JLT.2009.2039464.
     """
 
     gain: float
@@ -55,7 +55,7 @@ class Amplifier:
             raise InputError(f"noise_figure_db: {figure!r} given, {allowed}")
 
     def noise_density(self, frequency: float) -> float:
-        """Noise power spectral density of a row at the optical ``frequency`` (Hz), W/Hz."""
+        """Return the noise power density of a row at the optical ``frequency`` (Hz), W/Hz."""
         if self.noise_figure_db is None:
             return 0.0
         return (self.gain * _ratio(self.noise_figure_db) - 1) * PLANCK * frequency / 2
@@ -63,8 +63,9 @@ class Amplifier:
     def apply(self, device, field, grid, seed: int = 0, span: int = 0, first_row: int = 0) -> None:
         """Amplify ``field`` (rows, N), √W, in place.
 
-        ``grid`` (`WdmGrid`) gives the simulated band and its centre. The noise follows from ``seed``,
-        ``span`` (which counts the amplifiers of a link) and the row; ``field[0]`` is global ``first_row``.
+        ``grid`` (`WdmGrid`) gives the simulated band and its centre. ``seed``, ``span`` (the number of the
+        amplifier in the link) and the row number determine the noise; ``field[0]`` is row ``first_row`` of
+        the whole field.
         """
         philox.check_seed(seed)
         field *= math.sqrt(self.gain)

@@ -1,8 +1,9 @@
-"""Modulation formats, Gray-mapped square QAM of unit mean energy and Gaussian symbols, and their rates.
+"""Define modulation formats (Gray-mapped square QAM of unit mean energy, Gaussian symbols) and their rates.
 
-Achievable information rates are those of a receiver that takes the channel for white Gaussian noise, in bits
-per symbol of one polarisation. MI, symbol by symbol, needs a non-binary code or iterations between demapper
-and decoder; GMI is that of bit-interleaved coded modulation, which decodes each bit by itself.
+Achievable information rates are for a receiver that assumes a channel with white Gaussian noise, in bits per
+symbol of one polarisation. MI (decoding by symbols) needs a non-binary code or iterations between demapper
+and decoder; GMI (decoding by bits) is for bit-interleaved coded modulation, which decodes each bit
+separately.
 
 Source: A. Alvarado, T. Fehenberger, B. Chen, F. M. J. Willems, "Achievable information rates for fiber
 optics: applications and computations", J. Lightwave Technol. 36 (2018) 424, doi 10.1109/JLT.2017.2786351.
@@ -21,7 +22,7 @@ from wavefabric.quantities import numbers
 FORMATS = {"qpsk": 2, "16qam": 4, "64qam": 6, "gaussian": 0}
 #: Nodes of the Gauss-Hermite quadrature: 1e-7 of a bit for 64QAM.
 _NODES = 160
-#: Exponents are cut here: exp would overflow.
+#: Largest exponent: exp of larger ones would overflow.
 _LARGEST = 700.0
 
 
@@ -32,12 +33,12 @@ def constellation(form: "Constellation | str") -> "Constellation":
 
 @dataclass(frozen=True)
 class Constellation:
-    """A format, ``"qpsk"``, ``"16qam"``, ``"64qam"`` or ``"gaussian"``.
+    """Defines a modulation format: ``"qpsk"``, ``"16qam"``, ``"64qam"`` or ``"gaussian"``.
 
-    A label is the integer of a symbol's bits, first bit highest: the first half of the bits sets
-    the in-phase level, the second half the quadrature level, each by the binary-reflected Gray
-    code. ``"gaussian"`` stands for circular complex Gaussian symbols: no labels, no decisions;
-    it is the input the Gaussian-noise model of a WDM link assumes.
+    A label is the integer of a symbol's bits, first bit highest: the first half of the bits sets the in-phase
+    level, the second half the quadrature level, each by the binary-reflected Gray code. ``"gaussian"`` means
+    circular complex Gaussian symbols, without labels or decisions: the Gaussian-noise model of a WDM link
+    assumes this input.
     """
 
     name: str
@@ -63,7 +64,7 @@ class Constellation:
 
     @cached_property
     def points(self) -> np.ndarray:
-        """Symbols by label, complex128, shape (2^bits,), unit mean energy."""
+        """Return the symbols by label, complex128, shape (2^bits,), unit mean energy."""
         half = self.bits_per_symbol // 2
         position = np.arange(self._levels)
         amplitude = np.empty(self._levels)
@@ -72,11 +73,11 @@ class Constellation:
         return amplitude[label >> half] + 1j * amplitude[label & self._levels - 1]
 
     def map(self, xp, labels):
-        """Symbols of ``labels``: complex128 array of the same shape, in the array module ``xp``."""
+        """Return the symbols of ``labels``: complex128, same shape, in the array module ``xp``."""
         return xp.asarray(self.points)[labels]
 
     def decide(self, xp, symbols):
-        """Labels (int32) of the points nearest to ``symbols`` (complex, any shape)."""
+        """Return the labels (int32) of the points nearest to ``symbols`` (complex, any shape)."""
         top = self._levels - 1
 
         def gray(x):
@@ -86,12 +87,12 @@ class Constellation:
         return (gray(symbols.real) << (self.bits_per_symbol // 2)) | gray(symbols.imag)
 
     def bit_errors(self, xp, sent, received, axis: int | tuple[int, ...] = -1):
-        """Bits that differ between two arrays of labels, summed along ``axis`` (int64)."""
+        """Count bits that differ between two arrays of labels, summed along ``axis`` (int64)."""
         ones = np.array([int(v).bit_count() for v in range(self._levels**2)], dtype=np.int64)
         return xp.asarray(ones)[sent ^ received].sum(axis=axis)
 
     def ber(self, snr):
-        """Bit error ratio in white Gaussian noise, exact for Gray-mapped QAM; NaN for Gaussian symbols.
+        """Return the bit error ratio in white Gaussian noise, exact for Gray-mapped QAM; NaN if Gaussian.
 
         ``snr`` is the mean symbol energy over the noise energy E_s/N_0, linear. K. Cho, D. Yoon, "On the
         general BER expression of one- and two-dimensional amplitude modulations", IEEE Trans. Commun. 50
@@ -112,9 +113,9 @@ class Constellation:
 
 
 def _pam(form: Constellation) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Amplitudes of one quadrature by Gray label, and of each bit which labels share its value: (L, L) bool.
+    """Return the amplitudes of one quadrature by Gray label, and per bit which labels share its value.
 
-    Square QAM with one half of its bits for each quadrature is two such independent channels.
+    The latter are (L, L) bool. Square QAM with half of its bits per quadrature is two such channels.
     """
     half = form.bits_per_symbol // 2
     label = np.arange(1 << half)
@@ -123,16 +124,16 @@ def _pam(form: Constellation) -> tuple[np.ndarray, list[np.ndarray]]:
 
 
 def mutual_information(form: Constellation | str, snr):
-    """MI of ``form`` in white Gaussian noise of E_s/N_0 = ``snr`` (linear, array), bits per symbol.
+    """Return the MI of ``form`` in white Gaussian noise of E_s/N_0 = ``snr`` (linear), bits per symbol.
 
-    ``form`` is a `Constellation` or its name. By Gauss-Hermite quadrature (Alvarado et al., section III);
-    log2(1 + snr) for Gaussian symbols.
+    ``form`` is a `Constellation` or its name; ``snr`` may be an array. Method: Gauss-Hermite quadrature
+    (Alvarado et al., section III); log2(1 + snr) for Gaussian symbols.
     """
     return _quadrature(form, snr)[0]
 
 
 def gmi(form: Constellation | str, snr):
-    """GMI of the Gray-mapped ``form``, as `mutual_information`; NaN for Gaussian symbols, without bits."""
+    """Return the GMI of Gray-mapped ``form``, as `mutual_information`; NaN for Gaussian symbols (no bits)."""
     return _quadrature(form, snr)[1]
 
 
@@ -154,11 +155,11 @@ def _quadrature(form: Constellation | str, snr) -> list[np.ndarray]:
 
 
 def information_rates(device, form: Constellation, sent, received) -> np.ndarray:
-    """MI and GMI of received symbols, bits per symbol: NumPy array (2, channels).
+    """Return MI and GMI of received symbols, bits per symbol: NumPy array (2, channels).
 
-    ``sent`` and ``received`` (polarisations, channels, symbols), complex, of mean complex gain 1. The
-    auxiliary channel is white Gaussian noise of the variance of ``received − sent`` in each channel (Alvarado
-    et al., eqs. (30) and (36)). GMI is NaN for Gaussian symbols.
+    ``sent`` and ``received`` (polarisations, channels, symbols) are complex, with mean complex gain 1. The
+    auxiliary channel is white Gaussian noise with the variance of ``received − sent`` of each channel
+    (Alvarado et al., eqs. (30) and (36)). GMI is NaN for Gaussian symbols.
     """
     xp = device.xp
     variance = xp.maximum((abs(received - sent) ** 2).mean(axis=(0, 2)), np.finfo(float).tiny)

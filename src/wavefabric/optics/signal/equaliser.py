@@ -1,8 +1,8 @@
-"""MIMO equaliser of received rows: trained by least squares, then decision-directed, by overlap-save.
+"""Equalise received rows by MIMO filters: least-squares training, then decision-directed, by overlap-save.
 
-Row r of the output is the sum over the input rows s and over ``taps`` symbols at 2 samples each:
-z_r[n] = Σ_s Σ_k w_rs[k] u_s[n − k], where u_s are the even and the odd samples of a row, at symbol rate.
-Blocks are transformed, and each bin is one product of matrices (rows, 2 rows) (2 rows, blocks).
+Row r of the output is the sum over the input rows s and over ``taps`` symbols, at 2 samples each, of w_rs[k]
+u_s[n − k], where u_s are the even and the odd samples of a row, at symbol rate. Blocks are transformed, and
+each frequency bin needs one matrix product (rows, 2 rows) (2 rows, blocks).
 
 Sources: S. Haykin, "Adaptive Filter Theory", 4th ed., chapters 7 (overlap-save, the gradient's constraint to
 the taps) and 8 (least squares); S. Ö. Arık, D. Askarov, J. M. Kahn, "Adaptive frequency-domain equalization
@@ -21,34 +21,35 @@ from wavefabric.errors import InputError
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.quantities import whole
 
-#: Least squares end when a step lessens the squared error of no row by more than this part of it, after so
-#: many steps, or when that error is below so much of the signal.
+#: Least squares ends when no row's squared error falls by more than this fraction per step, after this many
+#: steps, or when the error is below this fraction of the signal.
 _LEAST_GAIN, _MOST_STEPS, _LEAST_ERROR = 1e-4, 100, 1e-9
-#: Rounds of taps and carrier phase in the training, and the gain in squared error that ends them.
+#: Most rounds of taps and carrier phase in the training; a smaller gain in squared error ends them.
 _MOST_ROUNDS, _LEAST_ROUND_GAIN = 8, 0.005
-#: Regularisation of the inverse spectral density that preconditions, against its mean.
+#: Regularisation of the inverse spectral density (the preconditioner), relative to its mean.
 _RIDGE = 0.1
 #: Fewest blocks that share one update of the taps.
 _FRAME = 8
-#: Products of matrices below this m k n are done by one thread (OpenBLAS: 65536).
+#: BLAS computes matrix products below this m k n on one thread (OpenBLAS: 65536).
 _SERIAL = 60_000
 _TINY = np.finfo(float).tiny
-#: Windows of the channels in memory at a time: at least this many bytes, else a quarter of the field.
+#: Memory for channel windows at a time: a quarter of the field, at least this many bytes.
 LEAST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
 class Equaliser:
-    """Options of the MIMO equaliser.
+    """Holds options of the MIMO equaliser.
 
-    ``taps`` is its memory in symbols, centred, which must hold the delay spread of the rows that are
-    equalised together. The taps minimise the squared error of the first ``training`` symbols of the window,
-    which are known and not judged: noise alone then costs about rows × taps × (1 + roll-off) / training of
-    the SNR, 4.3 dB times that.
+    ``taps`` is the length of the filter in symbols, centred; it must cover the delay spread of the rows that
+    are equalised together. The taps minimise the squared error of the first ``training`` symbols of the
+    window, which are known and not evaluated: noise alone then costs about rows × taps × (1 + roll-off) /
+    training of the SNR, 4.3 dB times that.
 
-    ``decision_directed`` goes on with decisions: frames of some thousand symbols are equalised, decided, and
-    then change the taps by a normalised Newton step, whose weight is that of the frame among all symbols so
-    far, or among the last ``memory`` (None for all). No symbol is equalised by taps that know its own noise.
+    With ``decision_directed`` the taps adapt after the training too: frames of some thousand symbols are
+    equalised and decided, and then change the taps by a normalised Newton step, weighted by the frame's
+    fraction of all symbols so far, or of the last ``memory`` (None for all). No symbol is equalised by taps
+    that know its noise.
     """
 
     taps: int = 16
@@ -64,11 +65,11 @@ class Equaliser:
 
     @property
     def block(self) -> int:
-        """Symbols of a block of overlap-save, of which taps − 1 are those of the block before."""
+        """Return the symbols per overlap-save block; taps − 1 of them repeat the previous block."""
         return max(64, 1 << (4 * self.taps - 1).bit_length())
 
     def check(self, rows: int, symbols: int) -> None:
-        """Raise InputError unless so many ``rows`` can be equalised together in a window of ``symbols``."""
+        """Raise InputError unless ``rows`` rows can be equalised together in ``symbols`` symbols."""
         coefficients = 2 * rows * self.taps
         if not coefficients <= self.training < symbols:
             least = f"2 x {rows} rows x {self.taps} taps = {coefficients}"
@@ -80,10 +81,10 @@ def equalise(device, window, sent, options: Equaliser, phase: Callable, decide: 
     """Equalise the rows of one channel together, and remove their carrier phase.
 
     ``window`` (rows, 2 symbols): spectra at 2 samples per symbol, NumPy's order, in any unit. ``sent`` (rows,
-    symbols): the equaliser uses those of the training. ``phase(symbols, sent, trained)`` gives the carrier
+    symbols): the taps use only the training symbols. ``phase(symbols, sent, trained)`` returns the carrier
     phase, of known symbols if ``trained``; ``decide(symbols)`` the nearest points (None: no decisions).
-    Returns the symbols after the training, complex128 (rows, symbols − training), and the delay of the input
-    that each row of the taps undoes, the centre of gravity of its energy: symbols, NumPy (rows,).
+    Returns the symbols after the training, complex128 (rows, symbols − training), and the input delay that
+    each row of the taps undoes, the centre of gravity of its energy: symbols, NumPy (rows,).
     """
     (rows, symbols), known, xp = sent.shape, options.training, device.xp
     filters = _Filters(device, window, options)
@@ -101,7 +102,7 @@ def equalise(device, window, sent, options: Equaliser, phase: Callable, decide: 
             total = min(last, options.memory or last)
             gradient, step = filters.gradient(spectra, error, filters.inverse / total)
             if 8 * max(last - first, rows * options.taps) > total:
-                # So few symbols that these weigh much, or the coefficients do: no step by which errors grow.
+                # The frame or the taps are many against the symbols so far: limit steps that add error.
                 moved = (abs(filters.filter(spectra, step, last - first)) ** 2).sum(axis=-1)
                 best = (gradient.conj() * step).real.sum(axis=(0, 2)) / xp.maximum(moved, _TINY)
                 step = step * xp.minimum(best, 1)[:, None]
@@ -110,10 +111,10 @@ def equalise(device, window, sent, options: Equaliser, phase: Callable, decide: 
 
 
 def products(device, a, b):
-    """Matrix products (bins, m, k) (bins, k, n).
+    """Return the matrix products (bins, m, k) (bins, k, n).
 
-    On a CPU small ones are shared among the device's threads, each in pieces that the BLAS library leaves to
-    one thread: its own threads gain nothing there, and lose much on a busy machine.
+    On a CPU the device's threads share small products, in pieces that the BLAS library computes on one
+    thread: BLAS threads do not speed up small products, and slow them down on a busy machine.
     """
     (bins, m, k), n = a.shape, b.shape[2]
     if device.xp is not np or m * k > _SERIAL // 8:
@@ -132,7 +133,7 @@ def products(device, a, b):
 
 
 class _Filters:
-    """Blocks of the periodic input, the filter and its adjoint over them, and how taps are found."""
+    """Applies the filter and its adjoint to blocks of the periodic input, and computes the taps."""
 
     def __init__(self, device, window, options: Equaliser):
         self.device, self.taps, self.size = device, options.taps, options.block
@@ -140,13 +141,13 @@ class _Filters:
         samples = device.ifft(window)
         scale = device.xp.sqrt((abs(samples) ** 2).mean(axis=-1, keepdims=True))
         samples = samples / device.xp.where(scale > 0, scale, 1)
-        # Even and odd samples as rows of their own: (2 rows, symbols).
+        # Even and odd samples as separate rows: (2 rows, symbols).
         self.inputs = samples.reshape(len(window), -1, 2).transpose(0, 2, 1).reshape(2 * len(window), -1)
-        #: Spectral density of the input, (bins, 2 rows, 2 rows), of so many blocks; symbols at its inversion.
+        #: Spectral density of the input, (bins, 2 rows, 2 rows); number of blocks; symbols at its inversion.
         self.density, self.blocks, self.inverted = 0.0, 0, 0
 
     def spectra(self, first: int, last: int):
-        """Spectra of the blocks that symbols ``first`` … ``last`` need: (bins, 2 rows, blocks)."""
+        """Return spectra of the blocks for symbols ``first`` … ``last``: (bins, 2 rows, blocks)."""
         xp, count = self.device.xp, -(-(last - first) // self.hop)
         start = first + self.taps // 2 - (self.taps - 1)
         at = start + xp.arange(count)[:, None] * self.hop + xp.arange(self.size)
@@ -154,19 +155,19 @@ class _Filters:
         return xp.ascontiguousarray(cut.transpose(2, 0, 1))
 
     def transfer(self, taps):
-        """Transfer matrices of ``taps`` (taps, rows, 2 rows): (bins, rows, 2 rows)."""
+        """Return the transfer matrices of ``taps`` (taps, rows, 2 rows): (bins, rows, 2 rows)."""
         padded = self.device.zeros((self.size, *taps.shape[1:]), np.complex128)
         padded[: self.taps] = taps
         return self.device.fft(padded, axis=0)
 
     def filter(self, spectra, taps, symbols: int):
-        """Output of the filter: (rows, symbols)."""
+        """Return the output of the filter: (rows, symbols)."""
         product = products(self.device, self.transfer(taps), spectra)
         valid = self.device.ifft(product, axis=0)[self.taps - 1 :]
         return valid.transpose(1, 2, 0).reshape(taps.shape[1], -1)[:, :symbols]
 
     def gradient(self, spectra, error, inverse):
-        """Adjoint of the filter on ``error``, and the step that the ``inverse`` density makes of it."""
+        """Return the adjoint filter applied to ``error``, and this gradient preconditioned by ``inverse``."""
         rows, count = len(error), spectra.shape[2]
         padded = self.device.zeros((rows, count, self.size), np.complex128)
         valid = self.device.zeros((rows, count * self.hop), np.complex128)
@@ -179,9 +180,9 @@ class _Filters:
         return gradient, self.device.ifft(product, axis=0)[: self.taps]
 
     def add_density(self, spectra, symbols: int) -> None:
-        """Take blocks into the spectral density, by which there are ``symbols``, until there are enough."""
+        """Average blocks into the spectral density until enough are included; ``symbols``: total so far."""
         (_, size, count), xp = spectra.shape, self.device.xp
-        # More would change the inverse by no more than a tenth or so.
+        # More blocks would change the inverse by no more than about a tenth.
         if self.inverted >= 16 * size * self.taps:
             return
         self.blocks += count
@@ -194,10 +195,10 @@ class _Filters:
             self.inverse = xp.linalg.inv(self.density + xp.where(ridge > 0, ridge, 1) * xp.eye(size))
 
     def delay(self, taps) -> np.ndarray:
-        """Delay of the input that each row of ``taps`` undoes, symbols: NumPy (rows,).
+        """Return the input delay that each row of ``taps`` undoes, symbols: NumPy (rows,).
 
-        The centre of gravity of the energy of ``taps`` times the density, the impulse response of the
-        channel: of the taps themselves little is known where there is no signal.
+        The delay is the centre of gravity of the energy of ``taps`` times the density, the impulse response
+        of the channel; the taps alone are poorly determined at frequencies without signal.
         """
         response = self.device.ifft(products(self.device, self.transfer(taps), self.density), axis=0)
         energy = self.device.to_host(abs(response) ** 2)
@@ -208,9 +209,9 @@ class _Filters:
         return first / np.maximum(energy.sum(axis=(0, 2)), _TINY)
 
     def train(self, sent, phase: Callable):
-        """Taps by least squares on the first symbols, ``sent``, in turn with their carrier phase.
+        """Return least-squares taps for the first symbols, ``sent``, alternating with their carrier phase.
 
-        Also the gain by which the output is too small, (rows, 1): the smaller, the more noise.
+        Also returns the gain of the output relative to the target, (rows, 1), which noise reduces.
         """
         xp, (rows, known) = self.device.xp, sent.shape
         spectra = self.spectra(0, known)
@@ -229,7 +230,7 @@ class _Filters:
         return taps, xp.where(gain > 0, gain, 1)[:, None]
 
     def least_squares(self, spectra, target, taps):
-        """Taps that minimise ‖target − filter(taps)‖², each row by itself, from ``taps`` on."""
+        """Minimise ‖target − filter(taps)‖² for each row separately, starting from ``taps``."""
         xp, symbols = self.device.xp, target.shape[1]
         error = target - self.filter(spectra, taps, symbols)
         direction, before, squared = 0.0, xp.full(len(target), np.inf), (abs(error) ** 2).sum(axis=-1)
@@ -250,10 +251,10 @@ class _Filters:
 
 
 def mode_sets(sizes: Sequence[int] | None, modes: int, mine: range, ranks: int = 1) -> list[range]:
-    """Sets of ``sizes`` modes of a link that are equalised together, those of the modes ``mine`` of a rank.
+    """Return the sets of ``sizes`` modes, equalised together, that include modes ``mine`` of a rank.
 
-    By default all ``modes`` are one set, which may lie on all ranks. `InputError` if ``sizes`` are not all
-    modes, or if several sets are there and a rank has part of one.
+    By default all ``modes`` form one set, which may extend over all ranks. `InputError` if ``sizes`` do not
+    add up to all modes, or if there are several sets and a rank has only part of one.
     """
     ends = np.cumsum([0, *(sizes or (modes,))]).tolist()
     if ends[-1] != modes or min(np.diff(ends)) < 1:
@@ -267,7 +268,7 @@ def mode_sets(sizes: Sequence[int] | None, modes: int, mine: range, ranks: int =
 
 
 def scratch_bytes(equaliser: Equaliser, nbytes: int, rows: int, symbols: int) -> int:
-    """Memory (bytes, about) that equalising ``rows`` rows together takes beside a field of ``nbytes``."""
+    """Return about how many bytes equalising ``rows`` rows together needs besides a field of ``nbytes``."""
     window, matrices = 32 * symbols * rows, 16 * equaliser.block * (2 * rows) ** 2
     cut = 4 * max(min(LEAST_BYTES, nbytes), nbytes // 4, window)
     return cut + 4 * window + 6 * 32 * equaliser.training * rows + 8 * matrices
@@ -278,9 +279,9 @@ def windows(
 ) -> Iterator[tuple[range, int, Any]]:
     """Yield each set of modes with each channel, and the windows of all its rows: (rows, 2 symbols).
 
-    ``cut(mode, channels)`` gives the windows (2, channels, 2 symbols) of one of the modes ``mine``. With
-    ``control`` (`Control`) the modes of all its ranks are the set, and ranks take the channels in turn: of
-    some, as a field of ``nbytes`` allows, they first exchange the windows, then each equalises its own.
+    ``cut(mode, channels)`` returns the windows (2, channels, 2 symbols) of one of the modes ``mine``. With
+    ``control`` (`Control`) the modes of all its ranks form the set: for as many channels as a field of
+    ``nbytes`` allows, the ranks exchange windows, then each equalises some of the channels.
     """
     ranks = control.size if control else 1
     for modes in sets:
@@ -302,14 +303,14 @@ def windows(
 
 
 def _exchange(control, rows: np.ndarray) -> dict[int, np.ndarray]:
-    """Windows of the rows of all ranks, in rank order, by channel: of those channels that are this rank's."""
+    """Return the windows of all ranks' rows, in rank order, for each channel assigned to this rank."""
     ends, mine = np.cumsum([0, *control.all_gather(len(rows))]), {}
     for k in range(rows.shape[1]):
         owner, window = k % control.size, np.ascontiguousarray(rows[:, k])
         if owner == control.rank:
             mine[k] = np.empty((ends[-1], rows.shape[2]), rows.dtype)
             mine[k][ends[owner] : ends[owner + 1]] = window
-        # All ranks go through the pairs in one order, so that nobody waits in a circle.
+        # All ranks process the pairs in the same order, which avoids deadlock.
         for peer in (p for p in range(control.size) if p != owner):
             if control.rank == peer:
                 control.send_array(owner, window, k)

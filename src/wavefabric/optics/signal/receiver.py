@@ -1,4 +1,4 @@
-"""The receiver: noise, compensation or equaliser, clock and carrier recovery, Q², BER, information rates."""
+"""Receive signals: noise, compensation or equaliser, clock and carrier recovery; measure Q², BER, rates."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -29,37 +29,37 @@ from wavefabric.system.progress import warn
 
 @dataclass(frozen=True)
 class ReceiverResult:
-    """Quality of every signal of the field's modes: arrays (modes, channels), both polarisations pooled."""
+    """Holds the quality of every signal of the field: arrays (modes, channels), polarisations pooled."""
 
     q_squared_db: np.ndarray  # Q² = 1/EVM², dB; NaN for a dark signal
     evm: np.ndarray  # root-mean-square error vector over root-mean-square symbol, linear
     ber_counted: np.ndarray  # bit errors over bits sent; NaN for Gaussian symbols
-    ber_from_q: np.ndarray  # of white Gaussian noise of the same Q²; NaN for Gaussian symbols
+    ber_from_q: np.ndarray  # BER in white Gaussian noise of the same Q²; NaN for Gaussian symbols
     mutual_information: np.ndarray  # bits per symbol of one polarisation
-    gmi: np.ndarray  # the same bit by bit; NaN for Gaussian symbols
+    gmi: np.ndarray  # generalised mutual information (bit by bit); NaN for Gaussian symbols
     delay: np.ndarray  # found by the clock recovery, or undone by the equaliser, symbols
-    offset: np.ndarray  # of the carrier's frequency, found and removed, Hz
-    lost: np.ndarray  # whether the symbols are no more like the sent ones than any would be
-    #: Received symbols after all recovery, by (mode, channel): complex128, shape (2, symbols); of an
-    #: equaliser those after its training.
+    offset: np.ndarray  # carrier frequency offset, estimated and removed, Hz
+    lost: np.ndarray  # whether the symbols correlate with the sent ones no more than unrelated ones would
+    #: Received symbols after all recovery, by (mode, channel): complex128, shape (2, symbols); with an
+    #: equaliser only those after its training.
     points: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     def penalty_db(self, reference: "ReceiverResult") -> np.ndarray:
-        """Q² minus that of ``reference`` (back-to-back, same noise seed), dB, shape (modes, channels)."""
+        """Return Q² minus that of ``reference`` (back-to-back, same noise seed), dB, (modes, channels)."""
         return self.q_squared_db - reference.q_squared_db
 
 
 @dataclass(frozen=True)
 class Reception:
-    """Options of `Receiver.receive`. Modes are counted in the link."""
+    """Holds options of `Receiver.receive`. Mode numbers count over the whole link."""
 
     power_gain: float = 1.0  # net power gain of the link, linear; 1 where amplifiers undo the whole loss
-    first_mode: int = 0  # that of ``field[:2]``, where a rank holds some of the modes
-    modes: int | None = None  # how many the link has; by default those up to the last of the field
+    first_mode: int = 0  # number of the mode in ``field[:2]``, if a rank has only some of the modes
+    modes: int | None = None  # number of modes of the link; by default up to the last of the field
     keep: Iterable[tuple[int, int]] = ()  # (mode, channel) whose received symbols go into the result
     progress: Callable[[int, int], None] | None = None  # called with (rows done, rows) after each mode
-    #: For the equaliser, how many modes are equalised together, set after set; by default all. Sets lie on
-    #: one rank each, or one set on all ranks, those of ``control`` (`Control`; collective).
+    #: For the equaliser, the number of modes in each set that is equalised together; by default one set. Each
+    #: set is on one rank, or one set is on all ranks of ``control`` (`Control`; collective).
     joint: Sequence[int] | None = None
     control: Any = None
     warn: Callable[[str], None] = warn  # called with one line if frames are lost
@@ -76,26 +76,27 @@ class Reception:
 
 @dataclass(frozen=True)
 class Receiver:
-    """Coherent receiver for every mode and channel of a `Transmitter`'s signal.
+    """Receives every mode and channel of a `Transmitter`'s signal coherently.
 
-    White noise is loaded to the OSNR ``osnr_db`` (12.5 GHz, both polarisations; None for no noise). It refers
-    to the nominal received power, launch power × ``power_gain``: one and the same noise after any distance.
+    White noise is added for the OSNR ``osnr_db`` (12.5 GHz, both polarisations; None for no noise), relative
+    to the nominal received power, launch power × ``power_gain``: the same noise after any distance.
 
-    ``clock``: ``"square-law"`` is blind, the spectral line of |y|² (M. Oerder, H. Meyr 1988, doi
-    10.1109/26.1476; here as the correlation of the two band edges, which does not alias), whole symbols then
+    ``clock``: ``"square-law"`` is blind, the spectral line of |y|² (M. Oerder, H. Meyr 1988,
+    doi 10.1109/26.1476; by the correlation of the two band edges, which does not alias), then whole symbols
     by correlation with the known ones; ``"data-aided"`` is the maximum-likelihood delay from the known
     symbols; ``"none"``; ``"auto"`` is square-law, data-aided below a roll-off of 0.05, where the line fades.
 
     ``phase``: ``"data-aided"`` and ``"auto"`` are the maximum-likelihood phase from the known symbols;
     ``"viterbi-viterbi"`` the fourth power (A. J. Viterbi, A. M. Viterbi 1983, doi 10.1109/TIT.1983.1056713),
     QPSK only, noisier at low OSNR; ``"blind-search"`` tries test phases (`blind_phase`), not for Gaussian
-    symbols; ``"none"`` removes only the mean phase. ``phase_window`` symbols (at least 2; None for all) slide
-    along; the symbol itself counts about half, so that noise alone gives its own EVM (see `sliding_sum`).
+    symbols; ``"none"`` removes only the mean phase. The phase is an average over ``phase_window`` symbols (at
+    least 2; None for all) that slides; each symbol itself counts about half, so noise alone gives its true
+    EVM (see `sliding_sum`).
 
-    ``equaliser`` (`Equaliser`) takes the place of the inverse coupling and of the clock: it undoes what mixes
-    and delays the modes that are equalised together, without knowing it. Only their mean dispersion and delay
-    are compensated before. ``linewidth`` (Hz) is that of the local oscillators, each common to all modes of
-    its channel (`laser_phase`); its phase noise meets the field before dispersion is compensated.
+    ``equaliser`` (`Equaliser`) replaces the inverse coupling and the clock: it undoes unknown mixing and
+    delays of the modes that are equalised together. Only their mean dispersion and delay are compensated
+    before. ``linewidth`` (Hz) is that of the local oscillators, each common to all modes of its channel
+    (`laser_phase`); their phase noise is applied before dispersion is compensated.
     """
 
     transmitter: Transmitter
@@ -126,17 +127,17 @@ class Receiver:
     def receive(
         self, device, field, length: float = 0.0, beta=None, inverse_mixing: Any = None, **options: Any
     ) -> ReceiverResult:
-        """Receive every mode and channel of ``field``, (2 modes, N), √W, which is left as it is.
+        """Receive every mode and channel of ``field``, (2 modes, N), √W, which stays unchanged.
 
         Mode by mode: one transform of the two rows; per channel the window of 2 samples per symbol; the
-        inverse exp(−L(ω)z) of the linear phase at absolute ω (loss stays); noise; the matched filter; clock,
-        carrier phase; the complex gain that fits the known symbols best. Noise behind the compensation, which
-        only turns phases, falls on the same symbols after any distance: penalties are free of its scatter.
+        inverse exp(−L(ω)z) of the linear phase at absolute ω (loss stays); noise; the matched filter; clock;
+        carrier phase; the complex gain that fits the known symbols best. Compensation only turns phases and
+        precedes noise, so each symbol gets the same noise after any distance: penalties do not scatter.
 
         ``length`` is that of the link, m, 0 back-to-back. ``beta`` (modes, 4) holds β1 (s/m) … β4 (s⁴/m) of
         each mode of the link at the grid's centre, in the frame of the field (β1 relative to the frame); None
-        to compensate nothing. ``inverse_mixing`` (`ModeMixing`), of the rows of ``field``, undoes the modal
-        coupling of the whole link before noise is loaded. ``options`` are those of `Reception`.
+        to compensate nothing. ``inverse_mixing`` (`ModeMixing`), for the rows of ``field``, undoes the modal
+        coupling of the whole link before noise is added. ``options`` are those of `Reception`.
         """
         grid, request = self.transmitter.grid, Reception(**options)
         device = get_device(device)
@@ -182,7 +183,7 @@ class Receiver:
         measures, points = self._measured(device, recovered, modes, mine, kept, request.progress, control)
         measures[:4, powers == 0] = np.nan
         error, wrong, mutual, gmi, delay, turns = measures[:, mine.start : mine.stop]
-        # An error of exactly zero would be an infinite Q²: keep it finite and quiet.
+        # An error of exactly zero would give an infinite Q² and a warning: keep it finite.
         snr = 1 / np.maximum(error, np.finfo(float).tiny)
         ber = self.transmitter.format.ber(snr)
         lost, offset = error >= self._strangers(), turns / grid.duration
@@ -196,14 +197,18 @@ class Receiver:
         return ReceiverResult(10 * np.log10(snr), *measured, points)
 
     def _strangers(self) -> float:
-        """EVM² of symbols that were never sent, but for chance: their correlation is √(π/4n) by the phase."""
+        """Return the EVM² from which a frame counts as lost: symbols correlate as if never sent.
+
+        Phase tracking over n symbols gives unrelated symbols a correlation of √(π/4n); a margin allows for
+        chance.
+        """
         symbols = self.transmitter.grid.symbols - (self.equaliser.training if self.equaliser else 0)
         size = min(self.tracked or symbols, symbols)
         like = math.pi / 4 / size * (1 + 5 * math.sqrt(size / (2 * symbols)))
         return 1 / like - 1 if like < 1 else math.inf
 
     def _measured(self, device, recovered, modes: int, mine: range, kept: set, progress, control):
-        """Measures (6, modes, channels) and ``kept`` symbols of what is ``recovered``, of all ranks."""
+        """Return measures (6, modes, channels) and the ``kept`` symbols of all ranks from ``recovered``."""
         channels = self.transmitter.grid.channels
         measures, points, done = np.zeros((6, modes, channels)), {}, 0
         kept = set().union(*control.all_gather(kept)) if control else kept
@@ -228,7 +233,7 @@ class Receiver:
         return measures, points
 
     def _recovered(self, device, cut: Callable, matched, mine: range):
-        """By mode, all channels: see `_equalised`."""
+        """Recover all channels of each mode in turn; yield the six values of `_equalised`."""
         xp, form, clock = device.xp, self.transmitter.format, self.clock
         if clock == "auto":
             clock = "square-law" if self.transmitter.rolloff >= 0.05 else "data-aided"
@@ -249,8 +254,8 @@ class Receiver:
     def _equalised(self, device, parts: Iterable, matched, options: Equaliser):
         """Equalise each set of modes of a channel; yield six values per set.
 
-        They are the modes, the first channel, the recovered and the sent symbols (rows, channels, symbols),
-        the delays, and the frequency offsets in turns.
+        The values are the modes, the first channel, the recovered and the sent symbols (rows, channels,
+        symbols), the delays, and the frequency offsets in turns.
         """
         xp, form = device.xp, self.transmitter.format
 
@@ -265,17 +270,17 @@ class Receiver:
             rows = range(2 * modes.start, 2 * modes.stop)
             sent = xp.stack([self.transmitter.symbols(device, row, channel) for row in rows])
             window, turns, lag = recovery.without_offset(device, window[:, None], matched, sent[:, None])
-            lag = lag * (2 * abs(lag) >= options.taps)  # what the taps do not hold
+            lag = lag * (2 * abs(lag) >= options.taps)  # only lags beyond the taps
             window = (recovery.advance(xp, window, lag) * matched)[:, 0]
             out, delay = equalise(device, window, sent, options, phase, decide if form.digital else None)
             delay, turns = delay[:, None] + device.to_host(lag), device.to_host(turns)
             yield modes, channel, out[:, None], sent[:, None, options.training :], delay, turns
 
     def load_noise(self, device, field, first_mode: int = 0, power_gain: float = 1.0) -> None:
-        """Add the noise of ``osnr_db`` to ``field`` (2 modes, N), √W, itself; in place, over the whole band.
+        """Add the noise of ``osnr_db`` to ``field`` (2 modes, N), √W, in place, over the whole band.
 
-        For what has to undo more than phases afterwards, where noise does not keep its statistics. Between
-        channels of unlike power its density is that of the nearest.
+        This is for links whose compensation does more than turn phases, which would change the noise. Between
+        channels of unequal power the noise density is that of the nearest channel.
         """
         if self.osnr_db is None:
             return
@@ -290,7 +295,7 @@ class Receiver:
             field[k] += device.ifft(noise * scale).astype(field.dtype)
 
     def _judge(self, device, symbols, sent) -> np.ndarray:
-        """Squared EVM, bit error ratio, MI and GMI, (4, channels), both polarisations pooled."""
+        """Return squared EVM, bit error ratio, MI and GMI, (4, channels), both polarisations pooled."""
         xp, form, wrong = device.xp, self.transmitter.format, np.full(sent.shape[1], np.nan)
         square = (abs(symbols - sent) ** 2).sum(axis=(0, 2)) / (abs(sent) ** 2).sum(axis=(0, 2))
         if form.digital:
@@ -300,13 +305,13 @@ class Receiver:
 
 
 def _clocked(device, window, sent, clock: str):
-    """Symbols (2, channels, symbols) of a window behind the matched filter, and their delay (channels,)."""
+    """Return symbols (2, channels, symbols) of a matched-filtered window, and their delay (channels,)."""
     delay = recovery.symbol_clock(device, window, device.fft(sent), clock)
     return device.ifft(recovery.fold(recovery.advance(device.xp, window, delay))), delay
 
 
 class _Bands:
-    """Where each channel's window lies in a row's spectrum, and what a receiver does to it first.
+    """Cuts each channel's window out of a row's spectrum, and applies the receiver's first steps to it.
 
     ``seed`` is that of the noise, ``linewidth`` (Hz) that of the local oscillators.
     """
@@ -317,17 +322,17 @@ class _Bands:
         self._where = xp.asarray(signed % grid.samples)
         self._omega = xp.asarray(2 * np.pi * grid.resolution * signed)
         around = signed[0] - grid.bins[0]
-        #: The matched filter over a window, (2 symbols,).
+        #: Matched filter over a window, (2 symbols,).
         self.matched = xp.asarray(root_raised_cosine(around / grid.symbols, transmitter.rolloff))
         if linewidth:
             self._turn = laser_turn(device, grid, linewidth, seed, LOCAL_OSCILLATOR)
 
     def received(self, spectrum, mode: int, channels: slice, length: float, beta, density):
-        """Windows of both rows of a mode before the matched filter: (2, channels, 2 symbols).
+        """Return windows of both rows of a mode before the matched filter: (2, channels, 2 symbols).
 
-        Without the linear phase of a ``length`` (m) of fibre, with white noise of ``density`` (W/Hz, of all
-        channels; None: none). The phase noise of the local oscillators comes first: what dispersion is
-        compensated has met it.
+        The linear phase of a ``length`` (m) of fibre is removed, and white noise of ``density`` (W/Hz, for
+        all channels; None: none) is added. The phase noise of the local oscillators is applied first, since
+        dispersion is compensated after it.
         """
         device, grid = self._device, self._grid
         window = spectrum[:, self._where[channels]].astype(np.complex128)
@@ -347,7 +352,7 @@ class _Bands:
 
 
 def _unit_noise(device, grid: WdmGrid, seed: int, row: int):
-    """White noise of unit variance over all bins of a row, which neighbours share: complex128 (N,)."""
+    """Return white noise of unit variance for all bins of a row; channels share it: complex128 (N,)."""
     unit = device.zeros((grid.samples,), np.complex128)
     stream = philox.stream(philox.RECEIVER, row)
     device.kernels(philox.TABLE).add_complex_normal(unit, 1.0, seed, stream, 0)

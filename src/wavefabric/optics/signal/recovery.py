@@ -1,4 +1,4 @@
-"""Recovery of a channel's clock, of its carrier's frequency, and of the carrier phase of received symbols."""
+"""Recover the clock and the carrier frequency of a channel, and the carrier phase of received symbols."""
 
 import math
 
@@ -8,27 +8,27 @@ from wavefabric.errors import InputError
 from wavefabric.optics.signal.constellation import Constellation
 
 CLOCKS = ("auto", "square-law", "data-aided", "none")
-#: Turns per window that the carrier-phase recovery is left with.
+#: Smaller offsets, in turns per window, are left to the carrier-phase recovery.
 _LEAST_TURNS = 0.05
-#: Where the correlation of strangers stands this much above its mean, by chance 1 in e^7, it has been found.
+#: Excess of a correlation over its mean that counts as found; unrelated symbols reach it once in e^7.
 _CERTAIN = 7.0
-#: Symbols at each end of a window by which the phase is compared there.
+#: Number of symbols at each end of a window whose phases are compared.
 _END = 32
-#: Part of the power that is like the sent symbols where the carrier turns by half: (sin x/x)², x = π/2.
+#: Fraction of the power that correlates with the sent symbols after half a carrier turn: (sin x/x)², x = π/2.
 _HALF_A_TURN = 4 / math.pi**2
 PHASES = ("auto", "viterbi-viterbi", "blind-search", "data-aided", "none")
-#: Test phases of the blind search in a quarter turn, by bits per symbol.
+#: Number of test phases per quarter turn in the blind search, by bits per symbol.
 _TEST_PHASES = {2: 32, 4: 32, 6: 64}
 #: Weight of a symbol itself in the window of the blind search, against 1 of each neighbour.
 BLIND_OWN = 1.0
 
 
 def symbol_clock(device, window, known, method: str = "data-aided"):
-    """Delay of each channel against the sent frame, in symbols, float64 of shape (channels,).
+    """Return the delay of each channel relative to the sent frame, in symbols, float64 (channels,).
 
-    ``window`` (2, channels, 2 symbols) are spectra after the matched filter, NumPy's order, ``known``
-    (2, channels, symbols) those of the sent symbols; ``method`` as `Receiver.clock`. The delay is common to
-    both polarisations. A delay of τ turns bin j by −2πjτ/symbols.
+    ``window`` (2, channels, 2 symbols) are spectra after the matched filter, NumPy's order; ``known`` (2,
+    channels, symbols) are spectra of the sent symbols; ``method`` as `Receiver.clock`. The delay is common to
+    both polarisations. A delay of τ turns the phase of bin j by −2πjτ/symbols.
     """
     xp, symbols = device.xp, known.shape[-1]
     if method == "none":
@@ -49,44 +49,44 @@ def symbol_clock(device, window, known, method: str = "data-aided"):
             c0, c1, c2 = (term.sum(axis=-1) for term in (turned, turned * slope, turned * slope * slope))
             first = (c0.conj() * c1).real.sum(axis=0)
             second = (abs(c1) ** 2 + (c0.conj() * c2).real).sum(axis=0)
-            # Dark or hopeless signals have no top: stay.
+            # Dark or very noisy signals have no maximum: do not move.
             step = xp.where(second < 0, first / xp.where(second < 0, second, 1), 0)
             delay = delay - xp.clip(step, -0.25, 0.25)
     return delay - symbols * xp.rint(delay / symbols)
 
 
 def advance(xp, window, delay):
-    """Undo a delay of ``delay`` symbols (channels,) by the shift theorem."""
+    """Undo a delay of ``delay`` symbols, (channels,), by the shift theorem."""
     size = window.shape[-1]
     cycles = xp.asarray(np.fft.fftfreq(size, 1 / size)) * (2 / size)
     return window * xp.exp(2j * np.pi * cycles * delay[:, None])
 
 
 def fold(window):
-    """Spectrum of every second sample: from 2 samples per symbol to 1."""
+    """Return the spectrum of every second sample: from 2 samples per symbol to 1."""
     half = window.shape[-1] // 2
     return window[..., :half] + window[..., half:]
 
 
 def carrier_offset(device, window, sent):
-    """Return how often the carriers turn per window, and the delay in symbols: float arrays (channels,).
+    """Return the turns of each carrier per window, and the delay in symbols: float arrays (channels,).
 
     ``window`` (rows, channels, 2 symbols): spectra at 2 samples per symbol; ``sent`` (rows, channels,
-    symbols). Products of samples q symbols apart, summed over the rows, keep what neither the carrier's phase
-    nor a unitary mixing of the rows changes, and turn by 2πΔf q. The delay is where those for q = 1 are most
-    like the products of the sent symbols; longer q then tell Δf more sharply. Pairs that begin at the end of
-    the window tell whether the phase goes on at its begin, as that of a laser does in a periodic field: then
-    the turns are whole. Both are 0 where nothing is alike.
+    symbols). Products of samples q symbols apart, summed over the rows, depend neither on the carrier's phase
+    nor on a unitary mixing of the rows, and turn by 2πΔf q. The delay is where the products for q = 1
+    correlate best with those of the sent symbols; longer q then determine Δf more precisely. Pairs that start
+    at the end of the window show whether the phase continues at its beginning, as a laser's does in a
+    periodic field: then the number of turns is whole. Both results are 0 where no correlation is found.
     """
     xp, (_, channels, n) = device.xp, sent.shape
     samples = device.ifft(window)
 
     def products(rows, apart: int):
-        """Σ y[n + apart] y*[n] over the rows: (channels, n)."""
+        """Return Σ y[n + apart] y*[n] over the rows: (channels, n)."""
         return (xp.roll(rows, -apart, axis=-1) * rows.conj()).sum(axis=0)
 
     def across(apart: int, first: int, last: int):
-        """Correlation over all delays (channels, n) of pairs that begin at symbols first … last."""
+        """Return the correlation over all delays, (channels, n), of pairs from symbols first … last."""
         # Odd samples follow half a symbol later, and count as rows.
         both = products(samples, 2 * apart).reshape(channels, n, 2).sum(axis=-1)
         both[:, :first] = both[:, last:] = 0
@@ -95,7 +95,7 @@ def carrier_offset(device, window, sent):
         return device.ifft(spectrum)
 
     def angle(apart: int, *pairs: int):
-        """Phase of these pairs less that of so many ``turns``."""
+        """Return the phase of these pairs minus the phase of the current ``turns``."""
         seen = (across(apart, *pairs) * weights).sum(axis=-1)
         return xp.angle(seen * xp.exp(-2j * np.pi * apart / n * turns))
 
@@ -115,10 +115,10 @@ def carrier_offset(device, window, sent):
 
 
 def without_offset(device, window, matched, sent):
-    """Return a ``window`` less its frequency offset, turns removed, delay (symbols); as `carrier_offset`.
+    """Return ``window`` without its frequency offset, the turns removed, and the delay in symbols.
 
-    It is found behind the filter ``matched`` (2 symbols,), first where the offset puts the filter beside the
-    signal, then where it belongs.
+    The offset is estimated by `carrier_offset` after the filter ``matched`` (2 symbols,), and again after
+    each correction, as at first the offset misplaces the filter relative to the signal.
     """
     xp, total = device.xp, device.xp.zeros(window.shape[1])
     time = xp.arange(window.shape[-1]) / window.shape[-1]
@@ -133,9 +133,10 @@ def without_offset(device, window, matched, sent):
 
 
 def steady(xp, symbols, sent):
-    """Whether ``symbols`` (rows, channels, n) keep the phase of ``sent`` ones as far as noise lets one see.
+    """Return whether ``symbols`` keep the phase of ``sent`` as far as noise permits a test: (channels,).
 
-    So that it turns by less than half, and goes on from the end of the window to its begin: (channels,).
+    True if the phase of ``symbols`` (rows, channels, n) turns by less than half a turn over the window, and
+    continues from the end of the window to its beginning.
     """
     like, end = symbols * sent.conj(), min(_END, symbols.shape[-1] // 4)
     power = ((abs(symbols) ** 2).sum(axis=-1) * (abs(sent) ** 2).sum(axis=-1)).sum(axis=0)
@@ -146,17 +147,17 @@ def steady(xp, symbols, sent):
 
 
 def check_phase(method: str, format_name: str, key: str = "phase") -> None:
-    """Refuse a ``method`` that a modulation format does not allow."""
+    """Raise InputError if the modulation format does not allow the phase recovery ``method``."""
     wrong = {"blind-search": format_name == "gaussian", "viterbi-viterbi": format_name != "qpsk"}
     if wrong.get(method):
         raise InputError(f"{key}: '{method}' given for {format_name}, auto or data-aided allowed")
 
 
 def carrier_phase(xp, form: Constellation, method: str, size: int | None, symbols, sent, periodic=True):
-    """Phase (rad) of each of ``symbols`` (..., n) over a window of ``size`` of them (None: one for all).
+    """Return the phase (rad) of ``symbols`` (..., n), each over a window of ``size`` symbols (None: all).
 
-    ``sent`` are the known symbols; the methods are those of `Receiver.phase`. The blind ones leave the
-    quarter turn open, and the known symbols decide it at every symbol: there are no cycle slips.
+    ``sent`` are the known symbols; the methods are those of `Receiver.phase`. Blind methods are ambiguous by
+    quarter turns, which the known symbols resolve at every symbol: there are no cycle slips.
     """
     if method == "none":
         return 0.0
@@ -175,11 +176,12 @@ def carrier_phase(xp, form: Constellation, method: str, size: int | None, symbol
 
 
 def blind_phase(xp, form: Constellation, size: int | None, symbols, periodic: bool = True):
-    """Phase, up to quarter turns, at which a window of ``symbols`` lies closest to the constellation, rad.
+    """Return the phase (rad, up to quarter turns) that brings ``symbols`` closest to the constellation.
 
-    The blind phase search of T. Pfau, S. Hoffmann, R. Noé, J. Lightwave Technol. 27 (2009) 989, eqs. (6) to
-    (8), doi 10.1109/JLT.2008.2010511, over 32 test phases (64 for 64QAM) and the vertex of the parabola
-    through the least distance and its two neighbours. ``symbols`` (..., n) are of mean energy about 1.
+    This is the blind phase search of T. Pfau, S. Hoffmann, R. Noé, J. Lightwave Technol. 27 (2009) 989, eqs.
+    (6) to (8), doi 10.1109/JLT.2008.2010511, over 32 test phases (64 for 64QAM) and the vertex of the
+    parabola through the smallest distance and its two neighbours. ``symbols`` (..., n) have a mean energy of
+    about 1.
     """
     count = _TEST_PHASES[form.bits_per_symbol]
 
@@ -204,16 +206,16 @@ def blind_phase(xp, form: Constellation, size: int | None, symbols, periodic: bo
 
 
 def sliding_sum(xp, values, size: int | None, own: float | None = None, periodic: bool = True):
-    """Sum over the ``size`` neighbours centred on each element of the last axis, about half of itself.
+    """Sum the ``size`` neighbours around each element of the last axis; the element itself counts about half.
 
-    The angle of the sum estimates the carrier phase of the element in the middle, whose own noise it follows
-    by its weight w_k: perpendicular to a symbol of noise e_k the error left is e_k − Σ w_j e_j, of
-    (1 − 2w_k + Σ w_j²) times the variance of e_k. All weights equal make errors look too small, w_k = 0 too
-    large. With m = n − 1 others, n = ``size``, it is the variance of e_k itself for the weight
-    r = m (√(1 + 1/m) − 1) of the element against 1: the mean EVM² is that of noise alone.
+    The angle of the sum estimates the carrier phase of the central element. The estimate follows the noise of
+    that element by its weight w_k: perpendicular to a symbol of noise e_k the remaining error is
+    e_k − Σ w_j e_j, with (1 − 2w_k + Σ w_j²) times the variance of e_k. Equal weights make errors look too
+    small, w_k = 0 too large. With m = n − 1 others, n = ``size``, the variance equals that of e_k if the
+    element has the weight r = m (√(1 + 1/m) − 1) against 1: the mean EVM² is then that of noise alone.
 
-    ``own`` is another weight of the element itself. Neighbours are cyclic; with ``periodic`` false there are
-    none beyond the ends.
+    ``own`` is another weight of the central element. Neighbours are cyclic, unless ``periodic`` is false:
+    then there are none beyond the ends.
     """
     n = values.shape[-1]
     if size is None or size >= n:

@@ -1,4 +1,4 @@
-"""The transmitter: root-raised-cosine WDM waveforms, exactly periodic, and the phase noise of lasers."""
+"""Generate root-raised-cosine WDM waveforms, exactly periodic, and the phase noise of lasers."""
 
 import math
 from dataclasses import dataclass, field
@@ -14,40 +14,41 @@ from wavefabric.quantities import instance, number, numbers
 
 #: Largest launch power, W.
 MOST_POWER = 1e6
-#: Lasers of a channel: one transmits all its modes, one is the local oscillator of all of them.
+#: The two lasers of a channel: transmitter and local oscillator, each common to all modes of the channel.
 TRANSMITTER, LOCAL_OSCILLATOR = 0, 1
 
 
 def root_raised_cosine(x, rolloff: float) -> np.ndarray:
-    """Root-raised-cosine spectrum at ``x`` = frequency / symbol rate, 1 in the flat part.
+    """Return the root-raised-cosine spectrum at ``x`` = frequency / symbol rate, 1 in the flat part.
 
-    Its square, repeated at every symbol rate, adds up to 1: a matched pair has no intersymbol
-    interference. Roll-off 0 is the brick wall, with 1/√2 at its two edges.
-    Source: J. G. Proakis, M. Salehi, "Digital Communications", 5th ed., eqs. (9.2-26) and (9.2-29).
+    The squares of the spectra, repeated at every symbol rate, add up to 1: a matched pair has no intersymbol
+    interference. Roll-off 0 is the brick wall, with 1/√2 at its two edges. Source: J. G. Proakis, M. Salehi,
+    "Digital Communications", 5th ed., eqs. (9.2-26) and (9.2-29).
     """
     x = np.abs(np.asarray(x, dtype=float))
     if rolloff == 0:
         return np.where(x < 0.5, 1.0, np.where(x == 0.5, np.sqrt(0.5), 0.0))
     roll = np.clip((x - (1 - rolloff) / 2) / rolloff, 0.0, 1.0)
-    # cos(π/2) is not quite 0: beyond the band nothing may be left.
+    # cos(π/2) is not exactly 0 in floating point, but the spectrum must be 0 beyond the band.
     return np.where(roll < 1, np.cos(np.pi / 2 * roll), 0.0)
 
 
 @dataclass(frozen=True)
 class Transmitter:
-    """Dual-polarisation, mode- and wavelength-multiplexed signals.
+    """Generates dual-polarisation, mode- and wavelength-multiplexed signals.
 
-    Every polarisation of every mode and channel carries its own symbols, which follow from ``(seed, row,
-    channel)`` alone: any device and any rank makes the same ones again. ``constellation`` is ``"qpsk"``,
-    ``"16qam"``, ``"64qam"`` or ``"gaussian"``; ``rolloff`` that of the root-raised-cosine pulses.
+    Every polarisation of every mode and channel carries separate symbols, determined by
+    ``(seed, row, channel)`` alone: any device and any rank generates the same ones. ``constellation`` is
+    ``"qpsk"``, ``"16qam"``, ``"64qam"`` or ``"gaussian"``; ``rolloff`` is that of the root-raised-cosine
+    pulses.
 
     ``launch_power`` is the mean power of a dual-polarisation signal, W or text such as ``"-1 dBm"``, per mode
     and channel: one value, or an array or lists that broadcast to (modes, channels), e.g. (channels,),
-    (modes, 1). Half of it goes into each polarisation; equal to the digit for QPSK, in expectation over the
-    symbols for the others. A power of 0 leaves that signal dark.
+    (modes, 1). Each polarisation carries half of it: exactly for QPSK, in expectation over the symbols for
+    the other formats. A power of 0 leaves that signal dark.
 
     ``linewidth`` (Hz, or text) is that of the channels' lasers, each common to all modes of its channel
-    (`laser_phase`); 0 for none. The phase noise of a channel keeps to a band of twice the symbol rate.
+    (`laser_phase`); 0 for none. The phase noise of a channel is limited to a band of twice the symbol rate.
     """
 
     grid: WdmGrid
@@ -75,21 +76,21 @@ class Transmitter:
         object.__setattr__(self, "launch_power", power)
 
     def powers(self, modes: int) -> np.ndarray:
-        """Launch power by mode and channel, W, (modes, channels); InputError if given for other modes."""
+        """Return the launch power in W, (modes, channels); InputError if set for another number of modes."""
         power = self.launch_power
         if power.ndim == 2 and power.shape[0] not in (1, modes):
             raise InputError(f"launch_power: {power.shape[0]} modes given, {modes} allowed")
         return np.broadcast_to(power, (modes, self.grid.channels))
 
     def labels(self, device, row: int, channel: int):
-        """Labels sent on ``row`` and ``channel``: int32 array of the device, shape (symbols,)."""
+        """Return the labels sent on ``row`` and ``channel``: int32 device array, shape (symbols,)."""
         words = device.empty((self.grid.symbols,), np.uint32)
         stream = philox.stream(philox.SYMBOLS, row, channel)
         device.kernels(philox.TABLE).philox_uint32(words, self.seed, stream, 0)
         return (words & (len(self.format.points) - 1)).astype(np.int32)  # the lowest bits
 
     def symbols(self, device, row: int, channel: int):
-        """Symbols sent on ``row`` and ``channel``: complex128 array of the device, shape (symbols,)."""
+        """Return the symbols sent on ``row`` and ``channel``: complex128 device array, shape (symbols,)."""
         if self.format.digital:
             return self.format.map(device.xp, self.labels(device, row, channel))
         out = device.zeros((self.grid.symbols,), np.complex128)
@@ -98,17 +99,17 @@ class Transmitter:
         return out
 
     def row_symbols(self, device, row: int):
-        """Symbols of all channels of ``row``: complex128, shape (channels, symbols)."""
+        """Return the symbols of all channels of ``row``: complex128, shape (channels, symbols)."""
         return device.xp.stack([self.symbols(device, row, c) for c in range(self.grid.channels)])
 
     def fill(self, device, field, first_row: int = 0, modes: int | None = None, progress=None) -> None:
         """Write the waveforms of global rows ``first_row`` … into ``field`` (rows, N), √W, complex.
 
-        ``modes`` is the number of spatial modes of the whole field, by default up to the last row here;
-        ``progress(rows_done, rows)`` is called after each row.
-        A channel fills its own bins of the row's spectrum, and one inverse transform makes the row: symbol n
-        of every channel is centred on sample n × samples_per_symbol. Scratch: one row, and two arrays of
-        (channels, symbols), whatever the number of rows.
+        ``modes`` is the number of spatial modes of the whole field, by default up to the last row of
+        ``field``; ``progress(rows_done, rows)`` is called after each row. Each channel fills its bins of the
+        row's spectrum, and one inverse transform gives the row: symbol n of every channel is centred on
+        sample n × samples_per_symbol. Scratch: one row, and two arrays of (channels, symbols), whatever the
+        number of rows.
         """
         if field.ndim != 2 or field.shape[1] != self.grid.samples:
             raise InputError(f"field: shape {field.shape} given, (rows, {self.grid.samples}) allowed")
@@ -143,7 +144,7 @@ class Transmitter:
 
 
 def check_linewidth(linewidth: Any) -> float:
-    """Return ``linewidth``, a number in Hz or text, if it is from 0 to 1e16 Hz, else raise InputError."""
+    """Return ``linewidth``, a number in Hz or text, as a number; InputError unless from 0 to 1e16 Hz."""
     linewidth = number(linewidth, "Hz", "linewidth")
     if not 0 <= linewidth <= 1e16:
         raise InputError(f"linewidth: {linewidth!r} given; allowed: 0 Hz or more, up to 1e16")
@@ -151,14 +152,14 @@ def check_linewidth(linewidth: Any) -> float:
 
 
 def laser_phase(grid: WdmGrid, linewidth: float, seed: int, laser: int, channel: int) -> np.ndarray:
-    """Phase (rad) of the laser of a ``channel`` at 2 samples per symbol: float64, shape (2 symbols,).
+    """Return the phase (rad) of a ``channel``'s laser at 2 samples per symbol: float64, (2 symbols,).
 
     ``linewidth`` (Hz) is the full width at half maximum Δν of its Lorentzian line: over a time t the phase
-    walks by a Gaussian of variance 2πΔν t (C. H. Henry, "Theory of the phase noise and power spectrum of a
-    single mode injection laser", IEEE J. Quantum Electron. 19 (1983), doi 10.1109/JQE.1983.1071721). The walk
-    is tied to its start at the end of the window T (a Brownian bridge), so that the window stays periodic:
-    the variance is 2πΔν t (1 − t/T). ``laser`` is `TRANSMITTER` or `LOCAL_OSCILLATOR`. The phase follows from
-    ``seed``, ``laser`` and ``channel`` alone, on any rank.
+    changes by a Gaussian random walk of variance 2πΔν t (C. H. Henry, "Theory of the phase noise and power
+    spectrum of a single mode injection laser", IEEE J. Quantum Electron. 19 (1983),
+    doi 10.1109/JQE.1983.1071721). The walk returns to its start at the end of the window T (a Brownian
+    bridge), so that the window stays periodic: the variance is 2πΔν t (1 − t/T). ``laser`` is `TRANSMITTER`
+    or `LOCAL_OSCILLATOR`. The phase depends only on ``seed``, ``laser`` and ``channel``, on any rank.
     """
     n = 2 * grid.symbols
     walk = np.zeros(n, np.complex128)
@@ -168,7 +169,7 @@ def laser_phase(grid: WdmGrid, linewidth: float, seed: int, laser: int, channel:
 
 
 def laser_turn(device, grid: WdmGrid, linewidth: float, seed: int, laser: int):
-    """Factor of each channel's field by the phase noise of its ``laser``: (channels, 2 symbols)."""
+    """Return the factor exp(−i phase) of each channel's field from its ``laser``: (channels, 2 symbols)."""
     phases = [laser_phase(grid, linewidth, seed, laser, channel) for channel in range(grid.channels)]
-    # The carrier is exp(−iω₀t), and so is the sign of the phase.
+    # The carrier is exp(−iω₀t), so the phase has the same negative sign.
     return device.xp.asarray(np.exp(-1j * np.array(phases)))

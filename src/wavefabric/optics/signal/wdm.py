@@ -1,4 +1,4 @@
-"""The WDM grid: which channels there are, how finely time is sampled, which bins each channel fills."""
+"""Define the WDM grid: its channels, the sampling in time, and the spectrum bins that each channel fills."""
 
 import math
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from wavefabric.quantities import number, numbers, positive, whole, within
 
 
 def channels_about(centre, spacing, count: int) -> list[float]:
-    """Frequencies (Hz) of ``count`` channels ``spacing`` apart, symmetric about ``centre``."""
+    """Return frequencies (Hz) of ``count`` channels ``spacing`` apart, symmetric about ``centre``."""
     centre, spacing = number(centre, "Hz", "centre"), positive(spacing, "Hz", "spacing")
     whole("count", count, 1, 10**6)
     return [centre + (k - (count - 1) / 2) * spacing for k in range(count)]
 
 
 def channels_between(first, last, spacing) -> list[float]:
-    """Frequencies (Hz) from ``first`` to ``last``, both included, every ``spacing``."""
+    """Return frequencies (Hz) from ``first`` to ``last``, both included, every ``spacing``."""
     first, last = number(first, "Hz", "first"), number(last, "Hz", "last")
     spacing = positive(spacing, "Hz", "spacing")
     steps = (last - first) / spacing
@@ -33,16 +33,16 @@ def channels_between(first, last, spacing) -> list[float]:
 
 @dataclass(frozen=True)
 class WdmGrid:
-    """WDM channels on a periodic time window of ``symbols`` symbols. Frequencies may be text with a unit.
+    """Defines WDM channels on a periodic window of ``symbols`` symbols. Frequencies may be text with a unit.
 
     ``frequencies`` are the optical centres of the channels, Hz, in any order; ``symbol_rate`` is in Baud, the
-    same for all; ``samples_per_symbol`` and ``symbols`` any numbers from 2 (powers of two are fastest).
-    ``centre`` is the optical frequency that sits at frequency zero of the field, Hz, by default the middle
-    between the lowest and the highest channel.
+    same for all; ``samples_per_symbol`` and ``symbols`` are whole numbers from 2 (powers of two are fastest).
+    ``centre`` is the optical frequency at frequency zero of the field, Hz, by default the middle between the
+    lowest and the highest channel.
 
-    The optical carrier is exp(−iω₀t): a channel at the optical offset +Δf sits at NumPy's frequency −Δf.
-    Channels are snapped to the nearest bin of the window's spectrum, which makes the signal periodic;
-    ``largest_shift`` says by how much at most.
+    The optical carrier is exp(−iω₀t): a channel at the optical offset +Δf is at NumPy's frequency −Δf.
+    Channels are moved to the nearest bin of the window's spectrum, which makes the signal periodic;
+    ``largest_shift`` is the largest such change of frequency.
     """
 
     frequencies: Sequence[float]
@@ -52,7 +52,7 @@ class WdmGrid:
     centre: float | None = None
     channels: int = field(init=False, repr=False)  # number of channels
     sample_rate: float = field(init=False, repr=False)  # width of the simulated band, Hz
-    samples: int = field(init=False, repr=False)  # of a row, N
+    samples: int = field(init=False, repr=False)  # number of samples of a row, N
     resolution: float = field(init=False, repr=False)  # width of a bin of the row's spectrum, Hz
     duration: float = field(init=False, repr=False)  # length of the periodic window, s
     centre_frequency: float = field(init=False, repr=False)  # optical, at frequency zero of the field, Hz
@@ -75,45 +75,45 @@ class WdmGrid:
 
     @classmethod
     def centred(cls, centre, spacing, count, symbol_rate, samples_per_symbol, symbols) -> "WdmGrid":
-        """``count`` channels ``spacing`` Hz apart, symmetric about the optical frequency ``centre`` (Hz)."""
+        """Return a grid of ``count`` channels ``spacing`` Hz apart, symmetric about ``centre`` (Hz)."""
         frequencies = channels_about(centre, spacing, count)
         return cls(frequencies, symbol_rate, samples_per_symbol, symbols, number(centre, "Hz", "centre"))
 
     @classmethod
     def between(cls, first, last, spacing, symbol_rate, samples_per_symbol, symbols) -> "WdmGrid":
-        """Channels from ``first`` to ``last`` (both included) every ``spacing``, all in Hz."""
+        """Return a grid with channels from ``first`` to ``last``, both included, every ``spacing`` Hz."""
         return cls(channels_between(first, last, spacing), symbol_rate, samples_per_symbol, symbols)
 
     @property
     def bins(self) -> np.ndarray:
-        """Signed NumPy bin of each channel's centre, int64, shape (channels,): minus the optical offset."""
+        """Return the signed NumPy bin (minus optical offset) of each channel's centre, int64, (channels,)."""
         offsets = np.asarray(self.frequencies) - self.centre_frequency
         return -np.rint(offsets / self.resolution).astype(np.int64)
 
     @property
     def window_bins(self) -> np.ndarray:
-        """Signed NumPy bins of each channel's window of 2 samples per symbol: (channels, 2 symbols)."""
+        """Return NumPy bins, signed, of each channel's 2 samples per symbol: (channels, 2 symbols)."""
         around = np.rint(np.fft.fftfreq(2 * self.symbols, 0.5 / self.symbols))
         return self.bins[:, None] + around.astype(np.int64)
 
     @property
     def offsets(self) -> np.ndarray:
-        """Optical offset of each channel from the centre after snapping to bins, Hz, shape (channels,)."""
+        """Return each channel's optical offset from the centre after snapping to bins, Hz, (channels,)."""
         return -self.bins * self.resolution
 
     @property
     def largest_shift(self) -> float:
-        """Largest distance between a channel's wanted and snapped frequency, Hz."""
+        """Return the largest distance between a channel's requested and snapped frequency, Hz."""
         wanted = np.asarray(self.frequencies) - self.centre_frequency
         return float(np.abs(wanted - self.offsets).max())
 
     def half_width(self, rolloff: float) -> int:
-        """Highest bin, counted from a channel's centre, that its root-raised-cosine spectrum fills."""
+        """Return the highest bin, relative to a channel's centre, of its root-raised-cosine spectrum."""
         edge = self.symbols * (1 + rolloff) / 2
         return math.floor(edge) if rolloff == 0 else math.ceil(edge) - 1
 
     def check(self, rolloff: float) -> None:
-        """Raise InputError unless channels of this roll-off fit the simulated band and do not overlap."""
+        """Raise InputError unless channels of this roll-off fit the simulated band without overlap."""
         within(rolloff, "", "rolloff", 0, 1)
         half, bins = self.half_width(rolloff), np.sort(self.bins)
         width = self.symbol_rate * (1 + rolloff)

@@ -1,1 +1,1 @@
-"""Parameter sweeps of a link: axes, points of their grid, runs, one result. May import all of optics."""
+"""Runs parameter sweeps of a link: axes, grid points, runs, one result. May import all of optics."""

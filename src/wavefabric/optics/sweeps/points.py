@@ -1,4 +1,4 @@
-"""Axes of a sweep, keys of a run file with values, and its points: run files, checked before any runs."""
+"""Define the axes of a sweep (keys of a run file with values) and its points: run files, checked first."""
 
 import contextlib
 import difflib
@@ -28,27 +28,27 @@ from wavefabric.units import quantity
 MOST_POINTS = 10_000
 NUMBER = r"[+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,3})?"
 _RANGE = re.compile(rf"\s*({NUMBER})\s*:\s*({NUMBER})\s*:\s*({NUMBER})\s*([^:]*)")
-#: Keys that are no axes: they change no answer, or only where it is written.
+#: Keys that cannot be axes: they do not change results, or only where these are written.
 _NO_AXES = re.compile(r"title|output\..*|solver\.(device|threads|exchange)")
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension of a sweep: ``rows[i][k]`` is the i-th value of ``keys[k]``; the first key names it."""
+    """Describes one dimension of a sweep: ``rows[i][k]`` is the i-th value of ``keys[k]``."""
 
     keys: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
     @property
     def name(self) -> str:
-        """The first key."""
+        """Return the first key, which names the axis."""
         return self.keys[0]
 
 
 def axis(keys: str | Sequence[str], values: Any) -> Axis:
-    """An axis of one key with its values (see `values_of`), or of several (zipped) with a list of values.
+    """Return an axis of one key with its values (see `values_of`), or of several (zipped) with a list each.
 
-    InputError for what is no value, and for zipped keys with different numbers of values.
+    InputError for invalid values, and for zipped keys with different numbers of values.
     """
     names, lists = ((keys,), [values]) if isinstance(keys, str) else (tuple(keys), values)
     if not isinstance(lists, (list, tuple)) or not 0 < len(names) == len(lists):
@@ -62,10 +62,10 @@ def axis(keys: str | Sequence[str], values: Any) -> Axis:
 
 
 def values_of(key: str, values: Any) -> list[Any]:
-    """The values of a key, as they would stand in a run file; InputError unless there are 1 to `MOST_POINTS`.
+    """Return the values of a key as in a run file; InputError unless there are 1 to `MOST_POINTS`.
 
-    Text is a range ``"first:last:step unit"``, both ends included, a TOML list ``"[...]"``, or entries with
-    commas between. Without a unit they are numbers. Sequences are taken as they are.
+    Text is a range ``"first:last:step unit"``, both ends included, a TOML list ``"[...]"``, or entries
+    separated by commas. Entries without a unit are numbers. Sequences are used directly.
     """
     if isinstance(values, str):
         match = _RANGE.fullmatch(values)
@@ -112,7 +112,7 @@ def _scalar(word: str) -> Any:
 
 
 def axes_of_table(table: Any) -> list[Axis]:
-    """Axes of the table [sweep] of a run file; ``zip`` in it holds tables of keys that vary together."""
+    """Return the axes of a run file's table [sweep]; ``zip`` in it has tables of keys that vary together."""
     if not isinstance(table, dict):
         raise InputError(f"sweep: {show(table)} given; allowed: a table of keys with their values")
     single = dict(table)
@@ -125,7 +125,7 @@ def axes_of_table(table: Any) -> list[Axis]:
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys: without quotation marks TOML makes tables in tables of them."""
+    """Yield dotted keys and their values: without quotes TOML reads dotted keys as nested tables."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
@@ -135,17 +135,17 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a sweep: ``index`` along the axes, the swept keys there, and the whole run file."""
+    """Describes one run of a sweep: ``index`` along the axes, the swept ``values``, the whole run file."""
 
     index: tuple[int, ...]
     values: dict[str, Any]
     run: RunFile
-    #: Of settings, inputs and versions: equal points have the same.
+    #: Hash of settings, inputs and versions; equal points have equal hashes.
     fingerprint: str
 
     @property
     def steps(self) -> float:
-        """What it takes, for the time left: steps if they are fixed, else metres."""
+        """Return the cost, to estimate the remaining time: steps if they are fixed, else metres."""
         link, step = self.run.link, self.run.solver.step
         return link.spans * (link.length if step is None else math.ceil(link.length / step - 1e-9))
 
@@ -155,23 +155,23 @@ class Point:
 
 @dataclass(frozen=True)
 class SweepGrid:
-    """Axes, and all points of their grid, the last axis fastest."""
+    """Holds the axes, and all points of their grid, the last axis fastest."""
 
     axes: tuple[Axis, ...]
     points: tuple[Point, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Values of each axis."""
+        """Return the number of values of each axis."""
         return tuple(len(each.rows) for each in self.axes)
 
     @property
     def base(self) -> RunFile:
-        """The run file of the first point; what is not swept is that of every point."""
+        """Return the run file of the first point; keys that are not swept are equal in all points."""
         return self.points[0].run
 
     def unique_points(self) -> list[Point]:
-        """Points that differ, in an order in which neighbours have most in common."""
+        """Return the distinct points, ordered so that neighbours share as many parts as possible."""
 
         def order(point: Point) -> tuple:
             return str(fibre_key(point.run)), str(propagator_key(point.run)), -point.steps
@@ -179,9 +179,9 @@ class SweepGrid:
         return sorted({point.fingerprint: point for point in self.points}.values(), key=order)
 
     def coordinates(self) -> dict[str, tuple[list[Any], str]]:
-        """Values and unit of each swept key: numbers in the unit that they were given in, or text.
+        """Return values and unit of each swept key: numbers in the unit of the input, or text.
 
-        InputError where an axis has several units.
+        InputError if the values of an axis have different units.
         """
         columns = ((key, each, k) for each in self.axes for k, key in enumerate(each.keys))
         return {key: self._coordinate(key, [row[k] for row in each.rows]) for key, each, k in columns}
@@ -204,7 +204,7 @@ class SweepGrid:
 
 
 def in_words(values: Mapping[str, Any]) -> str:
-    """Keys and values as text: ``signal.launch_power = 2 dBm, solver.step = 50 m``."""
+    """Return keys and values as text: ``signal.launch_power = 2 dBm, solver.step = 50 m``."""
     shown = (f"{key} = {visible(v) if isinstance(v, str) else show(v)}" for key, v in values.items())
     return cut(", ".join(shown))
 
@@ -212,10 +212,10 @@ def in_words(values: Mapping[str, Any]) -> str:
 def make_grid(
     run: RunFile | str | Path, axes: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), **solver: Any
 ) -> SweepGrid:
-    """The points of the axes of a run file and of ``axes`` (see `sweep`), which win where both have a key.
+    """Return the points of a run file's axes and of ``axes`` (see `sweep`), which win for equal keys.
 
-    ``solver`` are keys of [solver] for all points. InputError of one line for an unknown key, a value that no
-    run file may hold (with its point), two axes of one key, and too many points.
+    ``solver`` are keys of [solver] for all points. InputError of one line for an unknown key, a value that is
+    not allowed in a run file (with its point), two axes of one key, and too many points.
     """
     if isinstance(run, RunFile):
         data, origin = run.model_dump(exclude_unset=True), (run.path, run.text, False)
@@ -253,7 +253,7 @@ def make_grid(
 
 
 def _with(data: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the content of a run file with other values; tables that are missing are made."""
+    """Return a copy of the content of a run file with other ``values``; missing tables are created."""
     result = dict(data)
     for key, value in values.items():
         *tables, last = key.split(".")
@@ -272,7 +272,7 @@ def _keys(model: type[BaseModel] = RunFile, prefix: str = "") -> Iterator[str]:
 
 
 def _check_keys(keys: list[str]) -> None:
-    """Refuse keys that no axis can have, with the nearest ones, and keys with two axes."""
+    """Raise InputError for keys that cannot be axes, naming similar keys, and for keys with two axes."""
     known = [key for key in _keys() if not _NO_AXES.fullmatch(key)]
     for key in keys:
         if keys.count(key) > 1:

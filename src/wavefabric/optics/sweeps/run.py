@@ -1,4 +1,4 @@
-"""A parameter sweep of a link: every point of a grid of axes run, one result file for all."""
+"""Run a parameter sweep of a link: every point of a grid of axes, with one result file for all points."""
 
 import contextlib
 import hashlib
@@ -28,12 +28,12 @@ from wavefabric.results.sweeps import SweepResult, read_sweep
 from wavefabric.system.progress import Progress, warn
 from wavefabric.units import counted
 
-#: Seconds between looks whether other ranks have finished, and for the progress at what is.
+#: Seconds between checks whether other ranks have finished, and between updates of the progress.
 _LOOK, _LOOK_FOR_PROGRESS = 0.1, 0.5
 _SPAN = re.compile(r"span (\d+)/(\d+), ")
-#: What runs of points leave beside one another: results, checkpoints, locks, partial files of killed runs.
+#: Names of files that runs of points write: results, checkpoints, locks, partial files of killed runs.
 _NAME = re.compile(r"\.?([0-9a-f]{20})\.h5((?:\..*)?)")
-#: Numbers of the solver, and text, that a result has for each point.
+#: Numbers of the solver, and texts, that a sweep's result has for each point.
 _SOLVER = {
     "steps": ("", "steps over all spans"),
     "rejected": ("", "steps that a tolerance rejected"),
@@ -67,15 +67,15 @@ def sweep(
     >>> result = sweep("link.toml", {"signal.launch_power": "-4:4:2 dBm", "solver.step": ["50 m", "100 m"]})
     >>> result["q_squared_db"]  # (powers, steps, receiver positions, modes, channels)
 
-    ``axes`` join those of the run file's table [sweep]. They go from dotted keys to ranges
+    ``axes`` are added to those of the run file's table [sweep]. They map dotted keys to ranges
     ``"first:last:step unit"`` or lists; a tuple of keys, with as many ranges or lists, is one axis along
     which they vary together. ``output`` is by default the run file's stem + ``-sweep.h5``; ``force``,
-    ``resume`` and ``progress`` as in `run_link`. Until all is done finished points lie in the folder
-    ``OUTPUT.points``, which all ranks of ``comm`` must see: each rank runs points of its own, or with
-    ``together`` all run each point.
+    ``resume`` and ``progress`` as in `run_link`. Finished points are stored in the folder ``OUTPUT.points``
+    until the sweep is complete; all ranks of ``comm`` must see it. Each rank runs different points, or with
+    ``together`` all ranks run each point.
 
-    A point whose field is lost (`FieldLost`) stays NaN, and ``fault`` says why. `InputError` of one line
-    before anything is run for axes and values that are not allowed; for other faults it names the point.
+    A point whose field is lost (`FieldLost`) stays NaN, and ``fault`` has the reason. `InputError` of one
+    line, before anything runs, for axes and values that are not allowed; for other faults it names the point.
     """
     grid = run if isinstance(run, SweepGrid) else make_grid(run, axes or {})
     comm = comm or solo(get_device(grid.base.solver.device, grid.base.solver.threads))
@@ -89,19 +89,19 @@ def sweep(
 
 
 def output_path(run: RunFile) -> Path:
-    """Result file of a sweep: output.file, else the run file's stem + "-sweep.h5"."""
+    """Return the result file of a sweep: output.file, else the run file's stem + "-sweep.h5"."""
     return run.output.file or Path(f"{run.path.stem if run.path is not None else 'wavefabric'}-sweep.h5")
 
 
 def points_folder(output: str | Path) -> Path:
-    """Where finished points lie until the sweep is done: beside its result file, ending in ``.points``."""
+    """Return the folder of finished points of an unfinished sweep: the result path with ``.points``."""
     return Path(f"{output}.points")
 
 
 class SweepProgress(Progress):
-    """The progress of the run of one point after another, shown as steps (or metres) of all points.
+    """Shows the progress of runs of one point after another as steps (or metres) of all points.
 
-    ``finished`` gives the fingerprints of points that are done, by any rank.
+    ``finished`` returns the fingerprints of points that any rank has finished.
     """
 
     def __init__(self, shown: Progress, points: Iterable[Point], finished: Callable[[], Collection[str]]):
@@ -110,11 +110,11 @@ class SweepProgress(Progress):
         self.begin(None)
 
     def begin(self, point: Point | None) -> None:
-        """From now on it is the progress of this point."""
+        """Set the point whose progress is shown from now on."""
         self._point, self._inside, self._span = point, 0.0, (0.0, 0.0)
 
     def start(self, total_steps: float | None, label: str) -> None:
-        self._span = (self._inside, 0.0)  # what is no span neither ends nor begins one
+        self._span = (self._inside, 0.0)  # parts other than spans do not advance the progress
         if match := _SPAN.match(label):
             number, spans = int(match[1]), int(match[2])
             self._span = (number - 1) / spans, 1 / spans / (total_steps or 1)
@@ -142,13 +142,13 @@ class _Sweep:
         self.grid, self.writer, self.comm = grid, writer, comm
         self.folder, self.points = points_folder(writer.path), grid.unique_points()
         self.apart, self.first = comm.size > 1 and not together, comm.rank == 0
-        #: The ranks of a point: this one alone, or all.
+        #: Communicator of the ranks that run a point: this rank alone, or all ranks.
         self.ranks = solo(comm.device) if self.apart else comm
         self.progress = SweepProgress(shown if self.first else Progress(), self.points, self._finished)
-        #: How a point is run.
+        #: Arguments of `run_link` for every point.
         self.parts = {"progress": self.progress, "comm": self.ranks, "warn": self._tell}
         self.parts |= {"shared": SharedParts()}
-        #: Warnings by their words, so that those that differ in numbers alone are one.
+        #: Warnings by their text without numbers, so that those that differ only in numbers appear once.
         self.told: dict[str, set[str]] = {}
 
     def run(self, resume: bool) -> None:
@@ -164,7 +164,7 @@ class _Sweep:
     def _run_points(self) -> None:
         done = on_first_rank(self.comm, self._finished)
         missing = [point for point in self.points if point.fingerprint not in done]
-        # Neighbours cost about the same, and so do the points of each rank.
+        # Neighbours cost about the same, so dealing them out in turn balances the ranks.
         for point in missing[self.comm.rank :: self.comm.size] if self.apart else missing:
             self._run_point(point, self._file(point.fingerprint))
         with waiting():
@@ -188,7 +188,7 @@ class _Sweep:
             raise type(error)(f"{error}; point: {point}") from None
 
     def _tell(self, text: str) -> None:
-        """Warn of what is new but for its numbers."""
+        """Warn unless an earlier warning differs only in its numbers."""
         texts = self.told.setdefault(re.sub(r"[\d.e+-]+", "", text), set())
         if self.first and not texts:
             self.progress.finish()
@@ -206,7 +206,7 @@ class _Sweep:
             others = f"{counted(more, 'warning')} more that differ in numbers"
             warn(f"{others}: see warnings in {self.writer.path}")
         facts = provenance(self.comm.device.name) | {"axes": " ".join(axis.name for axis in self.grid.axes)}
-        # CF's name for what xarray shall take as coordinates.
+        # The CF attribute from which xarray reads the names of coordinates.
         keys = " ".join(self.grid.coordinates())
         facts["coordinates"] = f"{keys} position mode channel mode_group distance"
         self.writer.write(content, self.grid.base.text, facts)
@@ -217,7 +217,7 @@ class _Sweep:
         return self.folder / f"{fingerprint}.h5"
 
     def _begin(self, resume: bool) -> None:
-        """Make the folder; refuse points of another sweep in it, or remove all that it holds."""
+        """Create the folder; without resume clear it first, and raise an error for another sweep's points."""
         if not resume:
             self._remove()
         here = {match[1] for match in self._names() if match[2] in ("", ".checkpoint")}
@@ -233,7 +233,7 @@ class _Sweep:
         return {match[1] for match in self._names() if match[0] == f"{match[1]}.h5"}
 
     def _remove(self) -> None:
-        """Remove what runs of points have written; the files of others, and then the folder, stay."""
+        """Remove files that runs of points have written; other files, and then the folder, stay."""
         for match in self._names():
             (self.folder / match[0]).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -245,9 +245,10 @@ class _Sweep:
 
 
 def payload(grid: SweepGrid, file: Callable[[str], Path]) -> tuple[dict[str, Any], list[str]]:
-    """Content of the result file, from those of the points by fingerprint; and all warnings, each once.
+    """Return the content of the result file from the points' result files, and all warnings, each once.
 
-    Points may have different modes, channels and positions: what one has not is NaN.
+    ``file`` maps a fingerprint to a file. Points may differ in modes, channels, positions: missing values are
+    NaN.
     """
     texts, told = {name: np.full(grid.shape, "", object) for name in _TEXTS}, []
     results: dict[tuple[int, ...], Result] = {}
@@ -270,7 +271,7 @@ def payload(grid: SweepGrid, file: Callable[[str], Path]) -> tuple[dict[str, Any
         for path, position, value, *meaning in _quantities(result, positions):
             values.setdefault(path, {})[index + position], meanings[path] = value, meaning
     for path, each in values.items():
-        # By index along the axes, and position if it is longer.
+        # Indices are along the axes, and also by position if they are longer.
         dims = ("position",) * (len(next(iter(each))) - len(axes))
         dims += ("mode", "channel") * any(np.ndim(value) for value in each.values())
         array = np.full((*grid.shape, *(len(out[name].value) for name in dims)), np.nan)
@@ -282,10 +283,10 @@ def payload(grid: SweepGrid, file: Callable[[str], Path]) -> tuple[dict[str, Any
 
 
 def _coordinates(grid: SweepGrid, results: list[Result], positions: list[str]) -> dict[str, Data]:
-    """Swept keys, receiver positions, modes and channels."""
+    """Return the coordinates: swept keys, receiver positions, modes and channels."""
 
     def common(key: str) -> Any:
-        """Return what is the same in all results; None if it differs, or there are none."""
+        """Return the value of ``key`` if it is equal in all results; else, or without results, None."""
         values = [each[key] for each in results]
         return values[0] if values and all(np.array_equal(each, values[0]) for each in values) else None
 
@@ -303,7 +304,7 @@ def _coordinates(grid: SweepGrid, results: list[Result], positions: list[str]) -
 
 
 def _quantities(result: Result, positions: list[str]) -> Iterator[tuple[str, tuple[int, ...], Any, str, str]]:
-    """Path in the sweep's file, index of the position or none, value, unit, meaning: of all numbers."""
+    """Yield path in the sweep's file, index of the position or none, value, unit, meaning, of all numbers."""
     power, solver = result["signal/launch_power"], result.attrs("solver")
     yield "launch_power", (), power, "W", "per mode and channel, both polarisations"
     for name, meaning in _SOLVER.items():

@@ -1,4 +1,4 @@
-"""What a link should give, without a run: nonlinear interference, noise, Q² by mode, channel and span.
+"""Predicts link performance without simulation: nonlinear interference, noise, Q² by mode, channel and span.
 
-May import ``fibre``, ``signal`` and ``propagation``.
+This package may import ``fibre``, ``signal`` and ``propagation``.
 """

@@ -1,10 +1,10 @@
-"""Expected signal-to-noise ratio and Q² of a link: nonlinear interference, amplifier noise, loaded noise.
+"""Predict signal-to-noise ratio and Q² of a link: nonlinear interference, amplifier noise, loaded noise.
 
-Q² is what the simulator's receiver measures, 1/EVM² of symbols of unit energy: the received signal over all
-that the matched filter lets through. Its complex gain by least squares takes away what follows the signal;
-its carrier-phase estimate takes away slow phase noise, and adds what it mistakes (`added_error`). Left out:
-noise that mixes with the signal, what interference takes from the signal, and what
-`wavefabric.optics.theory.gaussian_noise` leaves out.
+Q² is defined as in the simulator's receiver, 1/EVM² of symbols of unit energy: the received signal over all
+noise that passes the matched filter. The receiver's least-squares complex gain removes errors proportional to
+the signal; its carrier-phase estimate removes slow phase noise, and adds its errors (`added_error`). Omitted:
+mixing of noise with the signal, depletion of the signal by interference, and the effects that
+`wavefabric.optics.theory.gaussian_noise` omits.
 """
 
 import math
@@ -26,47 +26,47 @@ from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_in
 from wavefabric.optics.theory.sums import window_weights
 from wavefabric.quantities import instance, whole
 
-#: Parts of the noise.
+#: Parts of the noise, attributes of `Expectation`.
 PARTS = ("nli", "ase", "loaded", "numerical")
-#: Channels of which the numerical part is evaluated; between them it is interpolated: it is nearly white.
+#: Number of channels for which the numerical part is evaluated; it is nearly white, so interpolated between.
 SAMPLED = 9
-#: Between these numbers of spans the interference of one span is interpolated.
+#: Numbers of spans between which the interference per span is interpolated.
 EVALUATED = (1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 27, 37, 50, 70, 100, 150, 220, 330, 500, 750, 1100, 1600, 2400)
 
-#: Variance (rad²) of a phase of which nothing but the quarter turn is known.
+#: Variance (rad²) of a phase that is uniform within a quarter turn.
 _UNKNOWN = math.pi**2 / 48
 
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
-    """Powers at a receiver, both polarisations, W, each (modes, channels), behind the matched filter."""
+    """Holds powers at a receiver after the matched filter, both polarisations, W, each (modes, channels)."""
 
     distance: float
     signal: Array
     nli: Array
     ase: Array
     loaded: Array
-    numerical: Array  # what a run's steps and sampling add to the fibre's ``nli``; may be negative
-    recovery: Array | float = 0.0  # what carrier-phase recovery and a trained equaliser add; may be negative
+    numerical: Array  # change of ``nli`` due to a run's steps and sampling; may be negative
+    recovery: Array | float = 0.0  # noise of carrier-phase recovery and a trained equaliser; may be negative
 
     @property
     def noise(self) -> Array:
-        """All that is not signal, W."""
+        """Return the total noise, W."""
         return self.nli + self.ase + self.loaded + self.numerical + self.recovery
 
     @property
     def snr(self) -> Array:
-        """Signal over noise, linear; NaN for a dark signal, infinite without noise."""
+        """Return signal over noise, linear; NaN for a dark signal, infinite without noise."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.signal > 0, self.signal / np.maximum(self.noise, 0), np.nan)
 
     @property
     def q_squared_db(self) -> Array:
-        """Q² = 1/EVM² in dB, as ``/received/NAME/q_squared_db`` of a result."""
+        """Return Q² = 1/EVM² in dB, as ``/received/NAME/q_squared_db`` of a result."""
         return 10 * np.log10(self.snr)
 
     def arrays(self) -> dict[str, Array]:
-        """All but ``recovery`` as plain arrays by name, also ``snr`` and ``q_squared_db``."""
+        """Return all powers except ``recovery`` as arrays by name, also ``snr`` and ``q_squared_db``."""
         return {name: getattr(self, name) for name in ("signal", *PARTS, "snr", "q_squared_db")}
 
 
@@ -79,13 +79,14 @@ def expected_quality(
     options: Options | None = None,
     joint: Sequence[int] | None = None,
 ) -> dict[str, Expectation]:
-    """Expected quality of every mode and channel back-to-back and after the spans ``at`` (default: each).
+    """Return the expected quality of every mode and channel back-to-back and after the spans ``at``.
 
-    ``receiver`` brings the transmitter, the OSNR of loaded noise, the recovery of the carrier phase and the
-    equaliser, which takes ``joint`` modes together (`Reception`); ``spans`` the link, whose amplifiers have
-    the noise figure ``noise_figure_db`` (None: noiseless). `fibre` is expanded at the grid's centre
-    frequency. Keys are "back_to_back", "span_1", … as in result files. What ``options`` say of steps and
-    sampling goes into ``numerical``; its phase window is the receiver's.
+    By default ``at`` is every span. ``receiver`` provides the transmitter, the OSNR of loaded noise, the
+    carrier-phase recovery and the equaliser, which equalises ``joint`` modes together (`Reception`);
+    ``spans`` the link, whose amplifiers have the noise figure ``noise_figure_db`` (None: noiseless).
+    ``fibre`` is expanded at the grid's centre frequency. Keys are "back_to_back", "span_1", … as in result
+    files. Steps and sampling in ``options`` contribute to ``numerical``; the phase window of ``options`` is
+    replaced by the receiver's.
     """
     instance("fibre", fibre, Fibre)
     instance("receiver", receiver, Receiver)
@@ -125,7 +126,7 @@ def expected_quality(
 
 
 def _counts(key: str, values: Any, most: int) -> list[int]:
-    """Refuse anything but a list of whole numbers from 1 to ``most``."""
+    """Return ``values`` as a list; InputError unless they are whole numbers from 1 to ``most``."""
     each = list(values) if isinstance(values, (list, tuple, range)) else [values]
     for value in each:
         whole(key, value, 1, most)
@@ -133,7 +134,7 @@ def _counts(key: str, values: Any, most: int) -> list[int]:
 
 
 def _across(offsets: Array, values: Array) -> Array:
-    """Values (modes, channels) interpolated over frequency where they are NaN."""
+    """Return ``values`` (modes, channels) with NaN replaced by interpolation over frequency."""
     order = np.argsort(offsets)
     at = order[np.isfinite(values[0, order])]
     if len(at) in (1, len(order)):
@@ -144,7 +145,7 @@ def _across(offsets: Array, values: Array) -> Array:
 def interference_after(
     numbers: Sequence[int], fibre: Fibre, receiver: Receiver, spans: Spans, options: Options
 ) -> dict[int, Array]:
-    """Nonlinear interference by number of spans; of many, between those of `EVALUATED` by interpolation."""
+    """Return nonlinear interference by number of spans; many interpolate between those of `EVALUATED`."""
     nodes = list(numbers)
     if nodes:
         least = max((n for n in EVALUATED if n <= nodes[0]), default=1)
@@ -160,11 +161,12 @@ def interference_after(
 
 
 def added_error(receiver: Receiver, error: Array, rows: Array, dispersion: Array) -> Array:
-    """Return what a receiver that gets noise over signal ``error``, of any shape, adds to it in EVM².
+    """Return the EVM² that a receiver adds if its input has noise over signal ``error``, of any shape.
 
-    ``rows`` are those that an equaliser takes together, ``dispersion`` is |β2| z in s², both of a shape that
-    broadcasts. Trained taps add their coefficients over the symbols that trained them; local oscillators
-    (2π)²|β2| z Δν R/6 where dispersion is compensated; lasers 2πΔν n/12R within the n symbols of one phase.
+    ``rows`` are the rows that an equaliser takes together, ``dispersion`` is |β2| z in s², both of a shape
+    that broadcasts. Trained taps add their number of coefficients over the training symbols; local
+    oscillators add (2π)²|β2| z Δν R/6 if dispersion is compensated; lasers add 2πΔν n/12R within the n
+    symbols of one phase.
     """
     grid, lines = receiver.transmitter.grid, receiver.linewidth + receiver.transmitter.linewidth
     added = error * _training(receiver, rows)
@@ -177,7 +179,7 @@ def added_error(receiver: Receiver, error: Array, rows: Array, dispersion: Array
 
 
 def _training(receiver: Receiver, rows: Array) -> Array | float:
-    """Noise of the taps of a MIMO equaliser over that of the signal, mean over the judged symbols."""
+    """Return the noise of a MIMO equaliser's taps over the input noise, mean over the evaluated symbols."""
     options, symbols = receiver.equaliser, receiver.transmitter.grid.symbols
     if options is None:
         return 0.0
@@ -190,12 +192,12 @@ def _training(receiver: Receiver, rows: Array) -> Array | float:
 
 
 def _blind(receiver: Receiver, size: int, error: Array) -> Array:
-    """Variance (rad²) of the phase that ``size`` symbols give blindly, less what it takes of their own noise.
+    """Return the variance (rad²) of a blind phase from ``size`` symbols, less the noise that it removes.
 
-    A window of weights w finds the phase Σ w h/m, h a function of each symbol that is 0 in the mean, and m
-    its mean change per radian. A symbol's own noise σ² follows h/m by σ²/2, whatever h is (Stein's identity).
-    Of the fourth power h = Im (1 + e)⁴/4, with moments of Gaussian e. A blind search is stationary where
-    the mean of h = Im y d* vanishes, d the decision for y.
+    A window of weights w estimates the phase as Σ w h/m, where h is a function of each symbol with mean 0,
+    and m its mean change per radian. A symbol's noise σ² correlates with h/m by σ²/2, for any h (Stein's
+    identity). For the fourth power h = Im (1 + e)⁴/4, with moments of Gaussian e. A blind search is
+    stationary where the mean of h = Im y d* vanishes, d the decision for y.
     """
     blind, error = receiver.phase == "blind-search", np.minimum(error, 1e6)
     weights = window_weights(size, BLIND_OWN if blind else None)
@@ -208,7 +210,7 @@ def _blind(receiver: Receiver, size: int, error: Array) -> Array:
 
 
 def _decisions(form: Constellation, error: float) -> tuple[float, float]:
-    """E h² and the slope of h = Im y d* for noise over signal ``error``: each quadrature by itself."""
+    """Return E h² and the slope of h = Im y d* for noise over signal ``error``, from one quadrature."""
     sent, sigma = np.unique(np.imag(form.points)), math.sqrt(max(error, 1e-12) / 2)
     bounds = np.array([-np.inf, *(sent[1:] + sent[:-1]) / 2, np.inf])
     far = (bounds - sent[:, None]) / sigma

@@ -1,29 +1,29 @@
-r"""Nonlinear interference of a link: the Gaussian-noise model of many modes, and its enhanced form.
+r"""Compute nonlinear interference of a link by the Gaussian-noise model of many modes, or its enhanced form.
 
-Of ∂A_i/∂z = L̂A_i + iγ Σ_j κ_ij P_j A_i, P_j the power of row j, the first order in γ has the power spectrum
+For ∂A_i/∂z = L̂A_i + iγ Σ_j κ_ij P_j A_i, P_j the power of row j, the first order in γ has the power spectrum
 
 .. math::
     S_i(f) = γ^2 \sum_j κ_{ij}^2 (1 + δ_{ij}) \iint G_i(f_1) G_j(f_2) G_j(f_1+f_2-f) |μ_{ij}|^2 \,df_1 df_2
 
-if symbols are Gaussian and rows independent; μ stands in `wavefabric.optics.theory.response`. Interference is
-what the matched filter lets through: ∫ S_i times the raised-cosine spectrum of the channel. With one mode and
-κ = 8/9 the two polarisations together give the factor 16/27 of P. Poggiolini et al., J. Lightwave Technol. 32
-(2014), doi 10.1109/JLT.2013.2295208. Many modes: C. Antonelli, O. Golani, M. Shtaif, A. Mecozzi, Opt. Express
-25 (2017), doi 10.1364/OE.25.013055.
+if symbols are Gaussian and rows independent; `wavefabric.optics.theory.response` defines μ. Interference is
+the power that passes the matched filter: ∫ S_i times the raised-cosine spectrum of the channel. With one mode
+and κ = 8/9 the two polarisations together give the factor 16/27 of P. Poggiolini et al., J. Lightwave
+Technol. 32 (2014), doi 10.1109/JLT.2013.2295208. Many modes: C. Antonelli, O. Golani, M. Shtaif, A. Mecozzi,
+Opt. Express 25 (2017), doi 10.1364/OE.25.013055.
 
-Enhanced form: symbols b of unit mean energy from a finite set interfere less. Two of the three fields from
-the same symbols add Φ4 = E|b|⁴ − 2 times an integral of correlated pairs, three of them also Φ6 = E|b|⁶ −
-9E|b|⁴ + 12 (−1 and 4 for QPSK, 0 and 0 for Gaussian symbols). With E the integral over pairs (f2, f3) in one
-channel of row j, row i gets Φ4 E from every channel of a row j ≠ i, and 4 Φ4 E from itself, since either of
-its two fields may be f1. From its own channel it also gets Φ4 times the integral over pairs (f1, f2), and Φ6
-times that over all three, less what a receiver takes as the signal's gain: the mean of three fields of one
-symbol, Φ4 times that symbol. R. Dar, M. Feder, A. Mecozzi, M. Shtaif, Opt. Express 21 (2013), doi
-10.1364/OE.21.025685; A. Carena et al., Opt. Express 22 (2014), doi 10.1364/OE.22.016335 (their self-channel
-and cross-channel terms, X1). Left out: pairs (f1, f2) of another channel, and three fields of one other
-channel, which matter next to a channel that nearly touches.
+Enhanced form: symbols b of unit mean energy from a finite set interfere less. If two of the three fields come
+from the same symbols, they add Φ4 = E|b|⁴ − 2 times an integral of correlated pairs; if all three do, also
+Φ6 = E|b|⁶ − 9E|b|⁴ + 12 (−1 and 4 for QPSK, 0 and 0 for Gaussian symbols). With E the integral over pairs
+(f2, f3) in one channel of row j, row i gets Φ4 E from every channel of a row j ≠ i, and 4 Φ4 E from itself,
+since either of its two fields may be f1. From its own channel it also gets Φ4 times the integral over pairs
+(f1, f2), and Φ6 times that over all three, less the part that a receiver attributes to the signal's gain: the
+mean of three fields of one symbol, Φ4 times that symbol. R. Dar, M. Feder, A. Mecozzi, M. Shtaif, Opt.
+Express 21 (2013), doi 10.1364/OE.21.025685; A. Carena et al., Opt. Express 22 (2014),
+doi 10.1364/OE.22.016335 (their self-channel and cross-channel terms, X1). Omitted: pairs (f1, f2) of another
+channel, and three fields of one other channel, which matter for nearly adjacent channels.
 
-Every row of every channel has symbols of its own. Mixing inside mode groups between spans changes nothing
-where κ is that of groups: the Kerr phase follows from the power of the group, which mixing keeps, and the
+Every row of every channel has independent symbols. Mixing inside mode groups between spans changes nothing if
+κ is that of groups: the Kerr phase depends on the power of the group, which mixing conserves, and the
 receiver's inverse returns the rows as if they had never mixed.
 """
 
@@ -55,10 +55,10 @@ from wavefabric.units import db
 
 @dataclass(frozen=True)
 class Spans:
-    """``count`` equal spans (up to 10 000) of ``length``, m or text, each followed by a flat power gain.
+    """Describes ``count`` equal spans (up to 10 000) of ``length``, m or text, each followed by a flat gain.
 
-    ``gain`` is linear, 1e-20 to 1e20, None for the mean loss of a span. ``coherent`` adds up the spans'
-    fields, otherwise their powers.
+    ``gain`` is linear in power, 1e-20 to 1e20, None for the mean loss of a span. ``coherent`` adds up the
+    fields of the spans, otherwise their powers.
     """
 
     length: Any
@@ -73,7 +73,7 @@ class Spans:
             object.__setattr__(self, "gain", within(self.gain, "", "gain", 1e-20, 1e20))
 
     def amplifier_gain(self, fibre: Fibre) -> float:
-        """Power gain of an amplifier, linear."""
+        """Return the power gain of an amplifier, linear."""
         if self.gain is not None:
             return self.gain
         loss = float(fibre.alpha.mean() * self.length)
@@ -82,29 +82,29 @@ class Spans:
         return math.exp(loss)
 
     def net_gain(self, fibre: Fibre) -> Array:
-        """Power gain of a span with its amplifier by mode, (modes,)."""
+        """Return the power gain of a span with its amplifier by mode, (modes,)."""
         loss = fibre.alpha * self.length
         return np.exp(loss.mean() - loss) if self.gain is None else self.gain * np.exp(-loss)
 
 
 @dataclass(frozen=True)
 class Options:
-    """How interference is estimated."""
+    """Specifies how interference is estimated."""
 
-    modulation: bool = True  # whether symbols count as what they are or as Gaussian
+    modulation: bool = True  # whether to use the actual symbol statistics; otherwise Gaussian
     phase_window: int | None = None  # symbols of the carrier-phase estimate; None for the mean phase only
     symbols: int | None = None  # length of the periodic sequence, None for an endless one
     steps: Steps | None = None  # equal steps of an integrator, with the spurious interference they add
-    sample_rate: float | None = None  # Hz: what is mixed beyond this band comes back into it; None: no limit
+    sample_rate: float | None = None  # Hz: mixing products beyond this band alias into it; None: no limit
     channels: tuple[int, ...] | None = None  # indices to receive, None for all; NaN for the others
 
 
 def nonlinear_interference(
     fibre: Fibre, transmitter: Transmitter, spans: Spans, options: Options | None = None
 ) -> Array:
-    """Power of nonlinear interference behind the matched filter after the last span, W, (modes, channels).
+    """Return the power of nonlinear interference after the last span's matched filter, W, (modes, channels).
 
-    Both polarisations together; `fibre` expanded at the grid's centre frequency. 0 for a dark channel of a
+    Both polarisations together; ``fibre`` expanded at the grid's centre frequency. 0 for a dark channel of a
     row without light at f1. `InputError` for channels that do not exist.
     """
     instance("fibre", fibre, Fibre)
@@ -144,11 +144,11 @@ def nonlinear_interference(
 
 
 def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellation) -> np.ndarray:
-    """What rows j of ``sums`` do to rows i, W before gain, (rows of i, received channels)."""
+    """Return the interference of rows j of ``sums`` on rows i before gain, W, (rows of i, channels)."""
     own = np.diagonal(squares)[i.rows] * (i is sums.j)
     others = squares[np.ix_(i.rows, sums.j.rows)].sum(axis=1) - own
     mixed, slow = sums.gaussian(i)
-    # Slow phase noise that a row gives itself is in both its halves: f1 ≈ f, and f2 ≈ f.
+    # Slow phase noise of a row on itself has two halves: f1 ≈ f, and f2 ≈ f.
     cross, itself = mixed - slow, 2 * (mixed - 2 * slow)
     if form.digital:
         energy = abs(form.points) ** 2
@@ -162,7 +162,7 @@ def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellati
 
 
 def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: Comb) -> list[RowKind]:
-    """Rows by what distinguishes their sums; ``density`` (modes, channels) is power over symbol rate."""
+    """Group rows with equal sums; ``density`` (modes, channels) is power over symbol rate."""
     density = np.ascontiguousarray(density)
     keys, net = np.column_stack([fibre.beta, fibre.alpha, density]), spans.net_gain(fibre)
     _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)

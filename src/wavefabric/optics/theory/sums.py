@@ -1,9 +1,7 @@
-"""Four-wave mixing between kinds of rows: its sums, and the frequencies and weights at which they are taken.
+"""Compute the four-wave mixing sums between kinds of rows, and the frequencies and weights of these sums.
 
-Rows that propagate and are launched alike have the same sums.
-
-``interference.cpp`` and ``correlation.cpp`` of `wavefabric.kernels` explain how they integrate; sums run in a
-fixed order, whatever the number of threads.
+Rows with equal propagation and launch have equal sums. ``interference.cpp`` and ``correlation.cpp`` of
+`wavefabric.kernels` describe the integration; sums run in a fixed order, whatever the number of threads.
 """
 
 import math
@@ -22,45 +20,45 @@ from wavefabric.optics.signal.transmitter import root_raised_cosine
 from wavefabric.optics.theory.response import CORRELATED, Accumulation, Table
 from wavefabric.system.machine import usable_threads
 
-#: Delays between two channels for which their correlated mixing is evaluated.
+#: Number of delays between two channels at which their correlated mixing is evaluated.
 _WALKS = 121
-#: Nodes over the flat part of the received channel; of f1 over that of a channel beside it, of one far off.
+#: Nodes over the flat part of the received channel; of f1 over that of an adjacent channel, of a far one.
 RECEIVED, BESIDE, FAR = 3, 5, 3
-#: Nodes of f1 in the received channel, each side: slower than the sequence, than the carrier phase, the rest
-#: of the flat part, a rounded edge.
+#: Nodes of f1 in the received channel, per side: offsets slower than the sequence, slower than the carrier
+#: phase, the rest of the flat part, a rounded edge.
 OWN = (3, 16, 12, 3)
 #: Gauss–Legendre nodes and weights on −1 … 1.
 legendre = lru_cache(64)(np.polynomial.legendre.leggauss)
 
 
 class Comb(NamedTuple):
-    """Channels in ascending order: ``centres`` (C,) in Hz from the fibre's centre, symbol rate, roll-off."""
+    """Describes channels in ascending order: ``centres`` (C,) in Hz from the fibre's centre, and pulses."""
 
     centres: np.ndarray
-    rate: float
+    rate: float  # symbol rate, Hz
     rolloff: float
 
 
 class Nodes(NamedTuple):
-    """Frequencies f (F,), Hz, and for each the offsets x = f1 − f (F, X), with all that belongs to them."""
+    """Holds frequencies f (F,), Hz, for each the offsets x = f1 − f (F, X), and values that go with them."""
 
     f: np.ndarray
-    weights: np.ndarray  # of f, Hz
-    received: np.ndarray  # channel of f
+    weights: np.ndarray  # weight of each f, Hz
+    received: np.ndarray  # channel of each f
     x: np.ndarray
-    weight: np.ndarray  # of f1, Hz, with the spectrum there
-    slow: np.ndarray  # the part that is tracked phase
-    channel: np.ndarray  # of f1
-    alias: float  # light at f + alias (Hz), 0 or a sampling rate off, counts as light at f
-    each: int  # nodes f of a channel
-    inside: int  # columns of x in the received channel itself
+    weight: np.ndarray  # weight of each f1, Hz, including the spectrum there
+    slow: np.ndarray  # fraction that carrier-phase tracking removes
+    channel: np.ndarray  # channel of each f1
+    alias: float  # 0 or ± the sampling rate, Hz: light at f + alias appears at f
+    each: int  # number of nodes f per channel
+    inside: int  # number of columns of x in the received channel itself
 
 
 def spectral_nodes(count: int, rolloff: float) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes u (in symbol rates from the centre) and weights (sum 1) for ∫ g(u) … du, g a raised cosine.
+    """Return nodes u (symbol rates from the centre) and weights (sum 1) for ∫ g(u) … du, g a raised cosine.
 
-    ``count`` lie in the flat part. Those on the edges are Gauss nodes in the height of g (Chebyshev's of the
-    third kind), so that powers of it are integrated exactly: mixing brings up to four of them together.
+    ``count`` nodes lie in the flat part. Those on the edges are Gauss nodes in the height of g (Chebyshev's
+    of the third kind), so that powers of g are integrated exactly: mixing multiplies up to four of them.
     """
     u, w = legendre(count)
     edge = (rolloff > 0) + (rolloff > 0.2) + (rolloff > 0.5)
@@ -71,15 +69,15 @@ def spectral_nodes(count: int, rolloff: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def window_weights(window: int, own: float | None = None) -> np.ndarray:
-    """Weights of a `sliding_sum` of ``window`` symbols at lags −window … window + 1, together 1."""
+    """Return weights, with sum 1, of a `sliding_sum` of ``window`` symbols at lags −window … window + 1."""
     weights = sliding_sum(np, np.eye(1, 2 * window + 2, window)[0], window, own)
     return weights / weights.sum()
 
 
 def _own(offset: float, comb: Comb, scale: float, window: int | None, symbols: int | None) -> np.ndarray:
-    """x, weights and slow part over the channel whose centre is ``offset`` Hz below f, (3, X).
+    """Return x, weights and slow part over the channel centred ``offset`` Hz below f, (3, X).
 
-    Gauss–Legendre nodes in asinh(x/scale): dense about x = 0.
+    The nodes are Gauss–Legendre in asinh(x/scale): dense about x = 0.
     """
     slowest = comb.rate / symbols / 2 if symbols else 0.0
     # Beyond two zeros of the window's response its side lobes cancel.
@@ -109,11 +107,11 @@ def _own(offset: float, comb: Comb, scale: float, window: int | None, symbols: i
 def nodes_of(
     comb: Comb, channels: np.ndarray, scale: float, window: int | None, symbols: int | None, alias: float
 ) -> Nodes:
-    """Nodes to receive ``channels`` (indices).
+    """Return the nodes to receive ``channels`` (indices).
 
-    ``scale`` (Hz) is the least frequency that |μ|² resolves in x; ``window`` the symbols of the carrier-phase
-    estimate, None for one phase over the sequence; ``symbols`` the length of that, whose mean phase is known,
-    None if endless; ``alias`` (Hz) a sampling rate, or 0.
+    ``scale`` (Hz) is the smallest frequency that |μ|² resolves in x. ``window`` is the number of symbols of
+    the carrier-phase estimate, None for one phase over the sequence. ``symbols`` is the length of the
+    sequence, whose mean phase is known, None if endless. ``alias`` (Hz) is a sampling rate, or 0.
     """
     at, fraction = spectral_nodes(RECEIVED, comb.rolloff)
     beside, far = (spectral_nodes(count, comb.rolloff) for count in (BESIDE, FAR))
@@ -137,7 +135,7 @@ def nodes_of(
 
 
 class Row(NamedTuple):
-    """A row as the sums see it: β1 … β4, power over symbol rate, phase, delay and β2 by channel (SI)."""
+    """Describes a row for the sums: β1 … β4; by channel power over symbol rate, phase, delay, β2 (SI)."""
 
     beta: np.ndarray
     density: np.ndarray
@@ -148,7 +146,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RowKind:
-    """Rows of the field with the same β, power by channel, attenuation (1/m) and net gain of a span."""
+    """Describes rows of the field with equal β, power by channel, attenuation (1/m) and net gain per span."""
 
     row: Row
     alpha: float
@@ -157,7 +155,7 @@ class RowKind:
 
 
 def dispersion(beta: Array, f) -> list[Array]:
-    """Phase (1/m), group delay (s/m) and β2 (s²/m) of β1 … β4 at optical offsets f in Hz."""
+    """Return phase (1/m), group delay (s/m) and β2 (s²/m) of β1 … β4 at optical offsets f in Hz."""
     phase = Polynomial(np.append(0.0, beta) / [1, 1, 2, 6, 24])
     return [phase.deriv(order)(2 * math.pi * f) for order in range(3)]
 
@@ -167,14 +165,14 @@ def _sum(kernel: str, *arguments) -> None:
 
 
 def walk_off(kinds: list[RowKind], comb: Comb) -> float:
-    """Largest difference of group delay between any two frequencies of any two rows, s/m."""
+    """Return the largest difference of group delay between any two frequencies of any two rows, s/m."""
     wide = comb.rate * (1 + comb.rolloff)
     f = np.linspace(comb.centres[0] - wide, comb.centres[-1] + wide, 129)
     return float(np.ptp([dispersion(kind.row.beta, f)[1] for kind in kinds]))
 
 
 def overlap_areas(comb: Comb) -> Array:
-    """∫ of two raised cosines, and of their roots, 0 to their full width apart, Hz: (2, 1025)."""
+    """Return ∫ of two raised cosines, and of their roots, 0 to their full width apart, Hz: (2, 1025)."""
     width = 1 + comb.rolloff
     root = root_raised_cosine(((np.arange(8192) + 0.5) / 8192 - 0.5) * width, comb.rolloff)
     areas = [[g[8 * k :] @ g[: 8192 - 8 * k] for k in range(1025)] for g in (root**2, root)]
@@ -183,10 +181,10 @@ def overlap_areas(comb: Comb) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums over f1 and f2 for rows i that rows ``j`` act on, at the nodes of the received channels.
+    """Computes sums over f1 and f2 for rows i affected by rows ``j``, at the nodes of the received channels.
 
-    Results are integrals over the channels' raised-cosine spectra, W, (received channels,), launch referred,
-    of a row with γκ = 1. ``spread`` is the walk-off of all rows, ``areas`` those of `overlap_areas`.
+    Results are integrals over the channels' raised-cosine spectra, W, (received channels,), at the launch, of
+    a row with γκ = 1. ``spread`` is the walk-off of all rows, ``areas`` are those of `overlap_areas`.
     """
 
     comb: Comb
@@ -203,7 +201,7 @@ class Sums:
         return self.accumulation.amplitude_tables(min(max(most, floor), 2 * CORRELATED * floor))
 
     def _received(self, values: Array) -> Array:
-        """Sums over the nodes f of each channel; ``values`` (…, F)."""
+        """Sum ``values`` (…, F), with their weights, over the nodes f of each channel."""
         weighted = values * self.nodes.weights
         return weighted.reshape(*values.shape[:-1], -1, self.nodes.each).sum(axis=-1)
 
@@ -212,16 +210,16 @@ class Sums:
         return self.accumulation.power_table()
 
     def gaussian(self, i: RowKind) -> Array:
-        """∬ G_i G_j G_j |μ|², and the part of it that is slow phase noise."""
+        """Return ∬ G_i G_j G_j |μ|², and the part of it that is slow phase noise."""
         rows, sums = (i.row, self.j.row), np.zeros((2, len(self.nodes.f)))
         _sum("interference_double", self.nodes, self.comb, self.areas[0], rows, self._power, sums)
         return self._received(sums)
 
     def correlated(self, i: RowKind) -> Array:
-        """∫ G_i |∫ √(G_j G_j) μ|²/R over pairs in one channel, less slow phase noise.
+        """Return ∫ G_i |∫ √(G_j G_j) μ|²/R over pairs in one channel, less slow phase noise.
 
-        f1 in the received channel. The integrals depend on the delay between the two channels, and hardly on
-        which they are: they are interpolated in it, with β2 of the middle of all channels.
+        f1 is in the received channel. The integrals depend on the delay between the two channels, and hardly
+        on the channels themselves: they are interpolated over delay, with β2 at the middle of all channels.
         """
         comb, mine = self.comb, self.nodes.received[:: self.nodes.each]
         walks = np.subtract.outer(i.row.delays[mine], self.j.row.delays)
@@ -237,9 +235,9 @@ class Sums:
         return i.row.density[mine] / comb.rate * (mixed @ self.j.row.density**2)
 
     def self_correlated(self) -> tuple[Array, Array, Array]:
-        """Of the received channel on itself, W for Φ4, Φ6 and Φ4² of `gaussian_noise`.
+        """Return the received channel's terms on itself, W, that Φ4, Φ6 and Φ4² of `gaussian_noise` multiply.
 
-        ∫ G |∫ √(G G) μ df1|²/R over f3; |∬ √(G G G) μ|²/R²; of the latter what is in step with the symbol.
+        ∫ G |∫ √(G G) μ df1|²/R over f3; |∬ √(G G G) μ|²/R²; of the latter the part in phase with the symbol.
         """
         row, comb, n = self.j.row, self.comb, self.nodes
         root = root_raised_cosine((n.f - comb.centres[n.received]) / comb.rate, comb.rolloff)

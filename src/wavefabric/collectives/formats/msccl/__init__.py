@@ -1,4 +1,4 @@
-"""MSCCL's XML: schedules as thread blocks and steps, and back; limits, deadlocks and races checked.
+"""Convert schedules to MSCCL's XML (thread blocks and steps) and back; check limits, deadlocks and races.
 
 May import `collectives`, `files` and `errors`; nothing but `cli` imports it.
 """

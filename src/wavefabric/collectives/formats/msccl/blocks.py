@@ -1,4 +1,4 @@
-"""From transfers in rounds to thread blocks: which block does what, when, and what it waits for."""
+"""Assign transfers in rounds to steps of thread blocks, and compute what each step waits for."""
 
 from dataclasses import dataclass
 
@@ -12,19 +12,19 @@ from wavefabric.errors import InputError
 
 
 class MscclLimitExceeded(Exception):
-    """A limit that more channels, or fewer thread blocks, may still keep; the message says which."""
+    """Raised for an exceeded limit that more channels or fewer blocks might satisfy; the message names it."""
 
 
 class TooManySteps(MscclLimitExceeded):
-    """A thread block has more steps than MSCCL allows: shorter lanes may do."""
+    """Raised if a thread block has more steps than MSCCL allows: shorter lanes might help."""
 
 
 @dataclass(frozen=True, eq=False)
 class ThreadBlockLanes:
-    """Transfers told apart by who moves them: a lane is a thread block at each end, or one that copies.
+    """Groups transfers into lanes: a lane is a thread block at each of two GPUs, or one block that copies.
 
-    ``of``: the lane of each transfer. ``ends`` (lanes, 2): GPUs, sender and receiver (if blocks are shared,
-    the two of a pair), twice the same for copies. ``channel``: of each lane.
+    ``of``: the lane of each transfer. ``ends`` (lanes, 2): the GPUs of sender and receiver (if blocks are
+    shared, the two GPUs of a pair), equal for copies. ``channel``: the channel of each lane.
     """
 
     of: np.ndarray
@@ -33,9 +33,9 @@ class ThreadBlockLanes:
 
 
 def build_blocks(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.ndarray, np.ndarray]:
-    """Blocks (`BLOCK`) and steps (`STEP`) on as few channels as needed; `InputError` names a limit.
+    """Return blocks (`BLOCK`) and steps (`STEP`) on as few channels as possible; `InputError` names a limit.
 
-    ``shared`` as of `to_msccl`.
+    ``shared`` is as for `to_msccl`.
     """
     why = ""
     for joint in (False, True) if shared is None else (shared,):
@@ -50,7 +50,7 @@ def build_blocks(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.
 
 
 def _lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> ThreadBlockLanes:
-    """Lanes of at most `longest` transfers: for each pair (or each direction of it, unless `shared`)."""
+    """Form lanes of at most ``longest`` transfers per pair of GPUs, per direction unless ``shared``."""
     one, other = moves["src"], moves["dst"]
     if shared:
         one, other = np.minimum(one, other), np.maximum(one, other)
@@ -63,7 +63,7 @@ def _lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> ThreadBl
 
 
 def _channels(ends: list[list[int]], gpus: int) -> np.ndarray:
-    """A channel for each lane: one that is free for the pair, and not full at either end."""
+    """Return a channel for each lane that the pair does not use yet and that is not full at either end."""
     used = np.zeros((gpus, fmt.CHANNELS), np.int64)
     taken: dict[tuple[int, int], int] = {}
     chosen = np.zeros(len(ends), np.int64)
@@ -82,8 +82,8 @@ def _channels(ends: list[list[int]], gpus: int) -> np.ndarray:
 
 
 def _thread_blocks(moves: np.ndarray, lanes: ThreadBlockLanes, gpus: int) -> tuple[np.ndarray, np.ndarray]:
-    """Blocks and steps of all GPUs."""
-    # Ends of lanes are blocks: 2 n the first's, 2 n + 1 the second's, which a copy within a GPU has not.
+    """Return the blocks and steps of all GPUs."""
+    # The ends of lane n are blocks 2 n and 2 n + 1; a copy within a GPU has only the first.
     gpu = lanes.ends.ravel()
     number = np.bincount(lanes.ends[:, 0], minlength=gpus)
     number += np.bincount(lanes.ends[lanes.ends[:, 0] != lanes.ends[:, 1], 1], minlength=gpus)
@@ -92,14 +92,14 @@ def _thread_blocks(moves: np.ndarray, lanes: ThreadBlockLanes, gpus: int) -> tup
             f"GPU {int(number.argmax())}: {int(number.max())} thread blocks, of {fmt.BLOCKS}"
         )
     owner, work = _work(moves, lanes)
-    order = np.lexsort((np.arange(owner.size), owner))  # by block, in it as given
+    order = np.lexsort((np.arange(owner.size), owner))  # by block, otherwise unchanged
     owner, work = owner[order], work[order]
     later, earlier = _waits(work, owner, gpu, order)
     return _number(work, owner, gpu, later, earlier, lanes)
 
 
 def _work(moves: np.ndarray, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.ndarray]:
-    """Steps without numbers, two a transfer from GPU to GPU: the block of each, and a row of `STEP`."""
+    """Return the block and the `STEP` row, without number, of each step; transfers between GPUs have two."""
     turn, second = ragged(np.where(moves["src"] != moves["dst"], 2, 1))
     m, lane = moves[turn], lanes.of[turn]
     away, reduce = m["src"] != m["dst"], m["reduce"]
@@ -120,7 +120,7 @@ def _work(moves: np.ndarray, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.nd
 
 
 def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of steps of different blocks of a GPU: the later waits for the earlier, each block's last."""
+    """Return steps (later, earlier) in two blocks of a GPU: the later waits for the last one per block."""
     highest = [work[key].max(initial=0) for key in ("srcoff", "dstoff", "cnt")]
     width = 1 + int(max(highest[:2])) + int(highest[2])
     at = gpu[owner].astype(np.int64)
@@ -132,14 +132,14 @@ def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
     pair = owner[later].astype(np.int64) * (gpu.size + 1) + owner[earlier]
     order = np.lexsort((-earlier, later, pair))
     later, earlier = later[order], earlier[order]
-    # None that the waiting block has waited for before: a running maximum, anew for each pair of blocks.
+    # Drop waits covered by an earlier wait of the block: a running maximum per pair of blocks.
     lifted = pair[order] * (work.size + 1) + earlier
     new = lifted > np.concatenate(([-1], np.maximum.accumulate(lifted)))[: lifted.size]
     return later[new], earlier[new]
 
 
 def _number(work, owner, gpu, later, earlier, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.ndarray]:
-    """Steps with their numbers, with a nop for each further wait; blocks that are waited for come first."""
+    """Return blocks and numbered steps, with a nop for each further wait; awaited blocks come first."""
     order = np.argsort(later, kind="stable")
     later, earlier = later[order], earlier[order]
     length = np.maximum(np.bincount(later, minlength=work.size), 1)
@@ -169,7 +169,7 @@ def _number(work, owner, gpu, later, earlier, lanes: ThreadBlockLanes) -> tuple[
 
 
 def _block_order(gpu: np.ndarray, waited_for: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Order of blocks by GPU, those that are waited for first, and the number of each on its GPU."""
+    """Return the order of blocks by GPU, awaited ones first, and the number of each block on its GPU."""
     rank = np.lexsort((np.arange(gpu.size), ~waited_for, gpu))
     ids = np.empty(gpu.size, np.int64)
     ids[rank] = np.arange(gpu.size) - np.searchsorted(gpu[rank], gpu[rank])
@@ -182,7 +182,7 @@ def _block_order(gpu: np.ndarray, waited_for: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _block_table(work, owner, present: np.ndarray, ids: np.ndarray, lanes: ThreadBlockLanes) -> np.ndarray:
-    """Rows of `BLOCK`: blocks 2 n and 2 n + 1 are the ends of lane n."""
+    """Return the rows of `BLOCK`; blocks 2 n and 2 n + 1 are the ends of lane n."""
     lane, second = present // 2, present % 2
     blocks = np.zeros(present.size, fmt.BLOCK)
     blocks["gpu"], blocks["id"], blocks["chan"] = lanes.ends[lane, second], ids, lanes.channel[lane]
@@ -193,11 +193,11 @@ def _block_table(work, owner, present: np.ndarray, ids: np.ndarray, lanes: Threa
 
 
 def _keep_sums_apart(steps: np.ndarray) -> None:
-    """Mark local sums that the runtime would join to the next, in another order of additions.
+    """Mark local sums that the runtime would merge with the next, which changes the order of additions.
 
-    It joins reduces to the same place if nobody waits for the first and the second waits for nobody, adds
-    all that they read, and then what was there. A mark (as if somebody waited) keeps the order of the
-    schedule, and with it the same bits on all GPUs.
+    The runtime merges reduces to the same address if no step waits for the first and the second does not
+    wait: it adds all sources, and then the value at the address. A mark (as if a step waited) keeps the order
+    of the schedule, and with it the same bits on all GPUs.
     """
     a, b = steps[:-1], steps[1:]
     joined = (a["type"] == fmt.RE) & (b["type"] == fmt.RE) & (a["block"] == b["block"]) & (b["depid"] == -1)

@@ -1,4 +1,4 @@
-"""Checks that the MSCCL runtime takes an algorithm, and that it ends: rules, circles that hang, races.
+"""Check that the MSCCL runtime accepts an algorithm and finishes it: rules, cyclic waits, races.
 
 A connection's buffer has a fixed number of slots (NCCL_STEPS), and a message takes one or several of them
 however small it is. A step that moves ``cnt`` chunks puts as many of them in a message as fit, so the same
@@ -20,26 +20,26 @@ from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.levels import hazards
 from wavefabric.errors import InputError, require
 
-#: Steps of a circle that an error names, and numbers held at once.
+#: Steps of a cycle that an error names, and entries of clocks in memory at once.
 _NAMED, _AT_ONCE = 6, 50_000_000
 
 
 def check_msccl(text: str, *, slots: int = fmt.SLOTS) -> int | None:
-    """Refuse an MSCCL algorithm (XML) that the runtime refuses, that hangs, or whose answer is luck.
+    """Refuse an MSCCL algorithm (XML) that the runtime would refuse, that hangs, or that has a race.
 
-    Returns the bytes of the largest array that it runs with, None if it runs with any; it is refused where
-    that is less than its `minBytes` and `maxBytes` allow. Sizes are for connections with NCCL's default
-    buffers (NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE) of so many `slots` (NCCL_STEPS).
+    Returns the largest array, in bytes, with which the algorithm runs, None if any; it is refused if that is
+    less than its `minBytes` and `maxBytes` allow. Sizes are for connections with NCCL's default buffers
+    (NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE) of ``slots`` slots (NCCL_STEPS).
 
-    `InputError`, in one line: a rule of the format that is broken; sends and receives that do not match;
-    steps that wait for one another in a circle, with an array of a size that the algorithm is for; or two
-    steps on a GPU that touch a chunk, one of them writing, of which nothing says which comes first.
+    `InputError`, in one line: a broken rule of the format; sends and receives that do not match; steps that
+    wait for one another in a cycle, with an array of a size that the algorithm is for; or two unordered steps
+    on a GPU that access a chunk, one of them writing.
     """
     return check_algorithm(fmt.read_algorithm(text), slots)
 
 
 def check_algorithm(a: fmt.MscclAlgorithm, slots: int = fmt.SLOTS) -> int | None:
-    """The same of an algorithm that is read already."""
+    """Check an algorithm that is already read, as `check_msccl` does."""
     _check_chunks(a)
     _check_blocks(a)
     _check_steps(a)
@@ -96,7 +96,7 @@ def _check_steps(a: fmt.MscclAlgorithm) -> None:
             raise InputError(f"{a.step_name(row)} {side}off: {actual}; allowed: {allowed}")
     apart = np.abs(steps["srcoff"].astype(np.int64) - steps["dstoff"])
     overlap = (steps["srcbuf"] == steps["dstbuf"]) & (apart < steps["cnt"])
-    # A sum may replace what it was made from; nothing else may overlap.
+    # A sum may replace one of its terms; nothing else may overlap.
     overlap &= np.isin(kind, (fmt.CPY, fmt.RE)) | np.isin(kind, (fmt.RRC, fmt.RRCS)) & (apart > 0)
     if (row := _first(overlap)) is not None:
         raise InputError(f"{a.step_name(row)}: source and destination overlap; allowed: apart")
@@ -136,9 +136,9 @@ def _check_waits(a: fmt.MscclAlgorithm) -> None:
 
 
 def touches(steps: np.ndarray, first: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Chunks that steps touch: arrays of rows, numbers of chunks, and whether they are written; reads first.
+    """Return the chunks that steps access: rows of steps, chunk numbers, and whether written; reads first.
 
-    ``first``: number of the first chunk that each step reads, and of the first that it writes.
+    ``first``: for each step the number of the first chunk that it reads, and of the first that it writes.
     """
     columns = []
     for used, number, write in ((fmt.READS, first[0], False), (fmt.WRITES, first[1], True)):
@@ -150,9 +150,9 @@ def touches(steps: np.ndarray, first: Sequence[np.ndarray]) -> tuple[np.ndarray,
 
 
 def run_order(a: fmt.MscclAlgorithm) -> list[int]:
-    """All steps (rows) of an algorithm without deadlock in an order that they may run in.
+    """Return all steps (rows) of an algorithm without deadlock in an order that can run.
 
-    Receives come as soon after their sends as can be.
+    Receives come as soon after their sends as possible.
     """
     following: list[list[int]] = [[] for _ in range(a.steps.size)]
     left = np.zeros(a.steps.size, np.int64)
@@ -180,11 +180,11 @@ def run_order(a: fmt.MscclAlgorithm) -> list[int]:
 
 
 def check_deadlock(a: fmt.MscclAlgorithm, slots: int) -> int | None:
-    """Refuse an algorithm that hangs with an array of a size that it is for; returns `runs_up_to`."""
+    """Refuse an algorithm that hangs with an array of an allowed size; return `runs_up_to`."""
     proto, low, each = a.proto, a.min_bytes, fmt.SLOTS_PER_MESSAGE[a.proto]
     require(slots >= each, "slots", slots, f"from {each}, what a message takes under {proto}")
     most = runs_up_to(a, slots)
-    # Without a largest size it is not said that it should run with more than the smallest.
+    # Without maxBytes an algorithm need not run with more than its smallest size.
     top = a.max_bytes if a.declared else max(1, low)
     if most is None or (top is not None and top <= most):
         return most
@@ -201,10 +201,10 @@ def check_deadlock(a: fmt.MscclAlgorithm, slots: int) -> int | None:
 
 
 def runs_up_to(a: fmt.MscclAlgorithm, slots: int) -> int | None:
-    """Bytes of the largest array with which no steps wait for one another in a circle; None: any; 0: none.
+    """Return the bytes of the largest array with which no steps wait in a cycle; None: any size; 0: no size.
 
-    With fewer chunks a message a step never needs fewer messages, so what hangs with n chunks a message hangs
-    with all smaller numbers, and bisection finds the least number that runs.
+    With fewer chunks per message a step needs at least as many messages. So an algorithm that hangs with n
+    chunks per message hangs with fewer, and bisection finds the smallest number that runs.
     """
     if not find_circle(a, slots, 1):
         return None
@@ -216,11 +216,11 @@ def runs_up_to(a: fmt.MscclAlgorithm, slots: int) -> int | None:
 
 
 def find_circle(a: fmt.MscclAlgorithm, slots: int, together: int) -> list[int]:
-    """Steps (rows) that wait for one another in a circle with so many chunks a message; empty if none do.
+    """Return steps (rows) that wait in a cycle with ``together`` chunks per message; empty if none do.
 
-    A node is a message of a step that sends or receives, or another step. One comes after the one before it
-    in its block, after the last of the step that it waits for, a receive after its send, and, if n messages
-    fit the buffer, a send after the receive of n messages before.
+    A node of the graph is a message of a step that sends or receives, or any other step. A node comes after
+    the previous node of its block and after the last node of the step that it waits for, a receive after its
+    send, and, if n messages fit the buffer, a send after the receive of n messages before.
     """
     steps, depth = a.steps, slots // fmt.SLOTS_PER_MESSAGE[a.proto]
     if not steps.size:
@@ -254,7 +254,7 @@ def find_circle(a: fmt.MscclAlgorithm, slots: int, together: int) -> list[int]:
 
 
 def _shortest_circle(graph: csr_array, start: int) -> list[int]:
-    """A shortest circle of nodes through one that is on a circle."""
+    """Return a shortest cycle of nodes through ``start``, which is on a cycle."""
     order, previous = breadth_first_order(graph, start)
     leads_back = np.isin(order, graph[:, [start]].nonzero()[0])
     path = [int(order[leads_back][0])]
@@ -264,10 +264,10 @@ def _shortest_circle(graph: csr_array, start: int) -> list[int]:
 
 
 def check_races(a: fmt.MscclAlgorithm) -> None:
-    """Refuse two steps that touch a chunk, one of them writing, of which nothing says which is first.
+    """Refuse two unordered steps that access the same chunk, one of them writing.
 
-    A step comes after the one before it in its block, the one that it waits for, and if it receives, the
-    send; and after all that come before those (vector clocks: Fidge 1988, Mattern 1989).
+    A step comes after the previous step of its block, the step that it waits for and, if it receives, the
+    send; and after all steps before those (vector clocks: Fidge 1988, Mattern 1989).
     """
     block, number, order = a.steps["block"], a.steps["s"], run_order(a)
     buffers = buffer_map(a.arrays)
@@ -296,7 +296,7 @@ def check_races(a: fmt.MscclAlgorithm) -> None:
 
 
 def _waited_for(a: fmt.MscclAlgorithm, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
-    """Whether the later step's own block has by then waited for the earlier one, or one that follows it."""
+    """Whether the block of a later step already waited for the earlier step, or for one that follows it."""
     span = a.steps.size + 1
 
     def pair(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -306,14 +306,14 @@ def _waited_for(a: fmt.MscclAlgorithm, later: np.ndarray, earlier: np.ndarray) -
     waits = np.flatnonzero(a.waited >= 0)
     key = pair(waits, a.waited[waits])
     order = np.argsort(key, kind="stable")
-    # The last step waited for so far, anew for each pair of blocks as keys grow from pair to pair.
+    # The last step waited for so far; it restarts with each pair of blocks, as keys grow from pair to pair.
     last = np.append(np.maximum.accumulate((key + a.waited[waits])[order]), -1)
     at = np.searchsorted((key + waits)[order], pair(later, earlier) + later, side="right") - 1
     return last[at] >= pair(later, earlier) + earlier
 
 
 def _clocks(a: fmt.MscclAlgorithm, order: list[int], blocks: np.ndarray) -> np.ndarray:
-    """Number of the last step of each of `blocks` that comes before each step: shape (steps, blocks)."""
+    """Return the last step of each of ``blocks`` before each step, −1 for none: shape (steps, blocks)."""
     clocks = np.full((a.steps.size, blocks.size), -1, np.int16)
     column = np.full(len(a.blocks), -1)
     column[blocks] = np.arange(blocks.size)

@@ -1,4 +1,4 @@
-"""An MSCCL algorithm as tables of numbers, its limits, and its XML.
+"""Define an MSCCL algorithm as tables of numbers, its limits, and its XML.
 
 Grammar and limits: github.com/microsoft/msccl, src/graph/topo.cc (`mscclGetAlgoFromXMLAndSetAlgo`),
 src/include/msccl.h and src/collectives/device/msccl_interpreter.h; writer: github.com/microsoft/msccl-tools,
@@ -23,14 +23,14 @@ from wavefabric.files.xml import one_of, parse_xml, text_of, whole_of
 #: wait for (kept in 8 bits).
 STEPS, BLOCKS, CHANNELS, PER_CHANNEL, COUNT, WAITED_BLOCK = 256, 216, 32, 32, 71, 127
 
-#: Slots of a connection's buffer (NCCL_STEPS), and those that a message takes: Simple cuts it in two slices
-#: of two slots (MSCCL_CHUNKSTEPS = NCCL_STEPS / 2).
+#: Slots of a connection's buffer (NCCL_STEPS), and slots per message: Simple cuts a message in two slices of
+#: two slots (MSCCL_CHUNKSTEPS = NCCL_STEPS / 2).
 SLOTS = 8
 SLOTS_PER_MESSAGE = {"Simple": 4, "LL": 1, "LL128": 1}
-#: Data bytes that a message holds at most, with NCCL's default buffers of 4 MiB, 512 KiB (half of it flags)
+#: Largest number of data bytes per message, with NCCL's default buffers of 4 MiB, 512 KiB (half of it flags)
 #: and 4800 KiB (a sixteenth of it flags).
 MESSAGE_BYTES = {"Simple": 2_097_152, "LL": 32_768, "LL128": 576_000}
-#: What MSCCL calls collectives, and what we do; others are ``custom``.
+#: Names of collectives in MSCCL, and in this package; others are ``custom``.
 COLLS = {
     "allreduce": "all-reduce",
     "allgather": "all-gather",
@@ -41,10 +41,10 @@ COLLS = {
     "custom": None,
 }
 #: Types of steps: send; receive; receive, copy and send; receive, reduce and send; receive, reduce and copy;
-#: that and send; local copy; local reduce; residual addition; nothing.
+#: receive, reduce, copy and send; local copy; local reduce; residual addition; nothing.
 TYPES = ("s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "ra", "nop")
 S, R, RCS, RRS, RRC, RRCS, CPY, RE, RA, NOP = range(len(TYPES))
-#: By type: whether it sends, receives, reads `src`, writes `dst`.
+#: By type: whether a step sends, receives, reads `src`, writes `dst`.
 SENDS = np.isin(TYPES, ("s", "rcs", "rrs", "rrcs"))
 RECEIVES = np.isin(TYPES, ("r", "rcs", "rrs", "rrc", "rrcs"))
 READS = np.isin(TYPES, ("s", "rrs", "rrc", "rrcs", "cpy", "re"))
@@ -61,27 +61,27 @@ STEP = np.dtype(
 )
 
 _MOST = 2**31 - 1
-#: ``maxBytes`` that every runtime takes for any size: 0 is that to Azure's and RCCL's, not to Microsoft's.
+#: ``maxBytes`` that every runtime accepts as no limit: 0 means that to Azure's and RCCL's, not Microsoft's.
 _UNLIMITED = 1 << 40
 
 
 @dataclass(frozen=True, eq=False)
 class MscclAlgorithm:
-    """An MSCCL algorithm: ``proto`` of `PROTOCOLS`, ``coll`` of `COLLS`."""
+    """Holds an MSCCL algorithm: ``proto`` is one of `PROTOCOLS`, ``coll`` one of `COLLS`."""
 
     name: str
     proto: str
     coll: str
-    #: Chunks are ``nchunksperloop``; other readers ignore roots, and collectives that MSCCL does not name.
+    #: ``chunks`` is ``nchunksperloop``; other readers ignore roots and collectives that MSCCL does not name.
     arrays: CollectiveArrays
     channels: int
-    #: Of `BLOCK` and of `STEP`.
+    #: Rows of `BLOCK` and of `STEP`.
     blocks: np.ndarray = field(repr=False)
     steps: np.ndarray = field(repr=False)
-    #: Sizes of the whole array that it is for (``minBytes``, ``maxBytes``); None: of any size.
+    #: Sizes of the whole array that the algorithm is for (``minBytes``, ``maxBytes``); None: no limit.
     min_bytes: int = 0
     max_bytes: int | None = None
-    #: Whether it says up to which size; `max_bytes` is None if not.
+    #: Whether the file has ``maxBytes``; `max_bytes` is None if not.
     declared: bool = True
 
     @property
@@ -90,12 +90,12 @@ class MscclAlgorithm:
 
     @cached_property
     def gpu(self) -> np.ndarray:
-        """GPU of each step."""
+        """Return the GPU of each step."""
         return self.blocks["gpu"][self.steps["block"]].astype(np.int64)
 
     @cached_property
     def waited(self) -> np.ndarray:
-        """Row of the step that each step waits for by `depid` and `deps`, −1 for none."""
+        """Return the row of the step that each step waits for by `depid` and `deps`, −1 for none."""
         first_block = np.searchsorted(self.blocks["gpu"], np.arange(self.gpus))
         first_step = np.searchsorted(self.steps["block"], np.arange(len(self.blocks) + 1))
         waits = self.steps["depid"] >= 0
@@ -103,7 +103,7 @@ class MscclAlgorithm:
         return np.where(waits, first_step[block] + self.steps["deps"], -1)
 
     def on_connections(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
-        """Steps that ``"send"`` or ``"recv"``, by connection (sender, receiver, channel), and its number."""
+        """Return sends or receives by connection (sender, receiver, channel), and connection numbers."""
         row = np.flatnonzero((SENDS if direction == "send" else RECEIVES)[self.steps["type"]])
         blocks = self.blocks[self.steps["block"][row]]
         ends = (self.gpu[row], blocks[direction].astype(np.int64))
@@ -114,9 +114,9 @@ class MscclAlgorithm:
 
     @cached_property
     def senders(self) -> np.ndarray:
-        """Row of the send that each receive takes, −1 for other steps: the k-th on a connection are a pair.
+        """Return the row of each receive's send, −1 for other steps: the k-th on a connection are a pair.
 
-        Refused are connections with more of one than of the other, and pairs that differ in `cnt`.
+        `InputError` if a connection has unequal numbers of sends and receives, or a pair differs in `cnt`.
         """
         (sent, a), (received, b) = self.on_connections("send"), self.on_connections("recv")
         keys, at = np.unique(np.concatenate((a, b)), return_inverse=True)
@@ -137,14 +137,14 @@ class MscclAlgorithm:
         return senders
 
     def step_name(self, row: int) -> str:
-        """A step in words."""
+        """Describe a step in words."""
         step = self.steps[row]
         block = self.blocks[step["block"]]
         return f"gpu {block['gpu']} tb {block['id']} step {step['s']} ({TYPES[step['type']]})"
 
 
 def write_algorithm(a: MscclAlgorithm) -> str:
-    """The XML of an algorithm, one step a line."""
+    """Return the XML of an algorithm, one step per line."""
     own = a.arrays
     more = f' collective="{own.collective}"' if own.collective and COLLS[a.coll] is None else ""
     more += f' root="{own.root}"' if own.root is not None else ""
@@ -172,9 +172,9 @@ def write_algorithm(a: MscclAlgorithm) -> str:
 
 
 def read_algorithm(text: str) -> MscclAlgorithm:
-    """The algorithm that XML text describes, each attribute checked by itself.
+    """Return the algorithm that XML text describes; each attribute is checked separately.
 
-    Comments and unknown attributes and elements are passed over, as the runtime does.
+    Comments and unknown attributes and elements are ignored, as in the runtime.
     """
     root = parse_xml(text, "msccl")
     require(root.tag == "algo", "msccl", f"root element {root.tag[:60]!r}", "algo")
@@ -219,7 +219,7 @@ def read_algorithm(text: str) -> MscclAlgorithm:
 def _numbered(
     parent, where: str, tag: str, most: int, allowed: tuple[str, str], count: int | None = None
 ) -> list:
-    """Children with ids 0, 1, 2, … below `most`, in that order; `allowed`: if one is twice or missing."""
+    """Return children by id, 0, 1, 2, … below ``most``; ``allowed``: texts for a repeated or missing id."""
     by_id = {}
     for child in parent.iterfind(tag):
         number = whole_of(child, where, "id", 0, most - 1)
@@ -247,7 +247,7 @@ def _read_block(tb, gpu: int, number: int, gpus: int, blocks: list, steps: list)
 
 
 def _read_step(step, where: str) -> list[int]:
-    """The columns of `STEP` from ``type`` on."""
+    """Return the columns of `STEP` from ``type`` on."""
     kind = TYPES.index(one_of(step, where, "type", TYPES))
     columns = [kind]
     for side in ("src", "dst"):

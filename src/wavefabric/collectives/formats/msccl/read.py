@@ -1,4 +1,4 @@
-"""MSCCL algorithms (XML) as schedules."""
+"""Read MSCCL algorithms (XML) as schedules."""
 
 from collections import Counter
 from dataclasses import replace
@@ -17,18 +17,18 @@ from wavefabric.quantities import whole
 
 
 def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: int = fmt.SLOTS) -> Schedule:
-    """The schedule of an MSCCL algorithm (XML), proved; chunks have so many `elements`.
+    """Return the verified schedule of an MSCCL algorithm (XML); a chunk has ``elements`` elements.
 
     Rounds are as early as the data allow. Buffers are ``data`` (in place), or ``input`` and ``output``
-    (``send`` and ``recv`` of an all-to-all), ``scratch`` if there is any, and ``relay`` for what is held in
-    none: sums that go on without being stored, and data whose source is overwritten before they are received.
-    Conditions are those of the collective; of a ``custom`` algorithm what it does: all of the input that it
-    reads first, all of the output that it writes. Residual additions (``ra``) add what no GPU sent and are
+    (``send`` and ``recv`` of an all-to-all), ``scratch`` if used, and ``relay`` for data in none of these:
+    sums that are sent on without being stored, and data whose source is overwritten before they are received.
+    Conditions are those of the collective; for a ``custom`` algorithm `pre` is the input that it reads before
+    writing it, and `post` the output that it writes. Residual additions (``ra``) add what no GPU sent and are
     left out.
 
-    The format has no word for the `root` of a broadcast or reduce: by default the GPU that never receives, or
-    never sends. `slots` and errors are as of `check_msccl`; an algorithm that does not do what its collective
-    states is an `InputError` too.
+    The format has no attribute for the ``root`` of a broadcast or reduce: the default is the GPU that never
+    receives, or never sends. ``slots`` and errors are as for `check_msccl`; an algorithm that does not do
+    what its collective states is an `InputError` too.
     """
     algorithm = fmt.read_algorithm(text)
     elements = whole("elements", elements, 1)
@@ -43,12 +43,12 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
 
 
 def load_msccl(path: str | Path, **options) -> Schedule:
-    """`from_msccl` of a file; an error begins with its path."""
+    """Read a file with `from_msccl`; an error begins with the path."""
     return parsed(path, "msccl", partial(from_msccl, **options), MOST_SCHEDULE)
 
 
 def _rows(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[list[Row], np.ndarray]:
-    """What is moved, and how many relay chunks each GPU has."""
+    """Return the transfers as rows, and the number of relay chunks on each GPU."""
     gpus, relay = a.gpu.tolist(), len(buffers.names)
     kinds, counts = a.steps["type"].tolist(), a.steps["cnt"].tolist()
     ends: list[list[ChunkAt]] = []
@@ -59,7 +59,7 @@ def _rows(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[list[Row], np.ndar
     receivers = np.full(a.steps.size, -1)
     receivers[a.senders[a.senders >= 0]] = np.flatnonzero(a.senders >= 0)
     rows: list[Row] = []
-    relays: dict[int, ChunkAt] = {}  # what waits for a receive
+    relays: dict[int, ChunkAt] = {}  # row of a receive → chunk with its data
     used: Counter[int] = Counter()
 
     def new_relay(gpu: int, count: int) -> ChunkAt:
@@ -68,7 +68,7 @@ def _rows(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[list[Row], np.ndar
 
     for row in run_order(a):
         kind, count, src, dst = kinds[row], counts[row], ends[0][row], ends[1][row]
-        held = src  # what is passed on
+        held = src  # chunk that is sent on
         if fmt.RECEIVES[kind]:
             held = new_relay(gpus[row], count) if kind == fmt.RRS else dst
             reduces = kind in (fmt.RRC, fmt.RRCS, fmt.RRS)
@@ -81,7 +81,7 @@ def _rows(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[list[Row], np.ndar
             receiver = int(receivers[row])
             relays[receiver] = new_relay(gpus[receiver], count)
             rows.append((held, relays[receiver], count, False, 0))
-    # Relays that are left stand without gaps.
+    # Number the remaining relay chunks without gaps.
     rows, kept = straight(rows, relay), {}
     used.clear()
     for _, dst, count, *_ in rows:

@@ -1,4 +1,4 @@
-"""Schedules as MSCCL algorithms (XML)."""
+"""Write schedules as MSCCL algorithms (XML)."""
 
 import re
 from pathlib import Path
@@ -16,9 +16,9 @@ from wavefabric.errors import InputError, require
 from wavefabric.files.output import write_text
 from wavefabric.quantities import whole
 
-#: What MSCCL calls the collectives.
+#: Names of the collectives in MSCCL.
 _COLLS = {collective: coll for coll, collective in fmt.COLLS.items()}
-#: Letters of names that the runtime's parser, which knows no entities, reads as they are.
+#: Characters of names that the runtime's parser, which knows no XML entities, reads unchanged.
 _LETTERS = "A-Za-z0-9 .,:;=()_+/-"
 
 
@@ -31,21 +31,21 @@ def to_msccl(
     instances: int = 1,
     shared: bool | None = None,
 ) -> str:
-    """A schedule, which is proved here, as an MSCCL algorithm (XML).
+    """Verify a schedule and return it as an MSCCL algorithm (XML).
 
-    Chunks that take part must be of one size; that size does not matter. In place: ``data`` of an all-gather
-    or broadcast is the output, of an all-reduce, reduce or reduce-scatter the input, which is overwritten on
-    all GPUs. An all-to-all goes from input to output; gather, scatter and others become ``custom``. A step
-    waits for those of its GPU that wrote or read its chunks before. All blocks do their steps in the order of
-    the schedule, which cannot hang with any number of slots.
+    Chunks in use must have one size, which may be any. In place: ``data`` of an all-gather or broadcast is
+    the output, of an all-reduce, reduce or reduce-scatter the input, which is overwritten on all GPUs. An
+    all-to-all goes from input to output; gather, scatter and others become ``custom``. A step waits for the
+    steps of its GPU that wrote or read its chunks before. All blocks do their steps in the order of the
+    schedule, which cannot hang with any number of slots.
 
-    ``name`` is the schedule's by default, less what the runtime's parser does not read; ``proto`` is
-    ``"Simple"``, ``"LL"`` or ``"LL128"``. A connection's buffer has ``slots``; the result is checked for
-    deadlock with so many (see `check_msccl`). ``instances`` cuts every chunk in so many parts, which move on
-    different channels at once: one thread block does not fill a fast link. With ``shared`` one thread block
-    sends to a peer and receives from it, instead of two, which move data both ways at once; by default only
-    where two would be too many. `InputError`: sizes differ, a chunk is empty, or a limit of the runtime
-    cannot be kept. `ScheduleError`: the schedule does not do what it states.
+    ``name`` defaults to the schedule's, without characters that the runtime's parser does not read; ``proto``
+    is ``"Simple"``, ``"LL"`` or ``"LL128"``. A connection's buffer has ``slots`` slots; the result is checked
+    for deadlock with that number (see `check_msccl`). ``instances`` divides every chunk into that many parts,
+    which move on different channels at once: one thread block does not fill a fast link. With ``shared`` one
+    thread block sends to a peer and receives from it, instead of two, which move data both ways at once; by
+    default only where two would be too many. `InputError`: sizes differ, a chunk is empty, or a limit of the
+    runtime cannot be satisfied. `ScheduleError`: the schedule does not do what it states.
 
     >>> from wavefabric.collectives import ring_all_gather
     >>> to_msccl(ring_all_gather([8, 8])).splitlines()[2]
@@ -68,12 +68,12 @@ def to_msccl(
 
 
 def save_msccl(path: str | Path, schedule: Schedule, force: bool = False, **options) -> Path:
-    """Write what `to_msccl` gives to a file, whole or not at all; `InputError` if it cannot be written."""
+    """Write the text of `to_msccl` to a file atomically; `InputError` if it cannot be written."""
     return write_text(path, to_msccl(schedule, **options), "msccl", force)
 
 
 def _cut(parts: np.ndarray) -> np.ndarray:
-    """Moves cut to what a step may move."""
+    """Divide moves so that none exceeds the number of chunks that a step may move."""
     pieces = -(-parts["count"] // fmt.COUNT)
     part, within = ragged(pieces)
     cut = parts[part]

@@ -1,4 +1,4 @@
-"""MSCCL++'s execution plans (JSON): schedules as operations of thread blocks, and back; replayed and proved.
+"""Convert schedules to MSCCL++'s execution plans (JSON) and back; plans are replayed and verified.
 
 May import `collectives`, `files` and `errors`; nothing but `cli` imports it.
 """

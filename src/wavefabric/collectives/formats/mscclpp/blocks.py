@@ -1,4 +1,4 @@
-"""From transfers in rounds to operations of thread blocks, and what orders them."""
+"""Convert transfers in rounds to operations of thread blocks, and add the signals that order them."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -13,17 +13,17 @@ from wavefabric.errors import require
 
 
 class PlanLimitExceeded(Exception):
-    """A limit that fewer or more thread blocks may keep; the message says which."""
+    """Raised if a limit is exceeded that fewer or more thread blocks might satisfy; the message names it."""
 
 
 class _Block:
-    """A thread block as it is written."""
+    """A thread block that is being written."""
 
     def __init__(self, rank: int, instance: int, clock: Clock):
         self.rank, self.instance, self.clock, self.moves = rank, instance, clock, 0
-        #: Whether its threads did anything since they last met, and whether some have waited.
+        #: Whether the threads did anything since they last met, and whether some of them have waited.
         self.unmet, self.waited = False, False
-        #: What it waits for before it moves in the round at hand, and what it knows then.
+        #: Waits of the block before its moves of the current round, and the clocks it learns from them.
         self.waits: list[tuple[str, str, int]] = []
         self.news: list[list[int]] = []
         self.ops: list[dict[str, Any]] = []
@@ -36,7 +36,7 @@ class _Block:
         self.unmet = self.waited = False
 
     def sync(self, name: str, key: str, number: int, at: int = -1) -> None:
-        """Add a signal or wait, to the operation at this end if it is alike."""
+        """Add a signal or wait; merge it with the last operation (``at`` 0: the first) if alike."""
         there: dict[str, Any] = self.ops[at] if self.ops else {"name": ""}
         if there["name"] == name and len(there[key]) < fmt.PER_OPERATION and number not in there[key]:
             there[key].append(number)
@@ -45,7 +45,7 @@ class _Block:
             self.ops.insert(len(self.ops) if at else 0, {"name": name, key: [number]} | kind)
 
     def use(self, kind: str, number: int) -> int:
-        """Its own number of what is the GPU's."""
+        """Return the block's number for resource ``number`` of the GPU."""
         return _number(self.used[kind], number)
 
 
@@ -55,16 +55,16 @@ def _within(rank: int, count: int, most: int, what: str) -> None:
 
 
 def _number(values: list, value: Any) -> int:
-    """The place of a value in a list, at its end if it is new."""
+    """Return the index of a value in a list, to which it is appended if new."""
     if value not in values:
         values.append(value)
     return values.index(value)
 
 
 class PlanWriter:
-    """Writes moves (`MOVE`), on each GPU with a thread block for each of so many groups of peers.
+    """Writes moves (`MOVE`) as thread blocks; each GPU has one per group of peers, with ``groups`` groups.
 
-    No block does more than `longest` moves; what follows is another's. Clocks are those of the checker.
+    A block has at most ``longest`` moves; further moves go to another block. Clocks are those of the checker.
     """
 
     def __init__(self, arrays: CollectiveArrays, moves: np.ndarray, packets: bool, groups: int, longest: int):
@@ -73,15 +73,15 @@ class PlanWriter:
         self.callers = [Clock(rank, arrays.gpus * (1 + fmt.BLOCKS)) for rank in ranks]
         for caller in self.callers:
             caller.barrier()
-        #: Of each rank: peers of channels, GPUs and buffer of switches, others' buffers, pairs of blocks.
+        #: Per rank: peers of channels, (GPUs, buffer) of switches, remote buffers, block pairs of semaphores.
         kinds = "memory", "switch", "buffers", "semaphores"
         self.tables: list[dict[str, list]] = [{kind: [] for kind in kinds} for _ in ranks]
         self.todo: list[tuple[_Block, list[tuple[Accesses, bool]], dict[str, Any]]] = []
         self.links: dict[tuple, dict[int, int]] = {}
         self.memory: dict[ChunkAt, Accesses] = {}
-        #: Sums of switches that wait for their multicast, by what they write: chunks, rows.
+        #: Sums by switches whose multicast is still to come, by target: chunks accessed, rows.
         self.sums: dict[tuple, tuple[set[ChunkAt], list[dict[str, int]]]] = {}
-        #: Packets lie behind plain scratch; each is as long as two of its chunks.
+        #: Packets lie behind plain scratch; a packet is as long as two chunks of scratch.
         self.slots = (-(-arrays.sizes[:, 2] // 2)).tolist()
         self.pairs = set(zip(moves["src"].tolist(), moves["dst"].tolist(), strict=True))
         instance = np.where(moves["switch"] > 0, moves["instance"], 0)
@@ -121,7 +121,7 @@ class PlanWriter:
             block, there = self._block(src, dst, n), self._block(dst, src, n)
             slot = {"type": "s", "index": self.slots[dst], "size": m["count"]}
             self.slots[dst] += m["count"]
-            # Who hears nothing from the receiver may come around the halves of its scratch before it.
+            # A sender that hears nothing from the receiver could reuse a half of its scratch too early.
             if (dst, src) not in self.pairs and not block.clock.knows(Access(dst, 1, None)):
                 self._order(dst, block)
             self._do(block, reads, [], "ppkt", [source], [self._remote(block, dst, slot)])
@@ -135,7 +135,7 @@ class PlanWriter:
             self._do(block, reads, writes, "put", [source], [self._remote(block, dst, target)])
 
     def _switch(self, unit: list[dict[str, int]]) -> None:
-        """A multicast; if that of a sum, both in one operation."""
+        """Write a multicast; a sum waits for the multicast of its result, and both become one operation."""
         first = unit[0]
         into = {(m["dst"], m["dst_buffer"], m["dst_chunk"]) for m in unit}
         if len(into) == 1 < len(unit):  # it waits for the multicast
@@ -164,7 +164,7 @@ class PlanWriter:
         self._do(block, reads, writes, "glres" if summed else "gstore", *sides)
 
     def _free(self, chunks: Iterable[ChunkAt]) -> bool:
-        """Whether no sum that waits for its multicast reads or writes these."""
+        """Whether none of these chunks is accessed by a sum whose multicast is still to come."""
         return not any(at in held for held, _ in self.sums.values() for at in chunks)
 
     def _switchable(self, right: bool) -> None:
@@ -176,7 +176,7 @@ class PlanWriter:
         return {"buffer_id": block.use("buffers", number), "index": buffer["index"], "size": buffer["size"]}
 
     def _do(self, block: _Block, reads: list, writes: list, name: str, sources: list, targets: list) -> None:
-        """Add an operation to the round, after all that it must come after."""
+        """Add an operation to the current round, after everything that it depends on."""
         self._switchable(self._free(reads + writes))
         block.clock.move, block.moves = object(), block.moves + 1
         accesses = [(self._at(at), False) for at in reads] + [(self._at(at), True) for at in writes]
@@ -191,7 +191,7 @@ class PlanWriter:
         self.todo.append((block, accesses, op | more))
 
     def _round(self) -> None:
-        """All have signalled what others wait for in this round; now they wait, and move."""
+        """End a round: all signals of the round are written, so write the waits, and then the moves."""
         for block in self.blocks.values():
             for wait in block.waits:
                 block.sync(*wait)
@@ -214,7 +214,7 @@ class PlanWriter:
         return self.memory.setdefault(at, Accesses(Access(at[0], 1, None)))  # by the caller
 
     def _order(self, actor: int, block: _Block) -> None:
-        """What an actor did so far comes before what a block does next; a caller, before it calls."""
+        """Order the past of an actor (of a caller: before its call) before a block's next operation."""
         if actor == block.clock.actor:
             block.waited = True
             return
@@ -238,7 +238,7 @@ class PlanWriter:
         block.news.append(self.callers[actor].told() if begin else other.clock.told())
 
     def _end(self) -> None:
-        """No call ends before others are done with its arrays."""
+        """Let no call end before other ranks are done with its arrays."""
         for block in self.blocks.values():
             block.clock.barrier()
             self.callers[block.rank].learn(block.clock.told())
@@ -253,7 +253,7 @@ class PlanWriter:
         self._round()
 
     def gpus(self) -> list[dict[str, Any]]:
-        """The plan's GPUs, as its JSON has them; `PlanLimitExceeded` names a limit that is not kept."""
+        """Return the GPUs of the plan as in its JSON; `PlanLimitExceeded` names a limit that is exceeded."""
         made = []
         for rank, (table, sizes) in enumerate(zip(self.tables, self.arrays.sizes.tolist(), strict=True)):
             blocks = [block for block in self.blocks.values() if block.rank == rank and block.ops]

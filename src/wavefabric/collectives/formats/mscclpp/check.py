@@ -1,9 +1,9 @@
-"""The proof of an execution plan: no deadlock, no two accesses that nothing orders, whatever the timing.
+"""Verify an MSCCL++ execution plan: no deadlock and no race, whatever the timing.
 
 Operations are replayed over several calls, and accesses compared by vector clocks (`plans/clocks.py`); actors
-are thread blocks, the proxies that do what blocks ask of ports, and each rank's caller between calls. Threads
-of a block meet at ``nop`` and ``barrier`` alone. A relaxed signal orders no memory: who waits for it knows
-only that the other rank's call has begun (docs/tutorials/01-basic-concepts.md of MSCCL++).
+are thread blocks, the proxies that execute port operations of blocks, and each rank's caller between calls.
+Threads of a block meet only at ``nop`` and ``barrier``. A relaxed signal orders no memory: a rank that waits
+for it knows only that the other rank's call has begun (docs/tutorials/01-basic-concepts.md of MSCCL++).
 """
 
 from collections import Counter, defaultdict
@@ -16,17 +16,17 @@ from wavefabric.collectives.structure import ScheduleError
 
 
 def run_order(program: PlanProgram) -> list[PlanOperation]:
-    """Operations of one call in an order that they may run in; `ScheduleError` in one line for a fault."""
+    """Return the operations of one call in an order that can run; `ScheduleError` in one line for a fault."""
     return _Replay(program).run()
 
 
 class _Block:
-    """A thread block's way through a call; ``pending``: what some of its threads know, the others not yet."""
+    """A thread block's progress in a call; ``pending``: clocks that only some of its threads have learned."""
 
     def __init__(self, code: list[PlanOperation], clock: Clock):
         self.code, self.clock, self.at, self.arrived = code, clock, len(code), -1
         self.pending: dict[int, list[int]] = {}
-        #: Reads that are done, as packets that are made of them tell: to all threads, and to some.
+        #: Reads known to be done, since packets made of them came: known to all threads, and to some.
         self.done: tuple[set[Access], set[Access]] = set(), set()
 
     def meet(self) -> None:
@@ -53,14 +53,14 @@ class _Replay:
         self.proxies = {end: next(clocks) for end in ports}
         self.blocks = [[_Block(code, next(clocks)) for code in blocks] for blocks in program.code]
         self.call, self.begun, self.order = [-1] * ranks, [[0] * actors] * ranks, []
-        #: Reads that each rank knows to be done when its call begins, beside those that its clock tells.
+        #: Reads that each rank knows to be done when its call begins, besides those that its clock covers.
         self.done: list[set[Access]] = [set() for _ in range(ranks)]
         self.memory: dict[tuple, Accesses] = defaultdict(Accesses)
-        #: Of what packets were made, and which chunks are kept, if that can be, until their packets are read:
-        #: packets can then go straight from their source.
+        #: Sources of packets, and chunks that, if possible, stay until packets made of them are read, so that
+        #: packets can be bypassed; ``forced``: not possible.
         self.origins, self.kept, self.forced = {}, Counter(), False
-        #: What came with each signal to an end, release of a semaphore, or block at a barrier: under
-        #: release, and relaxed; and how many were taken.
+        #: Clocks (release, relaxed) sent with each signal to a channel end, release of a semaphore, or block
+        #: at a barrier; and how many of them were consumed.
         self.sent: dict[tuple, list[tuple[list[int], list[int]]]] = defaultdict(list)
         self.taken: dict[tuple, int] = defaultdict(int)
         for rank, gpu in enumerate(program.plan.gpus):
@@ -73,7 +73,7 @@ class _Replay:
         self._check_users(operations)
 
     def _check_users(self, operations: list[PlanOperation]) -> None:
-        """Refuse channels without another end, and what several thread blocks count."""
+        """Refuse channels without another end, and channels or semaphores that several thread blocks use."""
         users: dict[tuple, set[int]] = defaultdict(set)
         for op in operations:
             for end in op.ends:
@@ -104,7 +104,7 @@ class _Replay:
         return self.order
 
     def _between(self, rank: int) -> None:
-        """The caller has the arrays, between two calls, when all blocks are done."""
+        """Replay the caller of a rank between two calls, after all its blocks; it accesses the arrays."""
         caller, self.moved = self.callers[rank], True
         for block in self.blocks[rank]:
             block.meet()
@@ -126,7 +126,7 @@ class _Replay:
             block.clock.barrier()
 
     def _do(self, block: _Block, op: PlanOperation) -> bool:
-        """Do an operation, if it need not wait."""
+        """Replay an operation unless it must wait; return whether it was replayed."""
         keys: list[tuple] = [(op.rank, "semaphore", n) for n in op.numbers] or list(op.ends)
         if op.name in ("wait", "rlxwait", "sem_acquire"):
             if any(self.taken[key] + keys.count(key) > len(self.sent[key]) for key in keys):
@@ -159,7 +159,7 @@ class _Replay:
         return True
 
     def _signal(self, rank: int, key: tuple, told: list[int], relaxed: bool = False) -> None:
-        if key[1] == "port":  # what it was asked for before comes first
+        if key[1] == "port":  # the proxy does earlier requests first
             self.proxies[key].learn(told)
             self.proxies[key].barrier()
             told = self.proxies[key].told()
@@ -167,7 +167,7 @@ class _Replay:
         self.sent[self.program.peers.get(key, key)].append((told, self.begun[rank]))
 
     def _move(self, block: _Block, op: PlanOperation) -> bool:
-        """Read and write, when all packets have come."""
+        """Replay an operation's reads and writes if all its packets have come; return whether they have."""
         call, port = self.call[op.rank], bool(op.ends)
 
         def at(span: PieceSpan, n: int) -> tuple:

@@ -1,4 +1,4 @@
-"""The JSON of an execution plan of MSCCL++: its keys, and the limits of the program that runs it.
+"""Define the JSON keys of MSCCL++ execution plans, and the limits of the executor that runs them.
 
 Grammar and limits: github.com/microsoft/mscclpp, src/core/executor/execution_plan.cc (the parser) and
 src/core/include/execution_common.hpp.
@@ -15,17 +15,17 @@ from wavefabric.collectives.plans.plan import MOST_RANKS
 #: GPU, bytes of scratch with ``reuse_resources``; thread blocks, all of which run at once, one on each of the
 #: 108 multiprocessors of an A100.
 OPERATIONS, CHANNELS, PER_OPERATION, SEMAPHORES, SCRATCH_BYTES, BLOCKS = 64, 16, 8, 16, 1 << 26, 108
-#: What MSCCL++ calls collectives, and what we do; others are what they do.
+#: Names of collectives in MSCCL++, and in this package; transfers define collectives of other names.
 COLLECTIVE_NAMES = {name.replace("-", ""): name for name in COLLECTIVES}
-#: Operations that move data, with what they read and write. A letter is a place: ``l`` local, ``r`` remote,
-#: ``m`` all ranks of a switch; capital: packets in scratch; ``*``: any number of the last.
+#: Operations that move data, with what they read and write. A letter is a buffer: ``l`` local, ``r`` remote,
+#: ``m`` on all ranks of a switch; capital: packets in scratch; ``*``: any number of the last letter.
 _MOVES = (
     "copy:l:l put:l*:r* pws:l*:r* pwsf:l*:r* get:r*:l* re:ll*:l res:ll*:lr* rre:lr*:l rres:lr*:lr* "
     "glres:m:m gstore:l:m cpkt:l:L upkt:L:l ppkt:l*:R* rppkt:L:R* repkt:lL*:l respkt:lL*:lR* "
     "recpkt:lL*:lL recspkt:lL*:lLR* gstorepkt:L:M"
 )
 MOVES = {name: (reads, writes) for name, reads, writes in (word.split(":") for word in _MOVES.split())}
-#: Those that go to each destination from a source of its own, and those that a port can do.
+#: Operations with one source per destination, and operations that a port can do.
 PAIRED, BY_PORT = ("put", "pws", "pwsf", "get", "ppkt"), ("put", "pws", "pwsf", "ppkt", "rppkt")
 _OTHERS = ["signal", "rlxsignal", "wait", "rlxwait", "sem_release", "sem_acquire", "barrier", "nop", "flush"]
 
@@ -37,7 +37,7 @@ _KIND = Annotated[str, Field(pattern="^(memory|port|switch|none)$")]
 
 
 def _table(**fields: Any) -> Any:
-    """A table of these keys; one with a default may be missing."""
+    """Create a Pydantic model with these keys; a key with a default may be missing."""
     keys: Any = {key: kind if isinstance(kind, tuple) else (kind, ...) for key, kind in fields.items()}
     return create_model("Table", __config__=ConfigDict(strict=True), **keys)
 
@@ -93,7 +93,7 @@ _GPU = _table(
     remote_buffers=(_some(_table(rank=_WHOLE, type=_BUFFER)), []),
     semaphores=(_some(_table(init_value=Annotated[int, Field(ge=0, lt=1 << 16)]), SEMAPHORES), []),
 )
-#: An execution plan; ``root`` is ours, for collectives that have one.
+#: An execution plan; ``root`` is an extension of this package, for collectives that have one.
 PLAN = _table(
     name=Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")],
     collective=str,

@@ -1,4 +1,4 @@
-"""What the operations of an execution plan read, write and wait for, by the numbers of buffers and channels.
+"""Resolve the numbers of buffers and channels in plan operations: what each reads, writes and waits for.
 
 Meaning: github.com/microsoft/mscclpp, src/core/include/execution_kernel.hpp, src/core/executor/executor.cc.
 """
@@ -16,7 +16,7 @@ from wavefabric.collectives.formats.buffers import CollectiveArrays, buffer_map
 from wavefabric.collectives.formats.mscclpp import format as fmt
 from wavefabric.errors import require
 
-#: Most operations that are replayed, those of pipelines as often as they are repeated.
+#: Largest number of operations that are replayed, counting every repetition in a pipeline.
 _MOST = 1 << 18
 _KINDS = "memory", "port", "switch", "none"
 #: An end of a channel: rank, type, number among the rank's channels of that type.
@@ -24,7 +24,7 @@ End = tuple[int, str, int]
 
 
 class PieceSpan(NamedTuple):
-    """Pieces of a buffer; ``half``: of scratch of which calls use two halves in turn."""
+    """Consecutive pieces of a buffer; ``half``: in scratch whose two halves alternate between calls."""
 
     rank: int
     buffer: int
@@ -36,9 +36,9 @@ class PieceSpan(NamedTuple):
 
 @dataclass(eq=False)
 class PlanOperation:
-    """One operation; the targets of each of its ``parts`` become the sum of the sources, piece by piece.
+    """An operation of a plan; the targets of each of ``parts`` become the sum of its sources, by piece.
 
-    ``ends`` of channels, ``numbers`` of semaphores or of a barrier, where so many ``blocks`` meet.
+    ``ends``: channel ends in use; ``numbers``: semaphores, or a barrier at which ``blocks`` blocks meet.
     """
 
     rank: int
@@ -60,11 +60,11 @@ def _at(values: list, number: int | None, key: str) -> Any:
 
 
 class PlanProgram:
-    """A plan (`PLAN`) as operations of each rank's blocks, each chunk of the array one unit of its pipelines.
+    """Holds a plan (`PLAN`) as operations of each rank's blocks; a chunk of the array is a pipeline unit.
 
-    ``many``: with chunks so large that pipelines come around scratch again, and through all semaphores.
-    ``code``: operations by rank and block; ``peers``: the other end of each end of a channel; ``chunk``:
-    pieces of a chunk of an array, and of scratch. `InputError` for what the executor would not load.
+    ``many``: chunks are so large that pipelines wrap around scratch and use up initial values of semaphores.
+    ``code``: operations by rank and block; ``peers``: the other end of each channel end; ``chunk``: pieces
+    per chunk of an array, and per chunk of scratch. `InputError` for a plan that the executor would not load.
     """
 
     def __init__(self, plan: Any, many: bool = False):
@@ -85,7 +85,7 @@ class PlanProgram:
             self._repeat(max(units), len(ops))
         most *= self.chunk[0]
         require(most <= MOST_CHUNKS, "gpus", f"{most} pieces of chunks", f"up to {MOST_CHUNKS}")
-        #: By rank and type: peers of channels, or GPUs and buffer of switches.
+        #: By rank and type: peers of channels, or (GPUs, buffer) of switches.
         self._links: list[dict[str, list]] = [{kind: [] for kind in _KINDS} for _ in plan.gpus]
         ends: dict[tuple, End] = {}
         for rank, gpu in enumerate(plan.gpus):
@@ -100,7 +100,7 @@ class PlanProgram:
                     ends[rank, peer, kind, turn[peer]] = rank, kind, number
                     turn[peer] += 1
         self.peers = {end: ends[p, r, k, n] for (r, p, k, n), end in ends.items() if (p, r, k, n) in ends}
-        #: Scratch, by rank and chunk without flags, that holds plain data, and packets.
+        #: (rank, chunk) of scratch with plain data, and with packets, which take two chunks each.
         self._used: tuple[set, set] = set(), set()
         blocks = [range(len(gpu.threadblocks)) for gpu in plan.gpus]
         self.code = [[list(self._block(rank, b)) for b in numbers] for rank, numbers in enumerate(blocks)]
@@ -195,7 +195,7 @@ class PlanProgram:
     def _spans(
         self, rank: int, key: str, chunks: Any, letter: str, op: Any, window: tuple
     ) -> list[PieceSpan]:
-        """Pieces of a buffer, or for a switch of one on each of its ranks."""
+        """Return the pieces of a buffer; for a switch, of the buffer on each of its ranks."""
         kind, packets, ranks, where = chunks.type, letter.isupper(), [rank], letter.lower()
         if where == "r":
             there = _at(self._remote[op.channel_type], chunks.buffer_id, f"{key}.buffer_id")
@@ -233,6 +233,6 @@ class PlanProgram:
         return made
 
     def chunk_name(self, rank: int, buffer: int, piece: int) -> str:
-        """A piece's chunk in words."""
+        """Describe the chunk of a piece in words."""
         scratch = int(buffer >= self.buffers.buffer[2])
         return f"{(*self.buffers.names, 'packets')[buffer]}[{piece // self.chunk[scratch]}] of rank {rank}"

@@ -1,4 +1,4 @@
-"""MSCCL++'s execution plans (JSON) as schedules."""
+"""Read MSCCL++ execution plans (JSON) as schedules."""
 
 import re
 from dataclasses import replace
@@ -19,16 +19,16 @@ from wavefabric.quantities import whole
 
 
 def from_mscclpp(text: str, *, elements: int = 1) -> Schedule:
-    """The schedule of an execution plan (JSON), checked and proved; chunks have so many `elements`.
+    """Return the verified schedule of an execution plan (JSON); a chunk has ``elements`` elements.
 
     Rounds are as early as the data allow. Buffers are ``data`` (in place), or ``input`` and ``output``
-    (``send`` and ``recv`` of an all-to-all), ``scratch`` if there is any, and ``packets`` for those that are
-    read several times; others go from their source to where they are unpacked or added. If a group of thread
-    blocks shares an operation, chunks are cut into what each moves. A pipeline moves whole chunks, its units
-    one after the other; it is checked with chunks so large that it comes around its scratch again.
+    (``send`` and ``recv`` of an all-to-all), ``scratch`` if used, and ``packets`` for packets that are read
+    several times; other packets go from their source to where they are unpacked or added. If a group of
+    thread blocks shares an operation, chunks are divided into what each block moves. A pipeline moves whole
+    chunks, one unit after the other; it is also checked with chunks so large that it wraps around scratch.
 
-    `InputError` for what the executor would refuse, with the key; `ScheduleError` for a race, a deadlock, or
-    data that are not what the collective states: rank, thread block and operation in one line.
+    `InputError` for a plan that the executor would refuse, with the key; `ScheduleError` for a race, a
+    deadlock, or data that are not what the collective states: rank, thread block and operation in one line.
     """
     plan = checked(PLAN, parse_json(text, "execution plan"))
     elements = whole("elements", elements, 1)
@@ -49,17 +49,17 @@ def from_mscclpp(text: str, *, elements: int = 1) -> Schedule:
 
 
 def is_mscclpp(text: str) -> bool:
-    """Whether a JSON text is an execution plan, and not a schedule of ours."""
+    """Whether a JSON text is an execution plan, and not a schedule of `to_json`."""
     return re.search(r'"threadblocks"\s*:', text) is not None
 
 
 def load_mscclpp(path: str | Path, **options) -> Schedule:
-    """`from_mscclpp` of a file; an error begins with its path."""
+    """Read a file with `from_mscclpp`; an error begins with the path."""
     return parsed(path, "mscclpp", partial(from_mscclpp, **options), MOST_SCHEDULE)
 
 
 def _rows(order: list[PlanOperation]) -> list[Row]:
-    """Source, target, chunks, whether they are added, and the number of the operation if a switch does it."""
+    """Return rows: source, target, chunks, whether they are added, operation number of a switch or 0."""
     rows: list[Row] = []
     for number, op in enumerate(order):
         for sources, targets in op.parts:
@@ -72,7 +72,7 @@ def _rows(order: list[PlanOperation]) -> list[Row]:
                 continue
             for n in range(sources[0].count):
                 reads, writes = ([(*s[:2], s.first + n) for s in side] for side in (sources, targets))
-                if len(reads) > 1:  # the sum stands in the first target, to which the others are added
+                if len(reads) > 1:  # the first target holds the sum, the other sources are added to it
                     into = writes.pop(0)
                     base = into if into in reads else reads[0]
                     reads.remove(base)

@@ -1,4 +1,4 @@
-"""Schedules as MSCCL++'s execution plans (JSON)."""
+"""Write schedules as MSCCL++ execution plans (JSON)."""
 
 import json
 from itertools import product
@@ -19,18 +19,18 @@ PLAN_PROTOCOLS = ("Simple", "LL")
 
 
 def to_mscclpp(schedule: Schedule, *, proto: str = "Simple", instances: int = 1) -> str:
-    """A schedule, which is proved here, as an execution plan (JSON) for MSCCL++ 0.8.0 or later.
+    """Verify a schedule and return it as an execution plan (JSON) for MSCCL++ 0.8.0 or later.
 
-    Chunks that take part must be of one size. Buffers are in place as of `to_msccl`. Each GPU has a thread
-    block for each peer, or fewer where the executor's limits want it, on memory channels: copies are put by
-    the sender, sums are read by the receiver (``rre``), and signals and semaphores order what data alone do
-    not. With `proto` ``"LL"`` all data go in packets, through scratch of which calls use two halves in turn.
-    ``instances`` cuts every chunk in so many parts, moved by thread blocks of their own. A multicast of a
-    switch becomes ``gstore``, which is younger than 0.9.0, and a reduction with the multicast of its sum
-    ``glres``. What is written was read back, and checked like any plan.
+    Chunks in use must have one size. Buffers are in place as for `to_msccl`. Each GPU has a thread block per
+    peer, or fewer where the executor's limits require it, on memory channels: the sender puts copies, the
+    receiver reads sums (``rre``), and signals and semaphores add the order that data alone do not ensure.
+    With ``proto`` ``"LL"`` all data go in packets, through scratch whose two halves alternate between calls.
+    ``instances`` divides every chunk into that many parts, moved by separate thread blocks. A multicast by a
+    switch becomes ``gstore``, which is newer than 0.9.0, and a reduction with the multicast of its sum
+    ``glres``. The result is read back and checked like any plan.
 
-    `InputError`: sizes differ, a chunk is empty, or a limit of the executor cannot be kept. `ScheduleError`:
-    the schedule does not do what it states.
+    `InputError`: sizes differ, a chunk is empty, or a limit of the executor cannot be satisfied.
+    `ScheduleError`: the schedule does not do what it states.
 
     Examples
     --------
@@ -70,5 +70,5 @@ def to_mscclpp(schedule: Schedule, *, proto: str = "Simple", instances: int = 1)
 
 
 def save_mscclpp(path: str | Path, schedule: Schedule, force: bool = False, **options) -> Path:
-    """Write what `to_mscclpp` gives to a file, whole or not at all; `InputError` if it cannot be written."""
+    """Write the text of `to_mscclpp` to a file atomically; `InputError` if it cannot be written."""
     return write_text(path, to_mscclpp(schedule, **options), "mscclpp", force)

@@ -1,1 +1,1 @@
-"""The exact gradient of a propagation: `steps` and operators with their adjoints; `gradient` of all steps."""
+"""Computes exact gradients of a propagation: `steps` has operators and adjoints, `gradient` all steps."""

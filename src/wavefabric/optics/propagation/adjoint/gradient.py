@@ -1,4 +1,4 @@
-"""The exact gradient of a propagation, for the launched field and for parameters of its steps."""
+"""Compute the exact gradient of a propagation with respect to the launched field and step parameters."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from wavefabric.quantities import instance, positive, whole
 
 
 class DifferentiablePropagator(Reversible):
-    """Propagation over ``length`` m in fixed steps, and its adjoint, on one device.
+    """Propagates over ``length`` m in fixed steps, and applies the adjoint, on one device.
 
-    `run` propagates a field and keeps states on the way, by binomial checkpointing; `adjoint` then takes a
-    gradient from the end of the fibre to its begin. The gradient of a real function f of a complex field A is
-    ∂f/∂Re A + i ∂f/∂Im A, so that f(A + δ) ≈ f(A) + Re Σ gradient* δ. Options: those of
+    `run` propagates a field and stores states on the way, by binomial checkpointing; `adjoint` then takes a
+    gradient from the end of the fibre to its beginning. The gradient of a real function f of a complex field
+    A is ∂f/∂Re A + i ∂f/∂Im A, so that f(A + δ) ≈ f(A) + Re Σ gradient* δ. Options: those of
     `PropagationOptions` with a ``step`` and an integrator of `ADJOINT_STEPS` (``backward`` for digital
-    back-propagation); ``states``, the most that are kept, by default as many as fit into memory, and
-    ``scratch``, a folder for some; of several propagators in use at once name those of each. `InputError` for
-    what has no gradient and for too little memory, before anything large is allocated.
+    back-propagation); ``states``, the largest number of stored states, by default as many as fit into memory;
+    ``scratch``, a folder for some of them. Set ``states`` for each of several propagators in use at once.
+    `InputError` for options without a gradient and for too little memory, before anything large is allocated.
     """
 
     def __init__(self, fibre: Fibre, samples: int, sample_rate: float, length, device: Device, **options):
@@ -66,22 +66,22 @@ class DifferentiablePropagator(Reversible):
         self._store = StateStore(device, self._field.nbytes, tiers)
 
     def arrays(self) -> dict[str, Any]:
-        """For the `Reversal`, as `advance`: the working state."""
+        """Return the working state by name; `Reversal` uses it together with `advance`."""
         return {"field": self._field}
 
     def advance(self, step: int) -> None:
-        """Take a stage."""
+        """Take one stage of a step; ``step`` is the number of the stage."""
         self._steps.stage(self._field, step)
         self.operators.counts.steps += (step + 1) % self._steps.stages_of_step == 0
 
     def run(self, A, nonlinear_factors=None, linear_phases=None, progress=None) -> None:
         """Propagate ``A`` (rows, N), √W, from ``operators.empty()``, in place.
 
-        Parameters of the steps as they are taken: ``nonlinear_factors`` (steps,) or (steps, phase groups of
-        ``operators.coupling``) multiply the Kerr phase, ``linear_phases`` (steps, N) or (steps, rows, N) in
-        rad, frequencies as NumPy's, are added to that of the linear propagation behind it. ``progress(done,
-        all)`` counts steps, there and back. `InputError` for other shapes and integrators, `FieldLost` if the
-        field does not stay finite.
+        Parameters apply to the steps in order: ``nonlinear_factors`` (steps,) or (steps, phase groups of
+        ``operators.coupling``) multiply the Kerr phase; ``linear_phases`` (steps, N) or (steps, rows, N) in
+        rad, in NumPy's order of frequencies, are added to the phase of the linear propagation that follows.
+        ``progress(done, all)`` counts steps, forward and back. `InputError` for other shapes and integrators,
+        `FieldLost` if the field does not stay finite.
         """
         if linear_phases is not None and not self._steps.phased:
             allowed = ", ".join(name for name, each in ADJOINT_STEPS.items() if each.phased)
@@ -105,10 +105,10 @@ class DifferentiablePropagator(Reversible):
         A[...] = self._field
 
     def adjoint(self, Y, progress=None) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """``Y`` (rows, N), the gradient for the field at the end, becomes that for the launched field.
+        """Turn ``Y`` (rows, N), the gradient for the field at the end, into that for the launched field.
 
-        In place, once after each `run`, else ValueError. Gives the gradients for ``nonlinear_factors`` and
-        ``linear_phases``, of their shapes, on the host; None without.
+        In place, once after each `run`, else ValueError. Returns the gradients for ``nonlinear_factors`` and
+        ``linear_phases``, of their shapes, on the host; None for omitted parameters.
         """
         reversal, self._reversal, first = self._reversal, None, self._steps.first
         if reversal is None:
@@ -133,11 +133,11 @@ class DifferentiablePropagator(Reversible):
 
 
 def gradient_memory(fibre: Fibre, samples: int, options: PropagationOptions, device: Device) -> int:
-    """Bytes of a `DifferentiablePropagator`, a field and a gradient, without kept states and phases."""
+    """Return the bytes of a `DifferentiablePropagator`, field and gradient, without states and phases."""
     kind, item = ADJOINT_STEPS[options.integrator], np.dtype(options.dtype).itemsize
     groups = phase_group_coupling(fibre.kappa_rows(), fibre.gamma, options.kerr, options.svd_tolerance).groups
     field, rates = fibre.rows * samples * item, groups * samples * item // 2
-    # The working field, the gradient, a field between for sums; what the conjugate takes.
+    # The working field, the gradient and a field for sums; then the memory of the conjugate propagation.
     beside = (3 + kind.extra_fields) * field + (1 + kind.rate_arrays) * rates
     lengths = len(set(INTEGRATORS[options.integrator].lengths(1.0)))
     conjugate = linear_nbytes(device, fibre.rows, samples, options.dtype, fibre.modes, lengths)
@@ -145,7 +145,7 @@ def gradient_memory(fibre: Fibre, samples: int, options: PropagationOptions, dev
 
 
 class PropagationGradient(NamedTuple):
-    """The field at the end, (2M, N), √W, a function of it, and its gradients; all arrays on the host."""
+    """Holds the final field (2M, N), √W, a function of it, and its gradients; all arrays on the host."""
 
     output: np.ndarray
     value: float
@@ -157,15 +157,15 @@ class PropagationGradient(NamedTuple):
 def propagate_and_gradient(
     field, fibre: Fibre, length, objective: Any, *, sample_rate, device="auto", progress=None, **options
 ) -> PropagationGradient:
-    """`wavefabric.optics.propagate`, then the exact gradient of a function of the field at the end.
+    """Run `wavefabric.optics.propagate`, then compute the exact gradient of a function of the final field.
 
     >>> def objective(A):
     ...     return (abs(A) ** 4).sum(), 4 * abs(A) ** 2 * A
     >>> result = propagate_and_gradient(field, fibre, "80 km", objective, sample_rate="512 GHz", step="1 km")
 
-    ``objective(A)`` gives a real number and its gradient ∂f/∂Re A + i ∂f/∂Im A for the field ``A`` (2M, N) of
-    the device. Options: those of `DifferentiablePropagator` and its `run`, and ``comm``, of one
-    rank. The gradient is that of the discrete steps, to round-off. Errors as of the class and its methods.
+    ``objective(A)`` returns a real number and its gradient ∂f/∂Re A + i ∂f/∂Im A for the device field ``A``
+    (2M, N). Options: those of `DifferentiablePropagator` and its `run`, and ``comm``, of one rank. The
+    gradient is that of the discrete steps, to round-off. Errors as of the class and its methods.
     """
     comm, factors, phases = (options.pop(key, None) for key in ("comm", "nonlinear_factors", "linear_phases"))
     if comm is not None and comm.size > 1:

@@ -1,7 +1,7 @@
-"""Steps of each integrator and their adjoints: the gradient of the discrete steps, exactly.
+"""Implement the steps of each integrator and their adjoints, for exact gradients of the discrete steps.
 
-A *stage* is what is taken again and reversed at once: a Kerr flow and the linear propagation behind it for
-split steps, a whole step for others. Between stages the field is as the integrator holds it.
+A *stage* is the unit of recomputation and reversal: for split steps a Kerr flow and the linear propagation
+after it, for other integrators a whole step. Between stages the field is in the integrator's representation.
 """
 
 from typing import Any
@@ -15,9 +15,9 @@ from wavefabric.quantities import numbers
 
 
 class StepOperators:
-    """Operators of steps that each have a nonlinear phase factor and a linear phase, and their adjoints.
+    """Applies operators of steps with a nonlinear phase factor and a linear phase each, and their adjoints.
 
-    A factor multiplies the Kerr phase of a step, a phase is added to its last linear propagation.
+    A factor multiplies the Kerr phase of a step; a phase is added to its last linear propagation.
     """
 
     def __init__(self, operators: FibreOperators, steps: int):
@@ -26,16 +26,16 @@ class StepOperators:
         make, shape = operators.kernels.KerrLayout, (operators.n, operators.dtype)
         self._layouts = [make(device, each, *shape) for each in (coupling, coupling.transposed)]
         self._conjugate = operators.linear_propagation(conjugate=True)
-        self._turn: Any = None  # exp(i phase)/N of the step; neither is there before there are phases
+        self._turn: Any = None  # exp(i phase)/N of the step; None, as `behind`, until phases are set
         self.behind: Any = None
         self._matrices = [(matrix, matrix.copy()) for matrix in operators.layout.matrices[:2] if matrix.size]
         self._slope, self._factor = operators.empty_rates(), device.empty((coupling.groups,), operators.real)
         self.begin(None, None)
 
     def begin(self, factors, phases) -> None:
-        """Begin with factors (steps,) or (steps, groups), and phases (steps, N) or (steps, rows, N).
+        """Set factors (steps,) or (steps, groups), phases (steps, N) or (steps, rows, N); clear gradients.
 
-        None for factors of 1 and no phases. Gradients are 0. `InputError` for other shapes and little memory.
+        None means factors of 1 and no phases. `InputError` for other shapes and too little memory.
         """
         steps, (rows, n), groups = self.steps, self.forward.shape, self._factor.size
         if phases is not None and self._turn is None:
@@ -43,7 +43,7 @@ class StepOperators:
             check_memory(None, self.device, needed, "what linear_phases take", advice)
             self._fft = self.device.row_fft(rows, n, self.forward.dtype)
             self._turn, self.behind = self.forward.empty(), self.forward.empty()
-        #: Both with their gradients, float64 on the device; None without.
+        #: Pairs of values and gradients, float64 on the device; None if not set.
         self.factors: Any = self._with_gradient("nonlinear_factors", factors, (steps,), (steps, groups))
         self.phases: Any = self._with_gradient("linear_phases", phases, (steps, n), (steps, rows, n))
         self._selected = -1
@@ -64,7 +64,7 @@ class StepOperators:
             self.device.xp.multiply(plain, self._factor[:, None], out=matrix)
 
     def select(self, step: int) -> None:
-        """Take the parameters of a step."""
+        """Use the parameters of step ``step``."""
         if step == self._selected:
             return
         self._selected = step
@@ -74,8 +74,7 @@ class StepOperators:
             self._turn[...] = self.device.xp.exp(1j * self.phases[0][step]) / self.forward.n
 
     def phase(self, A, adjoint_of=None) -> None:
-        """A ← exp(i phase) A of the step; or the adjoint of that on the field ``adjoint_of``, which is
-        spoilt."""
+        """Apply A ← exp(i phase) A of the step; or the adjoint at ``adjoint_of``, which is overwritten."""
         turn, spectrum, values = self._turn, adjoint_of, np.empty(0)
         if spectrum is not None:
             turn, values = turn.conj(), self.device.empty(A.shape, np.float64)
@@ -95,12 +94,12 @@ class StepOperators:
             gradient += values.sum(axis=0) if gradient.ndim == 1 else values
 
     def linear_adjoint(self, Y, length: float) -> None:
-        """The adjoint of linear propagation: that by the conjugate transfer function."""
+        """Apply the adjoint of linear propagation: propagation by the conjugate transfer function."""
         self._conjugate.propagate(Y, length)
         self.forward.counts.ffts += 2
 
     def kerr_adjoint(self, name: str, A, Y, h: float, slope=None) -> None:
-        """The adjoint of a Kerr operator, see `kernels.kerr.kerr_adjoint`; ``slope`` is what that takes."""
+        """Apply the adjoint of a Kerr operator, with ``slope`` as in `kernels.kerr.kerr_adjoint`."""
         slope = self._slope if slope is None else slope
         self.forward.kernels.kerr_adjoint(name, A, Y, h, self._factor, slope, *self._layouts)
         self.forward.counts.exchanges += 1
@@ -110,14 +109,14 @@ class StepOperators:
 
 
 class AdjointSteps:
-    """Stages of one integrator with steps of ``h`` m, forward and in reverse.
+    """Takes the stages of one integrator with steps of ``h`` m, forward and in reverse.
 
-    ``Y`` is a gradient ∂f/∂Re A + i ∂f/∂Im A, and changes from that behind a stage to that before it.
+    ``Y`` is a gradient ∂f/∂Re A + i ∂f/∂Im A; an adjoint changes it from after a stage to before the stage.
     """
 
-    #: Fields and arrays of phase rates held beside those of the integrator, and stages of a step.
+    #: Fields and arrays of phase rates in addition to the integrator's, and stages per step.
     extra_fields, rate_arrays, stages_of_step = 0, 0, 1
-    #: Length of linear propagation that the begin takes ahead; whether steps may have linear phases.
+    #: Length of linear propagation before the first stage; whether steps may have linear phases.
     first, phased = 0.0, False
 
     def __init__(self, operators: StepOperators, integrator: Any, h: float):
@@ -125,18 +124,18 @@ class AdjointSteps:
         self.fields = [self.forward.empty() for _ in range(self.extra_fields)]
 
     def stage(self, A, number: int) -> None:
-        """Take a stage; a field that was restored has nothing prepared."""
+        """Take stage ``number``, with its preparation, since restored fields have no prepared state."""
         self.operators.select(number)
         self.integrator.advance(A, self.h)
 
     def stage_adjoint(self, A, Y, number: int) -> None:
-        """Of `stage` on ``A``, the field before it."""
+        """Apply the adjoint of `stage` to ``Y``; ``A`` is the field before the stage."""
         raise NotImplementedError
 
     def runge_kutta_adjoint(self, A, Y, half: float) -> None:
-        """Of a step of RK4IP, whose names these are, with linear propagation over ``half`` a step, or 0.
+        """Apply the adjoint of a step of `RK4IP`, in its notation; linear steps are ``half`` m, h/2 or 0.
 
-        B2 = A_I + k1/2, B3 = A_I + k2/2, B4 = E[A_I + k3] are what k2, k3 and k4 are formed from.
+        k2, k3 and k4 are evaluated at B2 = A_I + k1/2, B3 = A_I + k2/2, B4 = E[A_I + k3].
         """
         h, own, forward, add = self.h, self.operators, self.forward, self._add
         A_I, B2, B3, B4, R = self.fields
@@ -154,7 +153,7 @@ class AdjointSteps:
         forward.kerr_derivative(B3, B4)
         add(B4, h, A_I, 1)
         linear(B4, adjoint=False)
-        # Gradients: R for the sum that k4/6 goes to, Y for B4, k3, B3, k2, B2, k1 and A in turn.
+        # Gradients: R of the sum to which k4/6 is added; Y of B4, k3, B3, k2, B2, k1 and A in turn.
         own.device.copy(R, Y)
         linear(R)
         own.device.copy(A_I, R)
@@ -170,7 +169,7 @@ class AdjointSteps:
         add(Y, 1, A_I, 1)
 
     def _add(self, out, factor: float, other, scale: float) -> None:
-        """out ← factor out + scale other."""
+        """Set out ← factor out + scale other."""
 
         def rows(span: slice) -> None:
             out[span] = factor * out[span] + scale * other[span]
@@ -179,7 +178,7 @@ class AdjointSteps:
 
 
 class AdjointStrangSteps(AdjointSteps):
-    """Of ``strang`` and ``blanes_moan``, by the fractions of a step of their flows."""
+    """Takes stages of ``strang`` and ``blanes_moan``, from the step fractions of their flows."""
 
     phased = True
 
@@ -192,7 +191,7 @@ class AdjointStrangSteps(AdjointSteps):
         self.operators.kerr_adjoint("rotate", A, Y, h)
 
     def _select(self, number: int) -> tuple[float, float, bool]:
-        """Lengths of a stage, and whether the phase of its step acts behind it."""
+        """Return the lengths of a stage, and whether the linear phase of its step follows it."""
         step, pair = divmod(number, self.stages_of_step)
         self.operators.select(step)
         return *self.pairs[pair], pair + 1 == self.stages_of_step and self.operators.phases is not None
@@ -217,7 +216,7 @@ class AdjointStrangSteps(AdjointSteps):
 
 
 class AdjointSSFMRK4Steps(AdjointStrangSteps):
-    """Of ``ssfm_rk4``: the nonlinear sub-step is RK4IP's without linear propagation."""
+    """Takes stages of ``ssfm_rk4``: the nonlinear sub-step is RK4IP's without linear propagation."""
 
     extra_fields = 5
 
@@ -226,7 +225,7 @@ class AdjointSSFMRK4Steps(AdjointStrangSteps):
 
 
 class AdjointRK4IPSteps(AdjointSteps):
-    """Of ``rk4ip``."""
+    """Takes stages of ``rk4ip``."""
 
     extra_fields = 5
 
@@ -236,7 +235,10 @@ class AdjointRK4IPSteps(AdjointSteps):
 
 
 class AdjointAgrawalSteps(AdjointSteps):
-    """Of ``ssfm_agrawal``: H = E A, B = E exp(ih rate0) H, A(z+h) = E exp(ih (rate0 + rate1)/2) H."""
+    """Takes stages of ``ssfm_agrawal``.
+
+    H = E A, B = E exp(ih rate0) H, A(z+h) = E exp(ih (rate0 + rate1)/2) H.
+    """
 
     extra_fields, rate_arrays = 3, 4
 
@@ -266,7 +268,7 @@ class AdjointAgrawalSteps(AdjointSteps):
         own.kerr_adjoint("phase_rate", A, Y, 0, by_rate0)
 
 
-#: By the integrator's name; what is not here has no steps of fixed length.
+#: Adjoint steps by integrator name; integrators without steps of fixed length are not included.
 ADJOINT_STEPS: dict[str, type[AdjointSteps]] = {
     "strang": AdjointStrangSteps,
     "ssfm_rk4": AdjointSSFMRK4Steps,

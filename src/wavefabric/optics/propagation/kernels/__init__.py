@@ -1,20 +1,20 @@
-"""Kernels of the propagation on one device, for CPU (C++) and GPU (CUDA).
+"""Contains the kernels of the propagation on one device, for CPU (C++) and GPU (CUDA).
 
-A Kerr operator is described twice: by a `KerrOperator` in ``operators.py``, and by its formulas on one sample
-in ``wavefabric/kernels/kerr.h``. All kernels are made of these.
+A Kerr operator is described twice: by a `KerrOperator` in ``operators.py``, and by its formulas for one
+sample in ``wavefabric/kernels/kerr.h``. All kernels are made from these two.
 """
 
 from typing import NamedTuple
 
-#: What `kerr_adjoint` is the adjoint of.
+#: Operators whose adjoints `kerr_adjoint` applies.
 ADJOINTS = ("derivative", "rotate", "phase_rate", "turn")
 
 
 class KerrOperator(NamedTuple):
-    """A chain of sums over the rows of phase groups, phase rates from these sums, and an update of the rows.
+    """Describes a chain of sums over rows of phase groups, phase rates from these sums, and a row update.
 
-    ``stages`` phase rates follow one another, each from the powers that the rate before leads to;
-    ``numbers`` are kept for each group and sample between them.
+    The chain has ``stages`` phase rates, each computed from the powers that result from the previous rate;
+    ``numbers`` values per group and sample are stored between stages.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Launches of ``fused_linear.cu``."""
+"""Launches the kernels of ``fused_linear.cu``."""
 
 import numpy as np
 
@@ -10,9 +10,9 @@ PACKAGE = "wavefabric.optics.propagation.kernels"
 
 
 class FusedSteps(LinearPropagation):
-    """Three fused kernels over the field, with the transforms and the transfer function inside.
+    """Propagates a field by three fused kernels that include the transforms and the transfer function.
 
-    ``coefficients`` and ``table_row`` as of `TransformsAndTable`; rows come in pairs, those of a mode.
+    ``coefficients`` and ``table_row`` as for `TransformsAndTable`; rows come in pairs, one pair per mode.
     """
 
     def __init__(self, device, plan: FusedPlan, coefficients, table_row, sample_rate: float):
@@ -20,11 +20,11 @@ class FusedSteps(LinearPropagation):
         self._device, self.plan = device, plan
         self._coefficients, self._rate = np.asarray(coefficients), sample_rate
         self.table_row = device.asarray(table_row)
-        apart = (np.diff(np.reshape(table_row, (-1, 2))) != 0).any()  # two polarisations that propagate apart
+        apart = (np.diff(np.reshape(table_row, (-1, 2))) != 0).any()  # polarisations propagate differently
         prelude = plan.prelude() + f"#define APART {int(apart)}\n"
         module = device.module(PACKAGE, "fused_linear.cu", before=SOURCES, prelude=prelude)
         columns, rows = plan.columns, plan.rows
-        #: Of each kernel: threads of a block, and bytes of its shared memory.
+        #: Per kernel: threads of a block, and bytes of shared memory of a block.
         self._kernels = {"rows_transfer": (rows.threads * rows.side, rows.shared(rows.gap))}
         self._columns = None
         if columns.points > 1:

@@ -1,6 +1,4 @@
-"""How a row of N samples is split for the three fused kernels of ``fused_linear.cu``, and the tables they
-need.
-"""
+"""Plan how the kernels of ``fused_linear.cu`` split a row of N samples, and compute their tables."""
 
 import math
 from collections.abc import Iterator
@@ -11,18 +9,18 @@ import numpy as np
 from wavefabric.kernels.roots import unit_roots
 from wavefabric.spectral.inplace_fft import gap, radices
 
-#: Values of a transform that a thread holds.
+#: Number of values of a transform per thread.
 _HELD = 16
-#: Points of the longest transforms over columns and over rows, and bytes of shared memory of a block.
+#: Longest transforms over columns and over rows, and most bytes of shared memory of a block.
 _MOST_COLUMN, _MOST_ROW, _MOST_SHARED = 1024, 8192, 200 * 1024
 _SHARED_OF_SM = 224 * 1024
-#: Samples of rows that one kernel propagates, in shared memory.
+#: Largest number of samples of a row that one kernel propagates, in shared memory.
 _ONE_KERNEL = 4096
 
 
 @dataclass(frozen=True)
 class Transforms:
-    """The transforms of ``points`` of one kernel: ``side`` of them in a block, ``threads`` each."""
+    """Describes the transforms of ``points`` in one kernel: ``side`` per block, ``threads`` per transform."""
 
     points: int
     side: int
@@ -31,28 +29,28 @@ class Transforms:
 
     @property
     def radices(self) -> tuple[int, ...]:
-        """Of the stages, first to last."""
+        """Return the radices of the stages, first to last."""
         return radices(self.points, self.held)
 
     @property
     def threads(self) -> int:
-        """Of one transform."""
+        """Return the number of threads per transform."""
         return -(-self.points // self.held)
 
     @property
     def gap(self) -> int:
-        """Points between empty places in shared memory, 0 for none."""
+        """Return the number of points between padding elements in shared memory, 0 for no padding."""
         return gap(self.radices)
 
     def shared(self, gap: int) -> int:
-        """Bytes of shared memory of a block; none where one stage does."""
+        """Return the bytes of shared memory per block; 0 if one stage is enough."""
         if len(self.radices) == 1:
             return 0
         words = self.points + (self.points // gap if gap else 0)
         return words * self.side * self.item
 
     def blocks(self, gap: int, registers: int) -> int:
-        """Blocks that a multiprocessor shall hold: by shared memory, and with so many registers a thread."""
+        """Return the blocks per multiprocessor that shared memory and ``registers`` per thread allow."""
         by_memory = _SHARED_OF_SM // max(self.shared(gap) + 1024, 1)
         by_registers = 65536 // (registers * 32 * -(-self.threads * self.side // 32))
         return max(1, min(by_memory, by_registers, 16))
@@ -60,7 +58,7 @@ class Transforms:
 
 @dataclass(frozen=True)
 class FusedPlan:
-    """N = ``columns.points`` × ``rows.points`` for fields of one type (``dtype``)."""
+    """Describes the split N = ``columns.points`` × ``rows.points`` for fields of type ``dtype``."""
 
     columns: Transforms
     rows: Transforms
@@ -68,26 +66,26 @@ class FusedPlan:
 
     @property
     def n(self) -> int:
-        """Samples of a row of the field."""
+        """Return the number of samples of a row of the field."""
         return self.columns.points * self.rows.points
 
     @property
     def together(self) -> int:
-        """Rows of the field that a thread of `rows_transfer` works on at once."""
+        """Return the number of field rows that a thread of `rows_transfer` processes at once."""
         return self.rows.item // self.dtype.itemsize
 
     @property
     def column_gap(self) -> int:
-        """As `Transforms.gap`; columns that fill cache lines need none."""
+        """Return the padding of columns as `Transforms.gap`; 0 for columns that fill cache lines."""
         full = self.columns.points == 1 or self.columns.side * self.columns.item >= 128
         return 0 if full else self.columns.gap
 
     def block_memory(self) -> int:
-        """Bytes of shared memory of the block that has most."""
+        """Return the bytes of shared memory of the kernel block that needs the most."""
         return max(self.columns.shared(self.column_gap), self.rows.shared(self.rows.gap))
 
     def prelude(self) -> str:
-        """Definitions before the sources."""
+        """Return the macro definitions placed before the sources."""
         single = self.dtype == np.complex64
         macros: dict[str, object] = {"REAL": "float" if single else "double"}
         macros |= {"N1": self.columns.points, "N2": self.rows.points}
@@ -102,19 +100,19 @@ class FusedPlan:
         return "".join(f"#define {name} {value}\n" for name, value in macros.items())
 
     def roots(self) -> np.ndarray:
-        """exp(−2πi m/N1), shape (N1,), complex128."""
+        """Return exp(−2πi m/N1), shape (N1,), complex128."""
         return unit_roots(np.arange(self.columns.points), self.columns.points)
 
     def split_factors(self) -> np.ndarray:
-        """exp(−2πi P n2/N) for the product P of the radices before each stage, (stages, N2), complex128."""
+        """Return exp(−2πi P n2/N), P the product of radices before each stage, (stages, N2), complex128."""
         before = np.cumprod([1, *self.columns.radices[:-1]])
         return unit_roots(before[:, None] * np.arange(self.rows.points), self.n)
 
 
 def transfers(coefficients: np.ndarray, sample_rate: float, h: float, n: int) -> np.ndarray:
-    """exp(h L̂)/N of each row of ``coefficients`` (α, β1…β4 in SI), (rows, 5), as fused_linear.cu reads it.
+    """Return exp(h L̂)/N for each row of ``coefficients`` (α, β1…β4 in SI), (rows, 5), for fused_linear.cu.
 
-    The phase is π Σ_j phase[j] x^(j+1) at x = ω/(2π sample_rate), the amplitude the last number.
+    The phase is π Σ_j phase[j] x^(j+1) at x = ω/(2π sample_rate); the last number is the amplitude.
     """
     signs, orders = np.array([-1.0, 1.0, -1.0, 1.0]), np.arange(1, 5)
     factorials = np.array([math.factorial(j) for j in orders])
@@ -124,9 +122,9 @@ def transfers(coefficients: np.ndarray, sample_rate: float, h: float, n: int) ->
 
 
 def fused_plan(n: int, dtype, block_memory: int = 227 * 1024) -> FusedPlan | None:
-    """The split for rows of n samples, where a block may have so much shared memory (an H200's, bytes).
+    """Return the split for rows of n samples, with at most ``block_memory`` bytes of shared memory per block.
 
-    None where there is none: n has a prime factor above 7, or too many samples.
+    The default is that of an H200. None if no split exists: n has a prime factor above 7, or is too large.
 
     >>> fused_plan(2**21, np.complex128).columns.points
     512
@@ -136,7 +134,7 @@ def fused_plan(n: int, dtype, block_memory: int = 227 * 1024) -> FusedPlan | Non
 
 
 def _plans(n: int, dtype: np.dtype) -> Iterator[FusedPlan]:
-    """Splits that fit, best first."""
+    """Yield the possible splits, best first."""
     for columns in _column_lengths(n):
         rows, item = n // columns, dtype.itemsize
         tile, threads = 128 // item, -(-columns // _HELD)
@@ -150,9 +148,9 @@ def _plans(n: int, dtype: np.dtype) -> Iterator[FusedPlan]:
 
 
 def _column_lengths(n: int) -> list[int]:
-    """Lengths of the transforms over columns, best first.
+    """Return lengths of the transforms over columns, best first; 1 for short rows, none if impossible.
 
-    None for short rows; else such that rows have about 2048 samples, and columns at most 512.
+    The best lengths give rows of about 2048 samples, and columns of at most 512.
     """
     if not radices(n):
         return []

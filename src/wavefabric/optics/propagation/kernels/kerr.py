@@ -1,26 +1,26 @@
-"""Kerr operators, linear part and norms on a CPU: what their kernels take; the formulas are in
-`wavefabric.kernels`. The CUDA kernels have the same names and order of arguments.
+"""Describe and launch the CPU kernels of Kerr operators, linear part and norms. The formulas are in
+`wavefabric.kernels`; the CUDA kernels have the same names and argument order.
 
 A field ``A`` is (rows, N), C-contiguous, complex64 or complex128, √W. Rows of one *phase group* are
 contiguous and share a Kerr phase: the phase rate of group g is Σ_d γκ_gd P_d in rad/m, P_d the power of all
 rows of group d. Steps ``h`` are in metres.
 
-On one rank an operator is one kernel (`CpuKerrKernels.kerr`). Over ranks it is cut where powers of groups are
-exchanged: `kerr_begin`, `couple`, `kerr_advance` and `kerr_update` do one part each, for samples ``t0`` to
-``t0 + m`` of the field (a *chunk*); numbers of groups are then (own groups, m), C-contiguous, real. A group
-cut between ranks has a part on each; its sums are those of the rows that are here; they add up where phases
-are formed.
+On one rank an operator is one kernel (`CpuKerrKernels.kerr`). On several ranks an operator is split where
+powers of groups are exchanged: `kerr_begin`, `couple`, `kerr_advance` and `kerr_update` do one part each, for
+samples ``t0`` to ``t0 + m`` of the field (a *chunk*); arrays over groups are then (local groups, m),
+C-contiguous, real. A group split between ranks has a part on each rank, with the sums over that rank's rows;
+these sums are added when phases are computed.
 
 Kernels without a method below:
 
 - ``kerr_phase_rate``: rate[g, t] = Σ_d γκ_gd P_d, rad/m, for every group; ``rate`` is (groups, N), real.
 - ``rotate_mean``: A = exp(i h (rate0 + rate1)/2) H, with rates from ``kerr_phase_rate``.
-- ``couple``: out = matrix @ part if ``first``, else out += matrix @ part. ``out`` (own groups, m) in rad/m,
+- ``couple``: out = matrix @ part if ``first``, else out += matrix @ part. ``out`` (local groups, m) in rad/m,
   ``part`` (groups of one rank, m) in W, ``matrix`` γκ between them, rad/(W m).
-- ``transfer_table``: exp(h L̂(ω))/N, so that it follows an unscaled inverse transform. ``table`` (table rows,
-  N) complex128; ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``domega`` in rad/s. L̂ = −α/2 − iβ1ω +
-  iβ2ω²/2 − iβ3ω³/6 + iβ4ω⁴/24 (∂/∂t → +iω).
-- ``row_energy``: out[r] = Σ_t |A[r, t]|², W × samples, float64; NaN where the row holds one.
+- ``transfer_table``: exp(h L̂(ω))/N, where 1/N normalises the unscaled transforms. ``table`` (table rows, N)
+  complex128; ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``domega`` in rad/s.
+  L̂ = −α/2 − iβ1ω + iβ2ω²/2 − iβ3ω³/6 + iβ4ω⁴/24 (∂/∂t → +iω).
+- ``row_energy``: out[r] = Σ_t |A[r, t]|², W × samples, float64; NaN if the row contains NaN.
   ``row_distance``: out[r] = Σ_t |A[r, t] − B[r, t]|².
 """
 
@@ -35,11 +35,11 @@ from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 
 #: Bytes of one tile of one field: two fields and the sums stay in the second-level cache.
 TILE_BYTES = 1 << 18
-#: Samples of a tile, at most: as in ``kerr.cpp``.
+#: Largest number of samples of a tile, as in ``kerr.cpp``.
 MOST_SAMPLES = 256
-#: Kernels that are offered as the table has them.
+#: Kernels provided without a Python method.
 _AS_THEY_ARE = "kerr_phase_rate", "rotate_mean", "couple", "transfer_table", "row_energy", "row_distance"
-#: Numbers of each group and sample in scratch: power, phase rate, low-rank product, and what operators keep.
+#: Scratch values per group and sample: power, phase rate, low-rank product, and numbers of an operator.
 _ARRAYS = 8
 _OPERATORS = "derivative", "rotate", "rotate_rk4", "rk4ip_middle", "rk4ip_last"
 _OF_AN_OPERATOR = """
@@ -75,18 +75,18 @@ def tile_samples(bytes_a_sample: int) -> int:
 
 
 class KerrChunkLayout:
-    """Rows of the own phase groups as the kernels of chunks read them; ``start`` as in the coupling."""
+    """Describes the rows of this rank's phase groups for the chunk kernels; ``start`` as in the coupling."""
 
     def __init__(self, device, start, n: int, dtype):
         self.start = np.ascontiguousarray(start, np.int64)
         self.tile = tile_samples(int(self.start[-1]) * np.dtype(dtype).itemsize)
         self.errors = np.zeros(-(-n // self.tile))
-        #: What kernels get in its place.
+        #: Arguments that kernels receive in place of this object.
         self.words: tuple[int, ...] = address(self.start), self.start.size - 1, self.tile
 
 
 class KerrLayout(KerrChunkLayout):
-    """γκ between phase groups as the kernels of one rank read it, and their scratch, for rows of ``n``."""
+    """Holds γκ between phase groups for the kernels of one rank, and their scratch, for rows of ``n``."""
 
     def __init__(self, device, coupling: PhaseGroupCoupling, n: int, dtype):
         super().__init__(device, coupling.start, n, dtype)
@@ -99,7 +99,7 @@ class KerrLayout(KerrChunkLayout):
 
 
 class CpuKerrKernels:
-    """The kernels on one CPU device."""
+    """Provides the kernels on one CPU device."""
 
     KerrLayout = KerrLayout
     KerrChunkLayout = KerrChunkLayout
@@ -113,12 +113,12 @@ class CpuKerrKernels:
     # --- one rank ------------------------------------------------------------------------------------
 
     def kerr(self, operator: KerrOperator, A, K, h, layout, error=None):
-        """Apply an operator to fields ``A`` and ``K`` (``A`` again where it has one), in place.
+        """Apply an operator to fields ``A`` and ``K`` (pass ``A`` twice if it has one field), in place.
 
         - ``derivative``: K = N̂(A) A = i (γκ|A|²) A, √W/m.
         - ``rotate``: A ← exp(i h γκ|A|²) A: the exact flow of N̂ over h, since |A|² is invariant under it.
         - ``rotate_rk4``: A ← the classical Runge–Kutta (RK4) approximation of that flow. Every stage is A
-          times one complex number a group, so it needs only the powers of groups.
+          times one complex number per group, so it needs only the powers of groups.
         - ``rk4ip_middle``: stages k2 and k3 of RK4IP, eq. (6c, 6d), and the sums that the last transforms
           need. In: A = A_I and K = k1/h. Out: A ← A_I + k3 and K ← A_I + k1/6 + k2/3 + k3/3.
         - ``rk4ip_last``: stage k4 of RK4IP, eq. (6e, 6f), and the first stage of the next step. In: A = the
@@ -129,24 +129,24 @@ class CpuKerrKernels:
         errors = None if error is None else layout.errors
         getattr(self._kernels, f"kerr_{operator.name}")(A, K, h, errors, layout)
         if error is not None:
-            # By tiles, not by threads: their number leaves the sum alone.
+            # Sum by tiles, not by threads: so the sum does not depend on the number of threads.
             error[0] = layout.errors.sum()
 
     def kerr_adjoint(self, name: str, A, Y, h, factors, slope, layout, transposed):
-        """Turn ``Y``, the gradient for the output of an operator on ``A``, into that for ``A``, in place.
+        """Turn ``Y``, the gradient for an operator's output, into that for its input ``A``, in place.
 
-        The gradient of a real f for a complex field A is ∂f/∂Re A + i ∂f/∂Im A. Phase rates are θ = c γκP
-        with a factor c of each group, ``factors`` (groups,), real. An operator multiplies the rows of a
-        group by one number m(θ), so ``Y`` becomes m* Y + 2 (∂f/∂P) A with ∂f/∂P = (γκ)ᵀ c ∂f/∂θ. By
-        ``name`` of `ADJOINTS`:
+        The gradient of a real f with respect to a complex field A is ∂f/∂Re A + i ∂f/∂Im A. Phase rates are
+        θ = c γκP with a factor c per group, ``factors`` (groups,), real. An operator multiplies the rows of a
+        group by one number m(θ), so ``Y`` becomes m* Y + 2 (∂f/∂P) A with ∂f/∂P = (γκ)ᵀ c ∂f/∂θ. The ``name``
+        (of `ADJOINTS`) selects the operator:
 
-        - ``derivative``: of h N̂(A) A. ``rotate``: of exp(h N̂(A)) A.
-        - ``phase_rate``: of θ; ``slope`` holds ∂f/∂θ, and ``Y`` is added to.
-        - ``turn``: of exp(i h φ) A for φ: ``slope`` ← ∂f/∂φ of each group from ``Y``, that for A, which
-          stays.
+        - ``derivative``: h N̂(A) A. ``rotate``: exp(h N̂(A)) A.
+        - ``phase_rate``: θ; ``slope`` holds ∂f/∂θ, and the result is added to ``Y``.
+        - ``turn``: exp(i h φ) A as a function of φ: ``slope`` ← ∂f/∂φ of each group; ``Y`` is the gradient
+          for A and stays unchanged.
 
-        ``slope`` (groups, N), real: ← ∂f/∂c at each sample, to be summed over them, but for ``turn``.
-        ``transposed`` is the layout of (γκ)ᵀ.
+        Except for ``turn``, ``slope`` (groups, N), real, receives ∂f/∂c at each sample, to be summed over
+        samples. ``transposed`` is the layout of (γκ)ᵀ.
         """
         getattr(self._kernels, f"kerr_adjoint_{name}")(A, Y, h, factors, slope, layout, transposed)
 
@@ -159,25 +159,25 @@ class CpuKerrKernels:
     # --- chunks of several ranks ---------------------------------------------------------------------
 
     def kerr_begin(self, operator: KerrOperator, A, K, t0, h, power, numbers, layout):
-        """Set ``power`` to what the first phase rate comes from, ``numbers`` to what later rates need.
+        """Set ``power`` to the input of the first phase rate, ``numbers`` to the values later rates need.
 
-        ``numbers`` are (the operator's numbers, groups, m): of RK4IP, the first phase rate, |x|² and Im
-        x*y, where x is the field that the increment goes to and ``power`` is |y|²; of ``rotate_rk4``, |A|²,
-        and real and imaginary parts of a stage's multiplier of A and of their weighted sum.
+        ``numbers`` are (the operator's numbers, groups, m). For RK4IP: the first phase rate, |x|² and Im x*y,
+        where the increment is added to the field x and ``power`` is |y|². For ``rotate_rk4``: |A|², and real
+        and imaginary parts of a stage's multiplier of A and of their weighted sum.
         """
         getattr(self._kernels, f"begin_{operator.name}")(A, K, t0, h, power, numbers, layout)
 
     def kerr_advance(self, operator: KerrOperator, stage, rate, h, power, numbers, out):
-        """Set ``out`` to the powers of the next stage of the own groups, from the phase rate of this one."""
+        """Set ``out`` to the next stage's powers of this rank's groups, from this stage's phase rate."""
         getattr(self._kernels, f"advance_{operator.name}")(stage, rate, h, power, numbers, out)
 
     def couple_advance(self, operator: KerrOperator, stage, rate, part, matrix, h, power, numbers, out):
-        """`couple` the groups of all ranks at once, then `kerr_advance`."""
+        """Apply `couple` to the groups of all ranks at once, then `kerr_advance`."""
         self._kernels.couple(rate, part, matrix, True)
         self.kerr_advance(operator, stage, rate, h, power, numbers, out)
 
     def kerr_update(self, operator: KerrOperator, A, K, t0, rate, h, numbers, layout, error=None):
-        """Set the rows of a chunk from the last phase rate, as `kerr`; ``error`` is that of own rows."""
+        """Update a chunk's rows from the last phase rate, as `kerr`; ``error`` covers local rows only."""
         errors = None if error is None else layout.errors[: -(-rate.shape[1] // layout.tile)]
         getattr(self._kernels, f"update_{operator.name}")(A, K, t0, rate, h, numbers, errors, layout)
         if errors is not None and error is not None:
@@ -190,5 +190,5 @@ class CpuKerrKernels:
         return float(self._most.max())
 
 
-#: What `Device.kernels` makes on a CPU.
+#: Class that `Device.kernels` creates on a CPU.
 KERNELS = CpuKerrKernels

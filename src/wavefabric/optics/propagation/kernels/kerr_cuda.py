@@ -1,4 +1,4 @@
-"""Launches of ``kerr.cu``, ``kerr_chunks.cu`` and ``linear.cu``: names and argument order of ``kerr.py``."""
+"""Launches ``kerr.cu``, ``kerr_chunks.cu``, ``linear.cu``; names and argument order are as in ``kerr.py``."""
 
 import numpy as np
 
@@ -9,24 +9,24 @@ from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 PACKAGE = "wavefabric.optics.propagation.kernels"
 _SHARED_LIMIT = 227 * 1024
 _PARTS = 64
-#: Shared arrays of phase groups beside what an operator keeps: power, phase rate and low-rank product.
+#: Shared arrays of phase groups in addition to an operator's numbers: power, phase rate, low-rank product.
 _ARRAYS = 3
-#: Threads of a block of ``kerr_chunks.cu``, and outputs that a thread of ``couple`` forms at once.
+#: Threads per block of ``kerr_chunks.cu``, and outputs that a thread of ``couple`` computes at once.
 _THREADS, _OUTPUTS = 256, 16
 
 
 def type_options(dtype) -> tuple[str, str]:
-    """Definitions of REAL and REAL2 for a real or complex type."""
+    """Return the compiler definitions of REAL and REAL2 for a real or complex type."""
     letter = "float" if np.finfo(dtype).bits == 32 else "double"
     return f"-DREAL={letter}", f"-DREAL2={letter}2"
 
 
 def tile(rows: int, dtype) -> tuple[int, int, int]:
-    """Samples a block, rows of threads, and field rows a thread.
+    """Return the samples per block, rows of threads, and field rows per thread.
 
-    Measured on an H200 (docs/performance.md): a thread holds its part of two fields in registers, and small
-    blocks overlap the loads of one with the arithmetic of another. 8 rows a thread and about 256 threads a
-    block came within 7 % of the copy bandwidth; in single precision 6 rows, and 16 when there are many.
+    Measured on an H200 (docs/performance.md): a thread has its part of two fields in registers, and small
+    blocks overlap the loads of one with the arithmetic of another. 8 rows per thread and about 256 threads
+    per block came within 7 % of the copy bandwidth; in single precision 6 rows, and 16 if there are many.
     """
     per_thread = 8
     if np.dtype(dtype) == np.complex64:
@@ -41,14 +41,14 @@ def tile(rows: int, dtype) -> tuple[int, int, int]:
 
 
 class CudaKerrLayout:
-    """γκ between phase groups as the CUDA kernels read it, and the module compiled for it."""
+    """Holds γκ between phase groups for the CUDA kernels, and the module compiled for it."""
 
     def __init__(self, device, coupling: PhaseGroupCoupling, n: int, dtype):
         xp, real, group = device.xp, np.finfo(dtype).dtype, coupling.group_of_row
         rows = group.size
         self._device, self.n = device, n
         self.lanes, self.warps, per_thread = tile(rows, dtype)
-        # A row of threads adds its part of a phase group into a slot of its own.
+        # Each row of threads adds its part of a phase group into a separate slot.
         owner = np.arange(rows) // per_thread
         first = (np.diff(owner, prepend=-1) != 0) | (np.diff(group, prepend=-1) != 0)
         slot = np.cumsum(first) - 1
@@ -77,13 +77,13 @@ class CudaKerrLayout:
         self.most = xp.empty(1, np.uint64)
 
     def _shared_bytes(self, arrays: int) -> int:
-        """Shared memory of a kernel that uses three arrays of slots and so many of phase groups."""
-        # rk4ip_last reuses the same memory for one double a thread.
+        """Return the shared memory of a kernel with three slot arrays and ``arrays`` phase-group arrays."""
+        # rk4ip_last reuses the same memory for one double per thread.
         used = (3 * self._slots + arrays * self._tall) * self.lanes * self._item
         return max(used, 8 * self.lanes * self.warps)
 
     def launch(self, name: str, arrays: int, *arguments) -> None:
-        """Run a kernel of ``kerr.cu`` that uses so many shared arrays of phase groups over all samples."""
+        """Run a kernel of ``kerr.cu`` with ``arrays`` shared arrays of phase groups over all samples."""
         shared = self._shared_bytes(arrays)
         if name not in self._functions:
             self._functions[name] = self.module.get_function(name)
@@ -96,7 +96,7 @@ class CudaKerrLayout:
 
 
 class CudaKerrChunkLayout:
-    """Rows of the own phase groups as the kernels of ``kerr_chunks.cu`` read them."""
+    """Describes the rows of this rank's phase groups for the kernels of ``kerr_chunks.cu``."""
 
     def __init__(self, device, start, n: int, dtype):
         start = np.asarray(start, np.int32)
@@ -107,7 +107,7 @@ class CudaKerrChunkLayout:
 
 
 class KerrKernels:
-    """The kernels of ``kerr.py`` on one CUDA device."""
+    """Provides the kernels of ``kerr.py`` on one CUDA device."""
 
     KerrLayout = CudaKerrLayout
     KerrChunkLayout = CudaKerrChunkLayout
@@ -181,7 +181,7 @@ class KerrKernels:
             error[...] = layout.errors[: layout.rows * -(-m // _THREADS)].sum()
 
     def _launch(self, name: str, real, samples: int, layers: int, arguments: tuple, shared: int = 0):
-        """A kernel of ``kerr_chunks.cu``, a thread for each sample of each layer."""
+        """Launch a kernel of ``kerr_chunks.cu`` with one thread per sample of each layer."""
         key = name, np.dtype(real)
         if key not in self._functions:
             module = self._device.module(PACKAGE, "kerr_chunks.cu", type_options(real))
@@ -218,5 +218,5 @@ class KerrKernels:
         self._device.launch(module.get_function(name), grid, (256,), arguments)
 
 
-#: What `Device.kernels` makes on a GPU.
+#: Class that `Device.kernels` creates on a GPU.
 KERNELS = KerrKernels

@@ -1,4 +1,4 @@
-"""Launches of ``kerr_one_sided.cu``: Kerr operators over ranks, each one kernel."""
+"""Launches ``kerr_one_sided.cu``, whose kernels each compute a whole Kerr operator over several ranks."""
 
 import heapq
 from dataclasses import dataclass
@@ -13,25 +13,25 @@ from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.kernels.kerr_cuda import PACKAGE, type_options
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 
-#: Samples of a tile by bytes of a real number, the best first: rows of 512 bytes down to 128, a full line.
+#: Samples of a tile by bytes of a real number, best first: rows of 512 bytes down to 128, a cache line.
 _SAMPLES = {8: (32, 16, 8), 4: (64, 32, 16)}
-#: Threads of a block; blocks of a multiprocessor that hide each other's waiting, at least and at most.
+#: Threads per block; blocks per multiprocessor that hide each other's waits: enough, fewest and most.
 _THREADS, _ENOUGH, _LEAST, _MOST = 128, 4, 2, 8
-#: Phase rates that a thread forms at once, and parts whose powers are in shared memory, at most; bytes of
-#: their weights there.
+#: Largest numbers of phase rates that a thread computes at once and of parts with powers in shared memory;
+#: bytes of their weights there.
 _OUTPUTS, _PARTS, _WEIGHTS = 8, 64, 1 << 14
-#: Of a multiprocessor's shared memory, beside what its blocks ask for: as much for each of them.
+#: Bytes of a multiprocessor's shared memory that each block uses in addition to its request.
 _RESERVED = 1024
-#: Bytes of dynamic shared memory that a kernel has without asking for more.
+#: Bytes of dynamic shared memory that a kernel may use without a request for more.
 _WITHOUT_ASKING = 48 * 1024
 #: More multiprocessors than any GPU has so far, for estimates.
 _MULTIPROCESSORS = 192
-#: Of powers as they travel, by bytes of a real number.
+#: Type of transferred powers, by bytes of a real number.
 _WORDS = {8: np.uint64, 4: np.uint32}
-#: As in ``kerr_one_sided.cu``: tiles that have a slot; numbers of an own part.
+#: Number of tiles with a slot, and numbers per part of this rank, as in ``kerr_one_sided.cu``.
 _SLOTS, _KEPT = 2, 4
 
-#: Names of the operators that are one kernel, by fields that they read: those of one or two stages.
+#: Names of the operators that are one kernel, by the number of fields that they read: one or two stages.
 OPERATORS = {1: ("derivative", "rotate"), 2: ("rk4ip_middle", "rk4ip_last")}
 #: ``Peers`` of ``kerr_one_sided.cu``: numbers, then addresses.
 _COUNTS = "ranks rank rows own parts first transfers from to padded"
@@ -43,29 +43,29 @@ PEERS = np.dtype(
 
 @dataclass(frozen=True)
 class Tiling:
-    """How the blocks of a kernel cut the samples, the same on all ranks."""
+    """Describes how the blocks of a kernel divide the samples; equal on all ranks."""
 
-    #: How many fields it reads; samples of a tile and rows of threads.
+    #: Number of fields that the kernel reads; samples of a tile and rows of threads.
     fields: int
     samples: int
     lanes: int
-    #: Phase rates that a thread forms at once; parts whose powers are in shared memory at once.
+    #: Phase rates that a thread computes at once; parts whose powers are in shared memory at once.
     outputs: int
     parts: int
-    #: Bytes of shared memory of a block, and blocks of a multiprocessor.
+    #: Bytes of shared memory per block, and blocks per multiprocessor.
     shared: int
     blocks: int
 
     @property
     def definitions(self) -> tuple[str, ...]:
-        """Of ``kerr_one_sided.cu``."""
+        """Return the compiler definitions for ``kerr_one_sided.cu``."""
         values = {"FIELDS": self.fields, "TILE": self.samples, "LANES": self.lanes}
         values |= {"OUTPUTS": self.outputs, "PARTS": self.parts, "BLOCKS": self.blocks}
         return tuple(f"-D{name}={value}" for name, value in values.items())
 
 
 class KerrSizes(NamedTuple):
-    """The most rows and own parts of a rank, parts of all, and bytes of shared memory for a block."""
+    """Holds the largest numbers of rows and parts of a rank, all ranks' parts, shared memory of a block."""
 
     rows: int
     own: int
@@ -73,9 +73,9 @@ class KerrSizes(NamedTuple):
     block_memory: int
 
     def tiling(self, fields: int, dtype, tile: tuple[int, int] | None = None) -> Tiling | None:
-        """The longest tile of which a multiprocessor has enough, or what it has most of; None of too few.
+        """Return the longest tile with enough blocks per multiprocessor, or the one with most blocks.
 
-        ``tile`` (samples, rows of threads) is chosen if it is None.
+        ``tile`` (samples, rows of threads) replaces the choice. None if fewer than two blocks fit.
         """
         item = np.finfo(dtype).dtype.itemsize
         tiles = [tile] if tile else [(samples, _THREADS // samples) for samples in _SAMPLES[item]]
@@ -84,7 +84,7 @@ class KerrSizes(NamedTuple):
             outputs = min(_OUTPUTS, -(-self.own // lanes))
             held = min(_PARTS, self.parts, max(1, _WEIGHTS // (outputs * lanes * item)))
             numbers = held * samples + held * outputs * lanes + _KEPT * self.own * samples
-            # The errors of all threads are added where the fields were.
+            # The errors of all threads are summed in the memory of the fields.
             shared = max((2 * fields * self.rows * samples + numbers) * item, 8 * samples * lanes)
             blocks = min(_MOST, (self.block_memory + _RESERVED) // (shared + _RESERVED))
             result.append(Tiling(fields, samples, lanes, outputs, held, shared, blocks))
@@ -94,7 +94,7 @@ class KerrSizes(NamedTuple):
 
 
 class _Kernels:
-    """Those that read one field, or two; collective."""
+    """Holds the kernels that read one field, or those that read two; construction is collective."""
 
     def __init__(self, of: "OneSidedKerr", chosen: Tiling, blocks: int | None):
         device, comm, coupling, real = of.device, of.comm, of.coupling, np.finfo(of.dtype).dtype
@@ -123,14 +123,14 @@ class _Kernels:
         row_part = np.repeat(np.arange(own), np.diff(coupling.start))
         part_rank = np.repeat(np.arange(comm.size), coupling.parts)
         indices = coupling.start, row_part, lane_start, lane_part, part_rank
-        #: Kept: kernels know addresses alone.
+        #: Arrays that must stay alive, as kernels have only their addresses.
         self._tables = (
             *(device.asarray(each.astype(np.int32)) for each in indices),
             device.asarray(matrix),
             self.slots.addresses,
             device.zeros((self.blocks, 2), np.uint32),
         )
-        #: Of each block, the squared local error of its tiles.
+        #: Squared local error of the tiles of each block.
         self._errors = device.empty((self.blocks,), np.float64)
         which = (0, parts) if of.received else (first, first + own)
         peers = np.zeros(1, PEERS)
@@ -149,11 +149,11 @@ class _Kernels:
 
 
 class OneSidedKerr:
-    """Kerr operators of one rank of several, for rows of ``n`` samples; collective.
+    """Applies Kerr operators on one rank of several, for rows of ``n`` samples; construction is collective.
 
-    ``coupling`` as of `rank_phase_group_coupling`, ``dtype`` of the fields. ``received`` False leaves out the
-    work on what others send. ``tile`` (samples, rows of threads) and ``blocks``, the same on all ranks, are
-    chosen if not given. `InputError` if these ranks cannot have kernels that wait for one another.
+    ``coupling`` as of `rank_phase_group_coupling`, ``dtype`` that of the fields. ``received`` False omits the
+    work on other ranks' data. ``tile`` (samples, rows of threads) and ``blocks``, equal on all ranks, have
+    automatic defaults. `InputError` if these ranks cannot run kernels that wait for one another.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class OneSidedKerr:
         everybody = comm.control.all_gather((int(coupling.start[-1]), device.block_memory))
         rows, memory = zip(*everybody, strict=True)
         sizes = KerrSizes(max(rows), max(coupling.parts), sum(coupling.parts), min(memory))
-        #: By name of the operator.
+        #: Kernels by operator name.
         self.kernels: dict[str, _Kernels] = {}
         for fields, names in OPERATORS.items():
             chosen = sizes.tiling(fields, dtype, tile)
@@ -182,16 +182,16 @@ class OneSidedKerr:
         device.synchronize()  # kernels may be in other streams
 
     def serves(self, operator: KerrOperator) -> bool:
-        """Whether it is one kernel: not if it has more stages, or rows than fit in shared memory."""
+        """Return whether one kernel implements ``operator``: false for more stages or too many rows."""
         return operator.name in self.kernels
 
     def kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
-        """As `kerr` of ``kerr.py``, if it `serves`; ``error``, one float64, is that of the own rows."""
+        """Apply ``operator`` as `kerr` of ``kerr.py``; ``error``, one float64, covers local rows only."""
         self.kernels[operator.name].launch(operator, A, K, h, error)
 
 
 def most_nbytes(coupling: PhaseGroupCoupling, n: int, dtype) -> int:
-    """Bytes that `OneSidedKerr` holds for rows of ``n`` samples, on the largest GPU at most."""
+    """Return the largest memory, in bytes, of `OneSidedKerr` for rows of ``n`` samples on any GPU."""
     item = np.finfo(dtype).dtype.itemsize
     longest, whole = _MOST * max(_SAMPLES[item]), -(-n // max(_SAMPLES[item])) * max(_SAMPLES[item])
     of_fields = min(whole, longest * _MULTIPROCESSORS) * _SLOTS * 2 * sum(coupling.parts) * item
@@ -199,9 +199,9 @@ def most_nbytes(coupling: PhaseGroupCoupling, n: int, dtype) -> int:
 
 
 def dealt(rows, lanes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Parts of so many rows for each of some rows of threads: the largest first, each to who has least.
+    """Distribute parts with ``rows`` rows among rows of threads, the largest first, to the least loaded.
 
-    Where each row of threads begins, (lanes + 1,), and the parts one after another, (parts,).
+    Returns the start of each row of threads, (lanes + 1,), and the parts one after another, (parts,).
     """
     by_lane: list[list[int]] = [[] for _ in range(lanes)]
     least = [(0, lane) for lane in range(lanes)]
