@@ -94,7 +94,7 @@ class RunSettings:
         return Checkpoints(Path(self.checkpoint))
 
     def with_ranks(self, shape: tuple[int, int, int] | None = None) -> Self:
-        """Return these settings with a communicator: all ranks, on devices suited to a grid of ``shape``."""
+        """Return settings with a communicator (default: all ranks); a lone rank's threads suit ``shape``."""
         if self.comm is not None:
             return self
         if environment.ranks() > 1:

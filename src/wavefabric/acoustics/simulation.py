@@ -162,8 +162,8 @@ def solve(
     """Check and run a problem, write its results and return them: the last part of `simulate`.
 
     ``adapt`` may rename and rework the recorded arrays before they are returned and written; ``observer``
-    and ``setup`` are as in `run`. ``naming`` are ``names`` and ``first_index`` of `check`, if messages use
-    other names for numbers.
+    and ``setup`` are as in `run`. ``naming``: ``names`` and ``first_index`` of `check`, for names and
+    indices in errors.
     """
     options = options.with_ranks(problem.shape)
     comm, output, checkpoints = options.ranks, options.output, options.checkpoints
@@ -225,7 +225,7 @@ class PreparedSimulation:
     def problem(
         self, source: Any, sensor: Sensor | None, how: SettingsType
     ) -> tuple[Problem, Recording, SettingsType]:
-        """Return problem, recording and settings; these omit the stability check if the time step is stable.
+        """Return problem, recording and settings, which skip the stability check once `stable` is true.
 
         Without a sensor ``p_max_all`` and ``p_final`` are recorded.
         """

@@ -185,7 +185,7 @@ class Source:
         return np.ones(1) if self.u_mode == "dirichlet" else 2 * c * dt / grid.spacing["xyz".index(name[1])]
 
     def scale_power(self, name: str) -> int:
-        """Return the power of the sound speed in `scale`."""
+        """Return the exponent of sound speed in `scale`."""
         if name == "p":
             return -2 if self.p_mode == "dirichlet" else -1
         return 0 if self.u_mode == "dirichlet" else 1

@@ -147,7 +147,7 @@ def with_sources(inputs: Problem, count: int) -> Problem:
 
 
 def _planes(device, shape, dtype, vector: Callable, join: Callable, along, value: Callable) -> np.ndarray:
-    """Return value(join(z, join(y, x))) plane by plane, from ``vector(points, n)`` along each axis."""
+    """Return value(join(z, join(y, x))) by planes; x = vector(0 … Nx−1, Nx), axis ``along`` from ½."""
     x, y, z = (vector(np.arange(n) + (0.5 if axis == along else 0.0), n) for axis, n in enumerate(shape))
     out, plane = np.empty(shape[::-1], dtype), join(device.asarray(y)[:, None], device.asarray(x))
     for position, here in enumerate(z):

@@ -41,7 +41,7 @@ _KINDS = {"plain": "plain stages", "with_points": "sources and sensor"}
 
 @dataclass(frozen=True, kw_only=True)
 class UltrasoundStepOptions:
-    """Holds the other options of `run`."""
+    """Holds the ``**options`` of `run`."""
 
     precision: str = "single"
     repeats: int = 15

@@ -25,10 +25,10 @@ _MOST_NAMED = 12
 
 @dataclass(frozen=True)
 class SweepFigure:
-    """Describes a figure: a quantity over an axis or over ``"distance"``, by default Q² over the first axis.
+    """Describes a figure: a quantity over an axis of a sweep or ``"distance"``; default: Q², the first axis.
 
-    ``mode`` and ``channel``, numbers from 1, select signals. Without them the mean over all is drawn, of Q²
-    in linear units, with a band from the minimum to the maximum.
+    ``mode`` and ``channel``, from 1, select signals, by default all. Their mean is drawn (of Q² in linear
+    units), with a band from the minimum to the maximum.
     """
 
     quantity: str = _Q

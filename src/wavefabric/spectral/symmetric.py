@@ -76,10 +76,10 @@ class CpuSymmetricFFT:
 
 
 class CudaSymmetricFFT:
-    """Transforms by complex transforms of N or N/2 points and pointwise kernels (``symmetric.cu``).
+    """Computes sine and cosine transforms by complex FFTs of N or N/2 points (``symmetric.cu``).
 
-    Types II and III use the order of Makhoul (1980, doi:10.1109/TASSP.1980.1163351), which the coefficients
-    keep; type IV uses a transform of half the length for the real and the imaginary part each.
+    Types II and III leave the coefficients in the order of Makhoul (1980, doi:10.1109/TASSP.1980.1163351);
+    type IV transforms real and imaginary parts separately, at half the length.
     """
 
     def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any):

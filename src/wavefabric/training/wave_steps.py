@@ -122,7 +122,7 @@ def ultrasound_step(
 
 
 class _Step:
-    """Tasks of one worker, since all GPUs do the same at the same time."""
+    """Builds one worker's tasks: all GPUs do the same at the same time."""
 
     def __init__(self, gpus: int, device: DeviceModel):
         self._device, self._gpus = device, gpus

@@ -10,7 +10,7 @@ from scipy.integrate import trapezoid
 from papers.fibre.extrapolation import observed_order, richardson
 from wavefabric.errors import InputError
 
-PERFORMANCE = Path(__file__).parents[3] / "docs" / "performance.md"
+PERFORMANCE = Path(__file__).parents[3] / "docs" / "lab-book.md"
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])

@@ -75,7 +75,7 @@ class FusedCpuStages(Stages):
         return (spectra if self.coefficients.axes > 1 else [s0]) + [None] * (3 - self.coefficients.axes)
 
     def _along_lines(self, by_axis: list, missing: Any = None) -> list:
-        """Return the entries for x, y and z in the kernels' order: x, middle, outer axis."""
+        """Return ``by_axis`` in order: x, middle, outer axis; ``missing`` if absent."""
         return [by_axis[axis] if axis >= 0 else missing for axis in (0, self._middle, self._outer)]
 
     def _update_velocity(self, pml: list, dt: Any, active: tuple[bool, ...]) -> None:

@@ -46,8 +46,8 @@ def as_recorded(
 ) -> dict[str, np.ndarray]:
     """Return derivatives by the names and in the layout of the recorder, in double precision.
 
-    ``tones`` are amplitudes and phases as recorded. Series are (rows, samples), running
-    sums of tones (samples,) or (Nz, Ny, Nx), fields (Nz, Ny, Nx).
+    ``tones`` are amplitudes and phases as recorded. Series are (times, points), running
+    sums of tones (points,) or (Nz, Ny, Nx), fields (Nz, Ny, Nx).
     """
     unknown = [name for name in derivatives if name not in results]
     if unknown:

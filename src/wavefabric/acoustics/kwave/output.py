@@ -178,7 +178,7 @@ class KWaveOutput:
             )
 
     def _read_run(self) -> dict[str, Any]:
-        """Return the run that the unfinished file belongs to; empty if unknown."""
+        """Return the saved description of the unfinished run; {} if unknown."""
         try:
             run = json.loads(read_bytes(self._run_file))
         except (OSError, ValueError):

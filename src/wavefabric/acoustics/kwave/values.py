@@ -125,8 +125,8 @@ def whole_number(value: Any, key: str, least: int) -> int:
 def grid_values(value: Any, grid: Grid, key: str, alone: bool = True) -> Any:
     """Return None, one float (if ``alone`` allows it), or an array of the grid's shape.
 
-    k-wave-python also accepts arrays flattened in C order, as this function does, and any other shape with
-    as many values, which is an `InputError`.
+    Arrays flattened in C order are accepted, as by k-wave-python. Other shapes with as many values, which it
+    reshapes too, are an `InputError` here.
     """
     if value is None:
         return None

@@ -256,6 +256,6 @@ class SourceTerms:
 
 
 def _additive(problem: Problem) -> list[PointSource]:
-    """Return the sources with the k-space correction."""
+    """Return sources that get a k-space correction."""
     sources = (problem.pressure_source, problem.velocity_source)
     return [source for source in sources if source is not None and source.mode == "additive"]

@@ -39,7 +39,7 @@ class _Captured(NamedTuple):
 
 
 class Step:
-    """Advances the fields of some stages by Δt per time step, and records them."""
+    """Takes time steps by ``stages``, and records the fields after each."""
 
     def __init__(self, stages: Stages, *recordings: StepRecording):
         self.stages, self._recordings = stages, recordings

@@ -102,9 +102,9 @@ def stable_step(problem: Problem, how: RunSettings | None = None) -> tuple[float
 
 
 def refuse_unstable(problem: Problem, options: RunSettings, where: str = "", otherwise: str = "") -> None:
-    """Raise an `InputError` for a time step that is not stable; collective.
+    """Raise an `InputError` if the time step is not stable; collective.
 
-    A run that resumes from a checkpoint gets no trials, since it was stable when it began. The error begins
+    A run resumed from a checkpoint takes no trial steps, since it was stable when it began. The error begins
     with ``where``, and ``otherwise`` names alternatives.
     """
     saved = options.checkpoints

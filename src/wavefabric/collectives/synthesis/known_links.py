@@ -59,9 +59,9 @@ def ring(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
 def greedy(
     demand: Demand, links: Links, rounds: Sequence[int], seed: int, stop: Deadline
 ) -> list[Move] | None:
-    """Return moves of as many chunks per step as links carry: rare chunks first, nearer to ranks in need.
+    """Return moves that fill the links in each step: first chunks that the receiver needs, rare ones first.
 
-    Steps take ``rounds`` rounds, and one each after those. None if some rank cannot be reached.
+    Step i takes ``rounds[i]`` rounds, later steps one. None if some rank cannot be reached.
     """
     if len(demand.chunks) * demand.ranks > _ENTRIES:
         return None

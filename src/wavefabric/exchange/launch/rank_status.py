@@ -23,7 +23,7 @@ _FILE = "status"
 
 
 def begin() -> None:
-    """Continue as a child of this process, which reports how the child ends; print to the launcher.
+    """Fork a child that goes on here and prints to the launcher; this process reports how it ends.
 
     Does nothing without a launcher on this host. Call it before there are threads, MPI or CUDA.
     """

@@ -83,7 +83,7 @@ def _line(at: np.ndarray, a: int, b: int, apart: float, gpus: int) -> np.ndarray
 
 
 def _arc(p: np.ndarray, q: np.ndarray, centre: np.ndarray, apart: float) -> np.ndarray:
-    """Return an arc around the outside, over the top."""
+    """Return an arc from p to q over ``centre``."""
     a, b = p - centre, q - centre
     start, end = np.arctan2(a[1], a[0]), np.arctan2(b[1], b[0])
     forward = start < end

@@ -159,7 +159,7 @@ class LinkPath:
         return total(mixings).inverse if mixings else None
 
     def row_gains(self, span: int) -> np.ndarray:
-        """Return the power gain of each row of the whole field in amplifier ``span`` over the mean, linear.
+        """Return power gains of all rows of the field in amplifier ``span``, as factors of the mean gain.
 
         Gains in dB are normal, with mean 0 and a root mean square of exactly ``link.mode_dependent_gain``.
         """

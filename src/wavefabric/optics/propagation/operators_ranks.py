@@ -133,7 +133,7 @@ class RankOperators(FibreOperators):
                     phase(self._chunks[turn - k], (turn - k) % depth)
 
     def _powers(self, chunk: TimeChunk, ring: int, stage: int = 0) -> PowerExchange:
-        """Return buffers of exchanged powers; two alternate, as the stages of a chunk follow one another."""
+        """Return the buffers for a stage's exchanged powers; even and odd stages have one set each."""
         key = (stage % 2, ring, chunk.size)
         if key not in self._exchanges:
             self._exchanges[key] = PowerExchange(self.comm, self.coupling.parts, chunk.size, self.real)

@@ -75,7 +75,7 @@ def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
 
 
 def metres(length: float) -> str:
-    """Return a length in m as text, in km from 1 km."""
+    """Return a length in m as text, in km if ≥ 1 km."""
     return f"{length:.3g} m" if length < 999.5 else f"{length / 1e3:.4g} km"
 
 

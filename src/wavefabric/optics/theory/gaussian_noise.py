@@ -162,7 +162,7 @@ def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellati
 
 
 def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: Comb) -> list[RowKind]:
-    """Group rows with equal sums; ``density`` (modes, channels) is power over symbol rate."""
+    """Group rows of equal β, α, ``density`` (modes, channels): power over symbol rate."""
     density = np.ascontiguousarray(density)
     keys, net = np.column_stack([fibre.beta, fibre.alpha, density]), spans.net_gain(fibre)
     _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)

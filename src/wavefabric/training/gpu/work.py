@@ -24,12 +24,11 @@ def forward_work(
 ) -> Work:
     """Return the work of the forward pass of ``layer`` on one GPU with ``samples`` samples.
 
-    Bytes are the activations read and written plus the parameters read; of tables, at most the rows that the
-    samples use. ``tensor`` GPUs divide the layer as its `split` says; layers of split ``none`` are not
-    divided. For ``column`` and ``row``, half of the elements are assumed to be divided and half not.
-    ``experts``: number of GPUs that divide the experts. Each GPU receives from all of them the samples for
-    its experts: as many as it had, since all experts get equal numbers of samples. ``sequence``: layers of
-    split ``none`` are divided too if they have positions (`Layer.along`).
+    Bytes are the activations read and written plus the parameters read; embedding tables count at most the
+    rows that the samples use. ``tensor`` GPUs divide the layer as its `split` says: ``none`` not at all,
+    ``column`` and ``row`` by assumption half of the activations. ``experts`` GPUs divide the experts. All
+    experts get equal numbers of samples, so each GPU has as many samples for its experts as it had before.
+    With ``sequence``, layers of split ``none`` are divided too if they have positions (`Layer.along`).
     """
     flops, elements, read = _forward(layer, samples, tensor, experts, sequence)
     return Work(layer.operator, flops, elements * precision.activation + read * precision.parameter)

@@ -155,7 +155,7 @@ class GraphBuilder:
         return tuple((side + 2 * edge - window) // stride + 1 for side, window, edge in sides)
 
     def normalisation(self, name: str, source: Source, *, scales: int = 2, split: str = "none") -> str:
-        """Add a layer (``scales`` 2) or root-mean-square (1) normalisation of the last axis."""
+        """Add a layer norm (``scales`` 2) or root-mean-square norm (1) of the last axis."""
         tensors = (self.shape(source)[-1],) * scales
         return self._alike(
             name, "normalisation", [source], NORMALISATION_FLOPS,

@@ -83,7 +83,7 @@ def gpus_of_workers(
 
 
 def worker_names(iteration: Iteration) -> list[str]:
-    """Return labels of the workers, with their GPUs: pipeline stages, or workers of other tasks."""
+    """Return each worker's label: its GPUs, after ``stage N`` if it is one of several stages."""
     if iteration.workload is None:
         names = [f"GPUs {ranges(gpus)}" if gpus else "CPU" for gpus in iteration.graph.gpus]
         return names or [f"worker {number}" for number in range(iteration.graph.workers)]

@@ -180,7 +180,7 @@ def run_order(a: fmt.MscclAlgorithm) -> list[int]:
 
 
 def check_deadlock(a: fmt.MscclAlgorithm, slots: int) -> int | None:
-    """Refuse an algorithm that hangs with an array of an allowed size; return `runs_up_to`."""
+    """Return `runs_up_to`; refuse an algorithm that hangs with an array of an allowed size."""
     proto, low, each = a.proto, a.min_bytes, fmt.SLOTS_PER_MESSAGE[a.proto]
     require(slots >= each, "slots", slots, f"from {each}, what a message takes under {proto}")
     most = runs_up_to(a, slots)

@@ -30,7 +30,7 @@ class RoundDemand(NamedTuple):
 
 
 def carry(topology: Topology, demand: RoundDemand) -> tuple[list[list[int]], int, np.ndarray]:
-    """Return the links of each pair's route, the most hops, and busy times of links in s for ``scale`` 1.
+    """Return each pair's route (links), the longest's hops, links' busy times, s (``demand.scale`` 1).
 
     Routes are shortest, each over the links least busy so far; without a route the time is infinite.
     """

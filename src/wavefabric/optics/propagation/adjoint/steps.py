@@ -133,7 +133,7 @@ class AdjointSteps:
         raise NotImplementedError
 
     def runge_kutta_adjoint(self, A, Y, half: float) -> None:
-        """Apply the adjoint of a step of `RK4IP`, in its notation; linear steps are ``half`` m, h/2 or 0.
+        """Apply the adjoint of a step of `RK4IP` at ``A`` to ``Y``; E covers ``half`` metres, h/2 or 0.
 
         k2, k3 and k4 are evaluated at B2 = A_I + k1/2, B3 = A_I + k2/2, B4 = E[A_I + k3].
         """
@@ -191,7 +191,7 @@ class AdjointStrangSteps(AdjointSteps):
         self.operators.kerr_adjoint("rotate", A, Y, h)
 
     def _select(self, number: int) -> tuple[float, float, bool]:
-        """Return the lengths of a stage, and whether the linear phase of its step follows it."""
+        """Return a stage's Kerr and linear length, and whether its step's phase comes next."""
         step, pair = divmod(number, self.stages_of_step)
         self.operators.select(step)
         return *self.pairs[pair], pair + 1 == self.stages_of_step and self.operators.phases is not None

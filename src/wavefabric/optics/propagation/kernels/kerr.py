@@ -86,7 +86,7 @@ class KerrChunkLayout:
 
 
 class KerrLayout(KerrChunkLayout):
-    """Holds γκ between phase groups for the kernels of one rank, and their scratch, for rows of ``n``."""
+    """Holds γκ between phase groups, and scratch, for one rank's kernels on rows of ``n`` samples."""
 
     def __init__(self, device, coupling: PhaseGroupCoupling, n: int, dtype):
         super().__init__(device, coupling.start, n, dtype)

@@ -77,7 +77,7 @@ class CudaKerrLayout:
         self.most = xp.empty(1, np.uint64)
 
     def _shared_bytes(self, arrays: int) -> int:
-        """Return the shared memory of a kernel with three slot arrays and ``arrays`` phase-group arrays."""
+        """Return a kernel's shared memory, bytes: 3 arrays of partial sums, ``arrays`` of phase groups."""
         # rk4ip_last reuses the same memory for one double per thread.
         used = (3 * self._slots + arrays * self._tall) * self.lanes * self._item
         return max(used, 8 * self.lanes * self.warps)

@@ -182,7 +182,7 @@ class OneSidedKerr:
         device.synchronize()  # kernels may be in other streams
 
     def serves(self, operator: KerrOperator) -> bool:
-        """Return whether one kernel implements ``operator``: false for more stages or too many rows."""
+        """Return whether ``operator`` is one kernel: false for over two stages or too many rows."""
         return operator.name in self.kernels
 
     def kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:

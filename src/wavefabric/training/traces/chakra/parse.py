@@ -180,7 +180,7 @@ class _Reader:
         return value
 
     def _groups(self, message: Any) -> dict[str, tuple[int, ...]]:
-        """Return the process groups of PyTorch's traces, from JSON, possibly within a Python list."""
+        """Return a node's process groups from JSON, which PyTorch may write as ``['JSON']``."""
         text = message.inputs.values.strip()
         text = text.removeprefix("['").removesuffix("']")
         if "pg_name" not in text:
