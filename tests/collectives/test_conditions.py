@@ -198,3 +198,11 @@ def test_elements_of_a_custom_operation_count_every_item_once():
     del partial.post[1, 0, 1]
     assert kind(partial) == ("custom", None)
     assert whole_elements(partial) == 6
+
+
+@pytest.mark.parametrize("elements", [[1, 2, 3], [1.5, 2, 3, 4], [1, 2, 3, -4], [[1, 2], [3, 4]]])
+def test_parts_of_another_number_or_kind_are_refused(elements):
+    with pytest.raises(InputError, match=r"elements: .* given; allowed: whole numbers from 0, shape \(4,\)"):
+        layout("all-gather", 4, np.array(elements))
+    with pytest.raises(InputError, match=r"allowed: whole numbers from 0, shape \(1,\)"):
+        layout("all-reduce", 4, np.array(elements))

@@ -60,6 +60,10 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
     pieces = whole("pieces", pieces, 1)
     root = whole("root", root, 0, ranks - 1)
     each = ranks if collective in CUT_BY_RANK else 1
+    if isinstance(elements, np.ndarray):
+        right = elements.shape == (each,) and elements.dtype.kind in "iu" and (elements >= 0).all()
+        allowed = f"whole numbers from 0, shape ({each},)"
+        require(right, "elements", f"{elements.dtype} of shape {elements.shape} given", allowed)
     most = max(1, MOST_CHUNKS // (ranks * each))
     allowed = f"up to {MOST_RANKS} ranks and {MOST_CHUNKS} chunks in all, so 1 to {most}"
     right = ranks <= MOST_RANKS and ranks * each * pieces <= MOST_CHUNKS
