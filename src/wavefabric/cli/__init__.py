@@ -1,6 +1,6 @@
-"""The `wavefabric` command: a module for each subcommand, no physics; may import everything else.
+"""Define the `wavefabric` command, one module per subcommand; no physics; may import all other packages.
 
-A module is imported when its command is asked for, so that ``--help`` answers at once.
+A module is imported only when its command is called, so that ``--help`` answers at once.
 """
 
 import gc
@@ -39,18 +39,18 @@ _GROUPS = {
     "fabric": "Fabrics between GPUs: show, import, route and measure them.",
     "train": "Training of a model on a fabric: how long an iteration takes.",
 }
-#: Commands of groups, a module each.
+#: Commands of groups; each is a module of that name.
 _MEMBERS = {
     "collective": ("make", "verify", "cost", "compile", "draw", "export", "run", "tune"),
     "fabric": ("show", "routes", "measure"),
 }
-#: Commands in which ranks after the first have a part.
+#: Commands that all ranks execute, not only rank 0.
 _ALL_RANKS = ("run", "sweep", "kwave", "transcranial", "info", "tune", "measure")
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
 class _Program(Group):
-    """The program imports a command, or a group, when it is asked for."""
+    """The top-level group, which imports a command or group only when it is called."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return _load(cmd_name) if cmd_name in _COMMANDS | _GROUPS else super().get_command(ctx, cmd_name)
@@ -58,7 +58,7 @@ class _Program(Group):
 
 @cache
 def _load(name: str) -> click.Command:
-    if name == "kwave":  # NumPy's BLAS, unused there, starts a thread for each core: 0.3 s on 16 of them
+    if name == "kwave":  # NumPy's BLAS, unused by kwave, starts a thread per core: 0.3 s on 16 cores
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if name in _MEMBERS:
         return Group(
@@ -84,7 +84,7 @@ for _name, _help in (_COMMANDS | _GROUPS).items():
 
 
 def redirect_caches() -> None:
-    """Give libraries a place for their caches where the home cannot be written; before they are imported."""
+    """Redirect caches of libraries if the home folder is not writable; call before importing libraries."""
     config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     redirect("MPLCONFIGDIR", "matplotlib", f"{config}/matplotlib", f"{cache}/matplotlib")
@@ -99,17 +99,16 @@ def _command(words: list[str], invocation: Invocation) -> None:
 
 
 def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
-    """Run the command and leave with its exit code: 0, 2 for bad input (one line on stderr), 130 for Ctrl-C,
-    143 for SIGTERM.
+    """Run the command and exit: 0, 2 for bad input (one line on stderr), 130 for Ctrl-C, 143 for SIGTERM.
 
-    Several ranks leave together: one of them speaks, and if some go on, they are stopped.
+    Several ranks exit together: one rank prints the message, and ranks that keep running are stopped.
 
     Parameters
     ----------
     argv : list of str, optional
-        Arguments after the command's name; those of the process by default.
+        Arguments after the command's name; by default those of the process.
     program : sequence of str, optional
-        The command without arguments, for ranks that it starts; this one by default.
+        Program, without arguments, that ranks are started with; by default this command.
     """
     gc.set_threshold(100_000)  # imports make many objects and no garbage
     words = list(sys.argv[1:] if argv is None else argv)
@@ -123,11 +122,11 @@ def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
             warnings.showwarning = failure.show_warning
             _command(words, invocation)
             sys.stdout.flush()
-            gc.freeze()  # nor need they be looked through at the end
+            gc.freeze()  # exempts all objects from the last collection, at exit
     except (SystemExit, KeyboardInterrupt, Exception) as error:
         code, message, shown = _ending(error)
         fault = error if shown or (debug and message and isinstance(error, Exception)) else None
-    # Values of options stand behind their "=".
+    # Values of options follow an "=".
     message = one_line(message, words + [word.partition("=")[2] for word in words if word.startswith("-")])
     if environment.ranks() > 1:
         sys.exit(failure.leave(code, message, fault, invocation.comm))
@@ -139,7 +138,7 @@ def main(argv: list[str] | None = None, program: Sequence[str] = ()) -> None:
 
 
 def _ending(error: BaseException) -> tuple[int, str, bool]:
-    """Exit code, message, and whether the traceback is shown in any case."""
+    """Return the exit code, the message, and whether the traceback is shown even without ``--debug``."""
     if isinstance(error, KeyboardInterrupt):
         return exit_code(), "", False
     if isinstance(error, click.exceptions.Exit):
@@ -148,7 +147,7 @@ def _ending(error: BaseException) -> tuple[int, str, bool]:
         if isinstance(error.code, str):
             return failure.FAILED, error.code, False
         return int(error.code or 0), "", False
-    if isinstance(error, BrokenPipeError) and error.filename is None:  # nobody reads on
+    if isinstance(error, BrokenPipeError) and error.filename is None:  # the reader of stdout has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return failure.FAILED, "", False
     if isinstance(error, (InputError, MissingExtra, OSError, MemoryError)):

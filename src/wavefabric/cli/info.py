@@ -1,4 +1,4 @@
-"""`wavefabric info`: what this machine and this installation offer."""
+"""Implement `wavefabric info`, which shows the hardware and the optional parts that are available."""
 
 import platform
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ from wavefabric.kernels.library import library
 from wavefabric.results.provenance import git_commit, versions
 from wavefabric.system.machine import nvidia_driver
 
-#: Optional parts: extra, the module that shows it is there, what it is for.
+#: Optional parts: name of the extra, module whose presence is checked, purpose.
 EXTRAS = {
     "cuda": ("cupy", "NVIDIA GPUs (CUDA 13; cuda12 for CUDA 12)"),
     "mpi": ("mpi4py", "several ranks"),
@@ -41,7 +41,7 @@ def command(as_json: Json = False) -> None:
 
 
 def gather() -> dict[str, Any]:
-    """All facts as a nested dict of plain values."""
+    """Return all facts that `wavefabric info` shows, as a nested dict of plain values."""
     return {
         "wavefabric": wavefabric.__version__,
         "git_commit": git_commit(),

@@ -1,4 +1,4 @@
-"""`wavefabric kwave`: the command line of k-Wave's own programs, and their files."""
+"""Implement `wavefabric kwave`, with the command line and the files of k-Wave's own programs."""
 
 import math
 from dataclasses import MISSING, make_dataclass
@@ -21,13 +21,13 @@ from wavefabric.files.output import check_output
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 from wavefabric.system.machine import usable_threads
 
-#: What the options are called here that errors of a run name.
+#: Options of this command, by the parameters of `run_kwave_file` that errors name.
 _NAMES = {
     "start": "-s",
     "check_stability=False": "--allow_unstable",
     "u_non_staggered": "--u_non_staggered_raw",
 }
-#: Options that a run has under the same name.
+#: Options that are parameters of `run_kwave_file` under the same name.
 _SAME = ("start", "precision", "compression", "copy_sensor_mask", "force")
 _LETTERS = {"p_raw": ("-p",), "u_raw": ("-u",)}
 
@@ -38,20 +38,20 @@ def _flag(name: str) -> Any:
     return option(text.capitalize(), f"--{name}", *_LETTERS.get(name, ()), default=False, panel=panel)
 
 
-#: An option for each.
+#: One flag for each quantity that can be recorded.
 Quantities = make_dataclass("Quantities", [(name, bool, _flag(name)) for name in QUANTITIES], frozen=True)
 
 
 @options("Checkpoint")
 class CheckpointOptions:
-    """Where and how often to save."""
+    """Options of where and how often to save a checkpoint."""
 
     checkpoint_file: Path | None = option("Save here, stop, and go on from here.", "--checkpoint_file")
     checkpoint_interval: int | None = option("After so many seconds.", "--checkpoint_interval", limits=(1,))
     checkpoint_timesteps: int | None = option("After so many steps.", "--checkpoint_timesteps", limits=(1,))
 
     def checkpoints(self, input: Path, output: Path) -> Checkpoints | None:
-        """Checked: together with each other, and with the files of the run."""
+        """Return when and where to save, None without a file; `InputError` if options or files conflict."""
         file, interval, steps = self.checkpoint_file, self.checkpoint_interval, self.checkpoint_timesteps
         periods = list(changed(self, "checkpoint_interval", "checkpoint_timesteps"))
         if file is None:
@@ -118,7 +118,7 @@ def command(
             raise InputError(f"--device: {device} with -g {options.gpu}; allowed: one of them")
         device = f"cuda:{options.gpu}"
     if threads is not None:
-        # k-Wave's scripts name the threads of the machine they were written on.
+        # Scripts for k-Wave give the number of threads of the machine they were written on.
         threads = min(threads, usable_threads())
     ranks = ranks.checked(device, threads)
     ranks.check_files(options.force, input, output, checkpoint.checkpoint_file)

@@ -1,4 +1,4 @@
-"""How `wavefabric kwave` and `wavefabric run` run a k-Wave input file, and what the second says of it."""
+"""Run k-Wave input files for `wavefabric kwave` and `wavefabric run`, and print the summary of the latter."""
 
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
 
 def run_on_ranks(input: Path, output: Path, ranks: RunRankOptions, quiet: bool, **options: Any) -> Report:
-    """Start the ranks and exit when they have ended, or run the file on those that are there.
+    """Run a k-Wave input file on the running ranks; if ranks must be started first, start them and exit.
 
-    ``options`` are those of `run_kwave_file`, which the others do not give.
+    ``options`` are the arguments of `run_kwave_file` that the other parameters do not set.
     """
     shared, checkpoint, force = ranks.shared(), options["checkpoint"], options["force"]
 
@@ -37,7 +37,7 @@ def run_on_ranks(input: Path, output: Path, ranks: RunRankOptions, quiet: bool, 
 
 
 def run_and_show(options: RunOptions, ranks: RunRankOptions) -> None:
-    """Run an input file and print what it cost; ``ranks`` are checked."""
+    """Run a k-Wave input file and print the summary; ``ranks`` must have been checked."""
     target = options.output or options.file.with_name(options.file.stem + "_out.h5")
     report = run_on_ranks(
         options.file,
@@ -57,12 +57,12 @@ def run_and_show(options: RunOptions, ranks: RunRankOptions) -> None:
 
 
 def summary(output: Path, report: Report) -> dict[str, Any]:
-    """Return what ``--json`` prints."""
+    """Return the facts about a run that ``--json`` prints."""
     import h5py
 
     with h5py.File(output, "r") as file:
         field: Any = file["p_max_all"]
-        # Plane by plane: a field may be bigger than what is left of the memory.
+        # Plane by plane: a field may be larger than the free memory.
         peak = max(float(plane.max()) for plane in field)
         grid = [int(n) for n in field.shape[::-1]]
     facts = {"output": str(output)}
@@ -83,7 +83,7 @@ def summary(output: Path, report: Report) -> dict[str, Any]:
 
 
 def show(summary: dict[str, Any]) -> list[str]:
-    """The closing lines."""
+    """Return the lines printed after a run."""
     where = summary["device"]
     if summary["ranks"] > 1:
         where += f", {summary['ranks']} ranks through {summary['transport']}"

@@ -1,4 +1,4 @@
-"""`wavefabric plan`: what each way to share a run among GPUs would take on a fabric, and which to choose."""
+"""Implement `wavefabric plan`, which predicts the time of each way to share a run among GPUs of a fabric."""
 
 import json
 import shlex
@@ -18,14 +18,14 @@ from wavefabric.planner.picture import draw_plan
 from wavefabric.planner.plan import error_words
 from wavefabric.units import binary_bytes, time_words
 
-#: Candidates that are shown when not all are.
+#: Number of candidates shown without ``--all``.
 _SHOWN = 12
 _PARTS = ("compute", "pack", "exposed", "exchange")
 
 
 @options()
 class PlanCommandOptions(OutputOptions):
-    """What is planned, and how it is shown."""
+    """Options of the run, the fabric and the candidates to plan for, and of the output."""
 
     file: Path = argument("Run file (TOML) of a fibre link, or k-Wave input file (HDF5).")
     fabric: str | None = option("Fabric between the GPUs: a preset, a family such as switch:8, or a file.")
@@ -87,7 +87,7 @@ def command(options: PlanCommandOptions) -> None:
 
 
 def plan_options(options: PlanCommandOptions) -> dict[str, Any]:
-    """Keywords of `RunPlanOptions`."""
+    """Return the keyword arguments of `RunPlanOptions`; `InputError` for malformed ``--overlaps``."""
     overlaps = parse_list(options.overlaps)
     if not overlaps or not all(word.isdecimal() and int(word) for word in overlaps):
         raise InputError(
@@ -101,7 +101,7 @@ def plan_options(options: PlanCommandOptions) -> dict[str, Any]:
 def make_plan(
     file: Path, gpus: int | None, fabric: str | None, device_file: str, keywords: dict[str, Any]
 ) -> RunPlan:
-    """The plan of a file, by what the command line says."""
+    """Plan the run of a file on ``gpus`` GPUs (default: all) of ``fabric``, a name or file."""
     if fabric is None:
         raise InputError("--fabric: missing; allowed: a preset (wavefabric fabric show), or a file")
     between = load_fabric(fabric)
@@ -111,7 +111,7 @@ def make_plan(
 
 
 def show(plan: RunPlan, file: Path, everything: bool) -> Iterator[Any]:
-    """What is printed: candidates, the choice and its reason, and the command that runs it."""
+    """Yield the printed output: candidates, the choice and its reason, and the command that runs it."""
     chosen = plan.choice
     always = chosen, plan.alone
     shown = [c for i, c in enumerate(plan.candidates) if everything or i < _SHOWN or c in always]
@@ -147,7 +147,7 @@ def _ms(seconds: float, digits: int) -> str:
 
 
 def run_command(file: Path, plan: RunPlan) -> str:
-    """The command line that runs the choice."""
+    """Return the command line that runs the choice of ``plan``."""
     chosen = plan.choice
     run = ["wavefabric", "run", shlex.quote(str(file))]
     if not chosen.carrier:
@@ -155,7 +155,7 @@ def run_command(file: Path, plan: RunPlan) -> str:
     run += ["--ranks", str(plan.ranks)]
     if chosen.order:
         return " ".join([*run, "--plan plan.json   (after -o plan.json: it has the order of the GPUs)"])
-    # Kernels are what p2p takes by itself.
+    # By default p2p uses kernels.
     words = [f"{PROTOCOL}=copies"] * (plan.protocol_of(chosen) == "copies") + run
     for key, value in chosen.options.items():
         words += [f"--{key}", str(value)]

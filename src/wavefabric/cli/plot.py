@@ -1,4 +1,4 @@
-"""`wavefabric plot`: figures from a result file."""
+"""Implement `wavefabric plot`, which draws figures of a result file."""
 
 from pathlib import Path
 from typing import Literal, get_args
@@ -23,7 +23,7 @@ Format = Literal["png", "pdf", "svg"]
 
 @options()
 class PlotOptions:
-    """Where figures go, and what of an ultrasound is drawn."""
+    """Options of the figures: the files, and which quantities of a result are drawn."""
 
     file: Path = argument("Result file (HDF5) of a run: of a fibre, of `simulate`, or k-Wave's output.")
     output: Path | None = option(
@@ -114,7 +114,7 @@ def _ultrasound(recorded: RecordedFile, options: PlotOptions) -> None:
 
 
 def _targets(file: Path, names: list[str], output: Path | None, kind: Format | None) -> dict[str, Path]:
-    """The picture of each quantity."""
+    """Return the file of the picture of each quantity, by name; `InputError` if ``output`` does not fit."""
     suffix = output.suffix.lower().removeprefix(".") if output is not None else ""
     if output is not None and suffix in get_args(Format) and not output.is_dir():
         if len(names) > 1:
@@ -128,7 +128,7 @@ def _targets(file: Path, names: list[str], output: Path | None, kind: Format | N
 
 
 def _positions(cuts: list[str], dimensions: int) -> dict[str, float]:
-    """``z=5mm`` as m by axis."""
+    """Parse cuts such as ``z=5mm``; return positions in m, by axis."""
     positions: dict[str, float] = {}
     for text in cuts:
         axis, equals, position = text.partition("=")

@@ -1,4 +1,4 @@
-"""`wavefabric report`: a page about a result."""
+"""Implement `wavefabric report`, which writes an HTML page about a result."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from wavefabric.report import write_report
 
 @options()
 class ReportOptions(OutputOptions):
-    """Results, where pages go, and what schedules are timed on."""
+    """Options of the results, the pages, and the fabric and size for times of schedules."""
 
     out: Path = argument("A result, or a folder: HDF5, or JSON of what has a page.")
     output: Path | None = option("Page. [default: OUT.html, index.html of a folder]", "--output", "-o")
@@ -36,5 +36,5 @@ def command(options: ReportOptions) -> None:
     how = {"fabric": options.fabric, "nbytes": options.bytes}
     report = write_report(options.out, options.output, options.force, **how)
     facts = {"pages": [content.facts() for content in report.contents]}
-    # What was named last is what a person opens.
+    # Users open the first page, or the index of a folder: its name is printed last.
     conclude(options.as_json, facts, [*report.pages[1:], report.pages[0]])

@@ -1,6 +1,6 @@
-"""`wavefabric run`: a run file or a k-Wave input file in; a result file, tables and figures out.
+"""Implement `wavefabric run`, which simulates a run file or k-Wave input file and writes a result file.
 
-With ``--plan`` the options of ranks are those of a plan.
+With ``--plan`` a plan sets the options of the ranks.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from wavefabric.planner import RunPlan
 
 
-#: Options of a plan that is made.
+#: Options that need ``--plan auto``.
 _PLANNING = ("fabric", "device_file", "max_error")
 
 
 @options(PANEL)
 class PlannedRankOptions(RunRankOptions):
-    """Options of ranks, and how a plan is made that takes their place."""
+    """Options of ranks, and of making a plan that replaces them."""
 
     plan: str | None = option(
         "auto: predict every way to share the run among the ranks, and take the best; or a JSON file of "
@@ -50,9 +50,9 @@ class PlannedRankOptions(RunRankOptions):
 
     @contextlib.contextmanager
     def planned(self, options: RunOptions) -> Iterator[tuple[RunOptions, Self]]:
-        """The options of a run and of its ranks as a plan says, without one as they are.
+        """Yield the options of the run and of its ranks, with the choices of the plan if there is one.
 
-        The environment names its protocol inside alone.
+        The environment variable for the plan's protocol is set only inside the block.
         """
         before = os.environ.get(PROTOCOL)
         try:
@@ -69,7 +69,7 @@ class PlannedRankOptions(RunRankOptions):
             refuse(changed(self, "plan"), "for one rank", "with --ranks 2 or more")
         by_hand = changed(self, *GRID) | changed(options, "exchange")
         refuse(by_hand | changed(self, "transport", "placement"), "with --plan", "without")
-        # What the starter of these ranks has planned; nobody else may say so.
+        # The variable counts only if our launcher, which made the plan, started these ranks.
         inherited = environment.expected_ranks() is not None and os.environ.get(environment.PLAN)
         followed = inherited or self._record(options.file)
         record = json.loads(followed)
@@ -85,7 +85,7 @@ class PlannedRankOptions(RunRankOptions):
         )
 
     def _record(self, file: Path) -> str:
-        """The chosen candidate, the same on all ranks."""
+        """Make or read the plan, check that it fits the run, and return its candidate as JSON."""
         if self.plan != "auto":
             refuse(changed(self, *_PLANNING), "with a plan's file", "with --plan auto")
             plan = _read(Path(str(self.plan)), self.count)
@@ -145,7 +145,7 @@ def _read(path: Path, ranks: int) -> "RunPlan":
 
 
 def _known_device(wanted: str | None) -> str:
-    """The device file of this machine's GPU, by its name."""
+    """Return the name of the built-in device file for this machine's GPU; `InputError` if there is none."""
     from wavefabric.planner.rates import DEVICE_NAMES
 
     gpus = [] if wanted == "cpu" else [gpu["model"] for gpu in describe()["gpus"]]

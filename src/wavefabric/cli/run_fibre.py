@@ -1,4 +1,4 @@
-"""`wavefabric run` with a run file of a fibre link: a result file, figures, and a penalty table."""
+"""Execute `wavefabric run` for a fibre link's run file: write result and figures, print a penalty table."""
 
 import math
 from collections.abc import Iterator
@@ -28,14 +28,14 @@ from wavefabric.results.link_plots import plot_result
 
 
 def run_link_file(options: RunOptions, ranks: RunRankOptions) -> None:
-    """Run a run file, draw its figures and print its table."""
+    """Simulate the link of a run file, draw the figures and print the table."""
     settings = load(options.file).with_theory()
     if solver := changed(options, "device", "threads", "exchange"):
         settings = settings.with_solver(**solver)
     ranks = ranks.checked(settings.solver.device, settings.solver.threads)
     target = options.output or settings.output_path()
     checkpoint = checkpoint_path(target)
-    # What the ranks exchange: every rank its powers with all others.
+    # Exchange between the ranks: every rank sends its powers to all others.
     traffic = partial(direct_all_gather, [1] * ranks.count)
     check = partial(check_start, settings, ranks.count, target, options.force)
     go_on, step_check = "without --no-resume it" if options.no_resume else "the same command", None
@@ -75,7 +75,7 @@ def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: R
 
 
 def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str) -> Iterator[Any]:
-    """What is printed: the penalty table, two distances side by side if they fit, and lines about it."""
+    """Yield the printed output: the penalty table, two distances side by side if they fit, and notes."""
     if rows:
         if title:
             yield heading(title)
@@ -99,7 +99,7 @@ def _has_reference(rows: list[dict[str, Any]]) -> bool:
 
 
 def rate_line(rows: list[dict[str, Any]]) -> str:
-    """One line on the generalised mutual information, "" for symbols without bits and for older results."""
+    """Return a line on the generalised mutual information; "" for symbols without bits and older results."""
     means = {}
     for name, first in rows[0]["received"].items():
         rates = [(row["received"][name]["gmi_mean"], row["modes"]) for row in rows]
@@ -113,7 +113,7 @@ def rate_line(rows: list[dict[str, Any]]) -> str:
 
 
 def cost_line(solver: dict[str, Any]) -> str:
-    """One line on what the propagation cost and how exact it was."""
+    """Return a line on the cost and the accuracy of the propagation."""
     local = solver["local_error"]
     error = "not measured" if math.isnan(local) else f"{local:.1e}"
     line = (
@@ -126,7 +126,7 @@ def cost_line(solver: dict[str, Any]) -> str:
 
 
 def step_line(solver: dict[str, Any]) -> str:
-    """One line on the step and the resonance limit, "" for results that do not hold it."""
+    """Return a line that compares the step with the resonance limit; "" for results without that limit."""
     limit, step = solver.get("resonance_step_m", math.nan), solver.get("step", math.nan)
     if not (math.isfinite(limit) and math.isfinite(step)):
         return ""

@@ -1,4 +1,4 @@
-"""Options of `wavefabric run` that both kinds of files have, and of other commands that simulate."""
+"""Define the options of `wavefabric run` for run files and k-Wave files, and of other simulating commands."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,13 +26,13 @@ class SimulationOptions(OutputOptions):
 
     @property
     def silent(self) -> bool:
-        """Whether nothing is said on the way."""
+        """Whether the command prints no progress."""
         return self.quiet or self.as_json
 
 
 @options()
 class RunOptions(SimulationOptions):
-    """The file, and options of both kinds."""
+    """Options of `wavefabric run` for run files and k-Wave files."""
 
     file: Path = argument("Run file (TOML; see docs/run-files.md) or k-Wave input file (HDF5).")
     output: Path | None = option(
@@ -50,12 +50,12 @@ class RunOptions(SimulationOptions):
 
 @options(PANEL)
 class RunRankOptions(GridRankOptions):
-    """Options of how many ranks there are, how they share a grid, and where a step of theirs is recorded."""
+    """Options of the number of ranks, the decomposition of a grid, and recording the exchanges of a step."""
 
     record_schedule: Path | None = option("Write what ranks exchange in a step, as a schedule (JSON).")
 
     def check_files(self, force: bool, *files: Path | None) -> None:
-        """Refuse a recording that cannot be, before ranks are started; ``files`` are others of the run."""
+        """Raise `InputError` if ``--record-schedule`` is impossible, or names one of the run's ``files``."""
         recorded = changed(self, "record_schedule")
         if self.count == 1:
             refuse(recorded, "for one rank", "with --ranks 2 or more")
@@ -66,9 +66,9 @@ class RunRankOptions(GridRankOptions):
 
     @contextmanager
     def recording(self, comm: Communicator | None, force: bool, progress: Progress) -> Iterator[None]:
-        """Around the run; collective."""
+        """Record what ranks exchange in one step of the run in the block, if asked for; collective."""
         with ExitStack() as stack:
             if self.record_schedule is not None and comm is not None:
                 stack.enter_context(comm.recording(self.record_schedule, force))
-                stack.callback(progress.finish)  # before anything is said
+                stack.callback(progress.finish)  # before the recorder writes its file, which may fail
             yield

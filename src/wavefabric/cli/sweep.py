@@ -1,4 +1,4 @@
-"""`wavefabric sweep`: a link at all points of a grid of axes; a result file, figures and a table."""
+"""Implement `wavefabric sweep`, which simulates a link at all points of a grid of parameter axes."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -20,13 +20,13 @@ from wavefabric.optics.sweeps.run import output_path, points_folder, sweep
 from wavefabric.results.sweep_plots import plot_sweep
 from wavefabric.results.sweeps import SweepResult
 
-#: Most points that get a row each in the table.
+#: Largest number of points for which the table has one row per point.
 _MOST_ROWS = 40
 
 
 @options()
 class SweepOptions(RunOptions):
-    """A run file, axes, and how ranks work on them."""
+    """Options of the run file, the axes, and how ranks share the points."""
 
     file: Path = argument("Run file of a fibre (TOML; see docs/sweeps.md).")
     output: Path | None = option(
@@ -60,7 +60,7 @@ def command(options: SweepOptions, ranks: RankOptions) -> None:
     grid = make_grid(options.file, _axes(options), **changed(options, "device", "threads", "exchange"))
     solver, target = grid.base.solver, options.output or output_path(grid.base)
     ranks, folder = ranks.checked(solver.device, solver.threads), points_folder(target)
-    # What the ranks of one point exchange: every rank its powers with all others.
+    # Exchange between the ranks of one point: every rank sends its powers to all others.
     traffic = partial(direct_all_gather, [1] * ranks.count)
     together = ranks.count if options.together else 1
     check = partial(check_start, grid.base, together, target, options.force)

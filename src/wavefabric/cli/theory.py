@@ -1,4 +1,4 @@
-"""`wavefabric theory`: what to expect of a run file of a fibre link, without a run."""
+"""Implement `wavefabric theory`, which shows the expected Q² of a fibre link without a simulation."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`wavefabric transcranial`: from a CT, a transducer and a target to a focus and its heat."""
+"""Implement `wavefabric transcranial`, which simulates focus and heating from a CT, transducer and target."""
 
 import math
 import warnings
@@ -23,12 +23,12 @@ from wavefabric.files.output import check_output
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
-#: Stands for a CT that is made.
+#: Argument that selects the synthetic head instead of a file of a CT.
 SYNTHETIC = "synthetic"
 
 
 def _point(name: str, text: str) -> tuple[float, ...]:
-    """``X,Y,Z`` in mm as m."""
+    """Parse the option ``--name``, ``X,Y,Z`` in mm; return the coordinates in m."""
     try:
         numbers = tuple(float(word) * 1e-3 for word in text.split(","))
     except ValueError:
@@ -41,7 +41,7 @@ def _point(name: str, text: str) -> tuple[float, ...]:
 
 @options()
 class SonicationOptions:
-    """The transducer and what it does."""
+    """Options of the transducer and its sonication."""
 
     position: Any = option(
         "Apex of the transducer in the CT's world, X,Y,Z in mm.", default="", read=partial(_point, "position")
@@ -66,7 +66,7 @@ class SonicationOptions:
 
 @options()
 class PlanOptions(SimulationOptions):
-    """The head, where results go, and how the runs go."""
+    """Options of the CT of the head, the output files and the simulations."""
 
     ct: str = argument(f"CT of a head: .nii, .nii.gz, .npy, or {SYNTHETIC}: one is made.")
     output: Path = option("Result file (HDF5).", "--output", "-o", default=Path("transcranial.h5"))

@@ -1,1 +1,1 @@
-"""`wavefabric bench`: options and their parsing; imports `cli.common`, and `wavefabric.bench` when called."""
+"""Define the options of `wavefabric bench`; the module of a benchmark is imported only when it runs."""

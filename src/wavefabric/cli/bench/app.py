@@ -1,4 +1,4 @@
-"""The commands of `wavefabric bench`: for each argument of a benchmark its option, and how that is read."""
+"""Define the commands of `wavefabric bench`: an option, with its parser, for each argument of a benchmark."""
 
 from dataclasses import make_dataclass
 from functools import partial
@@ -18,7 +18,7 @@ app = Group()
 
 @options()
 class Shown:
-    """What every benchmark prints and writes."""
+    """Output options of every benchmark."""
 
     as_json: bool = option("Print all numbers as JSON and nothing else.", "--json", default=False)
     output: Path | None = option(
@@ -38,7 +38,7 @@ class Local:
 
 
 def keyword(kind: Any, help: str, default: Any = None, read: Any = None, name: str = "", **more: Any) -> Any:
-    """Type and option of a keyword of ``run``, with a function that reads it, and its name in commands."""
+    """Return type and option of a keyword of ``run``; ``read`` parses it, ``name`` is its option's name."""
     return kind, option(help, *[name] * bool(name), default=default, read=read, **more)
 
 
@@ -51,7 +51,7 @@ def benchmark(
     /,
     **keywords: tuple[Any, Any],
 ) -> None:
-    """Add the command of the module ``NAME`` of a package; `least`: ranks that it needs."""
+    """Add a command for the benchmark in module ``name`` of ``package``; ``least``: ranks that it needs."""
     fields = [(key, *each) for key, each in keywords.items()]
     group = make_dataclass(name, fields, bases=(Shown, base), frozen=True, kw_only=True)
 
@@ -83,7 +83,7 @@ def parse_points(text: str, planes: bool = False) -> tuple[int, int, int]:
 
 
 def parse_media(text: str) -> list[str]:
-    """One medium, or both, or all."""
+    """Return the media that ``text`` selects: one by name, ``both``, or ``all``."""
     choice("--medium", text, (*cases.ALL_MEDIA, "both", "all"))
     return list({"both": cases.MEDIA, "all": cases.ALL_MEDIA}.get(text, [text]))
 

@@ -1,4 +1,4 @@
-"""`wavefabric collective`: schedules made, proved, costed, drawn, exported and run.
+"""Commands of `wavefabric collective`: make, verify, cost, draw, export and run schedules.
 
-A module for each command, imported when one is asked for; no other command imports them.
+There is one module per command, imported only when the command is called; no other command imports them.
 """

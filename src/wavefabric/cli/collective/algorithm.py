@@ -1,4 +1,4 @@
-"""Where a schedule comes from: a file, or an algorithm of the registry and its options."""
+"""Get the schedule of a command: read it from a file, or build it by an algorithm of the registry."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -25,14 +25,14 @@ FABRIC_HELP = "A name (see `wavefabric fabric show`), such as lightpath:4x8, or 
 
 @options()
 class ScheduleOptions(OutputOptions):
-    """The schedule that a command is about, by a file or by algorithm and collective."""
+    """Argument that selects a schedule: a file, or an algorithm and a collective."""
 
     words: list[str] | None = argument("A schedule.", "FILE | ALGORITHM COLLECTIVE", default=None)
 
 
 @options(_PANEL)
 class AlgorithmOptions:
-    """Options of an algorithm, as given; for commands whose ranks are not said by ``--ranks``."""
+    """Options of an algorithm, for commands whose ``--ranks`` does not belong to the algorithm."""
 
     ranks: int | None = None
     elements: int | None = option("Of the whole array. [default: as many as divide evenly]", limits=(1,))
@@ -46,15 +46,15 @@ class AlgorithmOptions:
 
     @property
     def parts(self) -> int:
-        """Pieces, 1 where none are given."""
+        """Return the number of pieces, 1 if not given."""
         return 1 if self.pieces is None else self.pieces
 
     def present(self) -> list[str]:
-        """Names of the options that say something else than the default."""
+        """Return the names, such as ``--radix``, of options that differ from the default."""
         return [f"--{name}" for name, value in changed(self).items() if (name, value) != ("pieces", 1)]
 
     def registry(self, algorithm: str, ranks: int, fabric: AnyFabric | None) -> dict[str, Any]:
-        """What the registry takes; the grid is that of the fabric if none was given."""
+        """Return keyword arguments for `build` of the registry; the default grid is that of the fabric."""
         if self.grid is None:
             grid = grid_of(algorithm, ranks, fabric)
         else:
@@ -72,9 +72,9 @@ class RankedAlgorithmOptions(AlgorithmOptions):
 def schedule_from(
     words: Sequence[str] | None, options: AlgorithmOptions, fabric: AnyFabric | None = None
 ) -> Schedule:
-    """The schedule that a command is about, proved: read from a file, or built by algorithm and collective.
+    """Read a schedule from a file, or build it by algorithm and collective, and verify it.
 
-    The fabric says how many ranks, if the options do not.
+    Without ``ranks`` in ``options`` the number of ranks is that of the fabric.
     """
     words = words or ()
     if len(words) == 2:
@@ -93,7 +93,7 @@ def schedule_from(
 def build_by_name(
     algorithm: str, collective: str, options: AlgorithmOptions, fabric: AnyFabric | None = None
 ) -> Schedule:
-    """Build and prove a schedule of the registry."""
+    """Build a schedule by an algorithm of the registry, and verify it."""
     ranks = options.ranks if options.ranks is not None else fabric.ranks if fabric else None
     if ranks is None:
         raise InputError("--ranks: none given; allowed: a whole number from 1")
@@ -109,7 +109,7 @@ def build_by_name(
 
 
 def grid_of(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, ...] | None:
-    """The grid of a fabric, for an algorithm that takes one: tiles, mesh, torus; nodes, alone of a ring."""
+    """Return the grid of nodes, tiles, mesh or torus if the algorithm takes it; for a ring only of nodes."""
     if fabric is None or algorithm not in ALGORITHMS or "grid" not in ALGORITHMS[algorithm].options:
         return None
     light = isinstance(fabric, PhotonicFabric)
@@ -119,18 +119,18 @@ def grid_of(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, 
     grid = nodes or own_grid(fabric)
     if not grid or math.prod(grid) != ranks or (fabric.ranks != ranks and not nodes):
         return None
-    # Squares want two powers of two.
+    # Some algorithms refuse some grids: squares, for instance, needs sides that are powers of two.
     fits = why_refused(algorithm, ALGORITHMS[algorithm].collectives[0], ranks, grid=grid) is None
     return grid if fits else None
 
 
 def default_elements(ranks: int, pieces: int) -> int:
-    """Elements of an array that all algorithms cut evenly."""
+    """Return a number of elements that every algorithm can divide evenly."""
     return 2 * ranks * pieces
 
 
 def read_schedule(path: Path) -> Schedule:
-    """A schedule from a file, by content: our JSON, MSCCL's XML, or MSCCL++'s JSON; not proved."""
+    """Read a schedule, not verified: our JSON, MSCCL's XML or MSCCL++'s JSON, recognised by content."""
     text = read_text(path, "schedule", MOST_SCHEDULE)
     with naming(path):
         if text.lstrip().startswith("<"):
@@ -139,7 +139,7 @@ def read_schedule(path: Path) -> Schedule:
 
 
 def read_proved(path: Path) -> Schedule:
-    """A schedule from a file, proved."""
+    """Read a schedule from a file, and verify it."""
     schedule = read_schedule(path)
     with naming(path):
         verify(schedule)
@@ -147,13 +147,13 @@ def read_proved(path: Path) -> Schedule:
 
 
 def own_bytes(schedules: Iterable[Schedule]) -> int | None:
-    """Bytes of the whole array where one schedule alone is meant and says so: it was recorded."""
+    """Return the bytes of the whole array if there is just one schedule, with recorded sizes; else None."""
     only, *others = schedules
     return whole_array(only) * only.element_bytes if only.element_bytes and not others else None
 
 
 def whole_array(schedule: Schedule) -> int:
-    """Elements of the whole array, at least one."""
+    """Return the number of elements of the whole array; `InputError` if it is 0."""
     elements = whole_elements(schedule)
     if not elements:
         raise InputError(f"schedule: {schedule.name} has no elements; allowed: one that holds some")

@@ -1,4 +1,4 @@
-"""Circuit plans as JSON files, which go with the schedules that they carry."""
+"""Read and write circuit plans as JSON files, which accompany the schedules that the circuits carry."""
 
 import json
 from collections import defaultdict
@@ -18,7 +18,7 @@ from wavefabric.files.input import naming
 from wavefabric.files.output import json_rows
 
 _FORMAT = "wavefabric circuits"
-#: What is written of a round besides its circuits.
+#: Fields of a round that are written besides its circuits.
 _NUMBERS = ("round", "part", "overlap", "overlap_bound", "parts_bound")
 
 Whole = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
@@ -32,7 +32,7 @@ def _budget(values: dict[str, int | float] | None) -> LinkBudget | None:
     return None if values is None else LinkBudget(**values)
 
 
-#: By the annotations of `PhotonicFabric`.
+#: Strict types by the annotations of `PhotonicFabric`.
 _TYPES: dict[Any, Any] = {
     str: str,
     int: Whole,
@@ -79,7 +79,7 @@ class _File(_Strict):
 
 
 def circuits_text(plan: CircuitPlan) -> str:
-    """A circuit plan as JSON text, one bundle a line; key of a bundle: round, src, dst."""
+    """Return a circuit plan as JSON text, with one line per bundle of circuits."""
     rounds, circuits = [], []
     for now in plan.rounds:
         rounds.append({name: getattr(now, name) for name in _NUMBERS})
@@ -92,7 +92,7 @@ def circuits_text(plan: CircuitPlan) -> str:
 
 
 def load_circuits(path: Path) -> CircuitPlan:
-    """Read a circuit plan. Whether it is sound is not proved: `check_plan` does that."""
+    """Read a circuit plan from a file; only the format is checked, `check_plan` proves the plan."""
     content = read_json(path, "circuits")
     with naming(path):
         if not isinstance(content, dict):
@@ -102,7 +102,7 @@ def load_circuits(path: Path) -> CircuitPlan:
 
 def _plan(file: _File) -> CircuitPlan:
     fabric = PhotonicFabric(**dict(file.fabric))
-    if not fabric.name.isprintable():  # it is printed: on one line and without control characters
+    if not fabric.name.isprintable():  # commands print the name: one line, no control characters
         raise InputError(f"fabric.name: {json.dumps(fabric.name)[:60]} given; allowed: text on one line")
     bundles: dict[tuple[int, int], list[Bundle]] = defaultdict(list)
     for number, each in enumerate(file.circuits):

@@ -1,4 +1,4 @@
-"""`wavefabric collective compile`: the execution plan of a schedule, proved and shown."""
+"""Implement `wavefabric collective compile`, which proves and shows the execution plan of a schedule."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ from wavefabric.fabric.draw.pictures import STILL, draw_timeline
 
 @options()
 class CompileOptions(ScheduleOptions):
-    """How a schedule is compiled, and what of it is shown."""
+    """Options of compiling a schedule, and of the output."""
 
     protocol: str = option("{wavefabric.collectives.plans.plan:PROTOCOLS}.", default="signals")
     slots: int | None = option(
@@ -87,7 +87,7 @@ def command(algorithm: RankedAlgorithmOptions, options: CompileOptions) -> None:
 
 
 def plan_facts(plan: ExecutionPlan) -> dict[str, Any]:
-    """What is worth knowing about a plan."""
+    """Return the facts about a checked plan, for JSON; counts are those of the busiest rank."""
     ranks = range(plan.schedule.ranks)
     moves = [sum(isinstance(each, Move) for each in code) for code in plan.instructions]
     return {
@@ -103,7 +103,7 @@ def plan_facts(plan: ExecutionPlan) -> dict[str, Any]:
 
 
 def instruction_facts(each: Instruction, buffers: Sequence[str]) -> dict[str, Any]:
-    """An instruction as plain values."""
+    """Return an instruction as plain values for JSON."""
     facts: dict[str, Any] = {"instruction": type(each).__name__.lower()}
     if isinstance(each, Move):
         ends = {"sources": each.sources, "targets": each.targets}
@@ -124,7 +124,7 @@ def _address_facts(address: Address, buffers: Sequence[str]) -> dict[str, Any]:
 
 
 def _cells(each: Instruction, known: dict[str, Any]) -> tuple[str, str, str, str]:
-    """What the table says of an instruction and its facts."""
+    """Return the table cells of an instruction: its kind, elements, sources and targets."""
     kind = known["instruction"]
     if isinstance(each, Move):
         texts = []
@@ -133,7 +133,7 @@ def _cells(each: Instruction, known: dict[str, Any]) -> tuple[str, str, str, str
             ("targets", each.multicast, "to all by the switch: ", "\n"),
         ):
             shown = known[end]
-            # At one place of all ranks as a rule: said once.
+            # As a rule the address is the same on all ranks: show it once.
             if switched and len({(p.get("buffer"), p.get("first")) for p in shown}) == 1:
                 shown = [{**shown[0], "rank": each.rank}]
             texts.append(words * switched + between.join(_address_text(p, each) for p in shown))

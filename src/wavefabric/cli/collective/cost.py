@@ -1,4 +1,4 @@
-"""`wavefabric collective cost`: what schedules take on a fabric, and how far that is from the bound."""
+"""Implement `wavefabric collective cost`: times of schedules on a fabric, compared with the lower bound."""
 
 from dataclasses import replace
 from itertools import chain
@@ -26,13 +26,13 @@ from wavefabric.fabric.rank_order import depends_on_pair
 
 #: Options that not all algorithms have.
 _SPECIAL = ("radix", "grid", "pieces")
-#: What ``--algorithms`` may say instead of names.
+#: Words that ``--algorithms`` takes instead of names.
 _EVERY = ("all", "auto")
 
 
 @options()
 class CostOptions(source.ScheduleOptions):
-    """What is costed, and how."""
+    """Options of the schedules to cost, and of the cost model."""
 
     bytes: str | None = option(
         "Of the whole array: 64M, or 64K,1M, or 64K:1G. K, M, G: 2^10, … [default: 64M; of a recorded step "
@@ -111,7 +111,7 @@ def command(algorithm: source.RankedAlgorithmOptions, circuit: CircuitOptions, o
 def _compared(
     text: str, words: list[str] | None, options: AlgorithmOptions, fabric: AnyFabric, left_out: dict[str, str]
 ) -> dict[str, Costed]:
-    """Schedules by what ``--algorithms`` says, not costed yet; `left_out` is told why some are missing."""
+    """Build the schedules of ``--algorithms``, not costed yet; note omitted ones in ``left_out``."""
     if not words or len(words) != 1:
         actual = " ".join(words) if words else "nothing"
         raise InputError(f"COLLECTIVE: {actual} given with --algorithms; allowed: one, such as all-reduce")
@@ -139,7 +139,7 @@ def _compared(
         name = word.partition(":")[0]
         schedule = source.build_by_name(name, words[0], settings, fabric)
         grid = source.grid_of(name, schedule.ranks, fabric) if settings.grid is None else None
-        # Whether a tree is pipelined is said where others are.
+        # If any schedule is pipelined, labels of trees say that they are not.
         tree = name in ("tree", "double-tree", "binomial") and pipelined and settings.parts == 1
         costed[word] = Costed(schedule, f"{word}, pieces 1" if tree else word, grid, choice=candidate)
     return costed
@@ -148,9 +148,9 @@ def _compared(
 def _every(
     collective: str, options: AlgorithmOptions, fabric: AnyFabric, left_out: dict[str, str]
 ) -> dict[str, tuple[AlgorithmOptions, Choice]]:
-    """All algorithms that do this between these ranks, by what ``--algorithms`` would call each.
+    """Return all algorithms for ``collective`` among the ranks, by their words in ``--algorithms``.
 
-    What an option says is not varied.
+    Parameters that an option sets are not varied.
     """
     choice("COLLECTIVE", collective, dict.fromkeys(c for a in ALGORITHMS.values() for c in a.collectives))
     ranks = options.ranks or fabric.ranks
@@ -181,7 +181,7 @@ def _every(
 def _all_costed(
     chosen: dict[str, Costed], setting: FabricSetting, sizes: list[int], request: CostOptions, left_out: dict
 ) -> dict[str, Costed]:
-    """All with their costs; of what ``all`` and ``auto`` mean, what the fabric cannot run is left out."""
+    """Return all schedules with costs, less those of ``all`` and ``auto`` that the fabric cannot run."""
     costed, failures = {}, {}
     for name, each in chosen.items():
         try:
@@ -201,9 +201,9 @@ def _all_costed(
 
 
 def _settings(word: str, options: AlgorithmOptions) -> AlgorithmOptions:
-    """Options for a word of ``--algorithms``: the grid, and the radix or pieces, that stand behind colons.
+    """Return the options for one word of ``--algorithms``, with the grid, radix or pieces after its colons.
 
-    Options that the algorithm has no use for are meant for those that it is compared with.
+    Options that the algorithm does not have are removed: they are for the algorithms it is compared with.
     """
     name, *parameters = word.split(":")
     allowed_options = ALGORITHMS[name].options
@@ -222,9 +222,9 @@ def _settings(word: str, options: AlgorithmOptions) -> AlgorithmOptions:
 
 
 def _costed(each: Costed, setting: FabricSetting, sizes: list[int], request: CostOptions) -> Costed:
-    """With its costs of all sizes, under one order and one plan of circuits."""
+    """Return ``each`` with its costs for all sizes, with one order of GPUs and one plan of circuits."""
     schedule, elements = each.schedule, source.whole_array(each.schedule)
-    # The order is that of the largest size, where links count most.
+    # The order is optimised for the largest size, where bandwidths of links matter most.
     fabric, order = setting.in_order(schedule, max(sizes) / elements, request.model)
     options: dict[str, Any] = {}
     facts: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""`wavefabric collective draw`: a schedule on its fabric as a picture, an animation or a page."""
+"""Implement `wavefabric collective draw`: a schedule on its fabric as picture, animation or page."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from wavefabric.fabric.photonic.check import check_plan
 
 @options()
 class DrawOptions(source.ScheduleOptions):
-    """What is drawn."""
+    """Options of the picture, animation or page."""
 
     bytes: int | None = option(
         "Of the whole array, for times. [default: 64M; of a recorded step its own]", read=parse_size

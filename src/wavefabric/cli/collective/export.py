@@ -1,4 +1,4 @@
-"""`wavefabric collective export`: from our JSON to MSCCL's XML or MSCCL++'s JSON, or back."""
+"""Implement `wavefabric collective export`: from our JSON to MSCCL's XML or MSCCL++'s JSON, or back."""
 
 from dataclasses import MISSING
 from pathlib import Path
@@ -23,7 +23,7 @@ _FORMATS = {"json": (), "msccl": ("proto", "instances", "slots", "shared"), "msc
 
 @options()
 class ExportOptions(OutputOptions):
-    """What is converted, and into what."""
+    """Options of the input file, and of the output file and its format."""
 
     file: Path = argument("Schedule: JSON, MSCCL XML, MSCCL++ JSON.")
     output: Path = option("x.xml (MSCCL), or x.json.", "--output", "-o", default=MISSING)
@@ -33,7 +33,7 @@ class ExportOptions(OutputOptions):
 
 @options()
 class MscclOptions:
-    """How a file of MSCCL or MSCCL++ carries a schedule out."""
+    """Options of how MSCCL or MSCCL++ executes the exported schedule."""
 
     proto: str = option("{wavefabric.collectives.schedule:PROTOCOLS} (not MSCCL++).", default="Simple")
     instances: int = option("Parts of each chunk, on channels of their own.", default=1)

@@ -1,4 +1,4 @@
-"""Gives the facts of a schedule and what it costs: as plain values, in words and in tables."""
+"""Present facts about a schedule and its costs: as plain values, in words and in tables."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,12 +24,12 @@ from wavefabric.fabric.photonic.check import needs_wavelength_switches
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.units import counted, time_words
 
-#: What of an MSCCL file no cost model counts.
+#: Properties of an MSCCL file that no cost model includes.
 MSCCL_NOT_COUNTED = ("protocol", "channels")
 
 
 def schedule_facts(schedule: Schedule) -> dict[str, Any]:
-    """Of a schedule that was verified."""
+    """Return the facts about a verified schedule, for JSON."""
     sent, received = sent_and_received(schedule)
     collective, root = kind(schedule)
     facts = {
@@ -49,7 +49,7 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
 
 @options()
 class MakeOptions(OutputOptions):
-    """What is made, and what is written of it; or that all algorithms are listed."""
+    """Options of the algorithm and collective, the output file, and listing all algorithms."""
 
     algorithm: str | None = argument("See --list.", "ALGORITHM", default=None)
     collective: str | None = argument("Such as all-reduce.", "COLLECTIVE", default=None)
@@ -65,7 +65,7 @@ def show_made(
     more_facts: dict[str, Any] | None = None,
     more_files: dict[Path, str] | None = None,
 ) -> None:
-    """Write a schedule that was verified, and further files; print what was made."""
+    """Write a verified schedule and ``more_files`` (texts by path); print the facts about the schedule."""
     texts = {} if options.output is None else {options.output: to_json(schedule)}
     written = write_all(texts | (more_files or {}), options.force)
     facts = schedule_facts(schedule)
@@ -83,7 +83,7 @@ def show_made(
 
 
 def _fraction_text(facts: dict[str, Any], key: str) -> str:
-    """Elements in words, and as a multiple of the array if it is one of the named collectives."""
+    """Return the fact ``key``, in elements, in words; for named collectives also as multiple of the array."""
     text = f"at most {counted(facts[key], 'element')}"
     if facts["collective"] == "custom" or not facts["elements"]:
         return text
@@ -91,7 +91,7 @@ def _fraction_text(facts: dict[str, Any], key: str) -> str:
 
 
 def msccl_facts(schedule: Schedule) -> dict[str, Any]:
-    """What the MSCCL file that a schedule comes from says beyond transfers; nothing without one."""
+    """Return the further facts in the MSCCL file that a schedule was read from; {} for other schedules."""
     return {} if schedule.msccl is None else {"msccl": vars(schedule.msccl)}
 
 
@@ -100,7 +100,7 @@ def _protocol(msccl: dict[str, Any]) -> str:
 
 
 def msccl_text(msccl: dict[str, Any]) -> str:
-    """The fact in words: ``MSCCL: LL, 1 channel, arrays up to 4 MiB``."""
+    """Return the MSCCL facts in words: ``MSCCL: LL, 1 channel, arrays up to 4 MiB``."""
     most = msccl["most_bytes"]
     return (
         f"MSCCL: {_protocol(msccl)}, arrays {'of any size' if most is None else f'up to {size_words(most)}'}"
@@ -108,7 +108,7 @@ def msccl_text(msccl: dict[str, Any]) -> str:
 
 
 def msccl_notes(schedule: Schedule, sizes: Sequence[int]) -> list[str]:
-    """What a cost of the schedule leaves out, a line each."""
+    """Return lines on what costs neglect of the schedule's MSCCL file, and on sizes at which it hangs."""
     if schedule.msccl is None:
         return []
     slower = "with LL or few channels it may take many times as long"
@@ -120,10 +120,10 @@ def msccl_notes(schedule: Schedule, sizes: Sequence[int]) -> list[str]:
 
 
 def circuit_facts(plan: CircuitPlan) -> dict[str, Any]:
-    """What a plan asks of its fabric that costs take for granted.
+    """Return the requirements of a plan on its fabric that the costs assume to be met.
 
-    ``slowest_circuit``: of the wavelengths that carry least by the link budget (B/s), None if all carry the
-    fabric's `laser_bandwidth`; ``wavelength_switches``: whether wavelengths of a waveguide part.
+    ``slowest_circuit``: the circuit of smallest rate per wavelength (B/s) by the link budget, None if all
+    reach ``laser_bandwidth``; ``wavelength_switches``: whether wavelengths of one waveguide must separate.
     """
     rate, bundle = slowest_circuit(plan)
     least = None
@@ -133,7 +133,7 @@ def circuit_facts(plan: CircuitPlan) -> dict[str, Any]:
 
 
 def circuit_notes(facts: dict[str, Any], bandwidth: float) -> list[str]:
-    """`circuit_facts` in words, if there is something to say; lasers are counted with ``bandwidth`` (B/s)."""
+    """Return lines on unmet assumptions in `circuit_facts`; costs assume ``bandwidth`` (B/s) per laser."""
     notes = []
     if slow := facts.get("slowest_circuit"):
         rate = rate_text(slow["bandwidth"]) if slow["bandwidth"] else "nothing"
@@ -147,17 +147,17 @@ def circuit_notes(facts: dict[str, Any], bandwidth: float) -> list[str]:
     return notes
 
 
-#: Parts of a time, and their headings.
+#: Parts of a schedule's time, and their headings.
 _PARTS = {"latency": "latency", "reconfiguration": "set-up", "transfer": "transfer"}
 
 
 @dataclass(frozen=True)
 class Costed:
-    """A schedule that was proved, and what it costs.
+    """A verified schedule with its costs.
 
-    ``grid`` is that of the fabric, if it was taken over; ``order`` names the GPUs of the ranks, None where
-    they are in order; ``costs`` has one for each size; ``circuits`` are facts about the circuits; ``choice``
-    is the candidate that it is, if nobody named it.
+    ``grid`` is the grid of the fabric, if the algorithm uses it; ``order`` lists the GPU of each rank, None
+    if rank r is GPU r; ``costs`` has one `Cost` per size; ``circuits`` are `circuit_facts`; ``choice`` is the
+    candidate of ``--algorithms all`` or ``auto``, None if the user named the schedule.
     """
 
     schedule: Schedule
@@ -178,12 +178,12 @@ def in_order(costed: Iterable[Costed], size: int) -> list[Costed]:
 
 
 def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[str, Any]:
-    """Return what ``--json`` prints."""
+    """Return the facts that ``--json`` prints: one row of costs per schedule and size."""
     rows = []
     for name, each in costed.items():
         for k, (size, cost) in enumerate(zip(sizes, each.costs, strict=True)):
             fastest = in_order(costed.values(), k)[0].costs[k]
-            # Without rounds these overlap.
+            # In models without rounds the parts overlap.
             parts = {p: sum(getattr(r, p) for r in cost.rounds) if cost.rounds else None for p in _PARTS}
             row = {
                 "algorithm": name,
@@ -217,9 +217,9 @@ def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[s
 def show_costs(
     costed: dict[str, Costed], sizes: list[int], rounds: bool, may_reorder: bool, bandwidth: float
 ) -> Iterator[Any]:
-    """What is printed: a table, by size and by time; grids, orders, notes on circuits, what might be better.
+    """Yield the printed output: a table by size and time; grids, orders, notes on circuits, and advice.
 
-    ``bandwidth``: B/s that a wavelength is counted with.
+    ``bandwidth`` is the rate per wavelength (B/s) that the costs assume.
     """
     many = len(costed) > 1
     largest = next(iter(costed.values())).costs[-1]
@@ -245,7 +245,7 @@ def show_costs(
 
 
 def _chosen(cost: Cost) -> Iterator[str]:
-    """Say how often circuits stay or change, and what else there was."""
+    """Yield a line on how often circuits stay or change, and the times of the alternatives."""
     if plan := cost.reconfiguration:
         choices = Counter(step.choice for _, _, step, *_ in plan.rounds)
         made = "; ".join(f"{choice} {count}" for choice, count in choices.items())
@@ -290,13 +290,13 @@ def _ratio(cost: Cost, least: LowerBound) -> float | None:
 
 
 def _parts(cost: Cost) -> dict[str, str]:
-    """Those that the model has."""
+    """Return the parts of a time that the cost's model has, and their headings."""
     without = () if cost.model == "photonic" else ("reconfiguration",)
     return {part: heading for part, heading in _PARTS.items() if part not in without}
 
 
 def _rounds_table(cost: Cost, title: str) -> Table | str:
-    """Every round of one cost."""
+    """Return a table of all rounds of one cost, or a line if its model has no rounds."""
     if not cost.rounds:
         return f"{title}: the {cost.model} model has no rounds: they overlap"
     numbers = ("parts",) if cost.model == "photonic" else ()

@@ -1,4 +1,4 @@
-"""`wavefabric collective make`: a schedule from a named algorithm, a solver, or a list of messages."""
+"""Implement `wavefabric collective make`: schedules by algorithms, a solver, or from a list of messages."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.errors import InputError
 
-#: What `make` takes besides the algorithms of the registry.
+#: Names that `make` takes besides the algorithms of the registry.
 SOLVERS = {
     "optimal": "the fewest rounds, by a solver; over switches the fastest known, and its gap to the bound",
     "greedy": "messages packed into rounds (--messages, --lasers)",
 }
-#: Solvers that an option is for, if not for optimal alone.
+#: Solvers that have an option, if not optimal alone.
 _FOR = {"messages": "greedy", "seed": "greedy", "lasers": "optimal or greedy"}
 
 
@@ -67,7 +67,7 @@ def command(chosen: RankedAlgorithmOptions, solver: SolverOptions, options: Make
 
 
 def show_list(as_json: bool) -> None:
-    """All algorithms: what they do, for how many ranks, and their options."""
+    """Print all algorithms, with their collectives, possible numbers of ranks, and options."""
     rows: list[dict[str, Any]] = []
     for known in ALGORITHMS.values():
         fits = [n for n in range(2, 65) if why_refused(known.name, known.collectives[0], n) is None]
@@ -84,7 +84,7 @@ def show_list(as_json: bool) -> None:
 
 
 def _ranks_text(fits: list[int]) -> str:
-    """Rank counts of 2 to 64 in words."""
+    """Return possible numbers of ranks, among 2 to 64, in words."""
     powers = [2**k for k in range(1, 7)]
     if fits == powers:
         return "factors up to the radix"
@@ -97,7 +97,7 @@ def _ranks_text(fits: list[int]) -> str:
 
 
 def _greedy(collective: str | None, chosen: AlgorithmOptions, solver: SolverOptions) -> Schedule:
-    """The schedule of a list of messages, proved."""
+    """Pack the messages of ``--messages`` into a schedule, and verify it."""
     if collective is not None:
         raise InputError(f"COLLECTIVE: {collective} given with greedy; allowed: --messages FILE instead")
     if solver.messages is None:

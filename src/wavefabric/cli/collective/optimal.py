@@ -1,4 +1,4 @@
-"""`collective make optimal`: the fewest rounds over circuits, or steps and rounds over links, proved."""
+"""Implement `collective make optimal`: proved fewest rounds over circuits, or steps and rounds over links."""
 
 import math
 import re
@@ -37,24 +37,24 @@ from wavefabric.fabric.photonic.synthesis_problem import circuit_plan, optical_n
 from wavefabric.files.output import check_output
 from wavefabric.units import counted, time_words
 
-#: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
-#: others have a share for every rank as it is.
+#: Collectives with the whole array on one rank. With as many pieces as ranks, each rank has one piece to add
+#: or forward; the arrays of other collectives are divided among the ranks anyway.
 _WHOLE = ("all-reduce", "broadcast", "reduce")
 Network = synthesis.OpticalNetwork | synthesis.Links
-#: Relative difference from a bound below which a time is the bound.
+#: Relative difference from a bound below which a time counts as equal to the bound.
 _EQUAL = 1e-9
-#: Seconds to make and check the plan of a circuit, with space for a busy machine.
+#: Seconds reserved to plan and check one circuit, with a margin for a busy machine.
 _PLAN = 1e-4
-#: Chunks of all ranks together, beyond which a question takes too long to be put.
+#: Largest number of chunks of all ranks together; with more, posing the problem takes too long.
 _MOST_CHUNKS = 1 << 19
 
 
 def optimal(
     collective: str | None, algorithm: AlgorithmOptions, solver: "SolverOptions", options: MakeOptions
 ) -> None:
-    """Synthesise, show, and write the schedule and its circuits.
+    """Synthesise a schedule, print it, and write it and its circuits.
 
-    Exit code 1 if it is proved that there is no schedule of the steps and rounds asked for.
+    Exit with code 1 if the solver proves that no schedule has the given steps and rounds.
     """
     begun, output = time.monotonic(), options.output
     solver.check(algorithm)
@@ -98,7 +98,7 @@ def optimal(
 def _least_time(
     collective: str, algorithm: AlgorithmOptions, fabric: Fabric, size: int, until: float, quiet: bool
 ) -> tuple[Schedule, list[tuple[str, str]], dict[str, Any]]:
-    """On a machine with switches: the schedule of least time for `size` B of the array, lines and facts."""
+    """Return the fastest schedule found for ``size`` B on a fabric with switches, with lines and facts."""
     begun, best = time.monotonic(), None
     with status_line(quiet) as say:
         for schedule, method in _timed(collective, algorithm, fabric, size, until):
@@ -122,13 +122,13 @@ def _least_time(
 def _timed(
     collective: str, algorithm: AlgorithmOptions, fabric: Fabric, size: int, until: float
 ) -> Iterator[tuple[Schedule, str]]:
-    """Schedules, and what made each: algorithms of the registry, then trees."""
+    """Yield candidate schedules with the method that made each: first registry algorithms, then trees."""
     n, rooted = fabric.ranks, collective in ("broadcast", "reduce")
     base = algorithm.pieces or (n if collective == "all-reduce" else 1)
     latency, most = fabric.alpha + 2 * max(link.latency for link in fabric.links), math.inf
     alone = size / max(link.bandwidth for link in fabric.links)
     for name in sorted(ALGORITHMS, key=lambda name: name != "direct"):
-        # Of a switch that reads one piece while it writes another, the pieces that fill both directions.
+        # A switch reads one piece while it writes another: enough pieces keep both directions busy.
         pipelined = ALGORITHMS[name].switched and collective == "all-reduce" and algorithm.pieces is None
         fill = min(round((alone / (latency or 1e-9)) ** 0.5), _MOST_CHUNKS // (4 * n * n))
         for pieces in (algorithm.parts, *[fill] * pipelined):
@@ -145,9 +145,9 @@ def _timed(
             made = forests(layout(collective, n, n * base, base, algorithm.root), links, count, until, most)
             if not made[0][0]:
                 break
-            most = float(made[0][1]) * 0.99  # else more trees are not worth it
+            most = float(made[0][1]) * 0.99  # further trees must be at least 1 % faster
             depth = max(depth for trees, _ in made for tree in trees for _, depth in tree.reached.values())
-            # P chunks a tree take P + depth − 1 rounds, each of 1/P of the transfer.
+            # P chunks per tree take P + depth − 1 rounds, each of 1/P of the transfer.
             fitting = round(((depth - 1) * float(made[0][1]) * size / (latency or 1e-9)) ** 0.5)
             length = max(1, min(fitting, _MOST_CHUNKS // (count * n * (1 if rooted else n))))
             pieces = algorithm.pieces or base * count * length
@@ -158,7 +158,7 @@ def _timed(
 
 
 def _cost(schedule: Schedule, fabric: AnyFabric, size: int, **options: Any) -> tuple[str, dict[str, Any]]:
-    """What `size` B of the whole array take, beside the bound: in words, and as facts."""
+    """Return the time of ``size`` B of the whole array compared with the bound, in words and as facts."""
     price = cost(schedule, fabric, size / whole_elements(schedule), **options)
     ratio = price.seconds / price.bound.seconds if price.bound.seconds else None
     text = f"{size_words(size)} in {time_words(price.seconds)} on {price.fabric}, {price.model} model"
@@ -172,7 +172,7 @@ def _cost(schedule: Schedule, fabric: AnyFabric, size: int, **options: Any) -> t
 def _wanted(
     collective: str | None, algorithm: AlgorithmOptions, conditions: Path | None, fabric: AnyFabric
 ) -> Layout:
-    """What the solver is to reach."""
+    """Return the layout (contents of all ranks before and after) for which the solver finds a schedule."""
     if conditions is None:
         assert collective is not None
         pieces = algorithm.parts
@@ -198,9 +198,9 @@ def _wanted(
 def _solve(
     wanted: Layout, connections: Network, solver: "SolverOptions", begun: float, quiet: bool
 ) -> synthesis.Synthesis | str:
-    """Ask the solver; on a terminal a line says what it tries.
+    """Call the solver; a status line on a terminal shows what it tries.
 
-    The limit counts from `begun`, and leaves time for the plan of the circuits.
+    The time limit counts from ``begun``, and leaves time to plan the circuits.
     """
     left = solver.seconds - (time.monotonic() - begun)
     if left <= 0:
@@ -221,7 +221,7 @@ def _solve(
 
 
 def _impossible(why: str, solver: "SolverOptions", fabric: AnyFabric, as_json: bool) -> Exit:
-    """Say that there is no schedule; the end with exit code 1."""
+    """Print that there is no schedule, and return the exit with code 1, to be raised."""
     rounds = solver.steps if solver.rounds is None else solver.rounds
     facts = {"fabric": fabric.name, "steps": solver.steps, "rounds": rounds, "feasible": False, "why": why}
     line = f"impossible in {solver.steps} steps and {rounds} rounds on {fabric.name}: proved by {why}"
@@ -232,7 +232,7 @@ def _impossible(why: str, solver: "SolverOptions", fabric: AnyFabric, as_json: b
 def _about(
     answer: synthesis.Synthesis, fabric: AnyFabric, size: int, pieces: int | None, circuits: Path | None
 ) -> tuple[list[tuple[str, str]], dict[str, Any], dict[Path, str]]:
-    """Lines of the table, facts for JSON, and further files, on a schedule that was found."""
+    """Return lines of the table, facts for JSON, and further files (texts by path), on a schedule found."""
     names = ("lower_bound", "optimal", "why", "status", "seconds")
     facts: dict[str, Any] = {"fabric": fabric.name, "pieces": pieces}
     facts |= {name: getattr(answer, name) for name in names}
@@ -256,7 +256,7 @@ def _about(
 
 
 def _fewest_rounds(answer: synthesis.Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
-    """Say whether the rounds are proved to be the fewest, of what, and by what."""
+    """Return in words whether the rounds are proved to be the fewest, under which limits, and how."""
     best = "proved" if answer.optimal else "not proved"
     if isinstance(fabric, Fabric) and fabric.switches and direct_links(fabric):
         best += " over direct links"
@@ -267,7 +267,7 @@ def _fewest_rounds(answer: synthesis.Synthesis, fabric: AnyFabric, pieces: int |
     return f"{best}: {steps}{counted(answer.rounds, 'round')}{for_pieces}; {answer.why}"
 
 
-#: Most shortest routes of a pair, and how many there are by default.
+#: Largest number of shortest routes per pair, and the default.
 _MOST_ROUTES, _ROUTES = 64, 4
 
 
@@ -297,16 +297,16 @@ class SolverOptions:
 
     @property
     def seconds(self) -> float:
-        """The time limit."""
+        """Return the time limit in s, 60 by default."""
         return 60.0 if self.time_limit is None else self.time_limit
 
     def too_short(self) -> InputError:
-        """That the limit is over before the solver was asked."""
+        """Return the error for a time limit that expired before the search began."""
         actual = f"{self.seconds:g} s over before the search began"
         return InputError(f"--time-limit: {actual}; allowed: more time")
 
     def check(self, algorithm: AlgorithmOptions) -> None:
-        """Refuse what no fabric allows."""
+        """Raise `InputError` for options that are invalid for ``optimal`` on any fabric."""
         if self.fabric is None:
             raise InputError("--fabric: none given with optimal; allowed: such as lightpath:2x4, or a file")
         refuse(changed(algorithm, "radix", "grid"), "with optimal", "without")
@@ -315,7 +315,7 @@ class SolverOptions:
             raise InputError(f"--rounds: {actual}; allowed: with --steps, and as many or more")
 
     def parse_routes(self) -> tuple[str, int]:
-        """Method and number of routes: ``xy``, ``shortest``, or ``shortest:K``."""
+        """Parse ``--routes`` (``xy``, ``shortest`` or ``shortest:K``); return method and number of routes."""
         text = self.routes or "xy"
         match = re.fullmatch(r"(xy|shortest)|shortest:0*([0-9]{1,3})", text)
         number = int(match[2] or _ROUTES) if match else 0

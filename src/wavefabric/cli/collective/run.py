@@ -1,4 +1,4 @@
-"""`wavefabric collective run`: a schedule between real ranks: checked, timed, and its time predicted."""
+"""Implement `wavefabric collective run`, which runs a schedule between ranks, checks it and times it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ from wavefabric.execution import run_schedule as module
 
 @options()
 class ScheduleRunOptions(ScheduleOptions):
-    """What is run and predicted."""
+    """Options of running a schedule, and of predicting its time."""
 
     sizes: str | None = option(
         "Bytes of the whole array: least:most, or with commas between; K, M, G: 2^10, …"
@@ -86,7 +86,7 @@ def command(algorithm: AlgorithmOptions, options: ScheduleRunOptions, who: Measu
         def build(elements: int | None) -> Schedule:
             return build_by_name(name, collective, replace(inputs, elements=elements), predicted)
 
-        # One for each size; refused before any rank starts.
+        # One schedule per size. An impossible one is refused before any rank starts.
         example, schedule = build(algorithm.elements), build
     else:
         example = schedule = schedule_from(words, algorithm)

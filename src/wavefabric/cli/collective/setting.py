@@ -1,4 +1,4 @@
-"""What a schedule is costed and drawn on: a fabric, the order of its GPUs, and options of circuits."""
+"""Define on which fabric a schedule is costed and drawn, the order of its GPUs, and options of circuits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -18,16 +18,16 @@ from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.fabric.rank_order import best_order, reordered
 
-#: Options with which circuits are planned.
+#: Options of planning circuits.
 PLANNING = ("routing", "sharing", "oversubscribed", "seed")
-#: Said where ranks are GPUs in order, and another order might take less time.
+#: Note printed if rank r is GPU r and another order might take less time.
 ORDER_NOTE = "rank r is GPU r; --order auto looks for a better one"
 ORDER_HELP = "GPU of rank 0, 1, …, such as 0,2,1,3; or auto: look for a better one."
 
 
 @options(PANEL)
 class CircuitOptions(PlanningOptions):
-    """A fabric, the order of its GPUs, and options of photonic ones."""
+    """Options of the fabric, the order of its GPUs, and photonic circuits."""
 
     fabric: str | None = option(FABRIC_HELP, "--fabric", "-f", panel="Options")
     order: str | None = option(ORDER_HELP, panel="Options")
@@ -43,7 +43,7 @@ class CircuitOptions(PlanningOptions):
 
 @options(PANEL)
 class DrawnCircuitOptions(CircuitOptions):
-    """Those of them that pictures have too."""
+    """Circuit options of `wavefabric collective draw`; the others have fixed values."""
 
     oversubscribed: str = "split"
     budget: bool = False
@@ -52,7 +52,7 @@ class DrawnCircuitOptions(CircuitOptions):
 
 @dataclass(frozen=True)
 class FabricSetting:
-    """A fabric, its circuits if a file gave them, and the options of both."""
+    """A fabric, the circuit plan of ``--circuits`` if given, and the options of both."""
 
     fabric: AnyFabric
     options: CircuitOptions
@@ -60,7 +60,7 @@ class FabricSetting:
     order: tuple[int, ...] | Literal["auto"] | None
 
     def plan_circuits(self, schedule: Schedule) -> CircuitPlan:
-        """The circuits of the file, or planned now; proved to carry the schedule if they come from a file."""
+        """Return the circuit plan of the file, after proving that it carries ``schedule``; else make one."""
         assert isinstance(self.fabric, PhotonicFabric)
         if self.plan is None:
             return plan_circuits(
@@ -72,7 +72,7 @@ class FabricSetting:
     def in_order(
         self, schedule: Schedule, element_bytes: float, model: str = "auto"
     ) -> tuple[AnyFabric, tuple[int, ...] | None]:
-        """The fabric with its GPUs in the order of ranks, and that order; None where it is as it was."""
+        """Return the fabric with its GPUs in the order of ranks, and this order; None without ``--order``."""
         numbers = self.order
         if numbers is None or isinstance(self.fabric, PhotonicFabric):
             return self.fabric, None
@@ -85,7 +85,7 @@ class FabricSetting:
 
 
 def make_setting(options: CircuitOptions) -> FabricSetting:
-    """The fabric that was named, or else that of the circuits; refuses options that are of no use there."""
+    """Load the fabric of ``--fabric``, or else of ``--circuits``; `InputError` for options without effect."""
     named = None if options.fabric is None else load_fabric(options.fabric)
     plan = None
     if options.circuits is not None and (named is None or isinstance(named, PhotonicFabric)):
@@ -107,7 +107,7 @@ def make_setting(options: CircuitOptions) -> FabricSetting:
 
 
 def check_order(text: str | None, fabric: AnyFabric) -> tuple[int, ...] | Literal["auto"] | None:
-    """Numbers of ``--order``, GPUs of the fabric, each once; or ``auto``; None without the option."""
+    """Parse ``--order``: GPUs of the fabric, each once, or ``auto``; return None without the option."""
     if text is not None and isinstance(fabric, PhotonicFabric):
         actual = f"{text[:60]} given with photonic {fabric.name}"
         raise InputError(f"--order: {actual}; allowed: with electrical ones, rank r is tile r here")
@@ -125,5 +125,5 @@ def check_order(text: str | None, fabric: AnyFabric) -> tuple[int, ...] | Litera
 
 
 def order_text(order: Sequence[int]) -> str:
-    """An order as ``--order`` takes it."""
+    """Return an order as text, in the form of ``--order``."""
     return ",".join(map(str, order))

@@ -1,4 +1,4 @@
-"""`wavefabric collective tune`: what is fastest for which size, predicted or measured."""
+"""Implement `wavefabric collective tune`, which finds the fastest algorithm for each size."""
 
 import json
 import math
@@ -25,7 +25,7 @@ _BOTH = ("all-reduce", "all-gather")
 
 @options()
 class TuneOptions(OutputOptions):
-    """What is tuned, and what is written."""
+    """Options of the collectives and sizes to tune, and of the output files."""
 
     collective: list[str] | None = option(
         "{wavefabric.collectives.conditions:COLLECTIVES}; may be given again. "
@@ -58,7 +58,7 @@ class TuneOptions(OutputOptions):
 
 @options()
 class TuneRankOptions(MeasureOptions):
-    """Who measures, if anybody does."""
+    """Options of the ranks that measure; ``--transports none`` only predicts."""
 
     transports: str = option(
         f"{', '.join(list(TRANSPORTS)[:0:-1])}, comma between, all, or none: predict alone.",
@@ -119,7 +119,7 @@ def command(options: TuneOptions, who: TuneRankOptions) -> None:
 
 
 def _conclude(result: TuningSearch, options: TuneOptions) -> None:
-    """Write and print."""
+    """Write the tuning and its picture, if asked for, and print the result."""
     written = []
     if options.output is not None:
         written.append(save_tuning(options.output, result.tuning, options.force))

@@ -1,4 +1,4 @@
-"""`wavefabric collective verify`: a proof that schedules do their collective operations."""
+"""Implement `wavefabric collective verify`, which proves that schedules do their collective operations."""
 
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ from wavefabric.units import counted
 
 @options()
 class VerifyOptions:
-    """Schedules, and what is verified beyond each itself."""
+    """Options of the schedules, and of further checks."""
 
     files: list[Path] = argument("Schedules: JSON, MSCCL XML, MSCCL++ JSON.", "FILE...")
     circuits: Path | None = option("A circuit plan (JSON) that must carry the schedule.")
@@ -53,7 +53,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 
 
 def verify_file(path: Path, circuits: Path | None, expect: str | None = None) -> dict[str, Any]:
-    """Verify one file; gives what it is. Errors name the file, and the transfer or circuit at fault."""
+    """Verify one file and return its facts; errors name the file, and the transfer or circuit at fault."""
     schedule = read_proved(path)
     collective = kind(schedule)[0]
     if expect not in (None, collective):

@@ -1,1 +1,1 @@
-"""What commands share: options, ranks, parsing, printing, files, progress and ends; imports no command."""
+"""Code that all commands share: options, ranks, parsing, printing, files, progress. Imports no command."""

@@ -1,4 +1,4 @@
-"""Options of how ranks share an ultrasound grid."""
+"""Define options of how ranks share an ultrasound grid, and the traffic between these ranks."""
 
 import math
 from pathlib import Path
@@ -19,7 +19,7 @@ GRID = ("decomposition", "grid", "overlap", "bell")
 
 @options(PANEL)
 class GridRankOptions(RankOptions):
-    """Options of how many ranks there are, and how they share the grid."""
+    """Options of the number of ranks, and of the decomposition of an ultrasound grid among them."""
 
     decomposition: str | None = option(
         "{wavefabric.acoustics.decomposition.decompose:KINDS}: exact, or with less communication, "
@@ -35,7 +35,7 @@ class GridRankOptions(RankOptions):
     )
 
     def shared(self) -> "Decomposition | None":
-        """Return what was asked for of the grid, checked; None if nothing was."""
+        """Return the checked decomposition that the options ask for, None without such options."""
         inputs = changed(self, *GRID)
         if not inputs:
             return None
@@ -53,12 +53,12 @@ class GridRankOptions(RankOptions):
                 raise InputError(f"--grid: {self.grid} is {count} blocks; allowed: {allowed}")
         from wavefabric.acoustics.decomposition.decompose import Decomposition
 
-        # The command line has allowed no other word: ``kind`` is one of two.
+        # The command line allows only the two kinds.
         return Decomposition(kind=self.decomposition or "global", grid=blocks, **local)  # type: ignore[arg-type]
 
 
 def file_traffic(file: Path, ranks: int, options: "Decomposition | None") -> "Schedule":
-    """`traffic` of the grid of a k-Wave file."""
+    """Return the `traffic` of ``ranks`` ranks that share the grid of a k-Wave input file."""
     from wavefabric.acoustics.kwave.format import Reader
 
     with Reader(file) as reader:
@@ -67,7 +67,7 @@ def file_traffic(file: Path, ranks: int, options: "Decomposition | None") -> "Sc
 
 
 def traffic(shape: tuple[int, int, int], ranks: int, options: "Decomposition | None") -> "Schedule":
-    """Return what ranks that share a grid exchange most often."""
+    """Return the schedule of the exchange that ranks sharing a grid of ``shape`` perform most often."""
     from wavefabric.acoustics.decomposition.decompose import decompose
     from wavefabric.planner.ultrasound import busiest_exchange
 

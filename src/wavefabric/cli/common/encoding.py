@@ -1,4 +1,4 @@
-"""Output to terminals that lack characters: every command prints, with the nearest that there is."""
+"""Replace characters that a terminal lacks by the nearest ones, so that printing never fails."""
 
 import codecs
 import io
@@ -9,7 +9,7 @@ import unicodedata
 
 _ERRORS = "wavefabric-nearest"
 _ASCII = "wavefabric-ascii"
-#: Where the name of a letter, or its parts, would not do.
+#: Replacements of characters for which neither the Unicode name nor the decomposition gives a good one.
 _NEAREST = {
     **{"Δ": "d", "µ": "u", "μ": "u", "×": "x", "·": "*", "−": "-", "–": "-", "—": "-", "…": "..."},
     **{"⁻": "^-", "√": "sqrt ", "→": "->", "≤": "<=", "≥": ">=", "≈": "~", "±": "+-", "°": " deg"},
@@ -18,9 +18,9 @@ _NEAREST = {
 
 
 def nearest(character: str) -> str:
-    """ASCII for a character: ``Δ`` is ``d``, ``β`` beta, ``×`` x, ``é`` e; else a question mark.
+    """Return ASCII for a character: ``d`` for ``Δ``, beta for ``β``, x for ``×``, e for ``é``; else "?".
 
-    A byte of a file name that is no text is ``\\xNN``.
+    A byte of a file name that is not text becomes ``\\xNN``.
     """
     if character in _NEAREST:
         return _NEAREST[character]
@@ -38,15 +38,15 @@ def nearest(character: str) -> str:
 
 
 def print_anywhere() -> None:
-    """Ensure that nothing printed from now on fails for want of a character, or of a stream (``>&-``)."""
+    """Ensure that printing never fails because of a missing character or a closed stream (``>&-``)."""
     for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
         if getattr(sys, name) is None:
-            # The lowest number that is free: a file opened later must not get what libraries print.
+            # Occupies the free descriptor: else a file opened later would get what libraries print.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             ascii_only = codecs.lookup(stream.encoding).name == "ascii"
-            # Click writes UTF-8 to a stream that is called ASCII.
+            # Click writes UTF-8 to a stream whose encoding is named ASCII, so ours has another name.
             stream.reconfigure(encoding=_ASCII if ascii_only else None, errors=_ERRORS)
 
 
@@ -59,7 +59,7 @@ def _handle(error: UnicodeError) -> tuple[str, int]:
             text += character.encode(error.encoding, "strict").decode(error.encoding)
         except UnicodeError:
             text += nearest(character)
-    # 10⁻¹² is 10^-12.
+    # 10⁻¹² becomes 10^-12, with one "^".
     return re.sub(r"(?<=[-\d])\^", "", text), error.end
 
 

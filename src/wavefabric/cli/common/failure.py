@@ -1,4 +1,4 @@
-"""How the command ends: one clear line and an exit code, from one process or from all ranks at once."""
+"""End the command after an error: one line on stderr and an exit code, agreed between all ranks."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ if TYPE_CHECKING:
     from wavefabric.exchange.communicator import Communicator
 
 BAD_INPUT, FAILED = 2, 1
-#: Seconds that a failing rank waits for the others to fail as well; after Ctrl-C one may still be writing.
+#: Seconds that a failing rank waits for the other ranks to fail too, by exit code: after Ctrl-C a rank may
+#: still be writing. `_SHORT` is for all other exit codes.
 _TIMEOUT = {INTERRUPTED: 20.0, TERMINATED: 20.0}
 _SHORT = 2.0
-#: Seconds after which a rank that cannot leave (MPI waits for peers) is ended.
+#: Seconds after which a rank is forced to exit, since MPI may wait for its peers forever.
 _LEAVING = 10.0
 
 
 def fail(message: str) -> int:
-    """Say what is wrong in one line on stderr; gives the exit code."""
+    """Print ``message`` as one line on stderr, and return the exit code for bad input."""
     _say(f"wavefabric: error: {one_line(message)}")
     return BAD_INPUT
 
 
 def show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Instead of `warnings.showwarning`: one line on stderr, without file and line of the source."""
+    """Print a warning as one line on stderr, without file and line; replaces `warnings.showwarning`."""
     _say(f"wavefabric: warning: {one_line(str(message))}")
 
 
 def describe(error: BaseException) -> str:
-    """What to tell a user about an error."""
+    """Return the message that users get for an error."""
     match error:
         case InputError() | MissingExtra():
             return str(error)
@@ -50,17 +51,18 @@ def describe(error: BaseException) -> str:
 def leave(
     code: int, message: str = "", error: BaseException | None = None, comm: Communicator | None = None
 ) -> int:
-    """End one of several ranks: agree with the others on what to say, or stop them if they go on.
+    """End one of several ranks: agree with the others on which rank prints, or abort ranks that keep running.
 
-    ``code`` and ``message`` (one line, or nothing) are this rank's; ``error`` is shown with its traceback by
-    the rank that speaks. ``comm`` is theirs, if it was opened. Gives the highest exit code of all ranks.
+    ``code`` and ``message`` (one line, or "") are those of this rank. The rank that prints also shows the
+    traceback of ``error``. ``comm`` is the communicator of the ranks, if open. Return the highest exit code
+    of all ranks, or ``code`` if there is no control plane or ``code`` is 0.
     """
     if code == 0:
         rank_status.exits(0)
         return 0
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, *TERMINATING):
-            signal.signal(number, signal.SIG_IGN)  # it ends already: another Ctrl-C would be a traceback
+            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C would print a traceback
     rank, ranks = environment.rank(), environment.ranks()
     message = one_line(message)
 
@@ -73,13 +75,13 @@ def leave(
     from wavefabric.exchange.control import world_control
 
     timeout = _TIMEOUT.get(code, _SHORT)
-    # Ranks that have gone on never come to a control plane which this one has yet to make.
+    # Making the control plane would wait forever for ranks that keep running.
     late = _later(timeout + _SHORT, code, alone)
     try:
         control = world_control() if comm is None else comm.control
     except (MissingExtra, InputError):
         late.cancel()
-        # Not even the control plane is there, alike on all ranks as a rule.
+        # As a rule all ranks lack the control plane then, so one of them prints.
         if rank == 0:
             fail(message)
         rank_status.exits(code)
@@ -95,7 +97,7 @@ def leave(
         _trace(error)
         alike = all(text == message for text, _ in ends)
         _say(f"wavefabric: error: {'' if alike else f'rank {rank} of {ranks}: '}{message}")
-    # Some mpiexecs kill all as soon as one leaves with an error: not before it is said.
+    # Some mpiexecs kill all ranks as soon as one exits with an error: the line must be printed before.
     control.gather_failures("", code, _SHORT)
     code = max(number for _, number in ends)
     rank_status.exits(code)
@@ -111,13 +113,13 @@ def _trace(error: BaseException | None) -> None:
 
 
 def _say(line: str) -> None:
-    # In one piece: ranks share a stream.
+    # One write: ranks share the stream.
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
 
 def _later(seconds: float, code: int, first: Callable[[], object] = lambda: None) -> threading.Timer:
-    """End this process if it is still there then: MPI may wait for others for ever."""
+    """Call ``first`` and exit after ``seconds`` if the process still runs: MPI may wait for peers forever."""
 
     def end() -> None:
         first()

@@ -1,4 +1,4 @@
-"""Files that commands read and write: text, JSON, fabrics; several files written together."""
+"""Read the files that commands take (text, JSON, fabrics), and write several files together."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 def read_text(path: Path, what: str, most: int = MOST_TEXT) -> str:
-    """Text of a file of at most so many bytes."""
+    """Return the text of a file of at most ``most`` bytes; ``what`` names the option in errors."""
     return input_file.read_text(path, what, most).removeprefix("\ufeff")
 
 
 def read_json(path: Path, what: str) -> Any:
-    """Content of a JSON file."""
+    """Return the content of a JSON file; ``what`` names the option in errors."""
     text = read_text(path, what)
     try:
         return json.loads(text)
@@ -40,7 +40,7 @@ def read_json(path: Path, what: str) -> Any:
 
 
 def read_rows(path: Path, key: str, columns: str, most: int | None = None) -> list[Any]:
-    """Rows of whole numbers of a JSON file; ``columns`` names them, such as ``[src, dst]``."""
+    """Return rows of whole numbers, 0 to ``most``, of a JSON file; ``columns`` is such as ``[src, dst]``."""
     rows = read_json(path, key)
     if not isinstance(rows, list):
         raise InputError(f"{key}: {path} holds no list; allowed: a JSON list of {columns}")
@@ -60,12 +60,12 @@ def is_hdf5(file: Path) -> bool:
         return True
     try:
         return suffix != ".toml" and read_start(file, len(_HDF5)) == _HDF5
-    except (OSError, ValueError):  # whoever reads it says why
+    except (OSError, ValueError):  # the code that reads the file raises a clear error
         return False
 
 
 def write_all(texts: Mapping[Path, str], force: bool = False, key: str = "--output") -> list[Path]:
-    """Write files; nothing is replaced before all of them are whole on the disk."""
+    """Write ``texts`` by path; no file is replaced before all new files are complete on the disk."""
     for path in texts:
         check_output(path, force, key)
     with contextlib.ExitStack() as stack:
@@ -75,7 +75,7 @@ def write_all(texts: Mapping[Path, str], force: bool = False, key: str = "--outp
 
 
 def load_fabric(text: str, lasers: int | None = None, waveguides: int | None = None) -> AnyFabric:
-    """A fabric by name or file, with other numbers of lasers and waveguides where given."""
+    """Load a fabric by name or file; ``lasers`` and ``waveguides`` replace the numbers of a photonic one."""
     from wavefabric.fabric import PhotonicFabric, load
 
     path = Path(text)

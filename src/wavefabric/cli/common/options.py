@@ -1,6 +1,6 @@
-"""How options are declared, as fields of classes or parameters, and become commands and groups of Click.
+"""Declare options as fields of classes or as parameters, and build commands and groups of Click from them.
 
-Words that are allowed are listed by the library alone.
+Only the library lists the words that an option allows; help texts refer to these lists.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ if TYPE_CHECKING:
     from wavefabric.exchange.communicator import Communicator
 
 _T = TypeVar("_T")
-#: A tuple or dict of the library, whose words are allowed: ``{module:NAME}``.
+#: Reference to a tuple or dict of the library that lists the allowed words: ``{module:NAME}``.
 _LISTED = re.compile(r"\{([\w.]+):(\w+)\}")
 _ARGUMENTS, _OPTIONS = "Arguments", "Options"
-#: What an option may say besides, and what it says if it does not: least and most of a number, how errors say
-#: so; words allowed besides those in the help, whether these are checked; what makes another value of a
-#: value; endings of a file that is written.
+#: Further rules of an option, with defaults: smallest and largest number, the words for this range in errors;
+#: words allowed besides those in the help, whether words are checked; the function that converts a value;
+#: endings of an output file.
 _RULES = {"limits": (), "allowed": "", "also": (), "checked": True, "read": None, "endings": ()}
 
 
 @dataclasses.dataclass
 class Invocation:
-    """What belongs to one call of the command, for those who start ranks or open their communicator."""
+    """Holds one call of the command, for code that starts ranks or opens their communicator."""
 
-    #: After the command's name, for ranks that it starts.
+    #: Arguments after the command's name, which ranks started by this call get too.
     words: list[str] = dataclasses.field(default_factory=list)
-    #: The program that takes them.
+    #: Program that is started with these arguments.
     program: Sequence[str] = (sys.executable, "-m", "wavefabric")
-    #: Of its ranks, once it is open.
+    #: Communicator of the ranks, once it is open.
     comm: Communicator | None = None
 
 
 def option(help: str, *names: str, default: Any = None, panel: str = "", **more: Any) -> Any:
-    """This declares an option: a field of `options`, or a parameter ``Annotated[T, option(...)]``.
+    """Declare an option: a field of an `options` class, or a parameter ``Annotated[T, option(...)]``.
 
-    It is called as the field unless named. If the help holds ``{module:NAME}``, a value must be one of these
-    words, unless it is not to be checked; for that and for the help the module is imported. `more` is for
-    `_RULES`, which are checked before the command is called, or for Click.
+    Without ``names`` the option has the name of the field. If ``help`` contains ``{module:NAME}``, a value
+    must be one of the words listed there, unless ``checked=False``; the check and the help import the module.
+    ``more`` holds rules (`_RULES`), which are checked before the command is called, and arguments for Click.
     """
     return dataclasses.field(default=default, metadata={"names": names, "help": help, "panel": panel, **more})
 
 
 def argument(help: str, metavar: str | None = None, default: Any = dataclasses.MISSING) -> Any:
-    """This declares what is given by its place, as `option` does; a field without a default must be given."""
+    """Declare a positional argument, as `option` declares an option; without ``default`` it is required."""
     return option(help, default=default, panel=_ARGUMENTS, checked=False, metavar=metavar)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option, argument))
 def options(panel: str = "") -> Callable[[type[_T]], type[_T]]:
-    """This makes a frozen dataclass of options, which ``--help`` shows in a section of that title."""
+    """Make a class a frozen dataclass of options, which ``--help`` shows in a section titled ``panel``."""
 
     def make(plain: type[_T]) -> type[_T]:
         for field in vars(plain).values():
@@ -75,7 +75,7 @@ def options(panel: str = "") -> Callable[[type[_T]], type[_T]]:
 
 
 def changed(group: Any, *names: str) -> dict[str, Any]:
-    """Fields of a group of options that differ from their defaults; of those named, if any are."""
+    """Return the fields of ``group`` that differ from their defaults; with ``names``, only these fields."""
     return {
         field.name: value
         for field in dataclasses.fields(group)
@@ -85,23 +85,20 @@ def changed(group: Any, *names: str) -> dict[str, Any]:
 
 
 def refuse(inputs: dict[str, Any], why: str, allowed: str) -> None:
-    """Refuse the first of these options, by field: ``--name: value given WHY; allowed: ALLOWED``."""
+    """Raise `InputError` for the first of ``inputs``: ``--name: value given WHY; allowed: ALLOWED``."""
     for name, value in inputs.items():
         shown = "" if value is True else f"{value} "
         raise InputError(f"--{name.replace('_', '-')}: {shown}given {why}; allowed: {allowed}")
 
 
-def make_command(
-    name: str, call: Callable, all_ranks: bool = False, *, reads: Sequence[Callable] = (), **more: Any
-) -> click.Command:
-    """The command of Click that this makes calls a function; ranks other than 0 leave most commands at once.
+def make_command(name: str, call: Callable, all_ranks: bool = False, **more: Any) -> click.Command:
+    """Build the command of Click that calls ``call``, on rank 0 only unless ``all_ranks``.
 
-    Its options are the fields of `options` classes, and what is ``Annotated``, among the parameters of the
-    function, or of those functions that it `reads`; its help is the docstring unless `more` has another. The
-    field ``invocation`` of a class is the `Invocation` of the command.
+    The options come from the parameters of ``call``: fields of `options` classes, and ``Annotated``
+    parameters. The help is the docstring of ``call`` unless ``more`` has one. A field ``invocation`` of a
+    class receives the `Invocation` of the command.
     """
-    signatures = [inspect.signature(each, eval_str=True) for each in reads or (call,)]
-    parameters = [each for signature in signatures for each in signature.parameters.values()]
+    parameters = inspect.signature(call, eval_str=True).parameters.values()
     params = [(each, list(_params(each))) for each in parameters]
 
     def run(**inputs: Any) -> Any:
@@ -124,7 +121,7 @@ def make_command(
 
 
 def _params(parameter: inspect.Parameter) -> Iterator[click.Parameter]:
-    """This makes the options and arguments of Click for a parameter of a command; none if it has none."""
+    """Yield the options and arguments of Click that a parameter of a command declares, if any."""
     hint = parameter.annotation
     if get_origin(hint) is Annotated:
         kind, field = get_args(hint)
@@ -137,7 +134,7 @@ def _params(parameter: inspect.Parameter) -> Iterator[click.Parameter]:
 
 
 def _check_outputs(params: Sequence[click.Parameter], values: dict[str, Any]) -> None:
-    """Refuse files that cannot or must not be written, before anything is computed."""
+    """Raise `InputError` for output files that cannot or must not be written, before anything is computed."""
     outputs = {str(each.name): each for each in params if vars(each).get("endings")}
     others = (value for key, value in values.items() if key not in outputs)
     lists = (value if isinstance(value, list) else [value] for value in others)
@@ -153,7 +150,7 @@ def _check_outputs(params: Sequence[click.Parameter], values: dict[str, Any]) ->
 def _param(
     name: str, hint: Any, default: Any, *, names: tuple[str, ...], help: str, panel: str, **more: Any
 ) -> click.Parameter:
-    """This makes the option or argument of Click for a parameter, or a field, of this name and type."""
+    """Build the option or argument of Click for a parameter or field with this name and type (``hint``)."""
     kind = get_args(hint)[0] if type(None) in get_args(hint) else hint  # X | None
     many = get_origin(kind) is list
     kind = get_args(kind)[0] if many else kind
@@ -179,7 +176,7 @@ def _param(
 
 
 def _taken(context: click.Context, param: click.Parameter, value: Any) -> Any:
-    """This gives what a command is called with: a value that is checked and read, a list of such, or None."""
+    """Return the value that the command receives, checked and converted; a list for repeatable options."""
     if isinstance(value, tuple):  # of an option that may be repeated
         return [_taken(context, param, each) for each in value] or None
     if value is None:
@@ -195,7 +192,7 @@ def _taken(context: click.Context, param: click.Parameter, value: Any) -> Any:
 
 
 class _Command(click.Command):
-    """A command shows a section for each panel in its help, where the words of the library stand."""
+    """A command whose help has one section per panel and lists the words that the library allows."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         panels: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
@@ -210,7 +207,7 @@ class _Command(click.Command):
                     formatter.write_dl(records)
 
     def format_arguments(self, *_: Any) -> None:
-        """Arguments stand among the options."""
+        """Do nothing: `format_options` lists the arguments too."""
 
 
 def _words(match: re.Match[str]) -> tuple[str, ...]:
@@ -218,15 +215,15 @@ def _words(match: re.Match[str]) -> tuple[str, ...]:
 
 
 def check_range(name: str, value: float | None, least: float, most: float, allowed: str) -> None:
-    """Refuse a number outside a range; None is none."""
+    """Raise `InputError` if ``value`` is not in ``least`` to ``most``; None is accepted."""
     if value is not None and not least <= value <= most:
         raise InputError(f"{name}: {value} given; allowed: {allowed}")
 
 
 class Group(_Command, click.Group):
-    """A group shows its commands in the order in which they were added.
+    """A group of commands, which its help shows in the order in which they were added.
 
-    Words that begin with the name of none go to the `default`, if there is one.
+    If the first word names no command, the command ``default`` gets all words, if there is one.
     """
 
     default = ""
@@ -255,17 +252,17 @@ class Group(_Command, click.Group):
 
 
 def register(group: click.Group, name: str, call: Callable, all_ranks: bool = False, **more: Any) -> None:
-    """This adds the command of a function, as of `make_command`, to a group."""
+    """Add the command that `make_command` builds from ``call`` to a group."""
     group.add_command(make_command(name, call, all_ranks, **more))
 
 
-#: For commands that print facts alone.
+#: Option ``--json`` of commands that only print facts.
 Json = Annotated[bool, option("Print as JSON and nothing else.", "--json")]
 
 
 @options()
 class OutputOptions:
-    """What most commands have: files replaced, JSON printed."""
+    """Options of most commands: replace existing files, print JSON."""
 
     force: bool = option("Replace files that exist.", default=False)
     as_json: bool = option("Print as JSON and nothing else.", "--json", default=False)

@@ -1,4 +1,4 @@
-"""Numbers and lists as options have them: ``64M``, ``64K:1G``, ``4x8``, ``a,b``."""
+"""Parse the texts of options that are numbers or lists: ``64M``, ``64K:1G``, ``4x8``, ``a,b``."""
 
 import math
 from collections.abc import Collection
@@ -10,12 +10,12 @@ FACTOR_HELP = "From one size to the next of least:most. [default: 4]"
 
 
 def parse_list(text: str) -> list[str]:
-    """Words with commas between."""
+    """Split ``text`` at commas into words without surrounding spaces; leave out empty words."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def parse_shape(text: str, key: str, allowed: str, lengths: Collection[int] = ()) -> tuple[int, ...]:
-    """Whole numbers from 1 with ``x`` between, such as ``4x8``; any number of them, or one of ``lengths``."""
+    """Parse whole numbers from 1 with ``x`` between, such as ``4x8``; ``lengths``: how many are allowed."""
     parts = text.lower().replace(" ", "").split("x")
     good = all(part.isascii() and part.isdigit() and len(part) <= 6 and int(part) for part in parts)
     if not good or (lengths and len(parts) not in lengths):
@@ -24,7 +24,7 @@ def parse_shape(text: str, key: str, allowed: str, lengths: Collection[int] = ()
 
 
 def parse_sizes(text: str, key: str = "--bytes", factor: int | None = None) -> list[int]:
-    """Sizes in bytes: ``64M``, ``64K,1M``, or ``least:most`` in steps of ``factor`` (4 by default)."""
+    """Parse sizes in bytes: ``64M``, ``64K,1M``, or ``least:most`` in steps of ``factor`` (4 by default)."""
     if factor is not None and factor < 2:
         raise InputError(f"--factor: {factor} given; allowed: 2 or more")
     ends = text.split(":")
@@ -43,7 +43,7 @@ def parse_sizes(text: str, key: str = "--bytes", factor: int | None = None) -> l
 
 
 def parse_size(text: str, key: str = "--bytes") -> int:
-    """One size in bytes, such as ``64M``."""
+    """Parse one size in bytes, such as ``64M``."""
     sizes = parse_sizes(text, key)
     if len(sizes) != 1:
         raise InputError(f"{key}: {text} given; allowed: one size, such as 64M")
@@ -51,7 +51,7 @@ def parse_size(text: str, key: str = "--bytes") -> int:
 
 
 def optional_sizes(text: str | None, factor: int | None) -> list[int]:
-    """What ``--sizes`` and ``--factor`` of a measurement say; empty: its own sizes."""
+    """Parse ``--sizes`` and ``--factor`` of a measurement; without them return [] for its default sizes."""
     if text is not None:
         return parse_sizes(text, "--sizes", factor)
     if factor is not None:

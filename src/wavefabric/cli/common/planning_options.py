@@ -1,4 +1,4 @@
-"""Options with which circuits of photonic fabrics are planned."""
+"""Define the options of planning circuits on photonic fabrics."""
 
 from wavefabric.cli.common.options import option, options
 
@@ -7,7 +7,7 @@ PANEL = "Photonic fabrics"
 
 @options(PANEL)
 class PlanningOptions:
-    """How circuits are planned and set up."""
+    """Options of planning and setting up circuits."""
 
     routing: str = option("{wavefabric.fabric.photonic.routing.routes:METHODS}.", default="auto")
     sharing: str = option(

@@ -1,4 +1,4 @@
-"""Progress of a run, on rank 0 only: a bar on a terminal, lines in a log; and its end, also by Ctrl-C."""
+"""Show the progress of a run on rank 0, as a bar or as lines in a log, and end the run, also on Ctrl-C."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Lines(Progress):
-    """A line on stdout every so many percent (1 to 100), for logs."""
+    """Progress as one line on stdout every ``percent`` percent (1 to 100), for logs."""
 
     def __init__(self, percent: int):
         self._percent = percent
@@ -46,7 +46,7 @@ class Lines(Progress):
 
 
 def make_progress(quiet: bool = False, percent: int | None = None) -> Progress:
-    """A bar if stderr is a terminal, or leads to the launcher's; else lines, if ``percent`` is given."""
+    """Return a bar on a terminal, else `Lines` if ``percent`` is given; silent if ``quiet`` or rank > 0."""
     if quiet or environment.rank() > 0:
         return Progress()
     bar = terminal_bar()
@@ -63,19 +63,20 @@ def running(
     progress: Progress | None = None,
     command: str = "the same command",
 ) -> Iterator[tuple["Communicator | None", Progress]]:
-    """Start ranks once `check` finds no fault, and leave; or run inside on those there, or alone.
+    """Run the block on running ranks or alone; if ranks must be started first, start them and exit.
 
-    Gives their communicator, and `progress` or one by `make_progress`, which ends with the block. After
-    Ctrl-C or SIGTERM a line tells with which `command` it goes on from the checkpoint, and the process exits.
+    ``check`` is called before ranks are started. Yields the communicator (None for one rank), and
+    ``progress`` or that of `make_progress`, which ends with the block. After Ctrl-C or SIGTERM a line names
+    the ``command`` that resumes from ``checkpoint``, and the process exits.
     """
     start(ranks, checkpoint, schedule, quiet, check)
     comm = open_ranks(ranks, schedule, quiet)
-    CLOCK.announces = not quiet and environment.rank() == 0  # that kernels are compiled
+    CLOCK.announces = not quiet and environment.rank() == 0  # prints a line when kernels are compiled
     progress = progress or make_progress(quiet)
     try:
         yield comm, progress
     except KeyboardInterrupt:
-        progress.finish()  # before anything is said
+        progress.finish()  # else the bar would overwrite the line
         if environment.rank() == 0:
             saved = checkpoint is not None and os.path.exists(checkpoint)  # False for a name that is too long
             left = f"{command} goes on from {checkpoint}" if saved else "no checkpoint yet"
@@ -87,7 +88,7 @@ def running(
 
 @contextlib.contextmanager
 def naming_no_resume() -> Iterator[None]:
-    """Say which option does what is advised for a checkpoint that cannot be used."""
+    """Add ``(--no-resume)`` to the error for a checkpoint that cannot be used, to name the option to set."""
     try:
         yield
     except UnusableCheckpoint as error:

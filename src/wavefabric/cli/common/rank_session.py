@@ -1,4 +1,4 @@
-"""Measurements between ranks: options, starting the ranks, and what is printed and written in the end."""
+"""Run measurements between ranks: define their options, start the ranks, print and write the results."""
 
 import json
 import os
@@ -26,7 +26,7 @@ TRANSPORTS_HELP = f"{', '.join(list(TRANSPORTS)[:0:-1])}, comma between, or all.
 
 @options()
 class RankedOptions(RankOptions):
-    """Who measures; ``transport`` is what the launcher is told."""
+    """Options of the ranks that measure; ``transport`` is passed to the launcher."""
 
     transport: str | None = None
     transports: str = option(TRANSPORTS_HELP, "--transports", "--transport", default="all", panel=PANEL)
@@ -36,18 +36,18 @@ class RankedOptions(RankOptions):
 
 @options()
 class MeasureOptions(RankedOptions):
-    """Who measures, and how often."""
+    """Options of the ranks that measure, and the number of samples."""
 
     repeats: int = option("Samples of each time; the median counts.", default=5)
 
 
 def start_ranks(who: RankedOptions, as_json: bool, least: int = 2) -> "Ranks":
-    """The ranks of a measurement with their communicators, started if they are not there; collective."""
+    """Return the ranks of a measurement, at least ``least``, and start them if necessary; collective."""
     from wavefabric.device.select import cuda_count
     from wavefabric.execution.timing import Ranks
 
     names = parse_list(who.transports)
-    # MPI has to be started so that it sees device memory.
+    # Only the launcher can enable device memory in MPI.
     seen = "mpi-cuda" in names or ("all" in names and find_spec("libucx") is not None)
     seen = seen and (who.ranks or 1) > 1 and who.device != "cpu" and cuda_count() > 0
     chosen = replace(who, transport="mpi-cuda" if seen else None)
@@ -60,7 +60,7 @@ def start_ranks(who: RankedOptions, as_json: bool, least: int = 2) -> "Ranks":
 
 
 def _ring(ranks: int) -> "Schedule":
-    """What a placement is chosen for: neighbours that talk."""
+    """Return the exchange that placements are optimised for: each rank sends to both ring neighbours."""
     from wavefabric.collectives import point_to_point
 
     pairs = [(r, (r + step) % ranks) for r in range(ranks) for step in (1, -1)]
@@ -68,7 +68,7 @@ def _ring(ranks: int) -> "Schedule":
 
 
 def check_free(name: str, folder: Path | None, plot: bool, force: bool) -> None:
-    """Refuse to replace ``NAME.json`` and ``NAME.png`` of `show_measurement`, before anything is measured."""
+    """Raise `InputError`, before measuring, if `show_measurement` could not write its JSON or picture."""
     names = ([f"{name}.json"] if folder is not None else []) + ([f"{name}.png"] if plot else [])
     for path in ((folder or Path()) / each for each in names):
         if path.exists() and not force:
@@ -80,7 +80,7 @@ def check_free(name: str, folder: Path | None, plot: bool, force: bool) -> None:
 def show_measurement(
     module: ModuleType, result: dict[str, Any], as_json: bool, output: Path | None, plot: bool | None
 ) -> None:
-    """Print tables or JSON; write ``NAME.png``, and ``NAME.json`` if there is a folder."""
+    """Print tables or JSON; write ``NAME.png`` if asked for, and ``NAME.json`` if ``output`` is a folder."""
     from wavefabric.files.output import made_folder, write_text
 
     written, result = [], plain(result)

@@ -1,4 +1,4 @@
-"""Options of several ranks: what is allowed together, starting them, and opening their communicator."""
+"""Define the options of several ranks, check them, start the ranks, and open their communicator."""
 
 import os
 import sys
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from wavefabric.exchange.communicator import Communicator
 
 PANEL = "Several ranks"
-#: Most ranks, whatever the machine: a bound on absurd input.
+#: Largest number of ranks on any machine, to refuse absurd input.
 MOST_RANKS = 4096
-#: Ranks that any machine may start; one with many hardware threads eight for each of them.
+#: Number of ranks that every machine may start; with many hardware threads it is eight per thread.
 MOST_STARTED = 16
 
 
 def is_alone() -> bool:
-    """Whether nobody started this process as a rank."""
+    """Whether no launcher started this process as one of several ranks."""
     return environment.ranks() == 1 and environment.expected_ranks() is None
 
 
 @options(PANEL)
 class RankOptions:
-    """Options of several ranks; device and threads are those of the command."""
+    """Options of several ranks; `checked` fills in the device and threads of the command."""
 
     ranks: int | None = option("Processes, each with a GPU or CPU threads.", limits=(1,))
     transport: str | None = option(
@@ -42,25 +42,25 @@ class RankOptions:
     placement: str | None = option("GPU of each rank: a file, or auto (least traffic over slow links).")
     device: str | None = None
     threads: int | None = None
-    #: GPU of each rank, where a plan says it.
+    #: GPU of each rank, if a plan sets it; else empty.
     order: tuple[int, ...] = ()
-    #: That plan, JSON.
+    #: JSON of the plan that the ranks follow; empty without one.
     followed: str = ""
     invocation: Invocation = field(default_factory=Invocation)
 
     @property
     def count(self) -> int:
-        """Ranks that will run, however they are started."""
+        """Return the number of ranks that will run, whether already started or yet to be started."""
         return max(environment.ranks(), self.ranks or 1)
 
     def checked(self, device: str | None, threads: int | None) -> Self:
-        """The same with the device and threads of the command; refuses what cannot be, before any starts."""
+        """Return a copy with the device and threads of the command; raise `InputError` as `check` does."""
         chosen = replace(self, device=device, threads=threads)
         chosen.check()
         return chosen
 
     def check(self) -> None:
-        """Refuse what cannot be, before anything starts."""
+        """Raise `InputError` for options that contradict each other, before any rank starts."""
         self._check_count(environment.ranks())
         placement = changed(self, "placement")
         if self.count == 1 and is_alone():
@@ -86,9 +86,9 @@ class RankOptions:
             raise InputError(f"--ranks: {options['ranks']} given; allowed: {allowed}")
 
     def gpus(self, schedule: "Callable[[], Schedule] | None", quiet: bool = True) -> list[int] | None:
-        """GPU of each rank of this host, None where no placement was asked for.
+        """Return the GPU of each rank of this host, None without a placement.
 
-        ``schedule`` gives what the ranks will exchange, for ``auto``.
+        ``schedule`` returns the exchange between the ranks, which ``--placement auto`` optimises for.
         """
         if self.order:
             return list(self.order)
@@ -123,10 +123,10 @@ def start(
     quiet: bool,
     check: Callable[[], object] = lambda: None,
 ) -> None:
-    """Start the ranks once `check` finds no fault, and leave with their exit code.
+    """Call ``check``, start the ranks, and exit with their exit code.
 
-    Nothing if they are there, or one is enough. ``checkpoint`` is where they will save, ``schedule`` what
-    they will exchange.
+    Do nothing if ranks are already running, or one is enough. ``checkpoint`` is the file that the ranks will
+    write, ``schedule`` returns the exchange between them.
     """
     if not is_alone() or options.count == 1:
         return
@@ -150,7 +150,7 @@ def start(
 def open_ranks(
     options: RankOptions, schedule: "Callable[[], Schedule]", quiet: bool
 ) -> "Communicator | None":
-    """The communicator of several ranks, None for one; collective."""
+    """Open and return the communicator of several ranks; return None for one process; collective."""
     if is_alone():
         return None
     from wavefabric.device.select import cuda_count, get_device

@@ -1,4 +1,4 @@
-"""What commands print: tables, JSON, names of written files, and what is being computed."""
+"""Print the output of commands: tables, JSON, names of written files, and a status line."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def plain(value: Any) -> Any:
-    """Values that JSON has: NumPy's as Python's, null for a number that is not finite, text for the rest."""
+    """Convert ``value`` for JSON: NumPy's to Python's types, numbers not finite to None, others to text."""
     if isinstance(value, dict):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -33,7 +33,7 @@ def plain(value: Any) -> Any:
 def conclude(
     as_json: bool, facts: Any, written: Sequence[Path] | None = None, shown: Iterable[Any] = ()
 ) -> None:
-    """Print facts as JSON, or what is shown of them, lines and tables; with the files that were written."""
+    """Print ``facts`` as JSON, or the lines and tables ``shown``; and the names of the files ``written``."""
     if as_json:
         content = facts if written is None else {**facts, "written": written}
         print(json.dumps(plain(content), indent=2, allow_nan=False))
@@ -44,15 +44,15 @@ def conclude(
 
 
 def print_written(paths: Iterable[Path]) -> None:
-    """Name the files that were written."""
+    """Print a line for each file that was written."""
     for path in paths:
         print(f"wrote {path}")
 
 
 def console(markup: bool = False) -> "Console":
-    """A console for tables, which are for reading whole: 80 columns would cut them.
+    """Return a console for tables, 120 columns wide without a terminal: 80 columns would cut tables.
 
-    120 are assumed where there is no terminal; also under Open MPI, which shows ranks one of its own.
+    Several ranks use 120 columns too, since Open MPI gives ranks a terminal of its own.
     """
     from rich.console import Console
 
@@ -61,14 +61,14 @@ def console(markup: bool = False) -> "Console":
 
 
 def heading(title: str) -> "Text":
-    """A line in bold; its text may be a file's."""
+    """Return a line in bold; control characters in ``title``, which may come from a file, are escaped."""
     from rich.text import Text
 
     return Text(visible(title), style="bold")
 
 
 def table(columns: Sequence[str], rows: Iterable[Iterable[str]] = (), title: str | None = None) -> "Table":
-    """A table with a rule below its headings: numbers; text that may wrap (``<``) or may not (``|``)."""
+    """Return a table of numbers; ``<`` or ``|`` before a heading marks text that may, or may not, wrap."""
     from rich import box
     from rich.table import Table
 
@@ -82,27 +82,27 @@ def table(columns: Sequence[str], rows: Iterable[Iterable[str]] = (), title: str
 
 
 def pairs_table(lines: Iterable[tuple[str, str]]) -> "Table":
-    """Names and values as a table without lines."""
+    """Return names and values as a table without lines."""
     from rich.table import Column, Table
 
     columns = Column(style="bold", no_wrap=True), Column(overflow="fold")
     made = Table(*columns, show_header=False, box=None, pad_edge=False)
     for name, text in lines:
-        made.add_row(name, visible(text))  # it may be a file's
+        made.add_row(name, visible(text))  # text of a file may have control characters
     return made
 
 
 def rate_text(rate: float) -> str:
-    """B/s with a unit that suits."""
+    """Return ``rate`` (B/s) as text with a suitable unit."""
     for unit, size in (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6)):
-        if rate >= size * 0.99995:  # that is rounded to 1
+        if rate >= size * 0.99995:  # rounded to 1 of this unit
             return f"{rate / size:.4g} {unit}"
     return f"{rate:.4g} B/s"
 
 
 @contextlib.contextmanager
 def status_line(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """What says what is being computed, on a terminal only; the line is gone when done."""
+    """Yield a function that shows its argument as status line on a terminal; the line vanishes at the end."""
     if quiet or not sys.stderr.isatty():
         yield lambda line: None
         return

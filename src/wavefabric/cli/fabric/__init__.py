@@ -1,1 +1,1 @@
-"""`wavefabric fabric`: fabrics shown and imported, routes over them, and links measured."""
+"""Commands of `wavefabric fabric`: show and import fabrics, route over them, and measure links."""

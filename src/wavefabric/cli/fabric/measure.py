@@ -1,4 +1,4 @@
-"""`wavefabric fabric measure`: the fabric between real ranks, as a TOML file that costs can be taken on."""
+"""Implement `wavefabric fabric measure`, which writes the measured fabric between ranks as a TOML file."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from wavefabric.files.output import write_text
 
 @options()
 class FabricOptions(OutputOptions):
-    """What is measured and written."""
+    """Options of the messages to measure, and of the fabric file."""
 
     sizes: str | None = option("Bytes of a message: least:most, or with commas between.")
     factor: int | None = option(FACTOR_HELP)

@@ -1,4 +1,4 @@
-"""`wavefabric fabric routes`: routes over a photonic fabric, and proof of how good they are."""
+"""Implement `wavefabric fabric routes`, which finds routes over a photonic fabric, with optimality bounds."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -26,7 +26,7 @@ PATTERNS = ("recursive", "permutation", "pairs")
 
 @options()
 class RouteOptions(OutputOptions):
-    """What is routed, and how."""
+    """Options of the pairs to route, and of the routing method."""
 
     name: str = argument("Photonic: such as lightpath:8x8.", "FABRIC")
     pattern: str = option(
@@ -75,7 +75,7 @@ def command(options: RouteOptions) -> None:
 
 
 def _patterns(fabric: PhotonicFabric, options: RouteOptions) -> list[tuple[str, list[Pair]]]:
-    """Names and pairs of what is to be routed."""
+    """Return the sets of pairs of tiles to route, each with its name."""
     n = fabric.ranks
     if options.pattern == "recursive":
         rounds = round_pairs(build("recursive", "all-gather", n, n, radix=options.radix))
@@ -86,7 +86,7 @@ def _patterns(fabric: PhotonicFabric, options: RouteOptions) -> list[tuple[str, 
     assert options.pairs is not None
     rows = read_rows(options.pairs, "--pairs", "[src, dst]", n - 1)
     if not rows:
-        raise InputError(f"--pairs: {options.pairs} holds no list; allowed: a JSON list of [src, dst]")
+        raise InputError(f"--pairs: {options.pairs} holds an empty list; allowed: a JSON list of [src, dst]")
     return [("pairs", rows)]
 
 
@@ -98,20 +98,20 @@ def _row(fabric: PhotonicFabric, label: str, routing: Routing) -> dict[str, Any]
         "count": len(routing.pairs),
         **{name: getattr(routing, name) for name in names},
         "longest": longest,
-        # Losses of the longest route, and the rates that close over it.
+        # Losses of the longest route, and the rates that its link budget allows.
         "budget": asdict(budget(fabric, longest)) if len(longest) > 1 else None,
     }
 
 
 def _proof(row: dict[str, Any]) -> str:
-    """How good routes are known to be: of least overlap, or shortest and all up at once."""
+    """Return "least" (proved smallest overlap), "fits" (shortest, all set up at once) or "gap open"."""
     if row["certified"]:
         return "least"
     return "fits" if row["set_ups"] == 1 and row["method"].startswith("xy") else "gap open"
 
 
 def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> Iterator[Any]:
-    """What is printed: a line for each set of pairs."""
+    """Yield the printed output: a table with a row for each set of pairs, and notes."""
     columns = ("<pairs", "<proof", "<method", "count", "overlap", "bound", "time", "edges")
     budget = ("loss", "carries", "format", "BER", "margin")
     made = table((*columns, *budget), title=f"routes over {fabric.name}")
@@ -130,7 +130,7 @@ def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> Iterator[Any]:
 
 
 def _budget_cells(budget: dict[str, Any] | None) -> list[str]:
-    """Loss, rate, format, bit error ratio and margin of a wavelength."""
+    """Return table cells for a wavelength: loss, rate, format, bit error ratio and margin."""
     if budget is None:
         return ["-"] * 5
     rate = f"{budget['best_rate'] / 1e9:.4g} Gbit/s" if budget["best_rate"] else "nothing"

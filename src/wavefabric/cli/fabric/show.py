@@ -1,4 +1,4 @@
-"""`wavefabric fabric show`: what a fabric is made of, and what no schedule on it can beat."""
+"""Implement `wavefabric fabric show`, which shows a fabric and lower bounds on collectives over it."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from wavefabric.units import counted, time_words
 
 @options("Import")
 class ImportOptions:
-    """A fabric, or files of others that one is made from."""
+    """Options of the fabric: its name or file, or a file of NCCL or nvidia-smi to import."""
 
     name: str | None = argument(
         "A preset, a family with numbers, or a file: TOML, NCCL's XML, nvidia-smi topo -m.",
@@ -40,7 +40,7 @@ class ImportOptions:
     nvlinks: int | None = option("NCCL: NVLinks of each GPU to NVSwitches, where the file names none.")
 
     def fabric(self) -> AnyFabric:
-        """The fabric of the name, or of a file by its content."""
+        """Load the fabric by its name, or from a file whose content determines the format."""
         name = self.name
         nccl, smi = self.import_nccl, self.import_smi
         if name is not None and Path(name).is_file() and Path(name).suffix != ".toml":
@@ -73,7 +73,7 @@ class ImportOptions:
 
 @options()
 class ShowOptions(OutputOptions):
-    """What is written."""
+    """Options of the output files."""
 
     save: Path | None = option("Write it as TOML.", endings=(".toml",))
     output: Path | None = option("Picture.", "--output", "-o", endings=PICTURES)
@@ -109,7 +109,7 @@ def command(imported: ImportOptions, options: ShowOptions) -> None:
 
 
 def show_list(as_json: bool) -> None:
-    """Presets and families."""
+    """Print the presets and families of fabrics."""
     known = presets()
     rows = ((name, text, EXAMPLES.get(name, "")) for name, text in known.items())
     made = table(("|name", "<what", "|other sizes"), rows)
@@ -123,7 +123,7 @@ _BYTES = 1 << 30
 
 
 def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
-    """What is worth knowing about a fabric."""
+    """Return the facts about a fabric that the command prints, with bounds and notes."""
     facts: dict[str, Any] = {"name": fabric.name, "description": fabric.description, "source": fabric.source}
     numbers = {key: value for key, value in vars(fabric).items() if isinstance(value, int | float | None)}
     if isinstance(fabric, PhotonicFabric):
@@ -141,7 +141,7 @@ def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
 
 
 def _notes(fabric: AnyFabric) -> list[str]:
-    """What a fabric lacks that was made of a file."""
+    """Return notes on links that are missing in the file from which the fabric was imported."""
     lacks = "the file names none between GPUs, so these are joined by PCIe alone"
     unless = "if they have NVLinks (files for virtual machines leave them out)"
     advice = f"{unless}, add them with --nvlinks, such as --nvlinks 12 --sm 80"
@@ -150,7 +150,7 @@ def _notes(fabric: AnyFabric) -> list[str]:
 
 
 def _bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
-    """For the common collectives: least latency, most bytes a second, and why."""
+    """Return, for the common collectives, smallest latency (s), largest rate (B/s), and their reason."""
     rows = []
     for collective in _COMMON if fabric.ranks > 1 else ():
         limit = bound(collective, fabric, _BYTES)
@@ -160,7 +160,7 @@ def _bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
 
 
 def show(facts: dict[str, Any]) -> Iterator[Any]:
-    """A fabric's tables, and notes on it."""
+    """Yield the printed output: tables of a fabric, and notes."""
     lines = [("fabric", facts["name"]), ("what", facts["description"]), ("source", facts["source"])]
     lines += _photonic_lines(facts) if facts["kind"] == "photonic" else _electrical_lines(facts)
     yield pairs_table((name, text) for name, text in lines if text)
@@ -193,7 +193,7 @@ def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _after(seconds: float, text: str) -> str:
-    """A time in a text, nothing if there is none."""
+    """Return ``text`` with ``seconds`` in words in its placeholder, or "" for zero seconds."""
     return text.format(time_words(seconds)) if seconds else ""
 
 

@@ -1,1 +1,1 @@
-"""`wavefabric train`: a model's iteration on a fabric, models by name, and operators measured."""
+"""Commands of `wavefabric train`: simulate training iterations, list models, and time operators."""

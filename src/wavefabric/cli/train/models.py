@@ -1,4 +1,4 @@
-"""`wavefabric train models` and `measure`: known models, and how long their operators take on this device."""
+"""Implement `wavefabric train models` and `measure`: list models, and time their operators on this device."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ from wavefabric.units import amount, time_words
 
 @options()
 class MeasuredOptions(OutputOptions):
-    """What is measured and written."""
+    """Options of the model and device to measure, and of the device file."""
 
     model: str = argument("Name, such as bert-large (`wavefabric train models`), or a file.", "MODEL")
     device_file: Path | None = option(

@@ -1,4 +1,4 @@
-"""`wavefabric train MODEL`: an iteration of training on a fabric, or many of them compared."""
+"""Implement `wavefabric train MODEL`, which simulates training iterations on fabrics and compares them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,13 +30,13 @@ from wavefabric.training.traces.perfetto import write_perfetto
 from wavefabric.training.traces.timeline import draw_timeline
 
 Fabrics = Sequence[str | AnyFabric]
-#: Of one simulation alone.
+#: Options that ``--compare`` does not allow.
 _SINGLE = ("trace", "chakra", "save_strategy")
 
 
 @options("Fabric")
 class TrainFabricOptions:
-    """What the GPUs are joined by, and how they use it."""
+    """Options of the fabric between the GPUs, and of communication over it."""
 
     gpus: str | None = option("How many work; with --compare several, such as 4,16,64. [default: all]")
     fabric: str = option(
@@ -58,7 +58,7 @@ class TrainFabricOptions:
 
 @options()
 class ResultOptions(OutputOptions):
-    """What is simulated, compared and written."""
+    """Options of the model to simulate, of comparisons, and of the output files."""
 
     model: str = argument(
         "Name, such as bert-large (`wavefabric train models`); a file (JSON); a Chakra trace (NAME of "
@@ -75,12 +75,12 @@ class ResultOptions(OutputOptions):
 
     @property
     def pictured(self) -> bool:
-        """Whether something shows every layer."""
+        """Whether a timeline or trace is written, which shows every layer."""
         return not self.compare and any((self.output, self.trace, self.chakra))
 
 
 def _parse_gpus(text: str) -> list[int]:
-    """Numbers with commas between."""
+    """Parse numbers of GPUs, with commas between."""
     words = parse_list(text)
     for word in words:
         if not (word.isascii() and word.isdigit() and len(word) <= 9 and 1 <= int(word) <= MOST_RANKS):
@@ -102,7 +102,7 @@ def command(
 
     wavefabric train ncf --gpus 4,16,64,256 --fabric switch,lightpath --collective ring,lumorph-2 --compare
     """
-    # Names of families stay names, to be as large as is needed.
+    # Families stay names: `compare` builds them as large as needed.
     fabrics = [word if word in FAMILIES else load_fabric(word) for word in parse_list(where.fabric)]
     collectives = parse_list(where.collective)
     options = make_work(result.model, work, where.policy)
@@ -130,7 +130,7 @@ def command(
     _check_files(result, inputs, gpus[0], options.is_model)
     for count in gpus:
         options.check(count)
-    # A search has a bar of its own.
+    # A search shows its own progress bar.
     single = len(gpus) * len(fabrics) * len(collectives) == 1
     progress = make_progress(result.as_json or single or options.searched)
     how: dict[str, Any] = {"policy": where.policy, "circuits": changed(circuits), "progress": progress}
@@ -154,7 +154,7 @@ def command(
 
 
 def _check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int, with_strategy: bool) -> None:
-    """Refuse files that cannot or must not be written."""
+    """Raise `InputError` for output files that cannot or must not be written."""
     if result.compare:
         refuse(changed(result, *_SINGLE), "with --compare", "with one simulation")
     if not with_strategy:
@@ -173,7 +173,7 @@ def _check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int,
 
 
 def _write_files(case: Case, result: ResultOptions, name: str) -> list[Path]:
-    """Write what was asked for of one simulation of something so called; gives the files."""
+    """Write the files that ``result`` asks for; ``name`` of the work is in the title; return their paths."""
     written: list[Path] = []
     workload = case.iteration.workload
     if result.output is not None:

@@ -1,4 +1,4 @@
-"""What `wavefabric train` prints of a simulation: tables, or values for JSON."""
+"""Prepare the output of `wavefabric train`: tables, or values for JSON."""
 
 import statistics
 from collections import Counter
@@ -18,21 +18,21 @@ from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.strategies.strategy import LayerLayout
 from wavefabric.units import amount, three_digits, time_words
 
-#: Fields of a strategy that are true or false, and what is said of each.
+#: Boolean fields of a strategy, and the words shown for each.
 _OPTIONS = {"sequence": "sequence-parallel", "recompute": "recomputed", "selective": "attention recomputed",
             "overlap": "TP overlap"}  # fmt: skip
-#: What is told of the sizes of calls.
+#: Statistics of the sizes of calls in bytes, by name.
 _OF_SIZES = {
     "calls": len, "least_bytes": min, "median_bytes": statistics.median, "largest_bytes": max, "bytes": sum,
 }  # fmt: skip
-#: Facts that are properties of an iteration, and of a case.
+#: Facts that are attributes of an iteration, and of a case.
 _OF_ITERATION = ("seconds", "samples_per_second", "exposed_seconds", "bound_by", "critical_seconds", "bubble",
                  "idle", "free_seconds")  # fmt: skip
 _OF_CASE = ("hidden_seconds", "ratio_to_ring", "ratio_to_free", "left_out")
 
 
 def calls_by_purpose(case: Case) -> dict[str, dict[str, Any]]:
-    """For each purpose of calls: how many, the least, median, largest and total bytes, and algorithms."""
+    """Return, per purpose of calls: number, smallest, median, largest and total bytes, and algorithms."""
     return {
         purpose: {key: of(each) for key, of in _OF_SIZES.items()}
         | {"algorithms": dict(case.algorithms.get(purpose, {}))}
@@ -41,9 +41,9 @@ def calls_by_purpose(case: Case) -> dict[str, dict[str, Any]]:
 
 
 def facts(case: Case, healthy: Case | None = None) -> dict[str, Any]:
-    """All that is known of a case, for JSON; times in s, sizes in B.
+    """Return all facts about a case, for JSON; times in s, sizes in B.
 
-    ``healthy``: the same without stragglers and slow links.
+    ``healthy`` is the same case without stragglers and slow links.
     """
     iteration = case.iteration
     result: dict[str, Any] = {
@@ -86,7 +86,7 @@ def _workload_facts(workload: Workload) -> dict[str, Any]:
 
 
 def show_case(case: Case, title: str, memory: float, healthy: Case | None = None) -> Iterator[Any]:
-    """What is printed of one simulation; `memory`: B that a GPU has; `healthy` as of `facts`."""
+    """Yield the printed output of one simulation; ``memory``: B per GPU; ``healthy`` as in `facts`."""
     yield f"{title}; {case.gpus} GPUs of {case.fabric.name}, {case.collective}\n"
     lines = _lines(case, memory)
     if healthy is not None:
@@ -145,7 +145,7 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
 
 
 def strategy_words(workload: Workload) -> str:
-    """A strategy in few words: layouts and how many layers have them, stages, microbatches, what is kept."""
+    """Describe a strategy in words: layouts and their numbers of layers, stages, microbatches, options."""
     strategy = workload.strategy
     counts = Counter(strategy.layouts).most_common()
     many = len(counts) > 1
@@ -186,7 +186,7 @@ def _calls_table(result: dict[str, dict[str, Any]]) -> Table:
 
 
 def show_comparison(cases: list[Case], title: str) -> Iterator[Any]:
-    """A table of cases, the fastest of each number of GPUs in bold, and what its columns mean."""
+    """Yield a table of cases, the fastest for each number of GPUs in bold, and the meaning of its columns."""
     unit = "samples/s" if cases[0].iteration.workload else "iterations/s"
     headings = (
         "GPUs", "|fabric", "|collective", "iteration", unit, "a GPU", "exposed", "x ring", "x free",
@@ -222,14 +222,14 @@ def show_comparison(cases: list[Case], title: str) -> Iterator[Any]:
 
 
 def _fit(made: Table, width: int) -> None:
-    """Make a table of `show_comparison` so narrow that no word or number is cut, if it can be."""
+    """Fit a table of `show_comparison` to ``width`` characters, without cutting words if possible."""
     texts = [max(cell_len(str(cell)) for cell in column.cells) for column in made.columns]
     widths = [max(text, cell_len(str(of.header))) for text, of in zip(texts, made.columns, strict=True)]
     if sum(widths) + 3 * len(widths) - 1 <= width:
         return
     made.padding = (0, 1, 0, 0)
     capacity = width - 2 * len(widths)
-    # What bounds a case may take two lines, then the unit; then names of fabrics and collectives are folded.
+    # Columns are narrowed in this order: bound, throughput, fabric, collective; their texts then wrap.
     longest_word = max(cell_len(word) for cell in made.columns[-1].cells for word in str(cell).split())
     for number, least in ((-1, max(longest_word, 8)), (4, max(texts[4], 10)), (1, 8), (2, 12)):
         widths[number] = max(min(widths[number], least), widths[number] - max(0, sum(widths) - capacity))
@@ -238,12 +238,12 @@ def _fit(made: Table, width: int) -> None:
 
 
 def rate(value: float) -> str:
-    """A number a second: in full up to a million."""
+    """Return a rate per second as text, without prefix below a million."""
     return three_digits(value) if value < 999_999.5 else amount(value)
 
 
 def bytes_words(value: float) -> str:
-    """Bytes with a binary prefix: 1.25 GiB."""
+    """Return a number of bytes as text with a binary prefix: 1.25 GiB."""
     for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if value >= 0.9995 * 2**power:
             return f"{three_digits(value / 2**power)} {unit}"

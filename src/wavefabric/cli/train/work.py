@@ -1,4 +1,4 @@
-"""What is simulated: a model as GPUs share it, a trace, or a time step of our own simulations."""
+"""Build the work that `wavefabric train` simulates: a model with a strategy, a trace, or a wave time step."""
 
 import glob
 import re
@@ -32,17 +32,17 @@ from wavefabric.training.wave_steps import parse_wave_step
 from wavefabric.units import quantity, time_words
 
 _COUNT = {"limits": (1, 10**12), "allowed": "whole numbers from 1"}
-#: Options of the search alone.
+#: Options that only the search for a strategy has.
 _SEARCH = ("proposals", "seconds", "seed")
-#: What --strategy may say instead of a strategy, and the method of `search` that it means.
+#: Words that --strategy takes instead of a strategy, and the method of `search` for each.
 METHODS = {"search": "markov", "chain": "chain"}
-#: Time steps of our own simulations, with what they are of unless it is given behind a colon.
+#: Time steps of our own simulations, with the default for their size, which follows a colon.
 STEPS = {"fibre": "120x1048576", "ultrasound": "1024x1024x1024:local"}
 
 
 @options("Model and GPUs")
 class WorkOptions:
-    """Options of how the model is shared, and on which GPUs; or how that is searched for."""
+    """Options of the parallelisation strategy or the search for one, and of the GPUs."""
 
     strategy: str = option(
         "Words with commas between: data, sharded, tables, recompute, selective, sequence, overlap, "
@@ -79,26 +79,26 @@ class WorkOptions:
 
 @dataclass(frozen=True)
 class SimulatedWork:
-    """What the words of the command line describe, for any number of GPUs.
+    """Describes the work of a command line, for any number of GPUs.
 
-    ``check`` refuses a number of GPUs before anything is simulated.
+    ``check`` raises `InputError` for an impossible number of GPUs, before anything is simulated.
     """
 
     name: str
-    title: str  # with how it is simulated
-    memory: float  # B of a GPU
+    title: str  # the name, and how the work is simulated
+    memory: float  # B per GPU
     make: Callable[[int, CallTimes], Workload | TaskGraph]
     check: Callable[[int], object]
     is_model: bool = False
-    searched: bool = False  # whether make searches for a strategy
-    gpus: int | None = None  # of a trace
-    files: Sequence[Path] = ()  # of a trace
+    searched: bool = False  # whether ``make`` searches for a strategy
+    gpus: int | None = None  # number of GPUs of a trace
+    files: Sequence[Path] = ()  # files of a trace
 
 
 def _model_work(
     text: str, options: WorkOptions, device: DeviceModel, memory: float, policy: str
 ) -> SimulatedWork:
-    """A model and a strategy for it, or the search for one."""
+    """Return the work of training the model ``text``, with the given strategy or a search for one."""
     model, precision = load_model(text), PRECISIONS[options.precision]
     if options.batch is not None:
         if is_file(options.strategy):
@@ -122,20 +122,21 @@ def _model_work(
 
     @cache
     def workload(gpus: int) -> Workload:
-        """Refuses what cannot be shared so, or does not fit."""
+        """Build the workload; `InputError` if the strategy or the memory does not fit ``gpus`` GPUs."""
         made = Workload(model, _strategy(model, options, gpus), device, precision, stragglers)
         check_memory(largest_need(made), memory, workload=made)
         if stragglers:
-            build_tasks(made)  # refuses GPUs that do not work
+            build_tasks(made)  # raises InputError for stragglers among GPUs without work
         return made
 
     return SimulatedWork(model.name, title, memory, lambda gpus, _: workload(gpus), workload, True)
 
 
 def _search(setting: tuple[Any, ...], options: WorkOptions, **limits: Any) -> Workload:
-    """A model with the best strategy found; `setting`: the first arguments of `search`, `limits`: its others.
+    """Return the model with the best strategy that `search` finds.
 
-    After Ctrl-C it is the best so far, which a line on stderr says.
+    ``setting`` are the first arguments of `search`, ``limits`` further ones. After Ctrl-C, a line on stderr
+    says that the best strategy so far is used.
     """
     proposals, method = options.proposals or PROPOSALS, options.strategy
     bar = make_progress()
@@ -162,7 +163,7 @@ def _strategy(model: ModelGraph, options: WorkOptions, gpus: int) -> Strategy:
     if parts is not None and not is_file(text):
         text += f",microbatches:{parts}"
     strategy = parse_strategy(text, model, gpus, batch=options.global_batch)
-    if parts is not None:  # of a file
+    if parts is not None:  # a strategy from a file does not have them yet
         strategy = replace(strategy, microbatches=parts)
         check_strategy(model, strategy)
     return strategy
@@ -173,13 +174,13 @@ def _stragglers(options: WorkOptions) -> dict[int, float]:
 
 
 def _on_gpus(graph: TaskGraph, device: DeviceModel, options: WorkOptions) -> TaskGraph:
-    """Tasks from elsewhere, on GPUs of which some may be slower, and slower while they communicate."""
+    """Return ``graph`` with the stragglers of ``options``, and the device's slowdown during communication."""
     slower = with_stragglers(graph, gpus_of_workers(graph), _stragglers(options))
     return replace(slower, slowdown=device.overlap_slowdown)
 
 
 def _step_work(text: str, device: DeviceModel, options: WorkOptions) -> SimulatedWork:
-    """A time step of light in a fibre, or of ultrasound."""
+    """Return the work of a time step of a fibre or ultrasound simulation."""
     step = parse_wave_step(text if ":" in text else f"{text}:{STEPS[text]}")
     tasks = cache(lambda gpus: _on_gpus(step(gpus, device), device, options))
     name = f"time step of {text}"
@@ -187,7 +188,7 @@ def _step_work(text: str, device: DeviceModel, options: WorkOptions) -> Simulate
 
 
 def _trace_work(prefix: str, device: DeviceModel, options: WorkOptions) -> SimulatedWork:
-    """What was recorded in a Chakra trace, for as many GPUs as it is of."""
+    """Return the work recorded in a Chakra trace, which allows only the trace's number of GPUs."""
     files = trace_files(prefix)
     graph = _on_gpus(read_chakra(files, device, options.precision, options.groups), device, options)
     count = sum(map(len, gpus_of_workers(graph)))
@@ -201,7 +202,7 @@ def _trace_work(prefix: str, device: DeviceModel, options: WorkOptions) -> Simul
 
 
 def make_work(text: str, options: WorkOptions, policy: str) -> SimulatedWork:
-    """What MODEL is: a trace, a time step, or a model by name or file; `policy` is that of the search."""
+    """Return the work of MODEL: a trace, a time step, or a model; ``policy`` is used in searches."""
     if options.batch is not None:
         refuse(changed(options, "global_batch"), f"with --batch {options.batch}", "one of the two")
     device = load_device(options.device)
@@ -219,7 +220,7 @@ def make_work(text: str, options: WorkOptions, policy: str) -> SimulatedWork:
 
 
 def trace_prefix(text: str) -> str:
-    """NAME of the files NAME.RANK.et or .json, if there are such, or an archive; else nothing."""
+    """Return NAME of trace files NAME.RANK.et or NAME.RANK.json, ``text`` for an archive, else ""."""
     if text.endswith((".zip", ".tar", ".tar.gz", ".tgz")):
         return text
     match = re.fullmatch(r"(.+)\.[0-9]+\.(et|json)(\.gz)?", text)
