@@ -1,4 +1,4 @@
-// Random numbers on a GPU: arguments as in philox.py. Grid-stride loops: any grid and block size are right.
+// Kernels that make random numbers; arguments as in philox.py. Grid-stride loops: any grid and block size is correct.
 #include "complex.h"
 #include "philox.h"
 

@@ -1,22 +1,22 @@
-// Boxes of fields straight to the memory of other GPUs, and from where others have put theirs. After signals.cu and pack.cu.
+// Kernels that store boxes of fields in other GPUs' memory and read boxes that other GPUs stored. After signals.cu and pack.cu.
 
 struct Route {
-    TYPE *at;         // where the message goes, or where it comes
-    long long stride;   // from there to the same in the next call, and back in the one after it
-    unsigned *flag;   // in the receiver's memory: calls whose message is there; null: nothing is sent or awaited
-    unsigned *calls;  // how often this rank has done it
-    unsigned *done;   // blocks that have finished their share of this call
-    long long rank;   // at the other end
+    TYPE *at;         // staging buffer: in the receiver's memory to put, in this GPU's to take
+    long long stride;   // values between the two staging buffers, which calls use in turn
+    unsigned *flag;   // in the receiver's memory: number of messages stored; null: nothing is sent or awaited
+    unsigned *calls;  // number of calls of this rank so far
+    unsigned *done;   // blocks that have finished their part of this call
+    long long rank;   // peer at the other end
 };
 
-// All blocks of a message come here; the last one counts the call.
+// Called by all blocks of a message; the last block counts the call and, with `tell`, signals the receiver.
 __device__ __forceinline__ void finish(const Route &route, unsigned call, bool tell) {
     if (!last_of(gridDim.x * gridDim.z, route.done)) return;
     *route.calls = call + 1;
     if (tell && route.flag) announce(route.flag, call + 1);
 }
 
-// Grid: as in pack.cu. The message before the last one has been taken, since the receiver has sent its own since then.
+// Grid: as in pack.cu. The staging buffer is free: the receiver read the message of two calls ago before it sent its last one.
 extern "C" __global__ void put(TYPE *const *fields, const Row *table, long long ny, long long nx, const Route *routes) {
     const Row row = table[blockIdx.y];
     const Route route = routes[blockIdx.y];

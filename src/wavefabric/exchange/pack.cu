@@ -1,14 +1,14 @@
-// Boxes of fields to and from a linear buffer; see pack.py. TYPE is the type of a value (real, or a complex
-// number as a vector of two), WEIGHTED whether it is real and may be multiplied by the weights WEIGHT.
+// Kernels that copy boxes of fields to and from a linear buffer; see pack.py. TYPE: type of a value (real, or a complex
+// number as a vector of two). WEIGHTED: whether values are real and may be multiplied by weights of type WEIGHT.
 
 struct Row {
     long long first[3], size[3], at;
 };
 
-// use(z, y, x, number in the box) for all points of a box, by all blocks of a row of the grid (x).
+// Call use(z, y, x, number in the box) for all points of a box; the blocks along x of the grid share the lines of the box.
 template <class Use> __device__ __forceinline__ void for_box(const Row &row, Use use) {
     const unsigned lx = row.size[2], ly = row.size[1], lines = ly * (unsigned)row.size[0];
-    // blockDim = (lanes along x, lines).
+    // blockDim.x threads work along x, blockDim.y threads on different lines.
     for (unsigned line = blockIdx.x * blockDim.y + threadIdx.y; line < lines; line += gridDim.x * blockDim.y) {
         const unsigned z = line / ly, y = line - z * ly;
         for (unsigned x = threadIdx.x; x < lx; x += blockDim.x) use(z, y, x, (long long)line * lx + x);
@@ -19,12 +19,12 @@ __device__ __forceinline__ long long offset(const Row &row, long long ny, long l
     return ((row.first[0] + z) * ny + row.first[1] + y) * nx + row.first[2] + x;
 }
 
-// A box of a field to a part of a buffer.
+// Copy a box of a field to a part of a buffer.
 __device__ __forceinline__ void box_out(TYPE *part, const TYPE *field, const Row &row, long long ny, long long nx) {
     for_box(row, [&](unsigned z, unsigned y, unsigned x, long long at) { part[at] = field[offset(row, ny, nx, z, y, x)]; });
 }
 
-// value(z, y, x, number), times weights, to a box of a field.
+// Store value(z, y, x, number in the box), times the weights if any, in a box of a field.
 template <class Value>
 __device__ __forceinline__ void box_in(TYPE *field, const Row &row, long long ny, long long nx, const WEIGHT *wz,
                                        const WEIGHT *wy, const WEIGHT *wx, Value value) {
@@ -37,7 +37,7 @@ __device__ __forceinline__ void box_in(TYPE *field, const Row &row, long long ny
     });
 }
 
-// The same from a part of a buffer, which another GPU may have written.
+// Copy a part of a buffer, which another GPU may have written, to a box of a field, times the weights if any.
 __device__ __forceinline__ void box_in(const TYPE *part, TYPE *field, const Row &row, long long ny, long long nx,
                                        const WEIGHT *wz, const WEIGHT *wy, const WEIGHT *wx) {
     box_in(field, row, ny, nx, wz, wy, wx,
@@ -46,7 +46,7 @@ __device__ __forceinline__ void box_in(const TYPE *part, TYPE *field, const Row 
 
 __device__ __forceinline__ long long volume(const Row &row) { return row.size[0] * row.size[1] * row.size[2]; }
 
-// One message a layer of blocks (y), one field a layer (z); threads take values in the order of the buffer.
+// Grid: one message per blockIdx.y, one field per blockIdx.z; threads take values in the order of the buffer.
 extern "C" __global__ void pack(TYPE *const *fields, const Row *table, long long ny, long long nx, TYPE *buffer) {
     const Row row = table[blockIdx.y];
     box_out(buffer + row.at + blockIdx.z * volume(row), fields[blockIdx.z], row, ny, nx);
@@ -58,7 +58,7 @@ extern "C" __global__ void unpack(TYPE *const *fields, const Row *table, long lo
     box_in(buffer + row.at + blockIdx.z * volume(row), fields[blockIdx.z], row, ny, nx, wz, wy, wx);
 }
 
-// From boxes of other fields, message by message; `ry` and `rx`: their sizes along y and x.
+// Copy boxes of `sources` to boxes of `fields`, message by message; `ry` and `rx`: sizes of the sources along y and x.
 extern "C" __global__ void copy(TYPE *const *fields, const Row *table, long long ny, long long nx,
                                 const TYPE *const *sources, const Row *source_table, long long ry, long long rx,
                                 const WEIGHT *wz, const WEIGHT *wy, const WEIGHT *wx) {

@@ -7,12 +7,12 @@
 // u = f (f u - dt/rho dp/dx): velocity under a perfectly matched layer with the factor f; eq. (17a) with (14) of 2010.
 FN REAL velocity(REAL u, REAL gradient, REAL density, REAL f, REAL dt) { return f * (f * u - dt / density * gradient); }
 
-// What an increase of div u takes from the density: dt rho0, or dt (2 rho + rho0) in a nonlinear medium; eq. (7).
+// Decrease of the density per unit of div u in a step: dt rho0, or dt (2 rho + rho0) in a nonlinear medium; eq. (7).
 FN REAL mass_of(REAL total, REAL density, REAL dt, bool nonlinear) {
     return dt * (nonlinear ? total + total + density : density);
 }
 
-// f (f part - flow), for one part of the density inside a layer; gives what damping takes, which leaves the total too.
+// Update one part of the density inside a layer to f (f part - flow). Return what damping removes; the total loses it too.
 FN REAL damp(REAL &part, REAL f, REAL flow) {
     const REAL undamped = part - flow;
     part = f * (f * part - flow);
@@ -29,24 +29,24 @@ FN REAL pressure(REAL rho, REAL speed, REAL density, REAL ratio, REAL tau, REAL 
     return speed * speed * (rho + extra);
 }
 
-// Twice the energy over the volume of a cell, J/m^3: of a point, and of a velocity at its own point. Without absorption p is
-// c0^2 rho, and the first is p^2/(rho0 c0^2). With dispersion p rho is what the scheme conserves, p^2 is not.
+// Twice the energy density, J/m^3: potential energy at a pressure point, kinetic energy of one velocity component at its point. Without
+// absorption p = c0^2 rho, so the potential energy is p^2/(rho0 c0^2). With dispersion the scheme conserves p rho, not p^2.
 FN REAL potential_energy(REAL p, REAL rho, REAL density) { return fabs(rho * p) / density; }
 FN REAL kinetic_energy(REAL u, REAL density) { return u * u * density; }
 
-// Weight of a field in its difference of order 8 in time, divided by 2^8, so many steps before the last of the nine.
+// Weight of the field `steps_left` steps before the last of nine, in its 8th-order difference in time divided by 2^8.
 FN REAL alternating_weight(Index steps_left) {
     const int binomials[] = {1, -8, 28, -56, 70, -56, 28, -8, 1};
     return (REAL)binomials[steps_left] / 256;
 }
 
-// Time steps from `done` to the next that is a multiple of `every`, or the last; 0 if it is now.
+// Time steps from step `done` to the next multiple of `every` or the last step, whichever is sooner; 0 if `done` is such a step.
 FN Index steps_to_look(Index done, Index every, Index steps) {
     const Index next = (every - done % every) % every, last = steps - done;
     return next < last ? next : last;
 }
 
-// An operator of |k|, of which k2 is the square: sin(a |k|)/(a |k|), cos(a |k|), or |k|^a (0 at k = 0 unless a is 0).
+// Operator of the wavenumber |k|, with k2 = |k|^2: sin(a |k|)/(a |k|), cos(a |k|), or |k|^a (0 at k = 0 unless a is 0).
 enum { SINC, COSINE, POWER };
 FN double wavenumber_operator(double k2, int kind, double a) {
     const double k = sqrt(k2);
@@ -55,13 +55,13 @@ FN double wavenumber_operator(double k2, int kind, double a) {
     return a * k == 0.0 ? 1.0 : sin(a * k) / (a * k);
 }
 
-// Parts of the density, or what belongs to each axis at one point; 0 where there is none.
+// One value per axis at one point, such as the parts of the density; 0 for an axis without a value.
 struct Parts {
     REAL x, y, z;
 };
 
-// One step of the density at a point: its parts inside layers (in_x, ...), and what the total is then. `flow` is mass times du along
-// each axis, `f` the factors of the layers; `second` and `third`: whether the grid has these axes. Where all parts are kept the total is their sum: rounding errors of it do not pile up.
+// Advance the parts of the density inside layers (in_x, ...) and return the total. `flow`: mass times du per axis; `f`: layer factors;
+// `second`, `third`: whether the grid has these axes. With all parts stored the total is their sum: rounding errors do not accumulate.
 FN REAL advance(REAL total, Parts flow, Parts f, Parts &parts, bool in_x, bool in_y, bool in_z, bool second, bool third) {
     total -= flow.x + flow.y + flow.z;
     if (in_x) total -= damp(parts.x, f.x, flow.x);

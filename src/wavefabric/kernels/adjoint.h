@@ -1,23 +1,23 @@
-// Formulas of the adjoint ultrasound time step at one point: transposes of those in acoustics.h. A bar is the derivative of the
-// objective with respect to a field.
+// Formulas of the adjoint ultrasound time step at one point: transposes of those in acoustics.h. Names with "bar" are derivatives of
+// the objective with respect to a field.
 #pragma once
 
 #include "acoustics.h"
 
-// What a part of the density that is damped changes of -bar (before - after).
+// Return the correction of `work` in `transposed` for a damped part: part (after - f^2 before) in place of bar (after - before).
 FN REAL damped_work(REAL part, REAL f, REAL bar, REAL before, REAL after) {
     return bar * (before - after) - part * (f * f * before - after);
 }
 
-// Forward densities before and after a step at a point, with their parts inside layers, without what a source has added.
+// Forward density at a point before and after a step, and its parts inside layers, without what sources have added.
 struct Change {
     REAL before, after;
     Parts parts_before, parts_after;
 };
 
-// The transpose of `advance`: gives the derivatives with respect to du along each axis, rate - mass f bar, and steps `bar` (the total)
-// and its parts. `rate` is the derivative with respect to div u. If the density `differs`, what is to be added to the derivative with
-// respect to rho0 goes to `density_bar`, and in a nonlinear step more enters the total and its parts.
+// Transpose of `advance`: return the derivatives with respect to du along each axis, rate - mass f bar, and update `bar` (of the total)
+// and `parts`. `rate`: derivative with respect to div u. With `differs`, set `density_bar` to this step's contribution to the
+// derivative with respect to rho0; in a nonlinear step, twice that is added to the total and its parts.
 FN Parts transposed(REAL &bar, Parts &parts, Parts f, bool in_x, bool in_y, bool in_z, REAL rate, REAL rho0, const Change &c, REAL dt,
                     bool nonlinear, bool differs, REAL &density_bar) {
     const REAL mass = mass_of(c.before, rho0, dt, nonlinear);
@@ -37,7 +37,7 @@ FN Parts transposed(REAL &bar, Parts &parts, Parts f, bool in_x, bool in_y, bool
     return flows;
 }
 
-// What `pressure` adds to the bar of the density, for q = c0^2 p_bar; `rate` becomes rho0 L1{tau q} where the medium loses energy.
+// Transpose of `pressure`: its contribution to the bar of the density, for q = c0^2 p_bar. If lossy, set `rate` to rho0 L1{tau q}.
 FN REAL transposed_pressure(REAL q, REAL rho, REAL rho0, REAL ratio, REAL tau, REAL loss, REAL shift, bool nonlinear, bool lossy,
                             bool stokes, bool disperses, REAL &rate) {
     if (lossy) rate = rho0 * (stokes ? tau * q : loss);
@@ -45,16 +45,16 @@ FN REAL transposed_pressure(REAL q, REAL rho, REAL rho0, REAL ratio, REAL tau, R
     return disperses ? q - shift : q;
 }
 
-// What a part inside a layer adds to rho0 dt div u of a step, from its values before and after.
+// Return what a part inside a layer adds to before - after of the total; with all parts added, the sum is mass times div u.
 FN REAL undamped(REAL f, REAL before, REAL after) { return (f - 1) * (before + after / f); }
 
-// Derivatives of the equation of state in one step at a point; see `medium_gradients` of adjoint/kernels.py.
+// Derivatives of the equation of state by medium parameters, in one step at a point; see `medium_gradients` of adjoint/kernels.py.
 struct StateBars {
     REAL speed, alpha, ratio, density;
 };
 FN StateBars state_bars(REAL bar, REAL p, REAL rho, REAL c, REAL rho0, REAL ratio, REAL tau, REAL unit, REAL shift, REAL power,
                         REAL eta_factor, bool nonlinear, bool lossy, bool disperses, bool absorbs) {
-    const REAL over = nonlinear ? c * c * rho * rho / (rho0 + rho0) : (REAL)0;          // by B/A: what it adds to p
+    const REAL over = nonlinear ? c * c * rho * rho / (rho0 + rho0) : (REAL)0;          // derivative of p by B/A
     const REAL loss = lossy ? p - c * c * rho - ratio * over : (REAL)0;                  // c0^2 (tau L1 - eta L2)
     const REAL moved = disperses ? eta_factor * c * c * c * shift : (REAL)0;             // c0^2 eta L2{rho}/tau
     return {bar * (p + p + (power - 1) * loss - tau * moved) / c, bar * (absorbs ? loss / unit : -unit * moved), bar * over,

@@ -1,9 +1,9 @@
-// A product and a sum rounded once, where formulas ask for it by name: no compiler chooses the bits.
+// Fused multiply-add that formulas call by name, so that results do not depend on which operations a compiler fuses.
 #pragma once
 
 #include "point.h"
 
-// a b + c; rounded twice on processors without an instruction for it, where each call would go to a library, fifty times as slow.
+// a b + c, rounded once; twice on processors without the instruction, where calls of a library would be fifty times as slow.
 #if defined(__CUDACC__)
 FN float fused(float a, float b, float c) { return fmaf(a, b, c); }
 FN double fused(double a, double b, double c) { return fma(a, b, c); }

@@ -1,7 +1,7 @@
-// The Kerr operators, by what they do to one sample of one row or group.
+// Formulas of the Kerr operators for one sample of one row or phase group.
 //
-// A Runge-Kutta increment is i times one real phase a group times a field. Powers of intermediate fields therefore follow from three
-// sums over the rows of a group (|A|^2, |B|^2, Im A*B), and a kernel reads each field once however many stages its operator has.
+// A Runge-Kutta increment is i times one real phase per group times a field. Powers of intermediate fields therefore follow from three
+// sums over the rows of a group (|A|^2, |B|^2, Im A*B), and a kernel reads each field once, however many stages its operator has.
 #pragma once
 
 #include "fused.h"
@@ -34,7 +34,7 @@ FN Sums operator+(Sums a, Sums b) { return {a.xx + b.xx, a.yy + b.yy, a.xy + b.x
 
 // --- rows ----------------------------------------------------------------------------------------
 
-// A sample after an operator. k4: of the last stage of RK4IP, for the local error.
+// A sample after an operator. k4: increment of the last stage of RK4IP, for the local error.
 struct Row {
     REAL2 a, k, k4;
 };
@@ -48,14 +48,14 @@ FN void sine_cosine(double x, double* s, double* c) { sincos(x, s, c); }
 #else
 FN float floor_of(float x) { return __builtin_floorf(x); }
 FN double floor_of(double x) { return __builtin_floor(x); }
-// By Horner's rule, the coefficient of the highest power first.
+// Polynomial in q by Horner's rule, the coefficient of the highest power first.
 FN REAL horner(REAL, REAL sum) { return sum; }
 template <class... More> FN REAL horner(REAL q, REAL sum, double next, More... more)
 {
     return horner(q, fused(sum, q, (REAL)next), more...);
 }
-// Both with the other sign for an odd multiple of pi that is taken away. Taylor series on [-pi/2, pi/2]; the remainders y^23/23!
-// and y^24/24! are below 2e-18.
+// Sine and cosine of x less the nearest multiple k pi: both have the opposite sign if k is odd. Taylor series on [-pi/2, pi/2]; the
+// remainders y^23/23! and y^24/24! are below 2e-18.
 FN void sine_cosine(REAL x, REAL* s, REAL* c)
 {
     const REAL pi = (REAL)3.141592653589793, rest = (REAL)(3.141592653589793 - (double)pi);
@@ -84,10 +84,10 @@ FN void rotation(REAL phase, REAL* re, REAL* im)
     *im = REAL(2) * s * c;
 }
 
-// What the adjoint of an operator adds to the gradient y for a sample: twice the derivative by the power of its group, times it.
+// Add to the gradient y of a sample a the contribution of its group's power: 2 a times the derivative with respect to the power.
 FN REAL2 with_power(REAL2 y, REAL by_power, REAL2 a) { return {y.x + 2 * by_power * a.x, y.y + 2 * by_power * a.y}; }
 
-// The squared local error of a step is the sum of this times 0.01 h^2.
+// |6 k4/h - k|^2 of a sample. The squared local error of a step is the sum of this times 0.01 h^2.
 FN double squared_difference(const Row& now, double h)
 {
     const double x = 6.0 / h * now.k4.x - now.k.x, y = 6.0 / h * now.k4.y - now.k.y;
@@ -96,10 +96,10 @@ FN double squared_difference(const Row& now, double h)
 
 // --- operators -----------------------------------------------------------------------------------
 //
-// STAGES phase rates follow one another. `row` gives what a row adds to the sums of its group; |y|^2 is the power that the
-// first rate comes from. `begin` keeps of the sums what later stages need: NUMBERS of them, `stride` apart. `advance` goes
-// from the rate and power of one stage to the power of the next, `update` from the last rate to the sample. Where an
-// operator TURNS A, `turn` gives the factor less 1, the same for all rows of a group.
+// An operator computes STAGES phase rates, one after another. `row` returns what a row adds to the sums of its group; the first rate
+// follows from the power |y|^2. `begin` stores what later stages need of the sums: NUMBERS numbers, `stride` apart. `advance` computes
+// the power of the next stage from the rate and power of a stage, `update` the sample from the last rate. For an operator that TURNS
+// A, `turn` returns the factor less 1, the same for all rows of a group.
 
 struct OfPower {
     static constexpr int STAGES = 1, NUMBERS = 0;
@@ -134,7 +134,7 @@ struct Rotate : Turning<Rotate> {
     }
 };
 
-// Numbers: |A|^2, the multiplier of A in the increment of a stage, and the weighted sum of these.
+// Numbers: |A|^2; the multiplier of A in the increment of a stage (re, im); the weighted sum of these multipliers (re, im).
 struct RotateRungeKutta4 : Turning<RotateRungeKutta4> {
     static constexpr int STAGES = 4, NUMBERS = 5;
     MEMBER void begin(const Sums& sums, REAL* numbers, Index stride)
@@ -142,7 +142,7 @@ struct RotateRungeKutta4 : Turning<RotateRungeKutta4> {
         numbers[0] = sums.yy;
         for (int j = 1; j < NUMBERS; ++j) numbers[j * stride] = 0;
     }
-    // How much of the increment before goes into the argument of a stage.
+    // Weight of the previous increment in the argument of a stage.
     MEMBER REAL before(int stage)
     {
         return stage == 0 ? REAL(0) : (stage == 3 ? REAL(1) : REAL(0.5));
@@ -181,7 +181,7 @@ template <class Operator> struct OfRK4IP : OfPower {
     }
 };
 
-// a is A_I, k is k1/h; y is a + k1/2.
+// a is A_I, k is k1/h; in the sums, x is a and y is a + k1/2.
 struct RK4IPMiddle : OfRK4IP<RK4IPMiddle> {
     MEMBER Sums row(REAL2 a, REAL2 k, double h)
     {
@@ -205,7 +205,7 @@ struct RK4IPMiddle : OfRK4IP<RK4IPMiddle> {
     }
 };
 
-// a is the argument c of k4, k the sum s that k4/6 goes to.
+// a is the argument c of k4, k the sum s to which k4/6 is added.
 struct RK4IPLast : OfRK4IP<RK4IPLast> {
     static constexpr bool MEASURES = true;
     MEMBER Sums row(REAL2 c, REAL2 s, double) { return {power(s), power(c), cross(s, c)}; }
@@ -223,7 +223,7 @@ struct RK4IPLast : OfRK4IP<RK4IPLast> {
     }
 };
 
-// All of them, by the names of `KerrOperator`: each file of kernels ends with those of every operator.
+// All operators, by the names of `KerrOperator`; each file of kernels ends with the kernels of every operator.
 #define KERR_OPERATORS_OF_ONE_FIELD(KERNELS)  \
     KERNELS(derivative, Derivative)           \
     KERNELS(rotate, Rotate)

@@ -4,17 +4,17 @@
 
 #include "fused.h"
 
-// Angular frequency of a bin of n, rad/s; the highest counts as negative.
+// Angular frequency of bin i of n, rad/s; the Nyquist frequency counts as negative.
 FN double frequency(Index i, Index n, double domega) { return domega * (double)(2 * i < n ? i : i - n); }
 
 FN double transfer_phase(const double *k, double w, double h) {
     return h * w * (-k[1] + w * (k[2] / 2 + w * (-k[3] / 6 + w * k[4] / 24)));
 }
 
-// With the scale of an unscaled inverse transform.
+// Magnitude exp(-alpha h/2) of the transfer function over n, the scale that the unscaled inverse transform needs.
 FN double transfer_size(const double *k, double h, Index n) { return exp(-0.5 * k[0] * h) / (double)n; }
 
-// re + i im times a + i b, formed in double precision and rounded once: a table rounded to single would bias every step the same way.
+// Multiply re + i im by a + i b in double precision and round once: factors rounded to single would bias every step the same way.
 FN void apply_factor(REAL &re, REAL &im, double a, double b) {
     const double x = re, y = im;
     re = (REAL)fused(x, a, -(y * b));

@@ -1,4 +1,4 @@
-// Mixing of modes: rows of a field times a unitary; sums are of doubles.
+// Mixing of modes: products of rows of a field and a unitary matrix, with sums in double precision.
 #pragma once
 
 #include "fused.h"

@@ -1,4 +1,4 @@
-// Philox-4x32-10: four random words of a 128-bit counter under a 64-bit key, and a normal number of them. J. K. Salmon et al.,
+// Philox-4x32-10: four random words from a 128-bit counter and a 64-bit key, and normal numbers from them. J. K. Salmon et al.,
 // "Parallel random numbers: as easy as 1, 2, 3", SC11 (2011), doi:10.1145/2063384.2063405; constants of the Random123 library.
 #pragma once
 
@@ -26,10 +26,10 @@ FN RandomWords philox(u64 index, u64 high, u64 key) {
     return {c0, c1, c2, c3};
 }
 
-// A number of 53 bits of two words, in 0 ... 2^53 - 1.
+// Integer of 53 bits, 0 ... 2^53 - 1, from two random words.
 FN double bits53(u32 a, u32 b) { return (double)((u64)(a >> 5) << 26 | (u64)(b >> 6)); }
 
-// Two numbers of 53 bits: in (0, 1], so that its logarithm is finite, and in [0, 1).
+// Two uniform numbers of 53 bits: `height` in (0, 1], so that its logarithm is finite, and `turn` in [0, 1).
 struct Uniform {
     double height, turn;
 };

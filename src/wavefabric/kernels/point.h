@@ -1,4 +1,4 @@
-// What formulas are written with: the same text is compiled by NVRTC and, as C++, for CPUs. REAL is float or double.
+// Macros and types of formulas that NVRTC compiles for GPUs and a C++ compiler for CPUs. REAL is float or double.
 #pragma once
 
 #ifdef __CUDACC__

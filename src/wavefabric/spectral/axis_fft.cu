@@ -1,15 +1,15 @@
 // Complex transforms of one axis inside a thread block: Stockham's autosort form, mixed radix 2, 3, 4, 5, 7, 8, 16.
-// A block holds TILE transforms of N points. P threads share one; each keeps some values in registers, and values
-// change hands through shared memory between stages. Before the first stage a thread holds the points
-// n = j + b P + k N/R (b-th butterfly, k-th leg, R the first radix); after the last stage the same with the
-// last radix. A transform back that takes the radices in reverse order therefore starts where the one
-// forth ended, and whatever multiplies the spectrum in between happens in registers.
-// Backward transforms are forward ones with real and imaginary parts swapped before and after.
+// A block holds TILE transforms of N points. P threads share a transform: each keeps some values in registers, and
+// threads exchange values through shared memory between stages. Before the first stage a thread holds the points
+// n = j + b P + k N/R (b-th butterfly, k-th leg, R the first radix); after the last stage the same with the last
+// radix. A backward transform with the radices in reverse order therefore starts with the values where the forward
+// transform left them, so that a spectrum can be multiplied in registers in between.
+// A backward transform is a forward one with real and imaginary parts swapped before and after.
 
 // --- Where a tile's values lie in shared memory ---------------------------------------------------------
 
 // TILE neighbouring columns: threads of a warp work on different columns at the same point.
-// LATE: twiddle factors are loaded no sooner than their stage, where registers are short.
+// LATE: load twiddle factors no sooner than in their stage, to save registers.
 template <int N, int P, int TILE, bool LATE = false>
 struct Columns {
     static constexpr int points = N, threads = P, tile = TILE;
@@ -20,16 +20,16 @@ struct Columns {
     static __device__ __forceinline__ void sync() { __syncthreads(); }
 };
 
-// TILE rows: threads of a warp work on neighbouring points. Addresses of 16 points are exchanged so that strides of 4 and 8
-// and neighbours alike meet all banks (a stride of 16 half of them), and rows of few threads begin at different banks. Threads of a row that
-// lie in one warp need not wait for other rows.
+// TILE rows: threads of a warp work on neighbouring points. Addresses are permuted within 16 points so that neighbours
+// and strides of 4 and 8 use all banks (a stride of 16 uses half of them), and rows of few threads begin at different
+// banks. If the threads of a row lie in one warp, they do not wait for other rows.
 template <int N, int P, int TILE, bool LATE = false>
 struct Rows {
     static constexpr int points = N, threads = P, tile = TILE;
     static constexpr bool late = LATE;
     static __device__ __forceinline__ int transform() { return threadIdx.x / P; }
     static __device__ __forceinline__ int lane() { return threadIdx.x % P; }
-    static constexpr int space = ceiling(N + 1, 16) * 16 + (P < 16 && P % 2 == 0 ? P : 0);  // of a row
+    static constexpr int space = ceiling(N + 1, 16) * 16 + (P < 16 && P % 2 == 0 ? P : 0);  // numbers per row
     static __device__ __forceinline__ int at(int n) {
         return transform() * space + (n ^ (n >> 4 & 7 | n >> 3 & 8));
     }
@@ -39,8 +39,8 @@ struct Rows {
     }
 };
 
-// The same address, unknown to the compiler: loads from it come no sooner, and sums of it with offsets are not kept.
-// Otherwise registers fill with what is needed only behind the next barrier.
+// Return the address, but hide its origin from the compiler, which then neither loads ahead nor keeps sums with offsets.
+// Otherwise registers fill with values that are needed only after the next barrier.
 template <class T>
 __device__ __forceinline__ T *fresh(T *address) {
 #ifdef __CUDA_ARCH__
@@ -61,7 +61,7 @@ __host__ __device__ constexpr int registers() {
     return most;
 }
 
-// Calls f(value, point) for the values that a thread holds at an end whose radix is R.
+// Call f(value, point) for the values that this thread holds before a first or after a last stage of radix R.
 template <class L, int R, class F>
 __device__ __forceinline__ void each(Complex *v, F f) {
     constexpr int butterflies = L::points / R;
@@ -75,8 +75,8 @@ __device__ __forceinline__ void each(Complex *v, F f) {
     }
 }
 
-// Twiddle factors w^(q k) of a stage, w = exp(-2 pi i / (M R)), k < R, q < M, neighbours in q: factor k M + q. A first
-// stage has none; those of later stages follow one another.
+// Number of twiddle factors w^(q k) of a stage, w = exp(-2 pi i / (M R)), k < R, q < M; factor k M + q of its table.
+// The first stage has none; the tables of later stages follow one another.
 template <int M, int R>
 __host__ __device__ constexpr int factors() { return M > 1 ? M * R : 0; }
 
@@ -132,8 +132,8 @@ __host__ __device__ constexpr int all_factors() { return 0; }
 template <int M, int R, int... REST>
 __host__ __device__ constexpr int all_factors() { return factors<M, R>() + all_factors<M * R, REST...>(); }
 
-// One axis: a layout and its radices, first to last, and the same reversed. Its table of twiddle factors holds those of
-// all stages forth, then back.
+// Transforms of one axis: layout, radices first to last, and the radices reversed. The table of twiddle factors holds
+// those of all forward stages, then those of all backward stages.
 template <class L, class FORTH, class BACK>
 struct Axis;
 
@@ -142,7 +142,7 @@ struct Axis<L, Radices<FIRST, FORTH...>, Radices<LAST, BACK...>> {
     typedef L Layout;
     static constexpr int points = L::points, values = registers<L, FIRST, FORTH...>();
     static constexpr int table = all_factors<1, FIRST, FORTH...>() + all_factors<1, LAST, BACK...>();
-    // Points held at the near end (before `forth`, after `back`), and at the far end.
+    // Call f(value, n) for this thread's points before `forth` or after `back` (near), or its frequencies in between (far).
     template <class F>
     static __device__ __forceinline__ void near(Complex *v, F f) { each<L, FIRST>(v, f); }
     template <class F>
@@ -156,9 +156,9 @@ struct Axis<L, Radices<FIRST, FORTH...>, Radices<LAST, BACK...>> {
 };
 
 // An axis of any length N as a convolution by an axis of M >= 2 N - 1 points (Bluestein 1970, doi:10.1109/TAU.1970.1162132):
-// values times a chirp exp(-i pi n^2 / N), convolved with its conjugate, times the chirp again. Both ends hold the same
-// points; of the M values the others are 0 when a transform begins. Behind the factors of M its table holds the
-// chirp, then the transform of what it is convolved with over M.
+// multiply by a chirp exp(-i pi n^2 / N), convolve with its conjugate, multiply by the chirp again. `near` and `far`
+// visit the same points; the other M - N values are 0 when a transform begins. The table holds the factors of M, the
+// chirp, and the transform of the convolution kernel divided by M.
 template <class INNER, int N>
 struct Chirped {
     typedef typename INNER::Layout Layout;
@@ -183,7 +183,7 @@ struct Chirped {
     }
 };
 
-// The axis of N points by an Axis of as many, or of more.
+// Type of the axis of N points: INNER if it has N points, else a convolution by the longer INNER.
 template <class INNER, int N, bool SAME = INNER::points == N>
 struct OfLength {
     typedef INNER Type;

@@ -18,23 +18,23 @@ __device__ __forceinline__ Complex conjugate(Complex a) { return {a.x, -a.y}; }
 __device__ __forceinline__ Complex minus_i(Complex a) { return {a.y, -a.x}; }
 
 // --- Butterflies: v[k] <- sum over j of v[j] exp(-2 pi i j k / R) ---------------------------------------
-// Values are Complex, or several complex numbers that are transformed alike and have its operators.
+// Values are Complex, or a type of several complex numbers with the same operators.
 
-// A constant, and what its rounding to REAL leaves, which counts in single precision: a factor off by 3e-8 is so at every
-// step of a simulation, and for all values alike. (Twiddle factors are many; their roundings differ and average out.)
+// A constant with the residual of its rounding to REAL. In single precision the residual matters: an error of 3e-8 would be
+// the same for all values in every step of a simulation. (Twiddle factors are many; their rounding errors average out.)
 struct Constant {
     double value;
     __device__ __forceinline__ constexpr REAL first() const { return (REAL)value; }
     __device__ __forceinline__ constexpr REAL rest() const { return (REAL)(value - (double)(REAL)value); }
 };
 
-// Fused, since the rest is less than half a last bit: added to a rounded product it would be lost.
+// Fused multiply-add: the residual is below half a last bit and would be lost if added to a rounded product.
 __device__ __forceinline__ Complex operator*(Complex v, Constant c) {
     if constexpr (sizeof(REAL) == 8) return v * c.first();
     return {fma(v.x, c.first(), v.x * c.rest()), fma(v.y, c.first(), v.y * c.rest())};
 }
 
-// v exp(-i a) by cos a and sin a.
+// v exp(-i a), with c = cos a and s = sin a.
 __device__ __forceinline__ Complex turned(Complex v, Constant c, Constant s) {
     if constexpr (sizeof(REAL) == 8) return v * Complex{c.first(), -s.first()};
     const Complex rest = {v.x * c.rest() + v.y * s.rest(), v.y * c.rest() - v.x * s.rest()};
@@ -155,7 +155,7 @@ __device__ __forceinline__ void butterfly(V *v) {
     }
 }
 
-// --- What transforms of several stages share -------------------------------------------------------------
+// --- Shared by transforms of several stages --------------------------------------------------------------
 
 __host__ __device__ constexpr int ceiling(int a, int b) { return (a + b - 1) / b; }
 

@@ -1,11 +1,11 @@
 // Complex transforms of one axis inside a thread block, in place (Gentleman and Sande's decimation in frequency, and its
-// transpose), mixed radix. Values stay in registers within a stage and change hands through shared memory between
-// stages, each written where it was read, so that one barrier a stage is enough.
-// After `forth` the spectrum lies in digit-reversed order over the threads; `back` takes it from there, so that
-// whatever multiplies a spectrum happens in registers, and nothing is reordered. `back` is `forth` transposed, on
-// values with real and imaginary parts swapped: it needs the same twiddle factors.
+// transpose), mixed radix. Values stay in registers within a stage; threads exchange them through shared memory between
+// stages. Each value is written where it was read, so that one barrier per stage suffices.
+// `forth` leaves the spectrum in digit-reversed order over the threads, and `back` starts from that order, so that a
+// spectrum is multiplied in registers and never reordered. `back` is the transpose of `forth`, applied to values with
+// real and imaginary parts swapped: it needs the same twiddle factors.
 
-struct __align__(4 * sizeof(REAL)) Twin {  // values of two rows that are transformed alike
+struct __align__(4 * sizeof(REAL)) Twin {  // values of two rows that undergo the same transform
     Complex a, b;
 };
 
@@ -19,7 +19,7 @@ __device__ __forceinline__ Twin minus_i(Twin v) { return {minus_i(v.a), minus_i(
 __device__ __forceinline__ REAL some_part(Complex v) { return v.x; }
 __device__ __forceinline__ REAL some_part(Twin v) { return v.b.x; }
 
-struct Wide {  // twiddle factors are made in double precision whatever the field is
+struct Wide {  // twiddle factors are computed in double precision for every type of field
     double x, y;
 };
 
@@ -28,7 +28,7 @@ template <class V>
 __device__ __forceinline__ V operator*(V a, Wide b) { return a * Complex{(REAL)b.x, (REAL)b.y}; }
 
 #ifdef __CUDA_ARCH__
-// A pair of numbers, loaded here and now: kept in registers from `forth` to `back` it would spill.
+// Load a pair of numbers at this point of the program (volatile): kept from `forth` to `back`, it would spill registers.
 __device__ __forceinline__ void load_pair(const double *at, double *x, double *y)
 {
     asm volatile("ld.global.nc.v2.f64 {%0, %1}, [%2];" : "=d"(*x), "=d"(*y) : "l"(at));
@@ -37,8 +37,8 @@ __device__ __forceinline__ void load_pair(const float *at, float *x, float *y)
 {
     asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(*x), "=f"(*y) : "l"(at));
 }
-// 0, but not before `earlier` is known: the bits compared are those of no number. Where much can be started at once, the
-// compiler does, and spills registers; what follows waits for this.
+// Return 0, but only after `earlier` is known (no result has the NaN bits compared). Later loads depend on this 0: otherwise
+// the compiler starts too many of them at once and spills registers.
 __device__ __forceinline__ int zero_after(float earlier) { return __float_as_int(earlier) == 0x7fe12345; }
 __device__ __forceinline__ int zero_after(double earlier) { return __double2hiint(earlier) == 0x7ffe1234; }
 #else
@@ -46,7 +46,7 @@ __device__ __forceinline__ void load_pair(const REAL *at, REAL *x, REAL *y) { *x
 __device__ __forceinline__ int zero_after(REAL) { return 0; }
 #endif
 
-// An entry of a table.
+// Load an entry of a table.
 __device__ __forceinline__ Complex loaded(const Complex *at)
 {
     Complex value;
@@ -57,7 +57,7 @@ __device__ __forceinline__ Complex loaded(const Complex *at)
 // --- Where the values of a block lie in shared memory ---------------------------------------------------
 
 // WIDTH neighbouring columns, P threads each: threads of a warp work on different columns at the same point.
-// GAP > 0: an empty place after so many points.
+// GAP > 0: one unused element after every GAP points.
 template <int N, int P, int WIDTH, int GAP>
 struct ColumnTile {
     static constexpr int points = N, threads = P;
@@ -84,7 +84,7 @@ struct Stage {
     static constexpr int stride = L::points / (P * R), butterflies = L::points / R;
     static constexpr int rounds = ceiling(butterflies, L::threads), values = rounds * R;
 
-    // f(values of a butterfly, its number, its first point, its number m within the transform of P-th size)
+    // Call f(values, number b, first point, number m within its transform) for each butterfly of this thread.
     template <class V, class F>
     static __device__ __forceinline__ void each(V *v, F f) {
 #pragma unroll
@@ -112,8 +112,8 @@ struct Stage {
     }
 };
 
-// a[k] <- a[k] w^k. Of fields in single precision one power follows from the other: it needs fewer registers, and
-// sixteen roundings in double do not count. In double, from w, w^2, w^3, w^4 by at most R / 4 products one after another.
+// a[k] <- a[k] w^k. For fields in single precision each power is the previous one times w, which needs fewer registers;
+// sixteen roundings in double do not matter. In double, at most R / 4 successive products of w, w^2, w^3, w^4.
 template <int R, class V>
 __device__ __forceinline__ void turn_by_powers(V *a, Wide w) {
     if constexpr (sizeof(REAL) == 4) {
@@ -140,7 +140,7 @@ __device__ __forceinline__ void turn_by_powers(V *a, Wide w) {
     }
 }
 
-// Frequency of point b of a transform whose digits are those of the radices, most significant first.
+// Frequency at position b of the digit-reversed order by these radices, most significant digit first.
 template <int P, int R, int... REST>
 __device__ __forceinline__ int digit_reversed(int b, Radices<R, REST...>) {
     if constexpr (sizeof...(REST) == 0) {
@@ -151,7 +151,7 @@ __device__ __forceinline__ int digit_reversed(int b, Radices<R, REST...>) {
     }
 }
 
-// The stages from prefix P on. TURN::turn<P, R, STAGE>(values, m) multiplies the legs of a butterfly by its twiddle factors.
+// Stages after radices of product P. TURN::turn<P, R, STAGE>(values, m) multiplies a butterfly's legs by twiddle factors.
 template <class L, int P, int STAGE, int R, int... REST>
 struct Stages {
     typedef Stage<L, P, R> First;
@@ -198,11 +198,11 @@ struct Stages<L, P, STAGE, R> {
     }
 };
 
-// A whole transform: `near` are the points before `forth` and after `back`, `far` the frequencies in between.
+// A whole transform: `near` visits the points before `forth` or after `back`, `far` the frequencies in between.
 template <class L, int FIRST, int... REST>
 struct InPlace : Stages<L, 1, 0, FIRST, REST...> {
     typedef Stages<L, 1, 0, FIRST, REST...> All;
-    // f(value, point)
+    // Call f(value, point) for this thread's values.
     template <class V, class F>
     static __device__ __forceinline__ void near(V *v, F f) {
         All::First::each(v, [&](V *a, int, int first, int) {
@@ -210,7 +210,7 @@ struct InPlace : Stages<L, 1, 0, FIRST, REST...> {
             for (int k = 0; k < FIRST; ++k) f(a[k], first + k * All::First::stride);
         });
     }
-    // f(value, frequency)
+    // Call f(value, frequency) for this thread's values.
     template <class V, class F>
     static __device__ __forceinline__ void far(V *v, F f) {
         constexpr int legs = L::points / All::Last::butterflies;

@@ -1,21 +1,21 @@
-// Real rows of an even number of points N, transformed as complex ones of H = N/2: value j is x[2j] + i x[2j+1].
-// Half spectra have H + 1 entries; the transform back is not divided by N. Behind axis_fft.cu.
+// Transforms of real rows with an even number N of points as complex rows of H = N/2: value j is x[2j] + i x[2j+1].
+// Half spectra have H + 1 entries; the backward transform is not divided by N. Compiled after axis_fft.cu.
 
-// An axis of H points whose layout is Rows. `twiddle` holds its factors, then the first H of the N roots of unity,
-// which take its spectrum apart into those of even and odd points.
+// AXIS: an axis of H points with the layout Rows. `twiddle` holds its factors, then the first H of the N roots of unity,
+// which separate its spectrum into those of even and odd points.
 template <class AXIS>
 struct RealRows {
     typedef AXIS A;
     typedef typename A::Layout L;
     static constexpr int half = A::points, values = A::values;
 
-    // Half spectrum entry(k), k = 0 ... H, to the row: value j in v at the near end, its parts swapped.
+    // Transform the half spectrum entry(k), k = 0 ... H, back: v gets the row's values j, parts swapped, for `A::near`.
     template <class F>
     static __device__ __forceinline__ void back(Complex *v, Complex *shared, const Complex *twiddle, F entry) {
         const Complex *roots = L::late ? fresh(twiddle + A::table) : twiddle + A::table;
         A::far(v, [&](Complex &value, int k) {
             Complex p = entry(k), q = entry(half - k);
-            if (k == 0) p.y = q.y = 0;  // a real row has none
+            if (k == 0) p.y = q.y = 0;  // zero for a real row
             q = conjugate(q);
             const Complex even = p + q, odd = (p - q) * conjugate(roots[k]);
             value = {even.y + odd.x, even.x - odd.y};  // even + i odd, swapped
@@ -23,7 +23,7 @@ struct RealRows {
         A::back(v, shared, twiddle);
     }
 
-    // Values j of a row, at the near end, to its half spectrum: calls put(k, entry) for k = 0 ... H.
+    // Transform the row's values j (as of `A::near`) to its half spectrum: call put(k, entry) for k = 0 ... H.
     template <class F>
     static __device__ __forceinline__ void forth(Complex *v, Complex *shared, const Complex *twiddle, F put) {
         A::forth(v, shared, twiddle);

@@ -1,7 +1,7 @@
-// Before and after the complex transforms of symmetric.py; one thread a column and row, planes along the grid's z.
-// Arrays are (planes, ny, width), complex; those of halves (planes, ny/2, 2 width): the real parts of a row's
-// columns become every other one of the columns, the imaginary parts those between them. Coefficients come in the
-// order 0, 2, 4, ..., 5, 3, 1.
+// Kernels that run before and after the complex transforms of symmetric.py; one thread per column and row, planes along
+// the grid's z. Arrays are complex, (planes, ny, width). Arrays of halves are (planes, ny/2, 2 width): even columns
+// come from the real parts of a row's columns, odd columns from the imaginary parts. Coefficients are in the order
+// 0, 2, 4, ..., 5, 3, 1.
 
 typedef long long Index;
 
@@ -28,8 +28,8 @@ __device__ __forceinline__ Complex turn(Index part, Index whole) {
     if (x >= width) return;                                          \
     const Index plane = (Index)blockIdx.z * rows * width
 
-// Points of a type III transform as those of a complex one: conj(w_y) (a_y - i a_{N-y}), w = e^{-i pi y/2N}. A thread
-// has y and N - y, of which there is none for 0.
+// Convert the points of a type III transform to those of a complex one: conj(w_y) (a_y - i a_{N-y}),
+// w_y = e^{-i pi y/2N}. A thread converts points y and N - y; y = 0 has no partner.
 extern "C" __global__ void unfold_even(Complex *array, int width, int ny) {
     POINT(width, ny);
     if (!y) return;
@@ -39,7 +39,7 @@ extern "C" __global__ void unfold_even(Complex *array, int width, int ny) {
     if (y != ny - y) other = conjugate(turn(ny - y, 2 * (Index)ny)) * Complex{b.re + a.im, b.im - a.re};
 }
 
-// A type II transform: w_k v_k + conj(w_k) v_{N-k}. Of sines (odd) the value of point y is that of N - y, 0 at y = 0.
+// Complete a type II transform: w_k v_k + conj(w_k) v_{N-k}. For sines (odd), k gets the result of N - k, and k = 0 gets 0.
 extern "C" __global__ void fold_even(Complex *array, int width, int ny, int odd) {
     POINT(width, ny);
     Complex &one = array[plane + (Index)y * width + x];
@@ -54,9 +54,9 @@ extern "C" __global__ void fold_even(Complex *array, int width, int ny, int odd)
     if (y != ny - y) other = odd ? of_one : of_other;
 }
 
-// A type IV transform of N real points is a complex one of N/2: t_n = (a_{2n} + i a_{N-1-2n}) e^{-i pi (8n+1)/8N}, and
-// so after it. Sines: of the points backwards, every other result negative. x counts real columns, y points of
-// the half. `spectral`: rows are in the order of coefficients, where 2n is n and N-1-2n is N/2 + n.
+// A type IV transform of N real points is a complex one of N/2: t_n = (a_{2n} + i a_{N-1-2n}) e^{-i pi (8n+1)/8N}; its
+// result is multiplied by the same factor. Sines: points in reverse order, every other result negated. x counts real
+// columns, y points of the half. `spectral`: rows are coefficients in order, row n for 2n, row N/2 + n for N-1-2n.
 extern "C" __global__ void pack_half(Complex *out, const REAL *in, const REAL *factor, int width, int ny, int sine,
                                      int spectral) {
     const int columns = 2 * width, half = ny / 2;

@@ -1,13 +1,13 @@
-// Kernels along x of the fused adjoint time step on a GPU, beside those of fused_rows.cu, which they transpose.
+// Kernels along x of the fused adjoint time step on a GPU: transposes of the kernels of fused_rows.cu.
 
 #if WITH_X
-// One component a block layer: u' -= F^-1 of its spectrum, then the spectrum of pml dt / rho u', and u' <- pml^2 u'.
+// One velocity component per blockIdx.y: u' -= F^-1 of its spectrum, then the spectrum of pml dt / rho u', then u' <- pml^2 u'.
 struct AdjointComponent {
     Complex *spectrum;
     REAL *u;
     const REAL *pml;
     Grid<FORM_STAGGERED> density;
-    const REAL *before, *after;  // forward velocities, and the derivative with respect to the density, or null
+    const REAL *before, *after;  // forward velocities before and after the step, and the derivative with respect to the density; or null
     REAL *density_bar;
 };
 
@@ -56,7 +56,7 @@ struct AdjointState {
     REAL *density_bar;
 };
 
-// Spectra of tau c^2 p' (s0) and, if it disperses, of eta c^2 p' (s1), for the fractional Laplacians.
+// Compute the spectra of tau c^2 p' (s0) and, with `disperses`, of eta c^2 p' (s1), for the fractional Laplacians.
 KERNEL(X) x_adjoint_losses(Complex *s0, Complex *s1, const AdjointState *__restrict__ state, REAL eta_factor, int disperses,
                            TABLE twiddle) {
     const AdjointState &s = *state;
@@ -75,7 +75,7 @@ KERNEL(X) x_adjoint_losses(Complex *s0, Complex *s1, const AdjointState *__restr
     space.forth(shift, row, s1, twiddle);
 }
 
-// The density with what p' adds to it, and `rate`, from the spectra of `x_adjoint_losses` after the Laplacians.
+// Add the contribution of p' to the adjoint density, and set `rate`, from the spectra of `x_adjoint_losses` after the Laplacians.
 KERNEL_OF(X, BP) x_adjoint_pressure(Complex *s0, const Complex *s1, const AdjointState *__restrict__ state, int disperses,
                                     TABLE twiddle) {
     typedef RowsOf<false> Eager;
@@ -116,7 +116,7 @@ KERNEL_OF(X, BP) x_adjoint_pressure(Complex *s0, const Complex *s1, const Adjoin
         }
 }
 
-// The derivatives with respect to du along x (s2), y (s0) and z (s1), and the density a step back.
+// Compute the spectra of the derivatives with respect to du along x (s2), y (s0) and z (s1); step the adjoint density back.
 KERNEL(X) x_adjoint_density(Complex *s0, Complex *s1, Complex *s2, const AdjointState *__restrict__ state, REAL dt,
                             int differs, TABLE twiddle) {
     const AdjointState &s = *state;

@@ -1,13 +1,13 @@
-// What the kernels of the fused time step share and what their threads work on: columns, and rows with space for them
-// in shared memory; see axis_kernels_cuda.py.
-// Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF), their rows padded to PITCH, whole cache lines; the formulas
-// are those of kernels/cpu/planes.cpp. Spectra hold F{u_y} or d/dy in s0, x in s2, z in s1; the derivatives dx, dy, dz
-// carry the 1/N of the transforms. An axis is transformed as one of MX, MY, MZ or MG points (`OfLength`). WITH_X, WITH_Y, WITH_Z, WITH_G: what is compiled here.
+// Code that the kernels of the fused time step share: columns, and rows with space in shared memory; see
+// axis_kernels_cuda.py. Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF) with rows padded to PITCH, whole cache lines.
+// Formulas are those of kernels/cpu/planes.cpp. Spectrum s0 holds F{u_y} or d/dy, s2 the same of x, s1 of z; the
+// factors dx, dy, dz include the 1/N of the transforms. An axis is transformed with MX, MY, MZ or MG points
+// (`OfLength`). WITH_X, WITH_Y, WITH_Z, WITH_G choose the kernels to compile.
 
 #define HALF (NX / 2 + 1)
 #define ROWS ((Index)NY * NZ)
 #define INLINE __device__ __forceinline__
-// At least so many blocks a multiprocessor must find registers: one loads while another computes.
+// Registers must suffice for at least `blocks` blocks per multiprocessor, so that one loads while another computes.
 #define KERNEL_OF(axis, blocks) extern "C" __global__ void __launch_bounds__(P##axis *T##axis, blocks)
 #define KERNEL(axis) KERNEL_OF(axis, B##axis)
 #define TABLE const Complex *__restrict__
@@ -16,9 +16,9 @@ extern __shared__ __align__(16) char memory[];
 
 // --- Columns along y and z -------------------------------------------------------------------------------
 
-// Column of this thread along y in plane blockIdx.y, or along z at y = blockIdx.y; the first point of the thread is
-// `lane`. For FEW registers, points count from there: what is left of their addresses are constants, which are not kept
-// between loads and stores, but summed up for each.
+// Column of this thread: along y in plane blockIdx.y, or along z at y = blockIdx.y. The first point of the thread is
+// `lane`. With FEW (registers), offsets count from that point: they are constants, so that addresses are computed
+// for each access and not kept in registers between loads and stores.
 template <bool FEW>
 struct Column {
     int kx, lane;
@@ -37,7 +37,7 @@ struct Column {
     INLINE void put(Complex *column, int n, Complex value) const { if (here) column[at(n)] = value; }
 };
 
-// Where a pass puts a column: into an array of this GPU, if not to those of all ranks (parallel/scatter.cu).
+// Target of a column: an array of this GPU. With SPLIT, `Scattered` (parallel/scatter.cu) stores to all ranks instead.
 template <class C>
 struct Array {
     const C &c;
@@ -67,7 +67,7 @@ typedef RowsOf<true> RowsX;
 typedef RowsX::A AxisX;
 typedef AxisX::Layout LayoutX;
 
-// The row of this thread, or the one that a list of `count` rows names for it.
+// Row that this thread works on: one of all rows, or an entry of a list of `count` row numbers.
 struct Row {
     Index number;
     bool here;
@@ -88,9 +88,9 @@ struct Row {
     }
 };
 
-// Space for a row of each transform of this block in shared memory, number `entry` of its spaces. What a kernel reads is
-// copied there asynchronously: many loads are under way without registers while others compute. A transform then
-// exchanges values where its spectrum has been; values of points rest there while registers serve others.
+// Shared memory for one row per transform of this block; `entry` numbers these spaces. Rows are copied there
+// asynchronously: many loads are in flight without registers while other threads compute. A transform then exchanges
+// values where its spectrum was; values of points also stay there while registers are used for others.
 struct Space {
     Complex *all, *mine;
     INLINE Space(int entry)
@@ -113,7 +113,7 @@ struct Space {
         for (int at = LayoutX::lane() * BYTES; at < bytes; at += PX * BYTES)
             copy<BYTES>(target + at, (const char *)source + at);
     }
-    // With what pads its row to whole words.
+    // Copy a row of a spectrum, with padding to whole 16-byte words.
     INLINE void spectrum(const Complex *s, const Row &row) const {
         constexpr int bytes = HALF * sizeof(Complex);
         fill<16>(s + row.number * PITCH, (bytes + 15) / 16 * 16);
@@ -127,7 +127,7 @@ struct Space {
         asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
     }
-    // All groups of copies but the last `LATER` have arrived, those of a row's other threads too.
+    // Wait until all groups of copies but the last `LATER` are complete, also those of the row's other threads.
     template <int LATER>
     static INLINE void wait() {
 #ifdef __CUDA_ARCH__

@@ -3,7 +3,7 @@
 #if WITH_Y
 typedef OfLength<Axis<Columns<MY, PY, TY>, Radices<RADICES_Y>, Radices<REVERSED_Y>>, NY>::Type AxisY;
 
-// Transforms of up to three spectra in place, one a block layer.
+// Transform up to three spectra along y in place, one per blockIdx.z.
 KERNEL(Y) y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, TABLE twiddle) {
     const Column<false> c(TY, true);
     Complex *s = blockIdx.z == 0 ? s0 : blockIdx.z == 1 ? s1 : s2;
@@ -17,7 +17,7 @@ KERNEL(Y) y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, TABLE 
 }
 
 #if SPLIT
-// The spectrum of that number to the columns of all ranks, transformed along y or as it is.
+// Store spectrum `number` in the columns of all ranks, transformed along y if `transform`.
 KERNEL(Y) y_scatter(const Complex *s, int number, int transform, SCATTER TABLE twiddle) {
     const Column<false> c(TY, true);
     const Complex *from = c.of(s);
@@ -34,8 +34,8 @@ KERNEL(Y) y_scatter(const Complex *s, int number, int transform, SCATTER TABLE t
 }
 #endif
 
-// s0 = kappa F{p}, s1 = d/dz of it: back along y into d/dx (s2), d/dy (s0) in block layer 0, d/dz (s1) in layer 1.
-// Layer 0 reads s0 twice, the second time from the second-level cache: registers are dearer.
+// Transform s0 = kappa F{p} and s1 = d/dz of it back along y: d/dx (s2) and d/dy (s0) with blockIdx.z = 0, d/dz (s1)
+// with 1. Layer 0 reads s0 twice, the second time from the L2 cache, as registers are scarce.
 KERNEL(Y) y_gradient(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TABLE twiddle) {
     const Column<false> c(TY, true);
     const Complex along_x = c.here ? dx[c.kx] : Complex{0, 0};
@@ -55,8 +55,8 @@ KERNEL(Y) y_gradient(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, 
 #endif
 
 #if WITH_Y
-// The transpose of y_gradient, but for derivatives to the other side: s0 <- F s0 dy + F s2 dx in block layer 0, s1 <- F s1
-// in layer 1. F s2 waits in its own memory: registers are dearer.
+// Transpose of y_gradient, with derivatives shifted to the other side: s0 <- F s0 dy + F s2 dx with blockIdx.z = 0,
+// s1 <- F s1 with 1. F s2 dx is stored in s2 in between, as registers are scarce.
 KERNEL(Y) y_gather(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TABLE twiddle) {
     const Column<false> c(TY, true);
     const Complex along_x = c.here ? dx[c.kx] : Complex{0, 0};
@@ -76,12 +76,12 @@ KERNEL(Y) y_gather(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TA
 #endif
 
 #if WITH_Z || WITH_G
-// Of (c_ref dt/2)^2 k^2 what x and y give; with that of z it is the square whose root's sinc is kappa.
+// Return the terms of x and y of s = (c_ref dt/2)^2 k^2. With the term of z added, kappa = sinc(sqrt(s)).
 template <class C>
 INLINE REAL across_z(const C &c, REALS x2, REALS y2) { return (c.here ? x2[c.kx] : (REAL)0) + y2[blockIdx.y]; }
 
 INLINE REAL sinc_of_root(REAL s) {
-#ifdef SINC_SERIES  // 1/(2j+1)! with alternating sign, as many as these squares need
+#ifdef SINC_SERIES  // (-1)^j/(2j+1)!, as many terms as the values of s need
     constexpr REAL series[] = {SINC_SERIES};
     constexpr int terms = sizeof(series) / sizeof(REAL);
     REAL sum = series[terms - 1];
@@ -94,7 +94,7 @@ INLINE REAL sinc_of_root(REAL s) {
 #endif
 }
 
-// What `to()` says <- F^-1 f(F from) along z.
+// Store F^-1 f(F from) along z in the target that `to()` returns.
 template <class A, class C, class F, class To>
 INLINE void multiply_along_z(const Complex *from, const C &c, const Complex *twiddle, F f, To to) {
     Complex v[A::values];
@@ -111,7 +111,7 @@ INLINE void multiply_along_z(const Complex *from, const C &c, const Complex *twi
 #if WITH_G
 typedef OfLength<Axis<Columns<MG, PG, TG, true>, Radices<RADICES_G>, Radices<REVERSED_G>>, NZ>::Type AxisG;
 
-// What is in the two spectra of a gradient, times factors: F and dF/dz; of a plane, whose columns lie along its y, dF/dy
+// Factors of the two spectra of a gradient, which hold F and dF/dz; in a plane, whose columns lie along its y, dF/dy
 // and dF/dx.
 #if PLANE
 #define ALONG_X TABLE dx,
@@ -125,8 +125,8 @@ typedef OfLength<Axis<Columns<MG, PG, TG, true>, Radices<RADICES_G>, Radices<REV
 #define SECOND(value, n) ((value) * dz[n])
 #endif
 
-// s0 <- kappa F{p} and s1 <- d/dz of it, with tiles of its own: both spectra in registers, or, where they would be too
-// many, F{p} read and transformed again for the second.
+// s0 <- kappa F{p} and s1 <- d/dz of it, with its own tile size. Both spectra stay in registers or, if they are too
+// large for that, F{p} is read and transformed again for the second.
 KERNEL(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, ALONG_X TABLE dz, SCATTER TABLE twiddle) {
     const Column<true> c(TG, false);
     const REAL across = across_z(c, x2, y2);
@@ -162,8 +162,8 @@ KERNEL(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, ALO
     SENT(1);
 }
 
-// The transpose of z_gradient, but for the derivative to the other side: s0 <- kappa F{s0 + d/dz s1}. F{d/dz s1} waits in
-// registers or, where it would be too many, in its own memory.
+// Transpose of z_gradient, with the derivative shifted to the other side: s0 <- kappa F{s0 + d/dz s1}. F{d/dz s1} is
+// kept in registers or, if it is too large, stored in s1.
 KERNEL(G) z_gather(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, ALONG_X TABLE dz, SCATTER TABLE twiddle) {
     const Column<true> c(TG, false);
     constexpr bool kept = AxisG::values <= 16;
@@ -196,7 +196,7 @@ KERNEL(G) z_gather(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, ALONG
 #if WITH_Z
 typedef OfLength<Axis<Columns<MZ, PZ, TZ>, Radices<RADICES_Z>, Radices<REVERSED_Z>>, NZ>::Type AxisZ;
 
-// Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2; each times kappa and its derivative, back along z.
+// Transform along z, multiply by kappa and the derivative, transform back. Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2.
 KERNEL(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2, REALS z2, TABLE dx, TABLE dy,
                      TABLE dz, int first, SCATTER TABLE twiddle) {
     const Column<false> c(TZ, false);
@@ -213,7 +213,7 @@ KERNEL(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2
     SENT(layer);
 }
 
-// Layer 0: s0 times operator0, layer 1: s1 times operator1; along z there and back. `first`: the number of s0.
+// Transform along z, multiply, transform back: s0 by operator0 (blockIdx.z = 0), s1 by operator1 (1). `first`: number of s0.
 KERNEL(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, int first, SCATTER TABLE twiddle) {
     const Column<false> c(TZ, false);
     const REAL *scale = c.of(blockIdx.z == 0 ? operator0 : operator1);
@@ -224,7 +224,7 @@ KERNEL(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, in
     SENT(first + blockIdx.z);
 }
 
-// s, the last spectrum, times a complex factor of k_z and a scale, along z there and back.
+// Transform s, the last spectrum, along z, multiply by a complex factor of k_z and a scale, transform back.
 KERNEL(Z) z_translate(Complex *s, TABLE factor, REAL scale, SCATTER TABLE twiddle) {
     const Column<false> c(TZ, false);
     multiply_along_z<AxisZ>(

@@ -1,14 +1,14 @@
 // Kernels along x of the fused time step on a GPU: rows of real fields and their half spectra, with all pointwise work.
 
 #if WITH_X
-// What one source adds or puts: a pattern times a signal, or values at points, or nothing.
+// One source: adds a pattern times a signal, adds or sets values at points, or does nothing.
 struct Source {
-    const REAL *pattern, *signal;  // signal (steps, columns) or, of a transducer, `columns` samples
+    const REAL *pattern, *signal;  // signal (steps, columns) or, for a transducer, `columns` samples
     const int *first, *x;          // points of row r: x[first[r]] ... x[first[r + 1] - 1]; null without points
-    const Index *column;           // for each of them its column, or its delay
+    const Index *column;           // of each point, its column of the signal or its delay
     Index columns, delayed, replace;
     INLINE REAL amplitude(const Index *clock) const { return pattern ? signal[*clock] : (REAL)0; }
-    // Calls put(x, value) for the points of a row, each by one of its threads.
+    // Call put(x, value) for the points of a row, each by one thread.
     template <class F>
     INLINE void at_points(const Row &row, Index step, F put) const {
         if (!row.here) return;
@@ -17,7 +17,7 @@ struct Source {
             if (!delayed || at < columns) put(x[i], signal[at]);
         }
     }
-    // The same into values of the row in shared memory, between barriers.
+    // Add or set the values at points in the row in shared memory. Contains barriers: all threads of the row call this.
     INLINE void put_at_points(const Space &space, const Row &row, Index step) const {
         LayoutX::sync();
         at_points(row, step, [&](int at, REAL value) {
@@ -28,7 +28,7 @@ struct Source {
     }
 };
 
-// Rows of up to three fields, one a block layer: all, or those of a list.
+// Transform rows of up to three fields along x, one field per blockIdx.y: all rows, or those of `list`.
 KERNEL(X) x_forward(const REAL *f0, const REAL *f1, const REAL *f2, Complex *s0, Complex *s1, Complex *s2,
                   const int *__restrict__ list, int count, TABLE twiddle) {
     const Row row(list, count);
@@ -49,7 +49,7 @@ KERNEL(X) x_backward(const Complex *__restrict__ spectrum, REAL *field, TABLE tw
     AxisX::near(v, [&](Complex &value, int j) { row.put(field, j, swapped(value)); });
 }
 
-// One component a block layer: u <- pml (pml u - dt / rho dp), sources, and the spectrum of the result.
+// One velocity component per blockIdx.y: u <- pml (pml u - dt / rho dp), then sources, then the spectrum of the result.
 struct Component {
     Complex *spectrum;
     REAL *u;
@@ -116,10 +116,10 @@ struct State {
     Grid<FORM_DENSITY> density;
     Grid<FORM_RATIO> ratio;
     Grid<FORM_TAU> tau;
-    MaterialIndex<INDEX_FORM> index;  // of those that have one, which are columns of a table
+    MaterialIndex<INDEX_FORM> index;  // for parameters by material, which are columns of `table`
     const REAL *table;
-    REAL *rate, *total;           // where other ranks will want rho0 div u and the density as fields:
-    const unsigned char *wanted;  // in rows whose flag is not 0
+    REAL *rate, *total;           // rho0 div u and the density as fields for other ranks,
+    const unsigned char *wanted;  // stored in rows whose flag is not 0
     INLINE Pair materials(const Row &row, int j) const {
         if constexpr (INDEX_FORM >= INDEX8) return index.get(row, j);
         else return {0, 0};
@@ -130,7 +130,7 @@ struct State {
     }
 };
 
-// The medium at two neighbouring points: materials are read at once, full grids where they are asked for.
+// The medium at two neighbouring points: materials are read in the constructor, full grids when they are used.
 struct Medium {
     const State &s;
     const Row &row;
@@ -169,17 +169,17 @@ INLINE Complex mass_at(const State &s, const Row &row, int j, REAL dt) {
     return {mass_of(rho0.x, rho.x, dt), mass_of(rho0.y, rho.y, dt)};
 }
 
-// What damping takes, as du of a mass. (Without mass, at a density of -rho0 / 2, the total misses this loss.)
+// Damp `part`; return what damping removes, divided by `mass`. (At mass 0, a density of -rho0 / 2, the total misses it.)
 INLINE REAL taken(REAL &part, REAL f, REAL mass, REAL du) {
     const REAL lost = damp(part, f, mass * du);
     return mass == 0 ? (REAL)0 : lost / mass;
 }
 
-// The part of the density that flows along x, one step on. To du, swapped, is added what the total loses by damping.
+// Advance the x part of the density by one step, and add to du (swapped) what the total loses by damping.
 INLINE void damped_along_x(Complex *du, const State &s, const Row &row, REAL dt) {
     REAL *part = s.layers.x + row.number * s.layers.layers_x;
     AxisX::near(du, [&](Complex &value, int j) {
-        const int a = INDEX_X(2 * j), b = INDEX_X(2 * j + 1);  // known to the compiler for most points: outside
+        const int a = INDEX_X(2 * j), b = INDEX_X(2 * j + 1);  // for most points the compiler knows that they lie outside
         if (!row.here || (a < 0 && b < 0)) return;
         const Complex mass = mass_at(s, row, j, dt);
         if (a >= 0) value.y += taken(part[a], s.layers.pml_x[2 * j], mass.x, value.y);
@@ -187,8 +187,8 @@ INLINE void damped_along_x(Complex *du, const State &s, const Row &row, REAL dt)
     });
 }
 
-// The same along y or z for a row that lies in the layers: `part` of all its points, one factor for all.
-// Some points at a time: all of them loaded at once would need too many registers, one by one would wait for each.
+// Advance the y or z part of the density in a row inside the layers: `part` of all points of the row, one factor for all.
+// Points are loaded in groups: all at once would need too many registers, one by one would wait for each load.
 INLINE void damped(Complex *du, REAL *part, REAL factor, const State &s, const Row &row, REAL dt) {
     constexpr int at_once = 4;
 #pragma unroll
@@ -210,7 +210,7 @@ INLINE void damped(Complex *du, REAL *part, REAL factor, const State &s, const R
     }
 }
 
-// The total of a row's points where it is more than the sum of what flows: with a source, in corners of layers.
+// Correct the total of a row: in corners of layers it is the sum of the parts, and a source may add its pattern.
 INLINE void put_corners_and_pattern(Complex *total, const State &s, const Row &row, const REAL *pattern, REAL amplitude) {
     for (int x = LayoutX::lane(); x < NX; x += PX) {
         REAL &value = ((REAL *)total)[x];
@@ -225,8 +225,8 @@ INLINE void put_corners_and_pattern(Complex *total, const State &s, const Row &r
 #define STOKES 1
 #define POWER_LAW 2
 
-// Density, sources and what follows in the same row: the pressure and its spectrum (s0) or, for the power law, spectra of
-// rho0 div u (s0) and, if it disperses, of the density (s1).
+// Update the density of a row with its sources, then compute the pressure and its spectrum (s0) or, for the power law,
+// the spectra of rho0 div u (s0) and, with dispersion, of the density (s1).
 KERNEL(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__restrict__ state,
                   const Source *__restrict__ argument, REAL dt, const Index *clock, TABLE twiddle) {
     constexpr bool lossy = ABSORPTION != LOSSLESS;
@@ -239,14 +239,14 @@ KERNEL(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__
     odd.spectrum(s0, row);
     odd.commit();
     const Inside in = {-1, s.layers.at_y[row.y], s.layers.at_z[row.z]};
-    Complex v[AxisX::values], flow[AxisX::values];  // the sum of du over the axes, swapped, with what damping takes
-    const Space rate(2);                             // without, where the medium absorbs
+    Complex v[AxisX::values], flow[AxisX::values];  // the sum of du over the axes, swapped, with damping
+    const Space rate(2);                             // the same without damping, if the medium absorbs
 #pragma unroll 1
     for (int axis = 0; axis < DIMENSIONS; ++axis) {
         const Space space(axis == 1);
         space.wait<1>();
         space.back(v, twiddle);
-        LayoutX::sync();  // what comes next may overwrite what was exchanged
+        LayoutX::sync();  // the copies that follow may overwrite values of the exchange
         if (axis == 1) space.field(s.rho, row);
         else if (axis + 2 < DIMENSIONS) space.spectrum(s1, row);
         else if constexpr (FORM_DENSITY >= INDEX8) s.index.copy(space, row);
@@ -320,10 +320,10 @@ KERNEL(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__
     }
 }
 
-// With power-law absorption: p as the pressure rows of kernels/cpu/planes.cpp give it, and its spectrum, from those of L1 (s0)
-// and, if it disperses, L2 (s1).
-// It reads so many arrays that more threads, each loading for itself, serve better than spaces (but for L2). `disperses`
-// is no definition: with one, nvcc spills more registers.
+// For power-law absorption: compute p, as in the pressure rows of kernels/cpu/planes.cpp, and its spectrum from those
+// of L1 (s0) and, with `disperses`, L2 (s1). The kernel reads so many arrays that more threads, each loading directly,
+// are faster than copies to shared memory (except of L2). `disperses` is an argument because nvcc spills more registers
+// with a macro.
 KERNEL_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restrict__ state, int disperses,
                           REAL eta_factor, TABLE twiddle) {
     typedef RowsOf<false> Eager;

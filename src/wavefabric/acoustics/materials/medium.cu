@@ -1,13 +1,13 @@
-// A medium as kernels along x read it (`Row`, `Space` of fused.cu): numbers, full grids, or an index of materials.
+// The medium as kernels along x read it (`Row`, `Space` of fused.cu): uniform values, full grids, or an index of materials.
 
 #if WITH_X
-// How a medium parameter is held: one value everywhere, a full grid, or values of materials and an index of them.
+// How a medium parameter is stored: one value everywhere, a full grid, or values per material and an index of materials.
 #define UNIFORM 0
 #define FULL 1
 #define INDEX8 2
 #define INDEX16 3
 
-// What is never written while a step runs.
+// Load a value that is never written during a time step, through the read-only cache.
 template <class T>
 INLINE T constant(const T *at) {
 #ifdef __CUDA_ARCH__
@@ -17,7 +17,7 @@ INLINE T constant(const T *at) {
 #endif
 }
 
-struct Pair {  // materials of two neighbours
+struct Pair {  // materials of two neighbouring points
     unsigned x, y;
 };
 
@@ -30,7 +30,7 @@ struct IndexWord<INDEX16> {
     typedef unsigned Pair;
 };
 
-// An index (Nz, Ny, Nx), read pair by pair, or from a row of it in shared memory.
+// Index of materials (Nz, Ny, Nx), read in pairs from global memory or from a row in shared memory.
 template <int FORM>
 struct MaterialIndex {
     const void *at;
@@ -67,9 +67,9 @@ INLINE Material material(const REAL *table, unsigned number) {
 }
 
 template <int FORM>
-struct Grid {  // a medium parameter, never written; by index: values of materials, `STRIDE` apart
+struct Grid {  // a medium parameter, read only; by index: values per material, `STRIDE` apart
     const REAL *at;
-    int full;  // whether it is not the same everywhere, where components differ
+    int full;  // whether it varies in space, where only some velocity components have full grids
     template <int STRIDE>
     INLINE Complex of(Pair materials) const {
         return {constant(at + materials.x * STRIDE), constant(at + materials.y * STRIDE)};

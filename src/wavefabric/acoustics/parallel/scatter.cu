@@ -1,17 +1,17 @@
-// Transposes between ranks by the kernels themselves: what a column kernel makes goes straight to where the other
-// ranks hold it. After signals.cu; before fused.cu. RANKS, FIRST_POINTS: where each rank's part of the transformed axis
-// begins but the first's.
+// Transposes between ranks inside the column kernels, which store results directly in the memory of the rank that owns
+// them. After signals.cu, before fused.cu. RANKS: number of ranks. FIRST_POINTS: first point of each rank's part of the
+// transformed axis, without the first rank.
 
 struct Outlet {
-    Complex *at;          // of point 0 of the transformed axis in the first line across it, were it here
-    Index along, across;  // from point to point, from line to line
-    unsigned *flag;       // of this rank there: calls whose values are there; null: here, or nothing is sent
+    Complex *at;          // where point 0 of the axis in the first line would lie in the array at that rank
+    Index along, across;  // strides from point to point, from line to line
+    unsigned *flag;       // this rank's counter at that rank: calls stored; null: same rank, or nothing is sent
 };
 
-// One for each spectrum.
+// Targets of one spectrum at all ranks.
 struct Scatter {
     Outlet ranks[RANKS];
-    unsigned *calls, *done;  // calls so far; blocks that have finished theirs of this call
+    unsigned *calls, *done;  // calls so far; blocks that have finished this call
 };
 
 __device__ __forceinline__ int owner(int n) {
@@ -22,7 +22,7 @@ __device__ __forceinline__ int owner(int n) {
     return rank;
 }
 
-// Puts values of a column where they belong.
+// Stores values of a column at the ranks that own them.
 template <class C>
 struct Scattered {
     const C &c;
@@ -34,7 +34,7 @@ struct Scattered {
     }
 };
 
-// All blocks of a layer come here when they have put theirs; the last one tells the other ranks.
+// Called by all blocks of a layer after they stored their values; the last block signals the other ranks.
 __device__ __forceinline__ void sent(const Scatter &scatter) {
     if (!last_of(gridDim.x * gridDim.y, scatter.done)) return;
     const unsigned call = ++*scatter.calls;
@@ -42,7 +42,7 @@ __device__ __forceinline__ void sent(const Scatter &scatter) {
         if (scatter.ranks[k].flag) announce(scatter.ranks[k].flag, call);
 }
 
-// Later kernels may read what all ranks have put in one more call. `flags`: of each rank, here.
+// Wait until all ranks have stored the values of one more call, for later kernels. `flags`: one counter per rank, on this GPU.
 extern "C" __global__ void await_ranks(const unsigned *flags, unsigned *taken, int rank, unsigned *late,
                                        unsigned long long limit) {
     Timeout timeout = {late, limit, false};

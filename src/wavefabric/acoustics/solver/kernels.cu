@@ -1,4 +1,4 @@
-// Kernels of the time step on a GPU, one thread a point; arguments are those of the table in kernels.py.
+// Kernels of the time step on a GPU, one thread per point; arguments are those of the table in kernels.py.
 
 extern "C" __global__ void fill_operator(int nx, int ny, REAL *out, const double *kx2, const double *ky2, const double *kz2,
                                          int kind, double parameter, double scale) {
@@ -72,7 +72,7 @@ extern "C" __global__ void update_density(int nx, int ny, REAL *__restrict__ tot
 extern "C" __global__ void absorption_terms(int nx, int ny, REAL *total, REAL *rate, const REAL *rho, const REAL *gx,
                                             const REAL *gy, const REAL *gz, const REAL *density, int full, int axes) {
     POINT(nx, ny);
-    REAL g = gx[i];  // total and rate may be gx and gy
+    REAL g = gx[i];  // read before writing: total and rate may be the arrays gx and gy
     if (axes > 1) g += gy[i];
     if (axes > 2) g += gz[i];
     total[i] = rho[i];
@@ -160,7 +160,7 @@ extern "C" __global__ void sample(REAL *target, const REAL *field, const Index *
     }
 }
 
-// A block an element; sums in a fixed order.
+// One block per element; sums in a fixed order.
 extern "C" __global__ void sample_elements(REAL *target, const REAL *field, const Index *bounds, Index, const Index *points,
                                            const double *weights) {
     __shared__ double sums[256];
@@ -191,7 +191,7 @@ extern "C" __global__ void keep_minimum(REAL *target, Index count, const REAL *v
     target[i] = min(target[i], values[i]);
 }
 
-// 16 bytes a thread; arrays begin at multiples of that. The last thread takes what is left.
+// 16 bytes per thread; arrays are aligned to 16 bytes. The last thread does the remaining values one by one.
 struct alignas(16) Pack {
     REAL v[16 / sizeof(REAL)];
 };
@@ -224,12 +224,12 @@ extern "C" __global__ void add_squares(double *target, Index count, const REAL *
     target[i] += (double)values[i] * (double)values[i];
 }
 
-// --- Looks at the fields ---------------------------------------------------------------------------------
+// --- Checks of the fields --------------------------------------------------------------------------------
 
-// A block of the grid (`box_of` of stability/energy.py).
+// A box of grid points (`box_of` of stability/energy.py).
 struct Box {
     Index first, planes, rows, length, plane, row, x;
-    // Calls f(place, x, y) for points of the part of this block: whole rows, a warp each.
+    // Call f(index in the grid, number in the box, x, y) for the points of this thread block's part: one warp per row.
     template <class F>
     __device__ __forceinline__ void part(F f) const {
         const Index all = planes * rows, end = all * (blockIdx.x + 1) / gridDim.x;
@@ -240,7 +240,7 @@ struct Box {
     }
 };
 
-// A parameter of the medium: one row, a full grid, or values of materials, `stride` apart, and an index of 8 or 16 bits.
+// A medium parameter: one row for all, a full grid, or values per material, `stride` apart, with an 8- or 16-bit index.
 struct Parameter {
     const REAL *values;
     Index stride;
@@ -255,7 +255,7 @@ struct Parameter {
 #define PARAMETER(name) const REAL *name, Index name##_stride, const void *name##_index, int name##_form
 #define PARAMETER_OF(name) Parameter{name, name##_stride, name##_index, name##_form}
 
-// One of the threads of a block gets what `join` makes of the values of all, in a fixed order.
+// Combine the values of all threads of a block by `join`, in a fixed order; only thread 0 gets the result.
 template <class T, class F>
 __device__ __forceinline__ T joined(T value, T *shared, F join) {
     __syncthreads();

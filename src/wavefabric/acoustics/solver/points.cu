@@ -1,5 +1,5 @@
-// What pointwise kernels share. One thread a grid point: x along the block, y and z along the grid. A medium parameter is a
-// full grid (full = 1) or one row that serves everywhere (full = 0).
+// Macros that pointwise kernels share. One thread per grid point: x along the block, y and z along the grid. A medium
+// parameter is a full grid (full = 1) or one row used everywhere (full = 0).
 
 #include "complex.h"
 

@@ -1,9 +1,9 @@
-// What NVSwitches do with memory that all GPUs have bound to one multicast object (PTX `multimem`, sm_90): a load that is
-// the sum of all copies, a store that reaches all. A word is what a switch adds up at least: 4 or 8 bytes.
+// Multicast operations of NVSwitches (PTX `multimem`, sm_90) on memory that all GPUs have bound to one multicast object: a load
+// returns the sum of all GPUs' copies, a store writes all copies. A word is the smallest unit that switches add: 4 or 8 bytes.
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-// Multicast addresses are other names of memory that the ranks know by their own: accesses by one name are ordered with
-// those by another only by this fence.
+// A multicast address is an alias of memory that also has an ordinary address on each rank. Only this fence orders
+// accesses through one address with accesses through the other.
 __device__ __forceinline__ void fence_aliases() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 #define MULTIMEM_LOAD "multimem.ld_reduce.relaxed.sys.global.add"
 __device__ __forceinline__ void multimem_store(unsigned *at, unsigned v) {
@@ -29,7 +29,7 @@ __device__ __forceinline__ void multimem_store(uint4 *at, uint4 v) {
                      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at) : "memory");                          \
         return v;                                                                                                 \
     }
-// Without vectors: word by word.
+// For types without vector instructions: add up a vector word by word.
 #define MULTIMEM_PARTS(WORD)                                                                                      \
     static __device__ __forceinline__ uint4 sum(const uint4 *at) {                                                \
         union { WORD words[16 / sizeof(WORD)]; uint4 vector; } v;                                                 \
@@ -40,7 +40,7 @@ struct SumFloat { MULTIMEM_WORDS(unsigned, ".f32", "=r") MULTIMEM_VECTORS(".v4.f
 struct SumDouble { MULTIMEM_WORDS(unsigned long long, ".f64", "=l") MULTIMEM_PARTS(unsigned long long) };
 struct SumWord { MULTIMEM_WORDS(unsigned, ".u32", "=r") MULTIMEM_PARTS(unsigned) };
 struct SumLong { MULTIMEM_WORDS(unsigned long long, ".u64", "=l") MULTIMEM_PARTS(unsigned long long) };
-// Two at once, rounded once.
+// Two 16-bit numbers per word, accumulated in float and rounded once.
 struct SumHalf { MULTIMEM_WORDS(unsigned, ".acc::f32.f16x2", "=r") MULTIMEM_VECTORS(".acc::f32.v4.f16x2") };
 struct SumBfloat { MULTIMEM_WORDS(unsigned, ".acc::f32.bf16x2", "=r") MULTIMEM_VECTORS(".acc::f32.v4.bf16x2") };
 #else
@@ -48,7 +48,7 @@ struct SumBfloat { MULTIMEM_WORDS(unsigned, ".acc::f32.bf16x2", "=r") MULTIMEM_V
 template <class T> __device__ void multimem_store(T *at, T v) {
     for (int k = 0; T *copy = emulated_copy(at, k); ++k) *copy = v;
 }
-#else  // GPUs before sm_90 have none: hosts do not launch it
+#else  // GPUs before sm_90 have no multimem: the host never launches this code
 template <class T> __device__ void multimem_store(T *, T) { __trap(); }
 template <class T> __device__ const T *emulated_copy(const T *, int) { __trap(); return nullptr; }
 #endif
@@ -74,7 +74,7 @@ typedef SumCopies<unsigned, unsigned> SumWord, SumHalf, SumBfloat;
 typedef SumCopies<unsigned long long, unsigned long long> SumLong;
 #endif
 
-// How elements are added up; those of two bytes in pairs, those that are only copied not at all.
+// Chooses how to add up elements of a type: two-byte types in pairs. Types that are only copied use the default.
 template <class Element> struct MultimemSum { typedef SumWord Type; typedef unsigned Word; };
 template <> struct MultimemSum<float> { typedef SumFloat Type; typedef unsigned Word; };
 template <> struct MultimemSum<double> { typedef SumDouble Type; typedef unsigned long long Word; };

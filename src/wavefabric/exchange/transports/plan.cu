@@ -1,13 +1,11 @@
-// One rank's part of an execution plan (collectives/plans) as one kernel. Every block does all instructions on its own
-// slice of every piece and has signals of its own, so that blocks never wait for one another. After `signals.cu` and
-// `multimem.cu`.
-//
-// Compiled once per element type: ELEMENT.
+// Kernel that runs one rank's part of an execution plan (collectives/plans). Every block runs all instructions, each on
+// the block's slice of the data, and has its own signals, so that blocks of a GPU never wait for one another. Compiled
+// after `signals.cu` and `multimem.cu`, once per element type (macro ELEMENT).
 
 struct Instruction {
-    int kind, first;  // first operand, or first mark
-    unsigned short sources, targets;  // operands of a move; `sources`: marks of a signal or wait
-    // Bit k: the k-th is made of packets. Of a move through a switch: whether it adds up, and reaches all.
+    int kind, first;  // index of the first operand of a move, or of the first mark
+    unsigned short sources, targets;  // numbers of operands of a move; `sources`: number of marks of a signal or wait
+    // Bit k: operand k consists of packets. In a SWITCHED move: whether to sum all ranks' sources; to store to all ranks.
     unsigned short packed_sources, packed_targets;
     long long size;  // elements
 };
@@ -15,18 +13,18 @@ enum Kind { MOVE, SIGNAL, WAIT, BARRIER, SWITCHED };
 
 struct Operand {
     char *at;
-    long long stride;  // bytes from a staging buffer in one call to the same in the next
-    long long sender;  // rank that writes it, of a staging buffer
+    long long stride;  // bytes between the two staging buffers, which calls use in turn
+    long long sender;  // rank that writes the staging buffer
 };
 
 struct Mark {
-    unsigned *counters;  // one a block: at a peer to signal it, here to wait
-    unsigned each, number;  // signals of a call; which of them this is
-    long long rank;  // at the other end
+    unsigned *counters;  // one per block: in a peer's memory to signal it, in this GPU's memory to wait
+    unsigned each, number;  // signals per call on these counters; number of this signal within the call
+    long long rank;  // peer at the other end
 };
 
 #ifdef __CUDA_ARCH__
-// Nothing stale: peers write here while the kernel runs.
+// Load the current value: peers write to this memory while the kernel runs.
 __device__ __forceinline__ uint4 fresh(const uint4 *at) {
     uint4 v;
     asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -65,7 +63,7 @@ __device__ __forceinline__ unsigned short narrowed(float value) {
 #endif
 #endif
 
-// Sums of 16-bit numbers are rounded once: float is wide enough that rounding twice is the same.
+// Sums of 16-bit numbers are computed in float, then rounded: float is wide enough that the result equals one rounding.
 struct float16 {
     unsigned short bits;
 };
@@ -85,14 +83,14 @@ __device__ __forceinline__ bfloat16 operator+(bfloat16 a, bfloat16 b) {
 
 typedef ELEMENT Element;
 constexpr int PER_VECTOR = 16 / sizeof(Element), PER_PACKET = 8 / sizeof(Element), AT_ONCE = 4;
-constexpr int AHEAD = 4;  // sources of a move that a thread asks for before it needs the first of them
+constexpr int AHEAD = 4;  // sources of a move that a thread loads before it uses the first of them
 
 union Vector {
     uint4 words;
     Element elements[PER_VECTOR];
     __device__ __forceinline__ Vector() {}
 };
-union Half {  // of a vector: the data of a packet
+union Half {  // half a vector: the data of one packet
     uint2 words;
     Element elements[PER_PACKET];
     __device__ __forceinline__ Half() {}
@@ -113,14 +111,14 @@ __device__ __forceinline__ Element fresh_element(const Element *at) {
     return value.element;
 }
 
-// What a launch shares.
+// State of a launch: call number, staging buffers per operand, timeout, and how many threads earlier moves have used.
 struct Call {
     unsigned number, slots;
     Timeout timeout;
-    // Moves that follow one another without a barrier are independent: each begins with the threads behind those that
-    // the one before has work for, so that warps do small ones at the same time.
+    // Moves without a barrier between them are independent. Each starts at the thread after the last one that the previous
+    // move gave work to, so that different warps do small moves at the same time.
     unsigned busy;
-    // Divisions by what only a launch knows would take as long as a small move.
+    // No division by blockDim.x, which is known only at run time: a division would take as long as a small move.
     __device__ __forceinline__ unsigned thread() const {
         return threadIdx.x >= busy ? threadIdx.x - busy : threadIdx.x + blockDim.x - busy;
     }
@@ -135,7 +133,7 @@ struct Call {
     __device__ __forceinline__ void wait(const Mark &mark) {
         timeout.wait(mark.counters + blockIdx.x, (number - 1) * mark.each + mark.number, mark.rank);
     }
-    // Data of packet k, which looked like `v` at first.
+    // Wait until packet k carries this call's number, and return its data; `v` is the packet as first loaded.
     __device__ __forceinline__ uint2 packet(const Operand &operand, long long k, uint4 v) {
         Watch watch;
         while ((v.y != number || v.w != number) && timeout.lasts(watch, operand.sender))
@@ -144,7 +142,7 @@ struct Call {
     }
 };
 
-// Elements first to before last, one at a time.
+// Move elements first ... last - 1 one at a time, adding up the sources.
 __device__ __forceinline__ void move_elements(const Instruction &one, const Operand *operands, const Call &call,
                                               long long first, long long last)
 {
@@ -158,7 +156,7 @@ __device__ __forceinline__ void move_elements(const Instruction &one, const Oper
 __device__ __forceinline__ void move(const Instruction &one, const Operand *operands, Call &call, long long first,
                                      long long last)
 {
-    // In vectors from the first whole one on, if the same is whole everywhere.
+    // Move 16-byte vectors from the first aligned one on, if all operands are aligned alike; other elements one by one.
     const unsigned long long begins = (unsigned long long)call.address(operands[0]) + first * sizeof(Element);
     bool alike = begins % sizeof(Element) == 0;
     for (int k = 1; k < one.sources + one.targets; ++k)
@@ -219,7 +217,7 @@ __device__ __forceinline__ void move(const Instruction &one, const Operand *oper
     call.occupy(vectors);
 }
 
-// The same where some operands are packets: 8 bytes of data, and the number of the call twice.
+// Like `move`, where some operands consist of packets: 8 bytes of data, and the number of the call twice.
 __device__ __forceinline__ void move_packets(const Instruction &one, const Operand *operands, Call &call, long long first,
                                              long long last)
 {
@@ -255,7 +253,7 @@ __device__ __forceinline__ void move_packets(const Instruction &one, const Opera
                     if (e < count) sum.elements[e] = k ? sum.elements[e] + value.elements[e] : value.elements[e];
             }
         }
-        if (call.timeout.missed) return;  // nobody must take what has not come for data
+        if (call.timeout.missed) return;  // never pass on packets that have not come
         for (int k = 0; k < one.targets; ++k) {
             char *at = call.address(operands[one.sources + k]);
             if (one.packed_targets >> k & 1)
@@ -269,7 +267,7 @@ __device__ __forceinline__ void move_packets(const Instruction &one, const Opera
     call.occupy(packets - first / PER_PACKET);
 }
 
-// Through a switch: one address stands for that of all ranks at either end, or at both.
+// Move through a switch: the source address, the target address or both are multicast addresses of all ranks' memory.
 __device__ __forceinline__ void move_switched(const Instruction &one, const Operand *operands, Call &call, long long first,
                                               long long last)
 {
@@ -312,19 +310,19 @@ __device__ __forceinline__ void move_switched(const Instruction &one, const Oper
     call.occupy(vectors);
 }
 
-// Where the slice of a block begins.
+// Return the first unit of the slice of a block.
 __device__ __forceinline__ long long slice(long long units, unsigned block)
 {
-    if (units < 1 << 24 && gridDim.x <= 128) return (unsigned)units * block / gridDim.x;  // short division
+    if (units < 1 << 24 && gridDim.x <= 128) return (unsigned)units * block / gridDim.x;  // 32-bit division is faster
     return units * block / gridDim.x;
 }
 
 extern __shared__ long long kept_program[];
 
-// Grid: as many blocks as in all calls before, all of them resident at once with those of the other ranks.
-// `program`: instructions, operands and marks, so many of each, one after another. `keep` has bits. 1: each block copies all
-// of it to its shared memory first: reading it piece by piece from afar would take as long as a signal does. 2: switches
-// take part.
+// Run the plan once. All calls use the same number of blocks, and the blocks of all ranks must be resident at the same time.
+// `program`: `length` instructions, `operand_count` operands and `mark_count` marks, one after another. `keep & 1`: each block
+// first copies the program to shared memory, as reading it piece by piece from global memory would take as long as a signal.
+// `keep & 2`: the plan has moves through switches.
 extern "C" __global__ void __launch_bounds__(512)
 run_plan(const long long *program, int length, int operand_count, int mark_count, int keep,
          unsigned *calls, unsigned slots, unsigned *late, unsigned long long timeout)

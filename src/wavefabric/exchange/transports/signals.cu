@@ -1,7 +1,7 @@
-// Signals between kernels of different GPUs, through memory that both reach. Goes before sources that need it.
+// Signals between kernels of different GPUs, through memory that both can access. Compiled before sources that use it.
 //
-// A signal is a counter in the memory of who waits, with one writer. What all threads of a block have stored before a
-// barrier is there when a thread announces after it.
+// A signal is a counter in the memory of the GPU that waits, with one writer. After a barrier, one thread of a block calls
+// `announce`; a GPU that sees the new value also sees all that threads of the block stored before the barrier.
 
 #ifdef __CUDA_ARCH__
 __device__ __forceinline__ void announce(unsigned *counter, unsigned value) {
@@ -28,22 +28,22 @@ __device__ __forceinline__ unsigned long long nanoseconds() {
 __device__ __forceinline__ void let_others() { __nanosleep(0); }
 #endif
 
-// How long a thread has waited.
+// Measures how long a thread has waited.
 struct Watch {
     unsigned tries = 0;
     unsigned long long begun = 0, looked = 0;
 };
-// Nanoseconds between two looks at the host's memory, at least. When all threads of a GPU looked after every 256 tries, as
-// they wait for a rank that is a little late, kernels of 1 ms took 85 ms now and then.
+// Minimum nanoseconds between two reads of host memory. When all threads of a GPU read it after every 256 tries while they
+// waited for a rank that was slightly late, kernels of 1 ms occasionally took 85 ms.
 constexpr unsigned long long BETWEEN_LOOKS = 10000000;
 
-// How long a kernel waits for other ranks.
+// Limits how long a kernel waits for other ranks.
 struct Timeout {
-    unsigned *late;  // 1 + the rank that did not come in time, in memory of the host
+    unsigned *late;  // in host memory: 1 + the rank that did not signal in time, or 0
     unsigned long long limit;  // nanoseconds
-    bool missed;  // somebody, by this thread
+    bool missed;  // whether this thread has given up waiting
 
-    // Whether one may go on waiting for a rank.
+    // Whether this thread may keep waiting for `rank`. Past the limit, write the rank to `late`.
     __device__ __forceinline__ bool lasts(Watch &watch, long long rank) {
         let_others();
         if (missed) return false;
@@ -52,21 +52,21 @@ struct Timeout {
         if (watch.begun == 0) watch.begun = watch.looked = now;
         if (now - watch.looked < (limit / 8 < BETWEEN_LOOKS ? limit / 8 : BETWEEN_LOOKS)) return true;
         watch.looked = now;
-        missed = *(volatile unsigned *)late != 0;  // result by another block, or said by the host
+        missed = *(volatile unsigned *)late != 0;  // set by another block, or by the host
         if (missed || now - watch.begun <= limit) return !missed;
         *(volatile unsigned *)late = 1 + (unsigned)rank;
         missed = true;
         return false;
     }
-    // Until a rank's counter has come to a value. Counters may wrap.
+    // Wait until the counter of `rank` has reached `value`, or time is up. Counters may wrap around.
     __device__ __forceinline__ void wait(const unsigned *counter, unsigned value, long long rank) {
         Watch watch;
         while ((int)(look(counter) - value) < 0 && lasts(watch, rank)) {}
     }
 };
 
-// True for one thread alone, of the last of so many blocks to come here: what all of them have stored before is visible
-// to other GPUs, and `done` counts from 0 again. All threads of the block come.
+// Return true for one thread of the last of `blocks` blocks that call this: what all these blocks stored before is then
+// visible to other GPUs, and `done` counts from 0 again. All threads of a block must call it.
 __device__ __forceinline__ bool last_of(unsigned blocks, unsigned *done) {
     __syncthreads();
     if (threadIdx.x || threadIdx.y) return false;

@@ -90,7 +90,7 @@ static void update_density(Thread t, Grid g, REAL *total, Layers layers, const R
 }
 EXPORT(update_density)
 
-// rho into `total` and rho0 div u into `rate`; these may be gx and gy.
+// Store rho in `total` and rho0 div u in `rate`; these may be the arrays gx and gy.
 static void absorption_terms(Thread t, Grid g, REAL *total, REAL *rate, const REAL *rho, const REAL *gx, const REAL *gy,
                              const REAL *gz, Medium density, int axes) {
     ROWS(t, g) {
@@ -113,7 +113,7 @@ static void update_pressure(Thread t, Grid g, REAL *p, const REAL *rho, Medium s
 }
 EXPORT(update_pressure)
 
-// The density of an initial pressure: each of so many parts is p/(parts c0^2).
+// Set the density of an initial pressure: each of its `parts` parts is p/(parts c0^2).
 static void split_density(Thread t, Grid g, REAL *total, Layers layers, const REAL *p, Medium speed, REAL parts) {
     ROWS(t, g) {
         const REAL *c = speed.row(first);
@@ -125,7 +125,7 @@ EXPORT(split_density)
 
 // --- Sources -------------------------------------------------------------------------------------------
 
-// A signal has a row a time step, with one column a point or one for all; the clock holds the number of the step.
+// A signal has one row per time step, with one column per point or one for all; the clock holds the number of the step.
 static void set_points(Thread t, REAL *field, Counted<const Index> index, Counted<const REAL> signal, const Index *clock,
                        bool replace) {
     const REAL *row = signal.data + *clock * signal.count;
@@ -181,7 +181,7 @@ EXPORT(add_density_pattern)
 
 // --- Recording -----------------------------------------------------------------------------------------
 
-// The field at points, or the weighted sum over so many corners of each.
+// Read the field at points or, with `interpolate`, the weighted sum over the `each` corners of every point.
 static void sample(Thread t, REAL *target, const REAL *field, const Index *corners, Index count, Index each,
                    const double *weights, bool interpolate) {
     for (Index i = t.first(count); i < t.last(count); ++i) {
@@ -192,7 +192,7 @@ static void sample(Thread t, REAL *target, const REAL *field, const Index *corne
 }
 EXPORT(sample)
 
-// Of each element the weighted sum over its points, those from bounds[e] to bounds[e + 1].
+// For each element e, compute the weighted sum over its points, from bounds[e] to bounds[e + 1] - 1.
 static void sample_elements(Thread t, REAL *target, const REAL *field, Counted<const Index> bounds, const Index *points,
                             const double *weights) {
     for (Index e = t.first(bounds.count - 1); e < t.last(bounds.count - 1); ++e) {
@@ -218,7 +218,7 @@ static void add_squares(Thread t, Counted<double> target, const REAL *values) {
 }
 EXPORT(add_squares)
 
-// Values of this time step become their row, of so many that are used in turn.
+// Store the values of this time step in their row; steps use the `count` rows in turn.
 static void store_row(Thread t, REAL *rows, Counted<const REAL> values, const Index *clock, Index start, Index count) {
     REAL *row = rows + (*clock - start) % count * values.count;
     ITEMS(i, t, values.count) row[i] = values[i];

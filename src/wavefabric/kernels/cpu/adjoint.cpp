@@ -1,4 +1,4 @@
-// Kernels of the adjoint time step on whole arrays. An array that nobody asks for is a null pointer.
+// Kernels of the adjoint time step on whole arrays. Arrays that are not requested are null pointers.
 #include "../adjoint.h"
 #include "layers.h"
 
@@ -18,7 +18,7 @@ EXPORT(adjoint_losses)
 static void adjoint_pressure(Thread t, Grid g, REAL *total, Layers layers, REAL *rate, const REAL *p, const REAL *rho, Medium speed,
                              Medium density, Medium ratio, Medium tau, const REAL *loss, const REAL *shift, bool nonlinear,
                              bool lossy, bool stokes, bool disperses) {
-    constexpr Index MOST = 256;  // points at once, in the first cache
+    constexpr Index MOST = 256;  // points at a time, so that they stay in the L1 cache
     ROWS(t, g) {
         const REAL *c = speed.row(first), *rho0 = density.row(first), *b = ratio.row(first), *ta = tau.row(first);
         REAL more[MOST];
@@ -38,7 +38,7 @@ static void adjoint_pressure(Thread t, Grid g, REAL *total, Layers layers, REAL 
 }
 EXPORT(adjoint_pressure)
 
-// The parts of other densities that lie as those of `Layers`.
+// The parts of another density, in the same layout as those of `Layers`.
 struct PartsOf {
     const REAL *x, *y, *z;
 };
@@ -47,7 +47,7 @@ template <> struct Take<PartsOf> {
     static PartsOf from(const Word *w) { return {(REAL *)w[0].pointer, (REAL *)w[1].pointer, (REAL *)w[2].pointer}; }
 };
 
-// The parts of all three densities in one stretch of a row, each pointer such that the row's point x is at [x]; null outside.
+// The parts of all three densities in one stretch of a row: point x of the row is at [x] of each pointer whose layers it lies in.
 struct StretchParts {
     REAL *bar_x, *bar_y, *bar_z;
     const REAL *before_x, *before_y, *before_z, *after_x, *after_y, *after_z;
@@ -179,7 +179,7 @@ static void density_sum(Thread t, Grid g, REAL *out, const REAL *total, Layers l
 }
 EXPORT(density_sum)
 
-// field[index] += the weighted sum of values, from bounds[i] to bounds[i + 1].
+// field[index[i]] += the weighted sum of values[columns[j]], j from bounds[i] to bounds[i + 1] - 1.
 static void add_readings(Thread t, REAL *field, Counted<const Index> index, const Index *bounds, const Index *columns,
                          const double *weights, const REAL *rows, Index count, Index samples, const Index *clock) {
     const REAL *values = rows + *clock % count * samples;

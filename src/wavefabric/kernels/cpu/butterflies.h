@@ -1,9 +1,9 @@
-// Discrete Fourier transforms of a few points, in each lane: X_k = sum of v_j exp(-2 pi i j k/R).
+// Discrete Fourier transforms of a few points, separately in each lane of vectors: X_k = sum of v_j exp(-2 pi i j k/R).
 #pragma once
 
 #include "vector.h"
 
-// cos and sin of 2 pi k/n by their series.
+// Cosine and sine of 2 pi k/n, computed by their series at compile time.
 struct Root {
     double cosine, sine;
 };
@@ -29,7 +29,7 @@ template <int R> struct Roots {
     }
 };
 
-template <int R> struct Butterfly {  // odd primes: sums and differences of points that mirror each other
+template <int R> struct Butterfly {  // for odd primes: sums and differences of the points j and R - j
     static INLINED void run(C *v) {
         constexpr int H = R / 2;
         constexpr Roots<R> roots;

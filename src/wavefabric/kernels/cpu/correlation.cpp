@@ -1,11 +1,11 @@
-// Sums over symbols that mix with themselves: the integral of sqrt(g) mu over one channel, as in interference.cpp. In double.
+// Sums of four-wave mixing of symbols with themselves: the integral of sqrt(g) mu over one channel, as in interference.cpp. In double.
 #include "four_wave.h"
 
 typedef Table<Complex> Amplitude;
 // Knots on the flat part where the mismatch is a parabola.
 constexpr Index BENT = 16;
 
-// mu and its two integrals at a mismatch; none beyond the table.
+// mu and its two integrals at a mismatch. Beyond the table, mu does not add to the integrals.
 static Integrals<Complex> amplitude(const Amplitude &table, double mismatch) {
     const double edge = table.step * (double)(table.values.count - 1), size = fabs(mismatch) < edge ? fabs(mismatch) : edge;
     Integrals<Complex> all = within(table, size);
@@ -24,7 +24,7 @@ struct Mismatch {
     double at(double u) const { return c0 + u * (c1 + u * (c2 + c4 * u * u)); }
 };
 
-// Integral of sqrt(g) mu du, g the spectra of two fields of one channel at u + d/2 and u - d/2; `inner` knots on the flat part.
+// Integral of sqrt(g) mu du, g the product of one channel's spectrum at u + d/2 and u - d/2; `inner` knots on the flat part.
 static Complex product(double d, Mismatch mismatch, Index inner, const Comb &comb, const Amplitude &table) {
     const double high = (comb.width() - fabs(d)) / 2, rounded = comb.rolloff * comb.rate, edge = high < rounded ? high : rounded;
     Complex total = {0, 0};
@@ -48,7 +48,7 @@ static Complex product(double d, Mismatch mismatch, Index inner, const Comb &com
     return total;
 }
 
-// Integral of sqrt(g) mu df2, f2 and f3 = f2 + d in one channel; the mismatch in their middle, and its rise, 1/(m Hz).
+// Integral of sqrt(g) mu df2, f2 and f3 = f2 + d in one channel; `middle`: the mismatch at their middle, `slope`: its slope, 1/(m Hz).
 static Complex difference(double d, double middle, double slope, const Comb &comb, Counted<const double> roots,
                           const Amplitude &table) {
     if (fabs(slope) * (comb.width() - fabs(d)) < 2 * table.step)  // 1/6 of the fastest turn
@@ -56,9 +56,9 @@ static Complex difference(double d, double middle, double slope, const Comb &com
     return product(d, {middle, slope, 0, 0}, 1, comb, table);
 }
 
-// `out` += integral over f and f1 of one channel, |integral of sqrt(g) mu df2|^2, f2 and f3 in another, less slow phase noise. `walks`
-// (s/m) are delays of the centre of the one less that of the other, `out` has one sum of each; `curvatures` are their beta2. With
-// beta2 alone, as over a channel.
+// `out` += integral over f and f1 of one channel of |integral of sqrt(g) mu df2|^2, f2 and f3 in another, less slow phase noise.
+// `walks` (s/m): delays of the first channel's centre less the second's, with one sum in `out` for each; `curvatures`: beta2 of both.
+// Within a channel only beta2 is taken into account.
 static void correlation(Thread thread, Counted<const double> walks, Nodes nodes, Comb comb, Counted<const double> roots,
                         Counted<const double> curvatures, Amplitude table, Counted<double> out) {
     for (Index t = thread.first(walks.count); t < thread.last(walks.count); ++t)
@@ -84,7 +84,7 @@ static void channel_correlation(Thread t, Nodes nodes, Comb comb, Counted<const 
         for (Index i = n * columns; i < (n + 1) * columns; ++i) {
             if (nodes.weight[i] == 0 || nodes.channel[i] != mine) continue;
             const double d = nodes.x[i], f3 = nodes.f[n] + d, third = phase(row.beta, f3);
-            // f1 and f2 = f + f3 - f1 lie u on either side of the middle of f and f3.
+            // f1 and f2 = f + f3 - f1 lie at a distance u on either side of the middle of f and f3.
             const double middle = (nodes.f[n] + f3) / 2, w = 2 * PI * middle;
             const double bend = 4 * PI * PI * (row.beta[1] + w * (row.beta[2] + w * row.beta[3] / 2));
             const Mismatch even = {2 * phase(row.beta, middle) - third - here, 0, bend, 4 * square(square(PI)) / 3 * row.beta[3]};

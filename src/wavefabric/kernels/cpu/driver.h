@@ -1,7 +1,7 @@
-// How kernels run on a CPU: arguments as words of 8 bytes, a share of the work for each thread, loops over rows.
+// How kernels run on a CPU: arguments are passed as 8-byte words, each thread does a part of the work, loops go over rows.
 //
-// A kernel is an ordinary function of a Thread and its arguments. EXPORT(name) makes it callable by the name with the precision behind
-// it, such as update_velocity_float, with one pointer to its words. Each type of argument says how many words it takes.
+// A kernel is an ordinary function of a Thread and its arguments. EXPORT(name) exports it by its name and precision, such as
+// update_velocity_float, with one pointer to its words. Take<T> says how many words an argument of type T has.
 #pragma once
 
 #include "../complex.h"
@@ -10,7 +10,7 @@
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
-// The compiler may assume that the arrays of a loop do not overlap other than point by point.
+// Tell the compiler that the iterations of a loop are independent: arrays overlap point by point or not at all.
 #if defined(__clang__)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -26,12 +26,12 @@ union Word {
 // One of `count` threads that run a kernel together.
 struct Thread {
     Index number, count;
-    // The share of a loop from 0 to n: neighbouring iterations.
+    // This thread's part of a loop from 0 to n: the iterations from first(n) to last(n) - 1.
     Index first(Index n) const { return n * number / count; }
     Index last(Index n) const { return n * (number + 1) / count; }
 };
 
-template <class T> struct Take {  // whole numbers and truth
+template <class T> struct Take {  // integers and bool
     static constexpr int words = 1;
     static T from(const Word *w) { return (T)w->integer; }
 };
@@ -70,7 +70,7 @@ template <class T> struct Take<Counted<T>> {
     static Counted<T> from(const Word *w) { return {(T *)w[0].pointer, w[1].integer}; }
 };
 
-// A parameter of the medium: a full grid, or one row that serves everywhere.
+// A medium parameter: a full grid, or one row used everywhere.
 struct Medium {
     const REAL *data;
     bool full;
@@ -81,7 +81,7 @@ template <> struct Take<Medium> {
     static Medium from(const Word *w) { return {(const REAL *)w[0].pointer, w[1].integer != 0}; }
 };
 
-// A structure whose members are taken one after the other.
+// Take the members of a structure from successive words.
 template <class T> T take(const Word *&w) {
     const T value = Take<T>::from(w);
     w += Take<T>::words;
@@ -115,11 +115,11 @@ template <class... A> inline void call(void (*kernel)(Thread, A...), const Word 
         call(kernel, words, Thread{number, count});                                           \
     }
 
-// Rows of a grid that this thread does: z, y, and the place of the row's first point.
+// Loop over this thread's rows of a grid, with z, y, and the index `first` of the row's first point.
 #define ROWS(thread, grid)                                                                                            \
     for (Index row_ = (thread).first((grid).rows()), end_ = (thread).last((grid).rows()); row_ < end_; ++row_)         \
         for (Index z = row_ / (grid).ny, y = row_ % (grid).ny, first = row_ * (grid).nx, once_ = 1; once_; once_ = 0)
 
-// Points of a row, or items of a thread's share.
+// Loop over points of a row (EACH), or over this thread's part of n items (ITEMS).
 #define EACH(x, begin, end) INDEPENDENT for (Index x = (begin); x < (end); ++x)
 #define ITEMS(i, thread, n) EACH(i, (thread).first(n), (thread).last(n))

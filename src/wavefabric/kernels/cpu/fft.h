@@ -1,21 +1,21 @@
-// Transforms of LANES complex series at once, in place: forward from the natural order to that of reversed digits (decimation in frequency),
-// backward from there (in time; Gentleman & Sande 1966, doi:10.1145/1464291.1464352). Lengths with prime factors above 13 are convolutions
-// (Bluestein 1970, doi:10.1109/TAU.1970.1162132). Nothing is scaled.
+// Transforms of LANES complex series at once, in place: forward from natural to digit-reversed order (decimation in frequency), backward
+// from digit-reversed to natural order (in time; Gentleman & Sande 1966, doi:10.1145/1464291.1464352). Lengths with prime factors above
+// 13 are convolutions (Bluestein 1970, doi:10.1109/TAU.1970.1162132). Nothing is scaled.
 #pragma once
 
 #include "butterflies.h"
 
-// How series of one length are transformed, made by `wavefabric.kernels.series_plan`.
+// Plan of the transforms of series of one length, built by `wavefabric.kernels.series_plan`.
 struct Plan {
     Index points;            // of a series
-    Index inner;             // points that are transformed: those, or more for a convolution
+    Index inner;             // points of the inner transforms: `points`, or more for a convolution
     Index passes;
     const Index *radices;
-    const Index *order;      // which of the transformed numbers lies at each place
-    const Complex *factors;  // of each pass: w^(p k), p from 0, k from 1 to its radix - 1
-    const Complex *chirp;    // of a convolution: exp(-i pi j^2/n), and the transform of its kernel over its length, by place
+    const Index *order;      // which transformed number is stored at each position
+    const Complex *factors;  // per pass: w^(p k), p = 0, 1, ..., k = 1 ... its radix - 1
+    const Complex *chirp;    // for a convolution: exp(-i pi j^2/n); and the transform of its kernel over `inner`, by position
     const Complex *kernel;
-    const Index *place;      // where each of the transformed numbers lies
+    const Index *place;      // position of each transformed number
 };
 
 template <int R> FN void load_factors(const Complex *factors, Index m, C *w) {
@@ -24,7 +24,7 @@ template <int R> FN void load_factors(const Complex *factors, Index m, C *w) {
         for (int k = 1; k < R; ++k) w[k] = splat(factors[k - 1]);
 }
 
-// A pass in frequency over so many blocks of a length: butterflies, then factors.
+// A pass of decimation in frequency over `blocks` blocks of `length` numbers: butterflies, then factors.
 template <int R, class In, class Out> FN void fall(Index length, Index blocks, const Complex *factors, In in, Out out) {
     const Index m = length / R;
     for (Index p = 0; p < m; ++p, factors += R - 1) {
@@ -42,7 +42,7 @@ template <int R, class In, class Out> FN void fall(Index length, Index blocks, c
     }
 }
 
-// A pass in time: factors, then butterflies.
+// A pass of decimation in time: factors, then butterflies.
 template <int R, class In, class Out> FN void rise(Index length, Index blocks, const Complex *factors, In in, Out out) {
     const Index m = length / R;
     for (Index p = 0; p < m; ++p, factors += R - 1) {
@@ -79,8 +79,8 @@ template <class In, class Out> static void rise_by(Index radix, Index length, In
     RADICES(rise)
 }
 
-// Where series come from and go to: arrays of vectors, and (lines.h) columns of a spectrum. A series backward is one forward with real
-// and imaginary parts exchanged on the way in and out. These types are few, since each compiles all radices anew.
+// Sources and targets of series: arrays of vectors, and (lines.h) columns of a spectrum. A backward transform is a forward one with
+// real and imaginary parts exchanged on input and output. These types are few, since all radices are compiled again for each.
 struct From {
     const C *a;
     INLINED C operator()(Index i) const { return a[i]; }
@@ -97,7 +97,7 @@ struct IntoSwapped {
     C *a;
     INLINED void operator()(Index i, C v) const { a[i] = swapped(v); }
 };
-// The same by place: the number that lies at a place is that of the order.
+// Access to another source or target by position: position i stands for number order[i].
 template <class In> struct InOrder {
     In in;
     const Index *order;
@@ -109,7 +109,7 @@ template <class Out> struct OutInOrder {
     INLINED void operator()(Index place, C v) const { out(order[place], v); }
 };
 
-// All passes forward: numbers come from `in`, go through the array, and to `out` by their place.
+// Run all passes forward: read numbers from `in`, work in the array `a`, write to `out` by position.
 template <class In, class Out> static void fall_all(const Plan &plan, C *a, In in, Out out) {
     Index length = plan.inner, blocks = 1;
     const Complex *factors = plan.factors;
@@ -126,7 +126,7 @@ template <class In, class Out> static void fall_all(const Plan &plan, C *a, In i
     }
 }
 
-// All passes the other way: numbers come from `in` by their place, and go to `out`.
+// Run all passes backward: read numbers from `in` by position, work in the array `a`, write to `out`.
 template <class In, class Out> static void rise_all(const Plan &plan, C *a, In in, Out out) {
     Index length = 1, blocks = plan.inner;
     const Complex *factors = plan.factors;
@@ -147,7 +147,7 @@ template <class In, class Out> static void rise_all(const Plan &plan, C *a, In i
     }
 }
 
-// A convolution: the chirp times the series, its transform times that of the kernel, and back.
+// Convolve: multiply the series by the chirp, transform it, multiply by the kernel's transform, transform back.
 template <class In> FN void convolve(const Plan &plan, C *a, In in) {
     for (Index i = 0; i < plan.points; ++i) a[i] = in(i) * splat(plan.chirp[i]);
     for (Index i = plan.points; i < plan.inner; ++i) a[i] = {V{}, V{}};
@@ -156,19 +156,19 @@ template <class In> FN void convolve(const Plan &plan, C *a, In in) {
     rise_all(plan, a, FromSwapped{a}, IntoSwapped{a});
 }
 
-// The transform forward, into an array of `inner` numbers by their place; in the natural order if it is a convolution.
+// Transform forward into an array of `inner` numbers, ordered by position, or naturally for a convolution.
 template <class In> static void forth(const Plan &plan, C *a, In in) {
     if (!plan.chirp) return fall_all(plan, a, in, Into{a});
     convolve(plan, a, in);
     for (Index i = 0; i < plan.points; ++i) a[i] = a[i] * splat(plan.chirp[i]);
 }
-// From there backward: what is in the array is spoilt. Parts are exchanged on the way to `out`.
+// Transform the result of `forth` back, overwriting the array; `out` gets real and imaginary parts exchanged.
 template <class Out> static void back(const Plan &plan, C *a, Out out) {
     if (!plan.chirp) return rise_all(plan, a, FromSwapped{a}, out);
     convolve(plan, a, FromSwapped{a});
     for (Index i = 0; i < plan.points; ++i) out(i, a[i] * splat(plan.chirp[i]));
 }
-// Both in the natural order, by way of an array.
+// Transforms from natural order to natural order; the array is scratch.
 template <class In, class Out> static void forth_in_order(const Plan &plan, C *a, In in, Out out) {
     if (!plan.chirp) return fall_all(plan, a, in, OutInOrder<Out>{out, plan.order});
     convolve(plan, a, in);

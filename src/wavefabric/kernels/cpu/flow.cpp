@@ -4,21 +4,21 @@
 #include "driver.h"
 
 namespace {
-// Events closer together than this, relative to the time, are one.
+// Events whose times differ by less than this, relative to the time, are simultaneous.
 constexpr double SAME = 1e-12;
 
 double least_of(double a, double b) { return b < a ? b : a; }
 double most_of(double a, double b) { return b > a ? b : a; }
 
-// Resources, such as links, that pairs of ranks share: pair p uses resource[first[p]] up to resource[first[p + 1]], `fraction` of its
-// bytes crosses each. `capacity` is of each resource, `most` of one transfer, bytes/s.
+// Resources, such as links, that pairs of ranks share: pair p uses resource[first[p]] ... resource[first[p + 1] - 1], each for
+// `fraction` of its bytes. `capacity`: of each resource, bytes/s; `most`: maximum rate of one transfer, bytes/s.
 struct SharedLinks {
     Counted<const Index> first, resource;
     Counted<const double> fraction, capacity;
     double most;
 };
 
-// Memory of a simulation, handed out array by array; not there if the system has none left.
+// Memory of a simulation, allocated at once and divided into arrays; `start` is null if the system has none left.
 struct Memory {
     Word *start, *next;
     explicit Memory(Index words) : start((Word *)calloc((size_t)words + 1, sizeof(Word))), next(start) {}
@@ -33,8 +33,8 @@ struct Memory {
     }
 };
 
-// Scratch of `fair_rates`: of each resource, of which `begin` has one more, and of each use of one by a pair, of which at most one
-// transfer moves at a time.
+// Scratch of `fair_rates`: one element per resource (`begin`: one more); `users`: one per use of a resource by a pair, as at most
+// one transfer of a pair moves at a time.
 struct Scratch {
     Counted<double> left, weight;
     Counted<Index> waiting, used, fill, begin, users;
@@ -49,30 +49,30 @@ struct Scratch {
           users(m.array<Index>(links.resource.count)) {}
 };
 
-// What is moved, an element for each transfer. Pair -1: within a rank; `size` in bytes; `delay` in s before the first byte, `work`
-// that the receiver takes to add it up, or a rank to copy; `follows`: the transfer before it from the same rank to the same, -1: none.
-// Successors of transfer t are after[first_after[t]] up to after[first_after[t + 1]].
+// Transfers, one element each. `pair`: -1 within a rank; `size` in bytes; `delay` in s before the first byte; `work`: time in s that
+// the receiver needs to add the data up, or a rank to copy them; `follows`: the previous transfer from the same rank to the same,
+// or -1. Successors of transfer t are after[first_after[t]] ... after[first_after[t + 1] - 1].
 struct Transfers {
     Counted<const Index> src, dst, pair;
     Counted<const double> size, delay, work;
     Counted<const Index> follows, first_after, after;
 };
 
-// What changes with time; the first elements of `moving`, `timed`, `ready` and `stack` are in use.
+// The state, which changes with time. Of `moving`, `timed`, `ready` and `stack` only the first elements are in use.
 struct State {
     Counted<double> left;         // bytes
     Counted<Index> sent, waited;  // whether all is sent; whether its delay is over
-    Counted<Index> moving;        // transfers on their way
-    Counted<Index> timed;         // transfers that wait for a time: their delay's end, or their sum's
+    Counted<Index> moving;        // transfers in progress
+    Counted<Index> timed;         // transfers that wait until a time: the end of their delay or of their sum
     Counted<double> until;
-    Counted<Index> ready;  // transfers whose data are there; or that may leave as soon as an engine is free
+    Counted<Index> ready;  // transfers whose inputs are complete; or that may start as soon as an engine is free
     Counted<Index> stack;
-    Counted<Index> behind;  // the transfer behind it in the queue for an engine
-    Counted<Index> before;  // the transfer that follows it from the same rank to the same, -1: none
-    Counted<Index> route;   // pairs of what moves
-    Counted<double> free;   // when each GPU is done with its sums
-    Counted<Index> busy;    // transfers that it sends now
-    Counted<Index> head, tail;  // first and last that wait for one of its engines; -1: none
+    Counted<Index> behind;  // next transfer in the queue for an engine
+    Counted<Index> before;  // next transfer from the same rank to the same; -1: none
+    Counted<Index> route;   // pairs of the transfers in progress
+    Counted<double> free;   // time when each GPU finishes its sums
+    Counted<Index> busy;    // number of transfers that each GPU is sending
+    Counted<Index> head, tail;  // first and last transfer in the queue for each GPU's engines; -1: none
     Counted<double> rate;       // bytes/s of each pair
     static Index words(Index n, Index ranks, Index pairs) { return 11 * n + 4 * ranks + pairs; }
     State(Memory &m, const Transfers &transfers, Index ranks, Index pairs) : State(m, transfers.src.count, ranks, pairs) {
@@ -112,7 +112,7 @@ struct Take<Transfers>
              Counted<const double>, Counted<const double>, Counted<const Index>, Counted<const Index>, Counted<const Index>> {};
 
 namespace {
-// How many flows use each resource, which are used, and by whom: users[begin[r]] up to users[begin[r + 1]]. Gives how many are used.
+// List the resources that flows use, and the users of each: users[begin[r]] ... users[begin[r + 1] - 1]. Return how many are used.
 Index list_users(Counted<const Index> flows, const SharedLinks &links, const Scratch &s) {
     const Index resources = links.capacity.count;
     for (Index r = 0; r < resources; ++r) s.waiting[r] = 0;
@@ -131,14 +131,14 @@ Index list_users(Counted<const Index> flows, const SharedLinks &links, const Scr
     return uses;
 }
 
-// Max-min fair rates of `flows` by progressive filling, written to `rate`, which has those of all flows. The resource that leaves
-// least to each of its flows fixes theirs; what they use elsewhere is taken off, and so on (Bertsekas & Gallager, Data Networks, 2nd
-// ed., section 6.5.2).
+// Write the max-min fair rates of `flows`, by progressive filling, to `rate`, which has an element for every flow. The resource with
+// the smallest rate per flow fixes the rates of its flows; these are subtracted from their other resources; and so on (Bertsekas &
+// Gallager, Data Networks, 2nd ed., section 6.5.2).
 void fair_rates(Counted<const Index> flows, const SharedLinks &links, const Scratch &s, Counted<double> rate) {
     Index uses = list_users(flows, links, s);
     for (Index r = 0; r < links.capacity.count; ++r) {
         s.left[r] = links.capacity[r];
-        s.weight[r] = 0.0;  // fractions of flows whose rates are not fixed
+        s.weight[r] = 0.0;  // sum of the fractions of flows whose rates are not fixed yet
     }
     for (Index i = 0; i < flows.count; ++i) {
         rate[flows[i]] = -1.0;
@@ -196,20 +196,20 @@ struct Simulation {
     const Transfers &transfers;
     const SharedLinks &links;
     const State &s;
-    Counted<Index> waits;   // number of transfers that each waits for
-    Counted<double> times;  // begin and end of each
-    Index engines;  // transfers that leave a GPU at once; 0: any number
+    Counted<Index> waits;   // number of transfers that each transfer waits for
+    Counted<double> times;  // begin and end of each transfer
+    Index engines;  // transfers that a GPU can send at the same time; 0: any number
     double now;
     Index done, timers, movers, readies, expired, arrived;
 
-    // Transfer t ends: what waited for nothing else is ready.
+    // End transfer t: transfers that waited only for it become ready.
     void end(Index t) {
         times[2 * t + 1] = now;
         for (Index i = transfers.first_after[t]; i < transfers.first_after[t + 1]; ++i)
             if (--waits[transfers.after[i]] == 0) s.ready[readies++] = transfers.after[i];
     }
 
-    // The sum or copy of transfer t, behind those that its GPU has begun.
+    // Schedule the sum or copy of transfer t, after those that its GPU has begun.
     void add_up(Index t) {
         double &free = s.free[transfers.dst[t]];
         free = most_of(free, now) + transfers.work[t];
@@ -217,7 +217,7 @@ struct Simulation {
         s.until[timers++] = free;
     }
 
-    // What is ready begins its delay; what is within a rank its copy, or it ends at once.
+    // Begin all ready transfers: between ranks their delay, within a rank their copy; end those without a copy at once.
     void begin() {
         while (readies > 0) {
             Index finished = 0;
@@ -239,7 +239,7 @@ struct Simulation {
         }
     }
 
-    // When the next delay or sum is over, or the next transfer arrives.
+    // Return the time when the next delay or sum ends, or the next transfer completes.
     double next_event() const {
         double soon = INFINITY;
         for (Index i = 0; i < timers; ++i) soon = least_of(soon, s.until[i]);
@@ -250,7 +250,7 @@ struct Simulation {
         return soon;
     }
 
-    // Transfers move for a time; what arrives, within so many s, goes on the stack.
+    // Move transfers for `step` seconds. Those that need at most `close` more seconds are complete and go on the stack.
     void advance(double step, double close) {
         Index kept = 0;
         arrived = 0;
@@ -268,7 +268,7 @@ struct Simulation {
         movers = kept;
     }
 
-    // Delays and sums are over: what may leave now goes to `ready`, and -1 - t for sums on the stack.
+    // End delays and sums that last no longer than `until`: transfers that may start go to `ready`, sums to the stack, as -1 - t.
     void expire(double until) {
         readies = 0;
         for (Index i = 0; i < arrived; ++i) {
@@ -294,7 +294,7 @@ struct Simulation {
         timers = kept;
     }
 
-    // What may leave queues for its GPU's engines; these send, first come, first served.
+    // Queue transfers that may start for their GPU's engines, which send them first come, first served.
     void send() {
         sort(s.ready, readies);
         for (Index i = 0; i < readies; ++i) {
@@ -313,7 +313,7 @@ struct Simulation {
             }
     }
 
-    // What arrived is added up, one after the other; what needs no sum, or has it, ends.
+    // Schedule the sums of complete transfers, one after another; end transfers that need no sum or whose sum has ended.
     void receive() {
         Index over = 0;
         for (Index i = 0; i < expired; ++i) {
@@ -326,7 +326,7 @@ struct Simulation {
         done += over;
     }
 
-    // Gives the seconds of all transfers.
+    // Run the simulation; return the time in s when all transfers have ended.
     double run(const Scratch &scratch) {
         const Index n = transfers.src.count;
         for (Index t = 0; t < n; ++t)
@@ -351,7 +351,7 @@ struct Simulation {
 };
 }  // namespace
 
-// Success is false if there is no memory.
+// Compute max-min fair rates. `success` is false if there is no memory.
 static void fair_shares(Thread, Counted<const Index> flows, SharedLinks links, Counted<double> rate, Counted<bool> success) {
     Memory memory(Scratch::words(links));
     success[0] = memory.start != nullptr;
@@ -359,7 +359,7 @@ static void fair_shares(Thread, Counted<const Index> flows, SharedLinks links, C
 }
 EXPORT(fair_shares)
 
-// Writes the seconds of all transfers, their times, and on the way `waits`. Success is false if there is no memory.
+// Write the seconds that all transfers take together, and the times of each; changes `waits`. `success` is false if there is no memory.
 static void simulate(Thread, Transfers transfers, SharedLinks links, Counted<Index> waits, Index ranks, Index engines,
                      Counted<double> times, Counted<double> seconds, Counted<bool> success) {
     const Index pairs = links.first.count - 1;

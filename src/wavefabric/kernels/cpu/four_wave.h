@@ -7,8 +7,8 @@ constexpr double PI = 3.141592653589793;
 // Knots on a rounded edge of a spectrum, from its foot to the flat part.
 constexpr Index EDGE = 2;
 
-// A response from a mismatch of 0 on in steps of `step` (1/m), its integral, and the integral of that. `period` in the mismatch, or 0;
-// without one a power is tail/mismatch^2 beyond the table. Beyond the mismatch `negligible` no mixing counts.
+// Table of a response at mismatches 0, `step`, 2 `step` ... (1/m), of its integral, and of the integral of that. `period`: in the
+// mismatch, or 0; without a period a power is tail/mismatch^2 beyond the table. Mixing beyond the mismatch `negligible` is ignored.
 template <class Value> struct Table {
     Counted<const Value> values, once, twice;
     double step, period, tail, negligible;
@@ -60,19 +60,19 @@ FN double phase(Counted<const double> beta, double f) {
     return w * (beta[0] + w * (beta[1] / 2 + w * (beta[2] / 6 + w * (beta[3] / 24))));
 }
 
-// Spectrum of a channel at f Hz from its centre, 1 in its flat part, which has its ends without edges.
+// Raised-cosine spectrum of a channel at f Hz from its centre; 1 in the flat part, whose ends belong to it if there are no edges.
 FN double raised_cosine(double f, const Comb &comb) {
     const double edge = comb.rolloff > 1e-9 ? comb.rolloff : 1e-9, roll = (fabs(f) / comb.rate - (1 - comb.rolloff) / 2) / edge;
     return roll <= 0 ? 1.0 : roll >= 1 ? 0.0 : 0.5 + 0.5 * cos(PI * roll);
 }
 
-// Value, integral, and its integral.
+// Value of a response, its integral, and the integral of its integral.
 template <class Value> struct Integrals {
     Value value, once, twice;
     void store(Counted<Value> out) const { out[0] = value, out[1] = once, out[2] = twice; }
 };
 
-// At `size` from the table's start, by cubics of known slopes.
+// Value and integrals at the mismatch `size` of a table, by cubics with known slopes.
 template <class Value> FN Integrals<Value> within(const Table<Value> &table, double size) {
     const double step = table.step;
     Index cell = (Index)(size / step);
@@ -95,7 +95,7 @@ FN double knot(Index k, double low, double high, double edge, Index inner) {
     return low + edge + (high - low - 2 * edge) * (double)(k - EDGE) / (double)inner;
 }
 
-// Integral of two channels' spectra d Hz apart, from `areas` at 0 ... their full width.
+// Integral of the product of two channels' spectra d Hz apart, interpolated from `areas` at 0 ... their full width.
 FN double overlap(double d, const Comb &comb, Counted<const double> areas) {
     const double t = fabs(d) / comb.width() * (double)(areas.count - 1);
     Index cell = (Index)t;

@@ -1,11 +1,11 @@
 // Sums over frequencies of four-wave mixing. In double precision.
 //
-// For frequencies f of row i and f1 = f + x the mismatch D changes with f2 along row j, f3 = f2 + x. Between knots the product of
-// spectra g and D are taken as linear in f2. Then with the integrals M of |mu|^2 and N of M over D
+// For a frequency f of row i and f1 = f + x, the mismatch D changes with f2 along row j, f3 = f2 + x. Between knots the product of
+// spectra g and the mismatch D are approximated as linear in f2. Then with the integrals M of |mu|^2 and N of M over D
 //
 //     integral of g |mu|^2 df2 = h ([g M]/dD - (dg/dD^2) [N]),    dD, dg the differences between the knots, h apart,
 //
-// is exact however narrow the resonances of |mu|^2 are against h.
+// is exact however narrow the resonances of |mu|^2 are compared with h.
 #include "four_wave.h"
 
 typedef Table<double> Power;
@@ -21,14 +21,14 @@ static Integrals<double> power(const Power &table, double mismatch) {
         return {table.tail / (size * size), copysign(limit - table.tail / size, inner), twice};
     }
     Integrals<double> all = within(table, size);
-    // M grows by the integral over a period, N by that of M over the periods between.
+    // Each period adds its integral of |mu|^2 to M; N grows by the integral of M over the periods in between.
     const double whole = 2 * table.once[last];
     all.twice += turns * whole * (inner + table.period * turns / 2);
     all.once = copysign(all.once, inner) + turns * whole;
     return all;
 }
 
-// A rectangle of that area whose mismatch changes by `change` about `middle`.
+// Integral of |mu|^2 over a rectangle of area `area`, whose mismatch changes by `change` about `middle`.
 static double rectangle(double middle, double change, double area, const Power &table) {
     const double reach = 0.5 * fabs(change);
     if (table.period == 0 && fabs(middle) - reach > table.step * (double)table.values.count)
@@ -37,7 +37,7 @@ static double rectangle(double middle, double change, double area, const Power &
     return area * (power(table, middle + reach).once - power(table, middle - reach).once) / (2 * reach);
 }
 
-// Integral of g |mu|^2 over one channel at f2, where f2 + x lies d Hz from the centre of the channel of f3.
+// Integral of g |mu|^2 over one channel with centre f2, where f2 + x lies d Hz from the centre of the channel of f3.
 static double pair(double x, double base, double f2, double d, const Comb &comb, Counted<const double> beta, const Power &table,
                    double area) {
     const double wide = comb.width() / 2, low = d < 0 ? -wide - d : -wide, high = d > 0 ? wide - d : wide;
@@ -73,7 +73,7 @@ static double act(double x, double base, const Comb &comb, Counted<const double>
         while (low < count && comb.centres[low] <= third - width) ++low;
         for (Index c3 = low; c3 < count && comb.centres[c3] < third + width; ++c3) {
             const double both = row.density[c2] * row.density[c3], d = third - comb.centres[c3];
-            // Near enough to tell where the pair lies: its mean mismatch, and the change across it.
+            // Estimate the pair's mean mismatch and its change across the pair, well enough to choose a formula.
             double middle = base + row.phases[c2] - row.phases[c3] - PI * d * (row.delays[c2] + row.delays[c3]);
             double slope = row.delays[c2] - row.delays[c3] - PI * d * (row.curvatures[c2] + row.curvatures[c3]);
             slope *= 2 * PI;
@@ -85,7 +85,7 @@ static double act(double x, double base, const Comb &comb, Counted<const double>
             }
             if (both == 0 || (!wraps && fabs(middle) - change > table.negligible)) continue;
             const double area = overlap(d, comb, areas);
-            // Pairs whose mismatch is more than its change over the pair are taken as rectangles.
+            // Pairs whose mismatch exceeds its change across the pair are treated as rectangles.
             if (wraps ? change > 8 * table.period : fabs(middle) > change)
                 total += both * rectangle(middle, slope * area, area, table);
             else total += both * pair(x, base, comb.centres[c2], d, comb, row.beta, table, area);
@@ -94,7 +94,7 @@ static double act(double x, double base, const Comb &comb, Counted<const double>
     return total;
 }
 
-// `out` (2, F) += sum over x of weight P_i(f1) times the integral of P_j(f2) P_j(f2 + x) |mu|^2 df2, and times `slow`.
+// out[0] += sum over x of weight P_i(f1) times the integral of P_j(f2) P_j(f2 + x) |mu|^2 df2; out[1] += the same times `slow`.
 static void interference(Thread t, Nodes nodes, Comb comb, Counted<const double> areas, Row row_i, Row row_j, Power table,
                          Counted<double> out) {
     const Index columns = nodes.columns();

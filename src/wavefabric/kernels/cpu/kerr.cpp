@@ -1,18 +1,18 @@
-// The Kerr operators on whole fields, (rows, n) complex; see kerr.py. Work goes by tiles of neighbouring samples, whose sums and
-// numbers of phase groups stay in the caches. Sums over a group run in row order: samples get the same bits wherever a tile ends,
-// and whatever the number of threads.
+// Kerr operators on whole fields, (rows, n) complex; see kerr.py. Threads work on tiles of neighbouring samples, so that sums and
+// numbers of phase groups stay in the caches. Sums over a group run in row order, so that results depend neither on where tiles end
+// nor on the number of threads.
 #include "../kerr.h"
 #include "vector.h"
 
-// Samples of a tile, at most.
+// Maximum number of samples of a tile.
 constexpr Index TILE = 256;
 
-// Rows of phase groups: those of group g are start[g] to start[g + 1].
+// Rows of phase groups: group g has the rows from start[g] to start[g + 1] - 1.
 struct Groups {
     const Index *start;
     Index count, tile;
     Index tiles(Index n) const { return (n + tile - 1) / tile; }
-    // Samples of a tile of n.
+    // Samples of tile `number` of n samples.
     Index samples(Index number, Index n) const { return n - number * tile < tile ? n - number * tile : tile; }
 };
 template <> struct Take<Groups> {
@@ -20,21 +20,21 @@ template <> struct Take<Groups> {
     static Groups from(const Word *w) { return {(const Index *)w[0].pointer, w[1].integer, w[2].integer}; }
 };
 
-// Numbers of phase groups and samples: those of a group lie `group` after those of the group before, further numbers `number` after.
+// Numbers per phase group and sample: the next group's lie `group` elements further, the next number of a group `number` elements.
 template <class T> struct Numbers {
     T *data;
     Index group, number;
     T *operator[](Index g) const { return data + g * group; }
 };
 
-// With gamma kappa between the groups of one rank, rad/(W m), as it is or by factors of some rank; and scratch, (threads, arrays,
-// tall, tile).
+// Phase groups with gamma kappa between those of one rank, rad/(W m), as a dense matrix (`rank` 0) or as factors of rank `rank`; and
+// scratch, (threads, arrays, tall, tile).
 struct Coupling {
     Groups groups;
     const REAL *dense, *left, *right;
     Index rank, arrays, tall;
     REAL *scratch;
-    // Of a thread: arrays of numbers of groups.
+    // Array `number` of a thread's scratch: numbers of groups.
     Numbers<REAL> array(Thread t, Index number) const {
         const Index size = tall * groups.tile;
         return {scratch + (t.number * arrays + number) * size, groups.tile, size};
@@ -47,12 +47,12 @@ template <> struct Take<Coupling> {
                 w[6].integer, w[7].integer, w[8].integer, (REAL *)w[9].pointer};
     }
 };
-// Arrays of the scratch: power, phase rate and low-rank product of groups, then what an operator keeps.
+// Arrays of the scratch: power, phase rate and low-rank product of groups, then the numbers that an operator keeps.
 enum Scratch { POWER, RATE, LOW, KEPT };
 
 // --- Matrices -----------------------------------------------------------------------------------------------------
 
-// out = matrix p for some neighbouring rows of the matrix, or out += matrix p unless it is the `first`.
+// For ROWS neighbouring rows of the matrix: out = matrix p if `first`, else out += matrix p.
 template <int ROWS> static void multiply_rows(const REAL *matrix, Index columns, Numbers<const REAL> p, bool first,
                                               Numbers<REAL> out, Index row, Index m) {
     Index t = 0;
@@ -91,7 +91,7 @@ static void phase_rates(Thread t, const Coupling &c, Numbers<REAL> p, Numbers<RE
 
 // --- Parts of an operator -----------------------------------------------------------------------------------------
 
-// A tile of two fields (one again where an operator has one): rows lie n apart.
+// A tile of two fields (the same one twice if the operator has one); rows lie n samples apart.
 struct Tile {
     REAL2 *a, *k;
     Index n, m;
@@ -109,7 +109,7 @@ template <class Operator, bool FIRST> FN void add_row(const Tile &tile, Index r,
     }
 }
 
-// The powers that the first phase rate comes from, and what later rates need.
+// Compute the powers from which the first phase rate follows, and the numbers that later stages need.
 template <class Operator> static void begin(const Tile &tile, const Groups &groups, double h, Numbers<REAL> power,
                                             Numbers<REAL> numbers) {
     REAL xx[TILE], xy[TILE];
@@ -127,13 +127,13 @@ template <class Operator> static void begin(const Tile &tile, const Groups &grou
     }
 }
 
-// The power of the next stage, which may take the place of that of this one.
+// Compute the power of the next stage; `out` may be the array `power` of this stage.
 template <class Operator> static void advance(int stage, const REAL *rate, const REAL *power, REAL *numbers, Index stride, REAL *out,
                                               double h, Index first, Index last) {
     EACH(t, first, last) out[t] = Operator::advance(stage, rate[t], power[t], numbers + t, stride, h);
 }
 
-// The rows from the last phase rate. If `MEASURED` returns the squared local error.
+// Update the rows from the last phase rate. With MEASURED, return the squared local error.
 template <class Operator, bool MEASURED> static double update(const Tile &tile, const Groups &groups, double h,
                                                               Numbers<const REAL> rates, Numbers<const REAL> numbers) {
     constexpr bool measured = MEASURED && Operator::MEASURES;
@@ -169,7 +169,7 @@ template <class Operator, bool MEASURED> static void kerr(Thread thread, Counted
                                                           const Coupling &c) {
     const Groups &groups = c.groups;
     const Numbers<REAL> power = c.array(thread, POWER), rate = c.array(thread, RATE), numbers = c.array(thread, KEPT);
-    // RK4IP updates rows from both of its phase rates.
+    // RK4IP needs both of its phase rates to update rows: `numbers` keeps the first.
     const Numbers<REAL> first_rate = Operator::STAGES == 2 ? numbers : rate;
     const Index tiles = groups.tiles(A.count);
     for (Index i = thread.first(tiles); i < thread.last(tiles); ++i) {
@@ -223,7 +223,7 @@ static void rotations(Thread thread, Counted<const REAL> phases, REAL *re, REAL 
 }
 EXPORT(rotations)
 
-// The larger of `most` and |v|; a NaN stays, since nothing is above it.
+// Return the larger of `most` and |v|; a NaN stays, since comparisons with it are false.
 FN REAL larger(REAL most, REAL v) {
     v = v < 0 ? -v : v;
     return v > most || v != v ? v : most;
@@ -234,7 +234,7 @@ static REAL largest(REAL *most, Index m) {
     return all;
 }
 
-// Of each thread the largest |phase rate|.
+// Write the largest |phase rate| of each thread.
 static void max_phase_rate(Thread thread, Counted<REAL2> A, double *most, Coupling c) {
     REAL largest_of[TILE] = {};
     const Numbers<REAL> power = c.array(thread, POWER), kept = c.array(thread, KEPT), rate = c.array(thread, RATE);
@@ -319,7 +319,7 @@ static void couple(Thread thread, REAL *out, Index own, Index m, const REAL *par
 }
 EXPORT(couple)
 
-// Of each thread the largest |theta|.
+// Write the largest |theta| of each thread.
 static void max_rate(Thread thread, Counted<REAL> theta, double *most) {
     REAL largest_of[TILE] = {};
     for (Index lo = thread.first(theta.count); lo < thread.last(theta.count); lo += TILE) {

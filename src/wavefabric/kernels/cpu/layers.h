@@ -1,4 +1,4 @@
-// Parts of the density inside the perfectly matched layers, as `SplitLayers` of acoustics/solver/split_density.py holds them.
+// Parts of the density inside the perfectly matched layers, stored as by `SplitLayers` of acoustics/solver/split_density.py.
 #pragma once
 
 #include "../acoustics.h"
@@ -6,7 +6,7 @@
 
 struct Layers {
     REAL *x, *y, *z;                 // (nz, ny, layers_x), (nz, layers_y, nx), (layers_z, ny, nx)
-    const int *at_x, *at_y, *at_z;   // place of an index among the points of an axis' layers, -1 outside
+    const int *at_x, *at_y, *at_z;   // position of a grid index among the points of the axis' layers, -1 outside
     const REAL *pml_x, *pml_y, *pml_z;
     Index nx, ny, layers_x, layers_y;
     REAL *row_x(Index z, Index y) const { return x + (z * ny + y) * layers_x; }
@@ -24,7 +24,7 @@ template <> struct Take<Layers> {
     }
 };
 
-// Calls work(begin, end, place) for each stretch of a row inside (place >= 0: of its first point) or outside the layers along x.
+// Call work(begin, end, place) for each stretch of a row along x; place: its first point's position in the layers, -1 outside.
 template <class Work> FN void stretches(const Layers &s, Work work) {
     for (Index begin = 0, end; begin < s.nx; begin = end) {
         const bool in = s.at_x[begin] >= 0;
@@ -81,7 +81,7 @@ template <bool nonlinear> FN void advance_row(const Layers &s, const DensityRow 
     });
 }
 
-// Put or add a value to each of so many parts of the density at one point; `total` is its row.
+// Set each of `parts` parts of the density at one point to `value`, or add `value` to each; `total` is the row of the point.
 FN void put_density(const Layers &s, REAL *total, REAL value, bool replace, REAL parts, Index z, Index y, Index x) {
     total[x] = (replace ? (REAL)0 : total[x]) + parts * value;
     const int in_x = s.at_x[x], in_y = s.at_y[y], in_z = s.at_z[z];
@@ -91,7 +91,7 @@ FN void put_density(const Layers &s, REAL *total, REAL value, bool replace, REAL
     if (in_z >= 0) put(s.row_z(in_z, y)[x]);
 }
 
-// pattern times amplitude into each of so many parts of the density of a row.
+// Add pattern times amplitude to each of `parts` parts of the density of a row.
 FN void add_density_row(const Layers &s, REAL *__restrict__ total, const REAL *__restrict__ pattern, REAL amplitude, REAL parts,
                         Index z, Index y) {
     const REAL whole = parts * amplitude;
@@ -120,7 +120,7 @@ FN void pressure_row(REAL *p, const REAL *__restrict__ rho, const MediumRow &m, 
                         disperses ? shift[x] : (REAL)0, nonlinear, lossy, disperses);
 }
 
-// `p` may be `loss` or `shift` in place.
+// `p` may be the same array as `loss` or `shift`.
 FN void pressure_row(REAL *p, const REAL *rho, const MediumRow &m, const REAL *loss, const REAL *shift, Index n, bool nonlinear,
                      bool lossy, bool disperses) {
     if (nonlinear) {

@@ -15,7 +15,7 @@ static void transfer_table(Thread thread, double *table, Index rows, Index n, co
 }
 EXPORT(transfer_table)
 
-// The sum of squares of real numbers, some side by side, in an order that no compiler changes.
+// Sum of squares of real numbers, as SIDE parallel partial sums, in an order that no compiler changes.
 template <int SIDE, class Value> FN double squares(Index n, const Value &value) {
     double sums[SIDE] = {};
     Index i = 0;

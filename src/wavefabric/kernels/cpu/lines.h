@@ -7,7 +7,7 @@
 
 #include "fft.h"
 
-enum Derivative { NONE, UP, DOWN };  // at points half a step to one or the other side
+enum Derivative { NONE, UP, DOWN };  // at points half a grid step to one side (UP) or to the other (DOWN)
 
 struct Axis {
     const Plan *plan;
@@ -18,7 +18,7 @@ struct Transforms {
     Axis x, y, z;
     Index pitch;
     Grid grid;
-    // Vectors that the transforms of one thread need: the longest series.
+    // Scratch vectors that the transforms of one thread need: as many as the longest series has points.
     Index longest() const {
         Index most = 1;
         const Plan *plans[] = {x.plan, y.plan, z.plan};
@@ -28,7 +28,7 @@ struct Transforms {
     }
 };
 
-// Memory of a thread, which grows and is kept: so many complex vectors.
+// Scratch memory of a thread for `vectors` complex vectors; it grows when needed and is reused.
 FN C *scratch(Index vectors) {
     static thread_local C *kept = 0;
     static thread_local Index size = 0;
@@ -47,10 +47,10 @@ FN C *scratch(Index vectors) {
     return kept;
 }
 
-// Rows are transformed in twos: one is the real part, another the imaginary part of a series.
+// Rows are transformed in pairs: one is the real part, the other the imaginary part of a series.
 constexpr Index BATCH = 2 * LANES;
 
-// LANES numbers of a row from x on, 0 beyond its end.
+// Load LANES numbers of a row from x on, 0 beyond its end.
 FN V load_part(const REAL *row, Index x, Index n) {
     if (x + LANES <= n) return load(row + x);
     REAL part[LANES] = {};
@@ -64,7 +64,7 @@ FN void store_part(REAL *row, Index x, Index n, V v) {
     memcpy(row + x, part, (n - x) * sizeof(REAL));
 }
 
-// The half spectra of up to BATCH rows. Work: a series.
+// Transform up to BATCH rows to their half spectra. `work`: scratch for one series.
 static void rows_forth(const Plan &plan, const REAL *rows, Index count, Complex *spectrum, Index pitch, C *work) {
     constexpr int PAIRS = LANES / 2;
     const Index n = plan.points;
@@ -89,7 +89,7 @@ static void rows_forth(const Plan &plan, const REAL *rows, Index count, Complex 
     const Index *place = plan.place;
     const V half = splat((REAL)0.5);
     for (Index k = 0; k < pitch; k += PAIRS) {
-        V a[2][PAIRS], b[2][PAIRS];  // complex numbers of half of the rows each, of the first rows and the second
+        V a[2][PAIRS], b[2][PAIRS];  // a: complex numbers of the first LANES rows, b: of the others; each vector has half of these rows
 #pragma GCC unroll 8
         for (int j = 0; j < PAIRS; ++j) {
             const Index at = k + j;
@@ -115,7 +115,7 @@ static void rows_forth(const Plan &plan, const REAL *rows, Index count, Complex 
     }
 }
 
-// Up to BATCH rows from their half spectra times a factor, if there is one; unscaled.
+// Transform half spectra, times a factor unless it is null, back to up to BATCH rows; unscaled.
 static void rows_back(const Plan &plan, const Complex *spectrum, Index count, Index pitch, const Complex *factor, REAL *rows, C *work) {
     constexpr int PAIRS = LANES / 2;
     const Index n = plan.points, *place = plan.place;
@@ -138,7 +138,7 @@ static void rows_back(const Plan &plan, const Complex *spectrum, Index count, In
                 a = a * f;
                 b = b * f;
             }
-            if (at == 0 || 2 * at == n) {  // real, as their transforms are
+            if (at == 0 || 2 * at == n) {  // these numbers are real, as the rows are
                 work[place[at]] = {a.re, b.re};
             } else {
                 work[place[at]] = a + up(b);
@@ -164,20 +164,20 @@ static void rows_back(const Plan &plan, const Complex *spectrum, Index count, In
     }
 }
 
-// Lines of LANES numbers that are read soon, into the second cache.
+// Prefetch LANES complex numbers, which are read soon, into the L2 cache.
 FN void fetch(const void *p) {
     for (int line = 0; line < 2 * VECTOR_BYTES; line += 64) __builtin_prefetch((const char *)p + line, 0, 2);
 }
 
 constexpr Index HALF = LANES / 2;
 
-// LANES columns of a spectrum, half of them at each place, of which neighbouring points are `stride` numbers apart; backward times a
-// factor, if there is one. Where there are no more than half, both places are one.
+// LANES columns of a spectrum, half of them at `base`, half at `other`; the same address if no more than half are left. Points of a
+// column are `stride` numbers apart. `ColumnSwapped`, for backward transforms, multiplies by `factor` unless it is null.
 struct Column {
     Complex *base, *other;
     Index stride;
     INLINED C operator()(Index i) const {
-        fetch(other + i * stride + HALF);  // of the columns that come next
+        fetch(other + i * stride + HALF);  // prefetch the next columns
         return load_complex(base + i * stride, other + i * stride);
     }
     INLINED void operator()(Index i, C v) const { store_complex(base + i * stride, other + i * stride, v); }
@@ -193,7 +193,7 @@ struct ColumnSwapped {
     INLINED void operator()(Index i, C v) const { store_complex(base + i * stride, other + i * stride, swapped(v)); }
 };
 
-// All columns along y of one or two planes, in place. Halves of vectors that are left over in both go together.
+// Call work(base, other) for all columns along y of one or two planes. Half vectors left over in both planes go together.
 template <class Work> FN void plane_columns(const Transforms &t, Complex *planes, Index count, Work work) {
     const Index whole = t.pitch / LANES * LANES, size = t.grid.ny * t.pitch;
     for (Index z = 0; z < count; ++z)
@@ -205,7 +205,7 @@ static void planes_forth(const Transforms &t, Complex *planes, Index count, C *w
         forth_in_order(*t.y.plan, work, Column{base, other, t.pitch}, Column{base, other, t.pitch});
     });
 }
-// The same backward, from planes to others, or in place.
+// Transform columns along y back, from planes to other planes or in place.
 static void planes_back(const Transforms &t, const Complex *from, Complex *into, Index count, int derivative, C *work) {
     plane_columns(t, (Complex *)from, count, [&](Complex *base, Complex *other) {
         const Index a = base - from, b = other - from;

@@ -1,15 +1,15 @@
-// Looks at the fields of the ultrasound time step between steps: energy, peaks, and what alternates from step to step.
+// Checks of the fields of the ultrasound simulation between time steps: energy, peaks, and parts that alternate from step to step.
 #include "../acoustics.h"
 #include "driver.h"
 
-// A block of the grid (`box_of` of acoustics/stability/energy.py).
+// A box of grid points (`box_of` of acoustics/stability/energy.py).
 struct Box {
     Index first, planes, rows, length, plane, row, x;
     Index all() const { return planes * rows; }
     Index at(Index r) const { return first + r / rows * plane + r % rows * row; }
 };
 
-// The sum of term(x) over a row, in double, in an order that vectors of any width keep.
+// Sum of term(x) over a row, in double, in an order that does not depend on the width of vectors.
 template <class Term> FN double row_sum(Index n, Term term) {
     double sums[16] = {};
     Index x = 0;
@@ -21,7 +21,7 @@ template <class Term> FN double row_sum(Index n, Term term) {
     return sums[0];
 }
 
-// The largest of sign * p over a row, and `most`.
+// Maximum of sign * p over a row and of `most`.
 FN REAL row_peak(Index n, const REAL *p, REAL sign, REAL most) {
     REAL peaks[16];
     for (Index k = 0; k < 16; ++k) peaks[k] = most;
@@ -33,10 +33,10 @@ FN REAL row_peak(Index n, const REAL *p, REAL sign, REAL most) {
     return peaks[0];
 }
 
-// A parameter of the medium in a row that begins at a point and at an x, with no jumps between one row and a full grid inside loops.
+// A medium parameter from grid index `at` and column x of a row on, so that loops need not tell one row from a full grid.
 FN const REAL *in_row(Medium parameter, Index at, Index x) { return parameter.data + (parameter.full ? at : x); }
 
-// Parts are shares of the rows, each summed by one thread: their number, not that of the threads, fixes the bits.
+// Each of `parts` parts of the rows is summed by one thread: results depend on the number of parts, not on that of threads.
 static void field_sums(Thread t, double *partials, Index parts, const REAL *p, const REAL *rho, const REAL *ux, const REAL *uy,
                        const REAL *uz, Medium density, Medium along_x, Medium along_y, Medium along_z, const double *weights,
                        const Box *box, int axes) {

@@ -1,11 +1,11 @@
-// A unitary applied to rows of a field in place; see mixing_kernel.py. Samples of all rows are copied to scratch as doubles, some
-// at a time.
+// Multiply rows of a field by a unitary matrix in place; see mixing_kernel.py. Samples of all rows are copied to scratch as doubles,
+// SIDE samples at a time.
 #include "../mixing.h"
 #include "driver.h"
 
 constexpr int SIDE = 16;  // samples that are mixed at once
 
-// Some neighbouring rows of the product.
+// Compute ROWS neighbouring rows of the product.
 template <int ROWS> static void mix(Complex *field, Index samples, const double *matrix, const double *re, const double *im, Index n,
                                     Index row, Index m) {
     double x[ROWS][SIDE] = {}, y[ROWS][SIDE] = {};
@@ -18,7 +18,7 @@ template <int ROWS> static void mix(Complex *field, Index samples, const double 
         for (Index j = 0; j < m; ++j) field[(row + r) * samples + j] = {(REAL)x[r][j], (REAL)y[r][j]};
 }
 
-// field (n, samples) <- matrix (n, n) complex times it. scratch: (threads, 2, n, SIDE).
+// field (n, samples) <- matrix (n, n), complex, times field. scratch: (threads, 2, n, SIDE).
 static void mix_rows(Thread thread, Complex *field, Index n, Index samples, const double *matrix, double *scratch) {
     const Index blocks = (samples + SIDE - 1) / SIDE;
     double *re = scratch + thread.number * 2 * n * SIDE, *im = re + n * SIDE;

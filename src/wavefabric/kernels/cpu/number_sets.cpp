@@ -1,4 +1,4 @@
-// Numbers for sets of values: points of equal values get equal numbers, in the order of first appearance.
+// Number sets of values: points with equal values get equal numbers, in the order of first appearance.
 #include "driver.h"
 
 // Values count as equal if all their bits are.
@@ -9,10 +9,10 @@ using Bits = Unsigned<sizeof(REAL)>::type;
 struct Sets {
     Counted<const Bits> values;  // (columns, points and more)
     Index columns, points;
-    Counted<int> positions;  // a hash table, a power of two long: number of a set, or -1
-    Counted<Bits> table;     // (most sets, columns)
+    Counted<int> positions;  // hash table, its length a power of two: number of a set, or -1
+    Counted<Bits> table;     // (maximum number of sets, columns)
     Counted<int> numbers;    // of the points
-    Index width;             // of a row of values
+    Index width;             // length of a row of values
 
     Bits value(Index k, Index point) const { return values[k * width + point]; }
     bool equal(Index number, Index point) const {
@@ -20,7 +20,7 @@ struct Sets {
             if (table[number * columns + k] != value(k, point)) return false;
         return true;
     }
-    // Multiplicative hashing by the golden ratio (Knuth), its high bits brought down.
+    // Multiplicative hashing by the golden ratio (Knuth); high bits are mixed into the low bits.
     Index position(Index point) const {
         unsigned long long mixed = 0;
         for (Index k = 0; k < columns; ++k) {
@@ -33,14 +33,14 @@ struct Sets {
 template <>
 struct Take<Sets> : Record<Sets, Counted<const Bits>, Index, Index, Counted<int>, Counted<Bits>, Counted<int>, Index> {};
 
-// `count` is how many sets are in the table. Where a set more than it holds is met, `count` is one more than that, and the numbers
-// are left unfinished.
+// `count`: number of sets in the table. If there are more sets than the table can store, `count` becomes that maximum plus one, and
+// the numbers of points are incomplete.
 static void number_sets(Thread, Sets sets, Counted<Index> count) {
     const Index most = sets.table.count / sets.columns;
     Index sum = count[0];
     int number = -1;
     for (Index i = 0; i < sets.points; ++i) {
-        if (number < 0 || !sets.equal(number, i)) {  // than the point before
+        if (number < 0 || !sets.equal(number, i)) {  // differs from the previous point
             Index at = sets.position(i);
             for (;; at = (at + 1) & (sets.positions.count - 1)) {
                 number = sets.positions[at];

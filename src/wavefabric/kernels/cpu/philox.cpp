@@ -1,4 +1,4 @@
-// Random numbers: an element i of a sequence follows from the seed, the stream and i + offset alone.
+// Random numbers: element i of a sequence depends only on the seed, the stream and i + offset.
 #include "../philox.h"
 
 #include "driver.h"
@@ -30,7 +30,7 @@ static void philox_uint32(Thread t, Counted<u32> out, u64 seed, u64 stream, u64 
 EXPORT(philox_uint32)
 
 static void add_complex_normal(Thread t, Counted<Complex> out, double sigma, u64 seed, u64 stream, u64 offset) {
-    constexpr Index MOST = 64;  // uniform numbers at once, in vectors
+    constexpr Index MOST = 64;  // uniform numbers per loop, which the compiler vectorises
     double height[MOST], turn[MOST];
     for (Index first = t.first(out.count); first < t.last(out.count); first += MOST) {
         const Index left = t.last(out.count) - first, count = left < MOST ? left : MOST;

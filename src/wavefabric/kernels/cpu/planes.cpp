@@ -1,4 +1,4 @@
-// Passes of the ultrasound time step with its transforms inside: each touches every array once.
+// Passes (kernels) of the ultrasound time step that include its transforms: each reads and writes every array once.
 //
 // A grid is (nz, ny, nx). In two dimensions ny is 1 and z is the second axis, in one nz is 1 as well. A pass over planes transforms rows
 // along x and columns along y (if there are any), with the pointwise work on rows in between; a pass over columns transforms along z.
@@ -6,9 +6,9 @@
 #include "layers.h"
 #include "lines.h"
 
-// What a source does in the step that the clock counts: a pattern times its signal is added; or values of the signal are added or put at
-// points, those of row r from first[r] on, at `index` in the row. A signal has a row a step with a column a point (of number `place`) or
-// one for all; or it is one series of so many samples, of which a point gets number place + step.
+// One source in the time step that the clock counts: adds a pattern times its signal; or adds or sets values of the signal at points,
+// those of row r from first[r] on, at `index` in the row. A signal has one row per step, with one column per point (number `place`) or
+// one column for all; or it is one series of `samples` values, of which a point gets number place + step.
 struct Source {
     const REAL *pattern;
     const Index *first, *index, *place;
@@ -52,7 +52,7 @@ FN void add_density_source(const Layers &layers, REAL *rho, const Source &s, REA
         put_density(layers, total, s.value(i), s.replace, parts, z, y, s.index[i]);
 }
 
-// Blocks of rows that one thread does after another: two planes, or some rows where there are no columns along y.
+// Blocks of rows, each done by one thread: two planes, or BATCH rows if there are no columns along y.
 struct Blocks {
     Grid g;
     Index each;  // rows of a block
@@ -63,7 +63,7 @@ struct Blocks {
 };
 FN Blocks blocks_of(Grid g) { return {g, g.ny > 1 ? 2 * g.ny : BATCH}; }
 
-// Calls work(first row, rows) for batches of the rows of a block.
+// Call work(first row, rows) for batches of the rows of a block.
 template <class Work> FN void batches(Index begin, Index end, Work work) {
     for (Index row = begin; row < end; row += BATCH) work(row, end - row < BATCH ? end - row : BATCH);
 }
@@ -82,7 +82,7 @@ static void transform_planes(Thread t, const Transforms *tr, const REAL *real, C
 }
 EXPORT(transform_planes)
 
-// The planes of a spectrum to real ones, with derivatives along x and y; the spectrum is lost.
+// Transform planes of a spectrum back to real planes, with derivatives along x and y; overwrites the spectrum.
 static void transform_planes_back(Thread t, const Transforms *tr, REAL *real, Complex *spectrum, int by_x, int by_y) {
     const Grid g = tr->grid;
     const Blocks blocks = blocks_of(g);
@@ -97,7 +97,7 @@ static void transform_planes_back(Thread t, const Transforms *tr, REAL *real, Co
 }
 EXPORT(transform_planes_back)
 
-// Each number of the planes' spectra: out = a dx + b dy, of two fields' derivatives; `b` may be null.
+// For each number of the planes' spectra: out = a dx + b dy, sum of the derivatives of two fields; `b` may be null.
 static void add_derivatives(Thread t, const Transforms *tr, Complex *out, const Complex *a, const Complex *b) {
     const Grid g = tr->grid;
     ROWS(t, (Grid{g.nz, g.ny, tr->pitch})) {
@@ -108,20 +108,20 @@ static void add_derivatives(Thread t, const Transforms *tr, Complex *out, const 
 }
 EXPORT(add_derivatives)
 
-// Chunks of LANES columns along z; the last may be half of one, which is then done twice.
+// Loop over chunks of LANES columns along z; if the last chunk has only half of these, that half is done twice.
 #define CHUNKS(t, g, tr)                                                                                              \
     for (Index all_ = (g).ny * (tr)->pitch, chunks_ = (all_ + LANES - 1) / LANES, chunk_ = (t).first(chunks_);          \
          chunk_ < (t).last(chunks_); ++chunk_)                                                                        \
         for (Index c = chunk_ * LANES, half = c + HALF < all_ ? HALF : 0, once_ = 1; once_; once_ = 0)
 
-// Real numbers that go with the columns of a chunk.
+// Load the real factors of the columns of a chunk.
 FN V load_operator(const REAL *p, Index half) {
     const V a = load(p);
     return half ? a : shuffle<Repeat>(a, a);
 }
 
-// Along z: a spectrum times a real operator, and its derivative if asked for. With `more`, a second spectrum's derivative is added
-// before the operator, which makes the divergence of both.
+// Along z: multiply a spectrum by a real operator, and by the factors of `derivative` if any. With `more`, add the derivative of a second
+// spectrum before the operator, which gives the divergence of both.
 static void multiply_columns(Thread t, const Transforms *tr, Complex *spectrum, const REAL *factor, int derivative,
                              const Complex *more) {
     const Grid g = tr->grid;
@@ -147,7 +147,7 @@ static void multiply_columns(Thread t, const Transforms *tr, Complex *spectrum, 
 }
 EXPORT(multiply_columns)
 
-// Along z: s0 <- kappa F{p}, from which the derivatives along x and y follow, and s1 <- the derivative along z of it.
+// Along z: s0 <- kappa F{p}, from which the derivatives along x and y follow, and s1 <- its derivative along z.
 static void gradient_columns(Thread t, const Transforms *tr, Complex *s0, Complex *s1, const REAL *kappa) {
     const Grid g = tr->grid;
     const Index stride = g.ny * tr->pitch, n = g.nz;
@@ -171,8 +171,8 @@ static void gradient_columns(Thread t, const Transforms *tr, Complex *s0, Comple
 }
 EXPORT(gradient_columns)
 
-// One component of the velocity: field, density at its points, factors of the layers along its axis, source, and the spectrum that it
-// goes to.
+// One component of the velocity: field, density at its points, factors of the layers along its axis, source, and the spectrum that
+// receives its transform.
 struct Component {
     REAL *u;
     Medium density;
@@ -188,8 +188,8 @@ template <> struct Take<Component> {
     }
 };
 
-// In the planes: dp, u <- pml (pml u - dt/rho0 dp), sources, and the new planes' spectra of u. In: kappa F{p} and its derivative along z.
-// The component along x has a second source, which comes last.
+// Pass over planes: compute dp, u <- pml (pml u - dt/rho0 dp), add sources, and compute the planes' spectra of the new u. Input: kappa F{p}
+// (s0) and its derivative along z (s1). The component along x has a second source, `delayed`, which is added last.
 static void velocity_planes(Thread t, const Transforms *tr, Complex *s0, Complex *s1, REAL dt, Component ux, Component uy,
                             Component uz, Source delayed) {
     const Grid g = tr->grid;
@@ -258,9 +258,9 @@ template <> struct Take<State> {
 
 enum Losses { LOSSLESS, STOKES, POWER_LAW };
 
-// In the planes: du from spectra of u along each axis, the density's step, its source, and what follows from it in the same rows: the
-// pressure by the equation of state and its planes' spectrum in s0; for a power law planes' spectra of rho0 div u (s0) and rho (s1, if
-// that is given) instead. Spectra of u along z have their derivative; those that are missing are null.
+// Pass over planes: du from spectra of u along each axis, the density's step and source, and then in the same rows the pressure by the
+// equation of state and its planes' spectrum (s0); for power-law absorption, instead, the planes' spectra of rho0 div u (s0) and of rho
+// (s1, unless null). The spectrum `in_z` already includes the derivative along z; spectra of missing axes are null.
 static void density_planes(Thread t, const Transforms *tr, REAL *rho, const Complex *in_x, Complex *in_y, const Complex *in_z,
                            Layers layers, REAL *p, State medium, REAL dt, Source source, REAL parts, bool nonlinear, int losses,
                            Complex *s0, Complex *s1) {
@@ -310,7 +310,7 @@ static void density_planes(Thread t, const Transforms *tr, REAL *rho, const Comp
 }
 EXPORT(density_planes)
 
-// In the planes, from spectra of L1 (s0) and L2 (s1, if there is one): p = c0^2 (rho + B/A rho^2/(2 rho0) + tau L1 - eta L2), and its
+// Pass over planes, from spectra of L1 (s0) and L2 (s1, unless null): p = c0^2 (rho + B/A rho^2/(2 rho0) + tau L1 - eta L2), and its
 // planes' spectrum in s0.
 static void pressure_planes(Thread t, const Transforms *tr, REAL *p, Complex *s0, Complex *s1, const REAL *rho, State medium,
                             bool nonlinear) {

@@ -26,7 +26,7 @@ static void wake(Signal *s) { pthread_cond_broadcast(s); }
 #endif
 
 typedef void (*Kernel)(const Word *, Index, Index);
-// One kernel with its arguments: what a list of launches holds.
+// One kernel with its arguments, an entry of a list of launches.
 struct Launch {
     Kernel kernel;
     const Word *words;
@@ -34,17 +34,17 @@ struct Launch {
 
 namespace {
 constexpr int MOST_THREADS = 1024;
-// Looks before a thread sleeps: some 50 us.
+// Checks of a counter before a thread sleeps: some 50 us.
 constexpr int SPINS = 1000;
 
-// A list of launches, done so many times; a barrier of all threads follows each kernel.
+// A list of launches that is run `times` times; a barrier of all threads follows each kernel.
 struct Work {
     const Launch *launches;
     Index count, times;
     int threads;
 };
 
-// A number that grows, and the threads that wait until it does.
+// A number that only grows, and the threads that sleep until it does.
 struct Counter {
     uint64_t value;
     int sleepers;
@@ -52,7 +52,7 @@ struct Counter {
 };
 
 Lock launching = LOCK_INIT;  // one work at a time
-Lock lock = LOCK_INIT;       // of what follows
+Lock lock = LOCK_INIT;       // protects the variables below
 Work work;
 int workers = 0, at_barrier = 0;
 Counter works = {0, 0, SIGNAL_INIT}, barriers = {0, 0, SIGNAL_INIT};
@@ -107,7 +107,7 @@ void take_part(const Work &w, int number) {
 void serve(int number, uint64_t seen) {
     for (;;) {
         until_changed(works, seen);
-        // Work cannot change while this thread takes part in it; one that does not may miss some.
+        // `work` cannot change while this thread takes part in it; a thread that does not take part may miss some work.
         acquire(&lock);
         seen = works.value;
         const Work w = work;
@@ -140,7 +140,7 @@ bool start_thread(Start *s) {
     pthread_detach(thread);
     return true;
 }
-// A forked process has one thread.
+// A forked process has only one thread: reset the pool.
 void forget() {
     launching = lock = LOCK_INIT;
     works = barriers = {0, 0, SIGNAL_INIT};
@@ -153,7 +153,7 @@ void after_fork() {
 }
 #endif
 
-// At most so many threads, with this one; fewer where the system starts no more.
+// Start threads until there are `threads`, with this one, and return how many there are; fewer if the system starts no more.
 int ready(int threads) {
     if (threads > MOST_THREADS) threads = MOST_THREADS;
     after_fork();
@@ -166,7 +166,7 @@ int ready(int threads) {
 }
 }  // namespace
 
-// Runs a list of kernels so many times on so many threads, and waits until all is done.
+// Run a list of kernels `times` times on `threads` threads, and wait until all is done.
 EXPORTED void wavefabric_run(const Launch *launches, Index count, Index times, int threads) {
     if (threads <= 1) {
         take_part({launches, count, times, 1}, 0);

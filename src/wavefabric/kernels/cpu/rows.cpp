@@ -3,19 +3,19 @@
 //
 // A row of n = n1 n2 numbers is a matrix of n1 rows and n2 columns. With j = j1 n2 + j2 and k = k1 + n1 k2 its transform is one over each
 // column (j1 -> k1), factors w^(k1 j2), and one over each row of the matrix (j2 -> k2) (Gentleman & Sande 1966,
-// doi:10.1145/1464291.1464352). As many columns, then rows, go together as a vector has lanes (LANES). A length with prime factors above 13 is a convolution
-// (Bluestein 1970, doi:10.1109/TAU.1970.1162132) of a longer row, which is multiplied by the transform of its kernel.
+// doi:10.1145/1464291.1464352). LANES columns, then LANES rows, are transformed together. A length with prime factors above 13 is a
+// convolution (Bluestein 1970, doi:10.1109/TAU.1970.1162132) of a longer row, which is multiplied by the transform of its kernel.
 #include "lines.h"
 
-// Made by `wavefabric.kernels.series_plan.RowPlan`.
+// Plan of the transforms of rows of one length, built by `wavefabric.kernels.series_plan.RowPlan`.
 struct RowPlan {
     Index points;           // of a row
     Index across;           // columns of the matrix
     const Plan *down;       // transforms of its columns,
     const Plan *along;      // and of its rows
-    const Complex *near;    // w^(k1 l) for l < WIDE, by place of k1 in a transformed column,
-    const Complex *far;     // and w^(k1 WIDE q) for each q and place
-    const Complex *chirp;   // of a convolution, exp(-i pi j^2/points); and the transform of its kernel as `arrange_factors` has it
+    const Complex *near;    // w^(k1 l) for l < WIDE, by position of k1 in a transformed column,
+    const Complex *far;     // and w^(k1 WIDE q) for each q and position
+    const Complex *chirp;   // for a convolution: exp(-i pi j^2/points); and its kernel's transform, ordered by `arrange_factors`
     const REAL *kernel;
     Index inner() const { return down->points * across; }
     Index chunks() const { return (across + LANES - 1) / LANES; }
@@ -23,11 +23,11 @@ struct RowPlan {
     Index longest() const { return down->points > across ? down->points : across; }
 };
 constexpr Index WIDE = 16;
-// Real numbers of a factor. In single precision it keeps its rounding residuals: a table rounded to single would change the energy at each
-// frequency in every step the same way.
+// Real numbers per factor. In single precision a factor has its rounding residuals too: a table rounded to single would change the
+// energy at each frequency the same way in every step.
 constexpr Index PARTS = SINGLE ? 4 : 2;
 
-// `count` complex numbers, at most LANES; missing lanes are 0.
+// Load `count` complex numbers, at most LANES; missing lanes are 0.
 FN C load_some(const Complex *p, Index count) {
     if (count >= LANES) return load_complex(p, p + HALF);
     Complex some[LANES] = {};
@@ -42,14 +42,14 @@ FN void store_some(Complex *p, Index count, C v) {
 }
 FN Index lanes(Index first, Index end) { return end - first < LANES ? end - first : LANES; }
 
-// The twiddle factors w^(k1 j2) of LANES columns j2, for the k1 at a place.
+// The twiddle factors w^(k1 j2) of LANES columns j2, for the k1 at a position.
 FN C between(const RowPlan &p, Index place, Index column) {
     const Complex *near = p.near + place * WIDE + column % WIDE;
     return load_complex(near, near + HALF) * splat(p.far[column / WIDE * p.down->points + place]);
 }
 
-// Up to LANES columns of the matrix, the first of which is `column`, are transformed and multiplied by the twiddle factors; numbers k1
-// are stored in natural order. The way back undoes that.
+// Transform up to LANES columns of the matrix, from `column` on, multiply them by the twiddle factors, and store numbers k1 in natural
+// order. `columns_back` undoes that.
 static void columns_forth(const RowPlan &p, const Complex *from, Complex *into, Index column, C *work) {
     const Plan &plan = *p.down;
     const Index count = lanes(column, p.across), stride = p.across;
@@ -74,7 +74,7 @@ static void columns_back(const RowPlan &p, const Complex *from, Complex *into, I
     for (Index i = 0; i < plan.points; ++i) store_some(into + i * stride, count, work[i]);
 }
 
-// LANES rows of the matrix, a row in each lane.
+// Load or store LANES rows of the matrix, one row per lane.
 static void load_rows(const RowPlan &p, const Complex *matrix, Index first, C *work) {
     const Index last = lanes(first, p.down->points) - 1, end = 2 * p.across;
     const REAL *rows = (const REAL *)(matrix + first * p.across);
@@ -107,7 +107,7 @@ static void store_rows(const RowPlan &p, Complex *matrix, Index first, const C *
     }
 }
 
-// Rows of the matrix there, times the factors of these rows, and back.
+// Transform LANES rows of the matrix, multiply them by their factors, and transform them back.
 static void multiply_rows(const RowPlan &p, Complex *matrix, Index first, const REAL *factors, C *work) {
     load_rows(p, matrix, first, work);
     forth(*p.along, work, From{work});
@@ -125,14 +125,14 @@ static void multiply_rows(const RowPlan &p, Complex *matrix, Index first, const 
     store_rows(p, matrix, first, work);
 }
 
-// F^-1 times the factors times F, unscaled, of a row whose length has no prime factors above 13.
+// row <- F^-1 (factors F row), unscaled, for a row whose length has no prime factors above 13.
 static void multiply_spectrum(const RowPlan &p, Complex *row, const REAL *factors, C *work) {
     for (Index c = 0; c < p.across; c += LANES) columns_forth(p, row, row, c, work);
     for (Index r = 0; r < p.down->points; r += LANES) multiply_rows(p, row, r, factors, work);
     for (Index c = 0; c < p.across; c += LANES) columns_back(p, row, row, c, work);
 }
 
-// A row transformed, unscaled; backward with real and imaginary parts exchanged before and after. `matrix` is scratch of `inner` numbers.
+// Transform a row, unscaled; backward with real and imaginary parts exchanged before and after. `matrix`: scratch of `inner` numbers.
 static void transform_row(const RowPlan &p, Complex *row, bool backward, Complex *matrix, C *work) {
     const Index n1 = p.down->points;
     if (p.chirp) {
@@ -165,7 +165,7 @@ static void transform_row(const RowPlan &p, Complex *row, bool backward, Complex
 
 static Index scratch_size(const RowPlan &p) { return p.longest() + LANES + p.inner() / LANES + 2; }
 
-// All rows of a field.
+// Transform all rows of a field.
 static void transform_rows(Thread t, const RowPlan *p, Complex *field, Index rows, Index n, int backward) {
     C *work = scratch(scratch_size(*p));
     Complex *matrix = (Complex *)(work + p->longest() + LANES);
@@ -173,8 +173,8 @@ static void transform_rows(Thread t, const RowPlan *p, Complex *field, Index row
 }
 EXPORT(transform_rows)
 
-// Factors of rows in the order in which `multiply_rows` reads them: for each LANES rows of the matrix and each place along them LANES real
-// parts, LANES imaginary parts, and in single precision the rounding residuals of both. For a convolution: in natural order, one after another.
+// Store factors of rows in the order in which `multiply_rows` reads them: for each LANES rows of the matrix and each position along them
+// LANES real parts, LANES imaginary parts, and in single precision the residuals of both. For a convolution: in natural order.
 static void arrange_factors(Thread t, const RowPlan *p, const double *factors, Index rows, Index reals, REAL *out, Index size) {
     const auto put = [](REAL *at, Index step, const double *factor) {
         for (Index part = 0; part < 2; ++part) {
@@ -202,7 +202,7 @@ static void arrange_factors(Thread t, const RowPlan *p, const double *factors, I
 }
 EXPORT(arrange_factors)
 
-// What a call of multiply_spectra does: all, or where threads share rows one of its three parts, after which they wait for each other.
+// Work of one call of multiply_spectra: all or, if threads share rows, one of three parts, with a barrier after each.
 enum Part { ALL, COLUMNS_FORTH, ROWS_THERE_AND_BACK, COLUMNS_BACK };
 
 // Each row <- F^-1 (factors F row), unscaled, with the arranged factors of its kind.
@@ -232,7 +232,7 @@ static void multiply_spectra(Thread t, const RowPlan *p, Complex *field, Index r
 }
 EXPORT(multiply_spectra)
 
-// Arrays (outer, n, stride) along their middle axis.
+// Transform arrays (outer, n, stride) along their middle axis.
 static void transform_axis(Thread t, const Plan *plan, Complex *array, Index outer, Index stride, int backward) {
     C *work = scratch(plan->inner + LANES);
     const Index chunks = (stride + LANES - 1) / LANES;
@@ -258,7 +258,7 @@ static void transform_axis(Thread t, const Plan *plan, Complex *array, Index out
 }
 EXPORT(transform_axis)
 
-// Rows of real numbers and their half spectra of points/2 + 1 numbers.
+// Transform rows of real numbers to their half spectra of points/2 + 1 numbers, or back.
 static void transform_real_rows(Thread t, const Plan *plan, REAL *real, Complex *spectra, Index rows, int backward) {
     const Index n = plan->points, half = n / 2 + 1, pitch = (half + HALF - 1) / HALF * HALF, batches = (rows + BATCH - 1) / BATCH;
     C *work = scratch(plan->inner + LANES + BATCH * pitch / LANES);

@@ -1,18 +1,18 @@
-// What is done to arrays of a grid before the first time step; each array is read once.
+// Operations on arrays of a grid before the first time step; each reads an array once.
 #include <cmath>
 
 #include "driver.h"
 
-struct Strides {  // in numbers
+struct Strides {  // in numbers, not bytes
     Index z, y, x;
 };
 template <> struct Take<Strides> : Record<Strides, Index, Index, Index> {};
 
-// Numbers along two axes that are read and written together: of one side they are neighbours in a line of the cache, of the other in 16.
-// The third axis goes on after a few, which lie in the same pages of memory.
+// Size of a tile of two axes that is copied at once: in one array its numbers share a cache line, in the other they lie in 16 lines. The
+// third axis advances by a few numbers, which lie in the same pages of memory.
 constexpr Index TILE = 16, ROWS_TOGETHER = 8;
 
-// target = source, of the same shape in another order of memory.
+// Copy `source` to `target`, an array of the same shape with another order in memory.
 static void copy_field(Thread t, REAL *target, Strides to, const REAL *source, Strides from, Grid grid) {
     if (from.x == 1 && to.x == 1) {
         for (Index row = t.first(grid.rows()); row < t.last(grid.rows()); ++row) {
@@ -23,7 +23,7 @@ static void copy_field(Thread t, REAL *target, Strides to, const REAL *source, S
         }
         return;
     }
-    // The axis along which the source's numbers are closest, but for x; and the other one.
+    // near: the axis other than x along which the source has the smaller stride; other: the remaining axis.
     const bool along_z = std::abs(from.z) <= std::abs(from.y);
     const Index near = along_z ? grid.nz : grid.ny, other = along_z ? grid.ny : grid.nz;
     const Index near_from = along_z ? from.z : from.y, near_to = along_z ? to.z : to.y;
@@ -44,7 +44,7 @@ static void copy_field(Thread t, REAL *target, Strides to, const REAL *source, S
 }
 EXPORT(copy_field)
 
-// out = the mean of a number and the next one along an axis (0 for x); after the last one comes the first, or itself.
+// out = mean of each number and the next along an axis (0 for x); for the last number the next is the first (`wrap`) or itself.
 static void stagger(Thread t, REAL *out, const REAL *field, Grid grid, Index axis, bool wrap) {
     const Index plane = grid.ny * grid.nx, whole = grid.size();
     ROWS(t, grid) {
@@ -64,10 +64,10 @@ static void stagger(Thread t, REAL *out, const REAL *field, Grid grid, Index axi
 }
 EXPORT(stagger)
 
-// The least and the largest of some numbers, both NaN if one of them is; in lanes, so that they are found in vectors.
+// Minimum and maximum of numbers, both NaN if any number is; tracked per lane, so that the compiler uses vectors.
 constexpr Index LANES = 16;
 template <class T> struct Range {
-    T low[LANES], high[LANES], none[LANES];  // 1 where one of them is no number
+    T low[LANES], high[LANES], none[LANES];  // 1 if a number is NaN
     Range() {
         for (Index k = 0; k < LANES; ++k) {
             low[k] = INFINITY;
@@ -95,7 +95,7 @@ template <class T> struct Range {
     }
 };
 
-// For each of so many parts of a field the least and the largest number, (parts, 2).
+// Write the minimum and maximum of each part of a field, (parts, 2).
 static void ranges(Thread t, Counted<const REAL> field, Counted<double> out) {
     const Index parts = out.count / 2;
     for (Index part = t.first(parts); part < t.last(parts); ++part) {
@@ -112,13 +112,13 @@ static void ranges(Thread t, Counted<const REAL> field, Counted<double> out) {
 }
 EXPORT(ranges)
 
-// Of each of so many parts of a medium, (parts, 11): ranges of rho c^2, alpha c^y, alpha c^(y + 1) and alpha c^(y + 2); the largest alpha c,
-// and c and alpha at the first point that has it. A parameter is an array, or one number.
+// For each part of a medium, (parts, 11): ranges of rho c^2, alpha c^y, alpha c^(y + 1) and alpha c^(y + 2); the largest alpha c, and
+// c and alpha at the first point that has it. A parameter is an array, or one number.
 constexpr Index EXTREMES = 11;
 static void medium_extremes(Thread t, Counted<const REAL> c, Counted<const REAL> density, Counted<const REAL> alpha, Index points,
                             double power, Counted<double> out) {
     const Index parts = out.count / EXTREMES;
-    double speed = NAN, factor = 0;  // c^y of the point before: often the same
+    double speed = NAN, factor = 0;  // c and c^y of the previous point, often the same
     for (Index part = t.first(parts); part < t.last(parts); ++part) {
         const Index end = points * (part + 1) / parts;
         Range<double> stiffness, losses[3];
@@ -154,8 +154,8 @@ static void medium_extremes(Thread t, Counted<const REAL> c, Counted<const REAL>
 }
 EXPORT(medium_extremes)
 
-// Of each of so many parts of the rows of a field, (parts, 4): sums of squares of the differences of neighbours along x, y and z, and of
-// the field's.
+// For each part of the rows of a field, (parts, 4): sums of squared differences of neighbours along x, y and z, and the sum of the
+// field's squares.
 static void squared_slopes(Thread t, const REAL *field, Grid grid, Counted<double> out) {
     const Index parts = out.count / 4, plane = grid.ny * grid.nx;
     for (Index part = t.first(parts); part < t.last(parts); ++part) {
@@ -175,7 +175,7 @@ static void squared_slopes(Thread t, const REAL *field, Grid grid, Counted<doubl
 }
 EXPORT(squared_slopes)
 
-// spectrum *= a window of the distance from the origin, (nz, ny, nx) complex: `table` has it at 0, 1, ... `radius`, beyond it is 0.
+// spectrum *= window of the distance from the origin, (nz, ny, nx) complex: `table` at 0, 1, ... `radius`; beyond, its last value, 0.
 static void apply_window(Thread t, REAL *spectrum, Grid grid, const double *z_squares, const double *y_squares, const double *x_squares,
                          Counted<const double> table) {
     const double radius = (double)(table.count - 1);

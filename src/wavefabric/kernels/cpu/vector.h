@@ -1,4 +1,4 @@
-// Vectors as wide as the processor has them, complex numbers of vectors, and exchanges of lanes.
+// Vectors of the processor's width, complex numbers of vectors, and permutations of lanes.
 #pragma once
 
 #include "driver.h"
@@ -41,8 +41,8 @@ FN V fma(V a, V b, V c) {
 #endif
 }
 
-// x c for a constant that REAL does not hold exactly: in single precision with the residual, so that long runs of transforms neither gain
-// nor lose energy.
+// x c for a constant that REAL cannot represent exactly: single precision also uses the residual, so that long runs of transforms neither
+// gain nor lose energy.
 FN V times(V x, double c) {
     const REAL high = (REAL)c;
     if constexpr (!SINGLE) return x * high;
@@ -64,7 +64,7 @@ FN C swapped(C a) { return {a.im, a.re}; }
 FN C down(C a) { return {a.im, -a.re}; }  // a (-i)
 FN C up(C a) { return {-a.im, a.re}; }    // a i
 
-// A vector of lanes of two others, by a rule from the lane's number; lanes of the second come after those of the first.
+// Select lanes of two vectors: lane i of the result is lane Rule::from(i), counted through the first vector, then the second.
 template <int... I> struct Lanes {};
 template <int N, int... I> struct Count : Count<N - 1, N - 1, I...> {};
 template <int... I> struct Count<0, I...> { using type = Lanes<I...>; };
@@ -77,11 +77,11 @@ struct Low { static constexpr int from(int i) { return i / 2 + i % 2 * LANES; } 
 struct High { static constexpr int from(int i) { return (i + LANES) / 2 + i % 2 * LANES; } };
 // The first half twice.
 struct Repeat { static constexpr int from(int i) { return i % (LANES / 2); } };
-// Blocks of S lanes: the even ones of both vectors, the odd ones of both.
+// Alternate blocks of S lanes of both vectors: the even blocks of both, or the odd blocks of both.
 template <int S> struct EvenBlocks { static constexpr int from(int i) { return i & S ? i - S + LANES : i; } };
 template <int S> struct OddBlocks { static constexpr int from(int i) { return i & S ? i + LANES : i + S; } };
 
-// LANES complex numbers, half of them at each place.
+// Load or store LANES complex numbers, half of them at p, half at q.
 FN C load_complex(const Complex *p, const Complex *q) {
     const V a = load((const REAL *)p), b = load((const REAL *)q);
     return {shuffle<Even>(a, b), shuffle<Odd>(a, b)};
@@ -91,8 +91,8 @@ FN void store_complex(Complex *p, Complex *q, C v) {
     store((REAL *)q, shuffle<High>(v.re, v.im));
 }
 
-// Exchanges rows and columns of a square of vectors whose elements are blocks of S lanes, as many vectors as a vector has blocks; or,
-// below `end` lanes, of squares within them.
+// Transpose a square of vectors whose elements are blocks of S lanes, with as many vectors as a vector has blocks; if END < LANES, only
+// squares of END lanes within it.
 template <int S, int BLOCK, int END> INLINED void transpose_blocks(V *v) {
     if constexpr (S < END) {
 #pragma GCC unroll 16
@@ -108,10 +108,10 @@ template <int S, int BLOCK, int END> INLINED void transpose_blocks(V *v) {
 FN void transpose(V *v) { transpose_blocks<1, 1, LANES>(v); }
 FN void transpose_pairs(V *v) { transpose_blocks<2, 2, LANES>(v); }
 
-// LANES numbers of each of LANES rows, of which the last count again where there are fewer: v[j] gets those at j, a row in a lane.
+// Load LANES numbers of each of LANES rows, row `last` again if there are fewer: v[j] gets number j of every row, one row per lane.
 FN void load_square(const REAL *rows, Index stride, Index last, V *v) {
 #if defined(__AVX512F__)
-    // Quarters of rows are put together on the way from memory: half of the exchanges of lanes are spared.
+    // Quarters of rows are combined while they are loaded, which saves half of the permutations of lanes.
     if constexpr (SINGLE && LANES == 16) {
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {

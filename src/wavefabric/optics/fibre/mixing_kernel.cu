@@ -1,5 +1,5 @@
-// A unitary applied to some rows of a field, in place: one read and one write of the field. REAL: of its complex type.
-// A block holds blockDim.x samples of all n rows in shared memory; a thread adds up ROWS rows of its sample, in double.
+// Multiply some rows of a field by a unitary matrix in place, with one read and one write of the field. REAL: its real type.
+// A block holds blockDim.x samples of all n rows in shared memory; a thread computes ROWS rows of one sample at a time, in double.
 
 #include "mixing.h"
 
@@ -12,7 +12,7 @@ struct Complex {
 
 extern __shared__ char mixing_memory[];
 
-// field + start * samples: n rows; matrix (n, n) in double. grid = (ceiling(samples / blockDim.x),).
+// `field`: the first of n rows of `samples` values; matrix (n, n) in double. grid = (ceiling(samples / blockDim.x),).
 extern "C" __global__ void __launch_bounds__(MOST_THREADS)
 mix_rows(Complex *field, const double2 *__restrict__ matrix, int n, long long samples)
 {

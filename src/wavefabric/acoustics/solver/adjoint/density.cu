@@ -1,8 +1,8 @@
-// The transpose of the density's update at one point of a GPU: loads and stores around `transposed` of adjoint.h.
+// Transpose of the density update at one point on a GPU: loads and stores around `transposed` of adjoint.h.
 
 #include "adjoint.h"
 
-// Forward densities before and after a step, with the parts that are kept in layers.
+// Forward density before and after a step, with its parts inside layers.
 struct Densities {
     const REAL *before, *before_x, *before_y, *before_z, *after, *after_x, *after_y, *after_z;
     __device__ __forceinline__ SplitLayers layers(SplitLayers s, const REAL *x, const REAL *y, const REAL *z) const {
@@ -19,7 +19,7 @@ struct Densities {
     }
 };
 
-// One point: `bar` is its total, `rho0` the density; see `transposed`.
+// Apply `transposed` at one point: `bar` is the derivative with respect to the total, `rho0` the ambient density.
 __device__ __forceinline__ Parts transpose_point(const SplitLayers &s, Index i, int x, int y, int z, REAL &bar, REAL rate,
                                                  REAL rho0, const Densities &d, REAL dt, bool nonlinear, bool differs,
                                                  REAL &density_bar) {

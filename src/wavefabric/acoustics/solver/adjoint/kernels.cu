@@ -1,5 +1,5 @@
-// Pointwise kernels of the adjoint time step; arguments are those of the table in kernels.py. A null array is one that
-// nobody asks for.
+// Pointwise kernels of the adjoint time step; arguments are those of the table in kernels.py. Arrays that are not
+// requested are null.
 
 #define PARTS(name) const REAL *name##_x, const REAL *name##_y, const REAL *name##_z
 

@@ -5,9 +5,9 @@
 //   columns_back: the conjugate factor and the transforms of N1 points back.
 // The spectrum stays digit-reversed: each frequency is multiplied where it lies. With N1 = 1 rows_transfer alone is enough.
 //
-// Compiled once per field type and N, after butterflies.cu and inplace_fft.cu: REAL, N1, N2; of columns RADICES1, THREADS1
-// (a column), TILE (columns a block), GAP1, BLOCKS1 (blocks a multiprocessor); of rows RADICES2, THREADS2, ROWS (a block),
-// GAP2, BLOCKS2, PAIRED, and APART where two rows of a pair have transfer functions of their own.
+// Compiled once per field type and N, after butterflies.cu and inplace_fft.cu. Macros: REAL, N1, N2; for columns RADICES1,
+// THREADS1 (per column), TILE (columns per block), GAP1, BLOCKS1 (blocks per multiprocessor); for rows RADICES2, THREADS2,
+// ROWS (per block), GAP2, BLOCKS2, PAIRED, and APART if the two rows of a pair have different transfer functions.
 
 extern __shared__ char fused_memory[];
 
@@ -18,7 +18,7 @@ typedef ColumnTile<N1, THREADS1, TILE, GAP1> LayoutColumns;
 typedef InPlace<LayoutColumns, RADICES1> Column;
 constexpr int column_stages = Radices<RADICES1>::count;
 
-// Twiddle factors of a column's transform and of the split together: at prefix P the base is w_N^(P (m N2 + n2)).
+// Twiddle factors of a column's transform times those of the split: after radices of product P the base is w_N^(P (m N2 + n2)).
 struct ColumnTurn {
     const Wide *roots;  // (N1,) w_N1^m
     Wide lines[column_stages];  // w_N^(P n2) of each stage
@@ -35,7 +35,7 @@ struct ColumnTurn {
     }
 };
 
-struct Address {  // of this thread's column
+struct Address {  // address of this thread's column
     Complex *first;
     int n2;
     bool here;
@@ -48,7 +48,7 @@ struct Address {  // of this thread's column
     }
 };
 
-// One block a tile of columns of a row: grid = (tiles * rows,).
+// One block per tile of columns of a row: grid = (tiles * rows,).
 extern "C" __global__ void __launch_bounds__(THREADS1 * TILE, BLOCKS1)
 columns_forth(Complex *field, const Wide *__restrict__ roots, const Wide *__restrict__ split)
 {
@@ -78,8 +78,8 @@ typedef RowTile<N2, THREADS2, GAP2> LayoutRows;
 typedef InPlace<LayoutRows, RADICES2> Row;
 constexpr int row_stages = Radices<RADICES2>::count;
 
-// Twiddle factors of a row's transform: those of stage P follow the N2 / P before them, leg by leg. In double precision they
-// are powers of the first leg's; in single, where these would be too coarse, each is read.
+// Twiddle factors of a row's transform: one table of N2 / P numbers per stage, leg by leg. In double precision they are
+// powers of the first leg's factor; in single precision powers would be too inaccurate, so each factor is loaded.
 struct RowTurn {
     static constexpr int at_once = 5;  // more would spill registers
     const Complex *legs;
@@ -100,7 +100,7 @@ struct RowTurn {
             }
         }
     }
-    // Of the stages before: one table of N2 / P numbers each.
+    // Offset of a stage's table: each stage before it has a table of N2 / P numbers.
     template <int STAGE>
     static __host__ __device__ constexpr int first() {
         constexpr int radices[] = {RADICES2};
@@ -113,20 +113,20 @@ struct RowTurn {
     }
 };
 
-// exp(h L) / N of one row: phases in units of pi, powers of x = k / N from the first.
+// exp(h L) / N of one row: its magnitude `size`, and its phase over pi as coefficients of x, x^2, x^3, x^4, x = k / N.
 struct Transfer {
     double phase[4], size;
 };
 
-// sin(pi y) / y and cos(pi y) on |y| <= 1/4 as polynomials in y^2, highest power first, through its Chebyshev points: to
+// sin(pi y) / y and cos(pi y) for |y| <= 1/4 as polynomials in y^2, highest power first, interpolated at Chebyshev points, to
 // 4e-12, for fields in single precision (a transfer function rounded to single would bias every step the same way).
-// In constant memory, from where they are operands without registers.
+// In constant memory, as operands from there need no registers.
 __constant__ double sine[] = {0.081001627420532296, -0.59920208086091509, 2.5501626472201782, -5.1677127691743632,
                               3.1415926535762};
 __constant__ double cosine[] = {-0.025447386474968657, 0.23530540465948249, -1.3352619521436047, 4.0587121144592677,
                                 -4.9348022004806369, 0.99999999999994438};
 
-constexpr double shifter = 6755399441055744.0;  // 1.5 * 2^52: a sum with it ends in a whole number's bits
+constexpr double shifter = 6755399441055744.0;  // 1.5 * 2^52: adding it leaves the nearest integer in the low bits
 
 template <int N>
 __device__ __forceinline__ double polynomial(const double (&terms)[N], double z)
@@ -139,7 +139,7 @@ __device__ __forceinline__ double polynomial(const double (&terms)[N], double z)
 
 __device__ __forceinline__ void sine_cosine_of_pi(double x, double *s, double *c, double) { sincospi(x, s, c); }
 
-// Without conversions between whole and other numbers, which are slow.
+// Avoids conversions between integers and floating-point numbers, which are slow.
 __device__ __forceinline__ void sine_cosine_of_pi(double x, double *s, double *c, float)
 {
     const double shifted = fma(x, 2.0, shifter), y = fma(shifted - shifter, -0.5, x), z = y * y;
@@ -155,7 +155,7 @@ __device__ __forceinline__ double whole_as_double(int k)
     return __longlong_as_double(0x4338000000000000LL + k) - shifter;
 }
 
-// A factor of the transfer function: of fields in single precision, the first 24 bits of each part and the rest.
+// A factor of the transfer function. For fields in single precision each part is split into its first 24 bits and the rest.
 struct Factor {
     double s, c;
 };
@@ -171,7 +171,7 @@ struct SplitFactor {
         return __longlong_as_double(__double_as_longlong(x) & ~0x1fffffffLL);
     }
 };
-// The product with c + i s, rounded as if formed in double precision or nearly; swapped.
+// v (c + i s) with parts swapped, as accurate, or nearly so, as if computed in double precision and rounded.
 __device__ __forceinline__ Complex product(Complex v, const Factor &f)
 {
     return {(REAL)(v.x * f.s + v.y * f.c), (REAL)(v.x * f.c - v.y * f.s)};
@@ -183,8 +183,8 @@ __device__ __forceinline__ Complex product(Complex v, const SplitFactor &f)
             fmaf(re, f.c, fmaf(-im, f.s, fmaf(re, f.c_rest, -im * f.s_rest)))};
 }
 
-// A thread works on one value, or (PAIRED) on those of the two polarisations of a mode: neighbouring rows of the field with
-// the same transfer function and twiddle factors, which are then made once for both.
+// A thread works on one value or, with PAIRED, on those of the two polarisations of a mode: neighbouring rows of the field
+// that share twiddle factors and, unless APART, the transfer function, which are then computed once for both.
 #if PAIRED
 typedef Twin RowValue;
 typedef SplitFactor RowFactor;
@@ -215,7 +215,7 @@ __device__ __forceinline__ RowFactor factor(const Transfer &t, double x)
     return RowFactor{s * t.size, c * t.size};
 }
 
-// One block ROWS neighbouring k1 of a row of the field, or of two; rows of the field fastest.
+// One block per ROWS neighbouring k1 of a row of the field, or of two rows; the row of the field varies fastest.
 // grid = (N1 / ROWS * rows / together,).
 extern "C" __global__ void __launch_bounds__(THREADS2 * ROWS, BLOCKS2)
 rows_transfer(Complex *field, const Complex *__restrict__ legs, const Transfer *__restrict__ transfers,

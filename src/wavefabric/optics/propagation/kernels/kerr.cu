@@ -1,11 +1,10 @@
-// Kerr operators on one rank, each one kernel, and the phase rates by themselves; kerr.py explains them.
+// Kerr operators on one rank, one kernel per operator, and kernels for the phase rates alone; see kerr.py.
 //
-// Compiled once per field type and tile: REAL, REAL2 (float/float2 or double/double2),
-// LANES (samples a block), WARPS (rows of threads; blockDim = (LANES, WARPS)) and ROWS (field rows a thread). A
-// thread owns one sample of ROWS adjacent rows and keeps them in registers, so that a kernel reads
-// each field once. Sums over a phase group go through shared memory: each row of threads adds its part of
-// the group into a *slot* of its own, and slots are added in row order, so that answers are the same
-// every time.
+// Compiled once per field type and tile: REAL, REAL2 (float/float2 or double/double2), LANES (samples per block), WARPS
+// (rows of threads; blockDim = (LANES, WARPS)) and ROWS (field rows per thread). A thread keeps one sample of ROWS
+// adjacent rows in registers, so that a kernel reads each field once. Sums over a phase group go through shared
+// memory: each row of threads adds its part of the group to its own *slot*, and slots are added in row order, so that
+// results are reproducible.
 
 #include "kerr.h"
 
@@ -15,11 +14,11 @@
 #define ROWS 4
 #endif
 
-// Lies in device memory, written once by kerr_cuda.py.
+// Rows, phase groups and their coupling; in device memory, written once by kerr_cuda.py.
 struct Layout {
     int rows, groups, slots, rank;
     const int* row_group;        // (rows,) group of each row
-    const int* row_slot;        // (rows,) slot of each row, times two, plus one for its first row
+    const int* row_slot;        // (rows,) twice the slot of each row, plus one for the first row of a slot
     const int* group_slot;       // (groups + 1,) first slot of each group
     const REAL* dense;          // (groups, groups)
     const REAL* left;           // (groups, rank)
@@ -31,7 +30,7 @@ extern __shared__ unsigned char shared_bytes[];
 __device__ __forceinline__ void product(int out_rows, int in_rows, const REAL* matrix, const REAL* p,
                                         REAL* out)
 {
-    // Four outputs a thread share one read of p.
+    // Four outputs per thread share each read of p.
     for (int c = threadIdx.y; c < out_rows; c += 4 * WARPS) {
         REAL acc0 = 0, acc1 = 0, acc2 = 0, acc3 = 0;
         const int c1 = min(c + WARPS, out_rows - 1);
@@ -51,7 +50,7 @@ __device__ __forceinline__ void product(int out_rows, int in_rows, const REAL* m
     }
 }
 
-// out = gamma kappa p; low is scratch of the rank. All threads of the block enter and leave together.
+// out = gamma kappa p; `low`: scratch for `rank` rows. All threads of the block must call this (barriers).
 __device__ __forceinline__ void phase_rates(const Layout& w, const REAL* p, REAL* low, REAL* out)
 {
     if (w.rank == 0) {
@@ -64,7 +63,7 @@ __device__ __forceinline__ void phase_rates(const Layout& w, const REAL* p, REAL
     __syncthreads();
 }
 
-// Adds v into the slot of a row; only this thread writes there.
+// Add v to the slot of a row; only this thread writes there.
 __device__ __forceinline__ void add_to_slot(REAL* part, int slot, REAL v)
 {
     REAL* at = part + (slot >> 1) * LANES + threadIdx.x;
@@ -83,7 +82,7 @@ __device__ __forceinline__ REAL group_sum(const Layout& w, const REAL* part, int
 #define FOR_GROUPS(c) for (int c = threadIdx.y; c < w.groups; c += WARPS)
 #define AT(c) ((c) * LANES + threadIdx.x)
 
-// Loads the rows of this thread and leaves the power of every group in p (block-wide).
+// Load the rows of this thread into `a`, and write the power of every group to `p`, for the whole block.
 __device__ __forceinline__ void load_power(const Layout& w, const REAL2* A, long long n, long long t,
                                            bool live, REAL2* a, REAL* part, REAL* p)
 {
@@ -127,8 +126,8 @@ extern "C" __global__ void rotate_mean(const REAL2* H, REAL2* A, const REAL* rat
     }
 }
 
-// most[0] holds the bits of the largest |rate|: bits of non-negative doubles order as they do, and
-// those of NaN lie above all others.
+// most[0] gets the bits of the largest |rate|: bits of non-negative doubles have the same order as the doubles, and those
+// of NaN lie above all others.
 extern "C" __global__ void max_phase_rate(const REAL2* A, unsigned long long* most, long long n, const Layout* layout)
 {
     PROLOGUE
@@ -163,13 +162,13 @@ extern "C" __global__ void reduce_sum(const double* values, double* out, long lo
     if (threadIdx.x == 0) out[0] = sums[0];
 }
 
-// The chain of an operator. errors: null, or one double a block for the squared local error (summed by reduce_sum).
+// Run all stages of an operator. `errors`: null, or one double per block for the squared local error (for reduce_sum).
 template <class Operator>
 __device__ __forceinline__ void kerr(REAL2* A, REAL2* K, double h, double* errors, long long n, const Layout* layout)
 {
     PROLOGUE
     REAL *const pw = group, *const rate = group + tall, *const low = group + 2 * tall, *const numbers = group + 3 * tall;
-    // RK4IP updates rows from both of its phase rates.
+    // RK4IP needs both of its phase rates to update rows: `numbers` keeps the first.
     REAL* const first_rate = Operator::STAGES == 2 ? numbers : rate;
     REAL2 a[ROWS], k[ROWS];
     FOR_ROWS(i, r) {
@@ -231,7 +230,7 @@ __device__ __forceinline__ void kerr(REAL2* A, REAL2* K, double h, double* error
     }
 }
 
-// By itself the compiler takes more registers here than leave space for enough blocks.
+// Without launch bounds the compiler would use too many registers here for enough resident blocks.
 extern "C" __global__ void __launch_bounds__(LANES * WARPS)
 kerr_rk4ip_last(REAL2* A, REAL2* K, double h, double* errors, long long n, const Layout* layout);
 

@@ -1,5 +1,5 @@
-// Kerr operators cut where ranks exchange powers: one kernel for each part, of one chunk of samples. Same names and same
-// argument order as in kerr.py, which explains them.
+// Kerr operators split where ranks exchange powers: one kernel per part, for one chunk of samples. Names and argument
+// order are those of kerr.py, which explains them.
 //
 // A field row has n samples; a chunk begins at sample t0 and has m. blockIdx.x and
 // threadIdx.x run along the chunk; blockIdx.y counts groups (sums) or rows (updates), so that neighbouring threads
@@ -13,10 +13,10 @@
 
 // --- phase rates and powers of groups ------------------------------------------------------------
 
-// A thread forms OUTPUTS outputs of one sample from one read of the inputs; blockIdx.y counts such tiles.
+// A thread computes OUTPUTS outputs of one sample from one read of the inputs; blockIdx.y counts such tiles.
 #define OUTPUTS 16
 
-// The block's rows of the matrix in shared memory, (others, OUTPUTS); all threads of the block enter together.
+// Load the block's rows of the matrix into shared memory, (others, OUTPUTS). All threads of the block must call this.
 __device__ __forceinline__ REAL* weights_of(const REAL* __restrict__ matrix, int base, int here, int others)
 {
     extern __shared__ unsigned char bytes[];
@@ -73,14 +73,14 @@ __device__ __forceinline__ void begin(const REAL2* A, const REAL2* K, Index t0, 
     Operator::begin(sums, numbers + c * m + t, stride);
 }
 
-// rate = matrix @ part, and the power of the next stage from it.
+// Compute rate = matrix @ part, and the power of the next stage from it.
 template <class Operator>
 __device__ __forceinline__ void couple_advance(int stage, REAL* __restrict__ rate, const REAL* __restrict__ part,
                                                const REAL* __restrict__ matrix, double h, const REAL* __restrict__ power,
                                                REAL* numbers, REAL* __restrict__ next, Index stride, int own, int others,
                                                Index m)
 {
-    if (Operator::STAGES == 1) return;  // nothing comes after
+    if (Operator::STAGES == 1) return;  // there is no next stage
     const int base = blockIdx.y * OUTPUTS, here = min(OUTPUTS, own - base);
     const REAL* const weights = weights_of(matrix, base, here, others);
     SAMPLE
@@ -108,7 +108,7 @@ __device__ __forceinline__ void update(REAL2* A, REAL2* K, Index t0, const REAL*
         const REAL2 a = __ldcs(A + at), k = Operator::READS_K ? __ldcs(K + at) : a;
         const Row now = Operator::update(a, k, rate[group], numbers + group, stride, h);
         if (Operator::MEASURES && errors) error = 0.01 * h * h * squared_difference(now, h);
-        // Fields stream past the second-level cache (here and by __ldcs), so that the powers of groups stay in it.
+        // Streaming accesses (here and by __ldcs) keep fields from displacing the powers of groups in the L2 cache.
         if (Operator::WRITES_A) __stcs(A + at, now.a);
         if (Operator::WRITES_K) __stcs(K + at, now.k);
     }
@@ -124,7 +124,7 @@ __device__ __forceinline__ void update(REAL2* A, REAL2* K, Index t0, const REAL*
     }
 }
 
-// errors: null, or one double a block for the squared local error.
+// errors: null, or one double per block for the squared local error.
 #define KERNELS_OF(name, Operator)                                                                                       \
     extern "C" __global__ void begin_##name(const REAL2* A, const REAL2* K, Index t0, double h, REAL* power,             \
                                             REAL* numbers, Index stride, Index n, Index m, const int* start)             \

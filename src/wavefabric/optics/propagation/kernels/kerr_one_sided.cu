@@ -1,60 +1,60 @@
-// Kerr operators over ranks, each one kernel: powers go straight into the memory of the other GPUs, and the threads that
-// need theirs wait for them. After signals.cu; the kernels of kerr_chunks.cu do the same one after another.
+// Kerr operators over several ranks, one kernel each: threads store powers directly in the memory of the other GPUs, and
+// wait for the powers that they need. After signals.cu; the kernels of kerr_chunks.cu do the same in several launches.
 //
-// A block works on one tile of TILE samples after another, on all ranks the same block on the same ones. All rows of a tile
-// stay in shared memory, so that a field is read and written once. While the powers of one block travel, the other blocks
-// of the multiprocessor work: BLOCKS of them are resident.
+// A block works on tiles of TILE samples, one after another; a block works on the same tiles on all ranks. All rows of a
+// tile stay in shared memory, so that a field is read and written once. While the powers of one block are in transit, the
+// other blocks of the multiprocessor compute: BLOCKS of them are resident.
 //
-// The tiles of a round (a phase rate) are numbered by how many of them the block has had, in all calls. Powers of tile s go
-// to slot s % SLOTS of each rank. The last bit of a power is taken for a mark, which turns each time that a slot is written:
-// who reads a power sees by itself whether it is there, and nobody waits for a fence. All ranks use the power without that
-// bit, whatever the mark.
+// A round is the exchange for one phase rate. A block numbers the tiles of a round consecutively over all calls. Powers
+// of tile s go to slot s % SLOTS of each rank. The last bit of a power is a mark, which flips each time that a slot is
+// written: it shows the reader whether the power has been stored, so that no fence is needed. All ranks use the power
+// without that bit, whatever the mark.
 //
-// The slot is free: before a block writes it, it has seen powers of the tile before of the rank it writes to, which that
-// rank's block sent after it had read all of the tile before that.
+// A slot is free when a block writes it: the block has seen the target rank's powers of the previous tile, which that
+// rank's block sent after it had read all powers of the tile before.
 //
-// Compiled once per TILE (threadIdx.x), LANES (rows of threads, threadIdx.y), OUTPUTS (phase rates a thread), PARTS
-// (whose powers are in shared memory at once), BLOCKS, and FIELDS that are read: the operators that read one, or two.
+// Compiled once per TILE (threadIdx.x), LANES (rows of threads, threadIdx.y), OUTPUTS (phase rates per thread), PARTS (parts
+// with powers in shared memory at once), BLOCKS, and FIELDS: for the operators that read one field, or two.
 
 #include "kerr.h"
 
 #define SLOTS 2
-#define KEPT 4  // of an own part: what an operator keeps, and its first power, later its last rate
+#define KEPT 4  // numbers per own part: those that an operator keeps, and its first power, later its last rate
 #define RATE (KEPT - 1)
 
-// A power as it travels.
+// Word: unsigned integer in which a power is sent to other ranks.
 template <int BYTES> struct Traveling { typedef unsigned long long Word; };
 template <> struct Traveling<4> { typedef unsigned Word; };
 typedef Traveling<sizeof(REAL)>::Word Word;
 
 __device__ __forceinline__ Word bits_of(double power) { return (Word)__double_as_longlong(power); }
 __device__ __forceinline__ Word bits_of(float power) { return (Word)__float_as_uint(power); }
-// Rounded to what has no last bit, ties to even: errors that are alike in every step would add up.
+// Round a power so that its last bit is 0, ties to even: truncation errors are alike in every step and would add up.
 __device__ __forceinline__ Word word_of(REAL power)
 {
     const Word bits = bits_of(power);
-    return power == power ? bits + (bits >> 1 & 1) : bits;  // a NaN has to stay one
+    return power == power ? bits + (bits >> 1 & 1) : bits;  // a NaN must stay a NaN
 }
 __device__ __forceinline__ REAL power_of(unsigned long long word) { return REAL(__longlong_as_double((long long)word)); }
 __device__ __forceinline__ REAL power_of(unsigned word) { return REAL(__uint_as_float(word)); }
 __device__ __forceinline__ Word marked(Word word, unsigned tile) { return (word & ~Word(1)) | (~(tile / SLOTS) & 1); }
 
 struct Peers {
-    int ranks, rank, rows, own, parts, first;  // parts of phase groups: own, of all ranks, first own one
+    int ranks, rank, rows, own, parts, first;  // numbers of parts of phase groups: own, of all ranks; first own part
     int transfers, from, to;                   // whether anything is sent; which parts are coupled
-    int padded;                                // own, up to a whole number of OUTPUTS * LANES
+    int padded;                                // own, rounded up to a multiple of OUTPUTS * LANES
     const int *start;                          // (own + 1,) first row of each own part
     const int *row_part;                       // (rows,)
     const int *lane_start, *lane_part;         // which own parts each row of threads sums: (LANES + 1,), (own,)
-    const int *part_rank;                      // (parts,) whose each part is
+    const int *part_rank;                      // (parts,) rank that owns each part
     const REAL *matrix;                        // (parts, padded) rad/(W m)
-    Word *const *slots;                        // of each rank: (blocks, 2 rounds, SLOTS, parts, TILE), 0 in the beginning
-    unsigned *tiles;                           // (blocks, 2 rounds) in all calls before
+    Word *const *slots;                        // per rank: (blocks, 2 rounds, SLOTS, parts, TILE), initially 0
+    unsigned *tiles;                           // (blocks, 2 rounds) tiles in all previous calls
     unsigned *late;
     unsigned long long timeout;
 };
 
-// Copy one sample to shared memory while this thread goes on, until `copied`.
+// Start copying one sample to shared memory, asynchronously; `copied` waits for the copies of this thread.
 __device__ __forceinline__ void copy_ahead(REAL2 *shared, const REAL2 *from)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -80,11 +80,11 @@ struct Block {
     const Peers &p;
     Timeout timeout;
     // In shared memory.
-    REAL2 *a, *k;     // (rows, TILE); of one field no k
+    REAL2 *a, *k;     // (rows, TILE); k only for two fields
     REAL *values;     // (PARTS, TILE) powers
-    REAL *weights;    // (PARTS, OUTPUTS * LANES) of them in the rates of the own parts
+    REAL *weights;    // (PARTS, OUTPUTS * LANES) weights of powers in the rates of own parts
     REAL *numbers;    // (KEPT, own, TILE)
-    bool whole;       // PARTS and OUTPUTS * LANES are enough: weights stay
+    bool whole;       // whether all weights fit, so that they are loaded once
 
     __device__ __forceinline__ explicit Block(const Peers &peers) : p(peers), timeout{peers.late, peers.timeout, false}
     {
@@ -96,12 +96,12 @@ struct Block {
         whole = p.parts <= PARTS && p.own <= OUTPUTS * LANES;
         if (whole) load_weights(0, 0, p.parts);
     }
-    // Powers of all parts in one round of a tile, in a rank's memory: (parts, TILE).
+    // Address of the powers of all parts in one round of a tile, in a rank's memory: (parts, TILE).
     __device__ __forceinline__ volatile Word *powers(int rank, unsigned tile, int round) const
     {
         return p.slots[rank] + (((Index)blockIdx.x * 2 + round) * SLOTS + tile % SLOTS) * p.parts * TILE;
     }
-    // Power of an own part at this thread's sample, to all ranks.
+    // Store the power of an own part at this thread's sample in the memory of all ranks.
     __device__ __forceinline__ void send(REAL power, int part, unsigned tile, int round) const
     {
         const Index at = (Index)(p.first + part) * TILE + threadIdx.x;
@@ -110,7 +110,7 @@ struct Block {
     }
     __device__ __forceinline__ int thread() const { return threadIdx.y * TILE + threadIdx.x; }
 
-    // Wait for the powers of some parts, and leave them in `values`.
+    // Wait for the powers of `here` parts from `first` on, and copy them to `values`.
     __device__ __forceinline__ void await(int first, int here, unsigned tile, int round)
     {
         const volatile Word *const from = powers(p.rank, tile, round) + (Index)first * TILE;
@@ -144,8 +144,8 @@ struct Block {
             weights[i] = p.matrix[(first + d) * p.padded + base + c];
         }
     }
-    // use(part, rate) for the own parts of this row of threads, at this thread's sample: rate = matrix @ powers. False,
-    // before any use, if a rank did not come.
+    // Call use(part, rate) for the own parts of this row of threads, at this thread's sample: rate = matrix @ powers. Return
+    // false, without any such call, if a rank did not send its powers in time.
     template <class Use> __device__ __forceinline__ bool couple(unsigned tile, int round, Use use)
     {
         for (int base = 0; base < p.own; base += OUTPUTS * LANES) {
@@ -174,7 +174,7 @@ struct Block {
     }
 };
 
-// An operator of one or two stages.
+// Run an operator of one or two stages.
 template <class Operator>
 __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *errors, Index n, const Peers *argument)
 {
@@ -189,10 +189,10 @@ __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *error
     const int mine = tiles > blockIdx.x ? (tiles - 1 - blockIdx.x) / gridDim.x + 1 : 0;
     unsigned *const tiles_before = p.tiles + 2 * blockIdx.x;
     const unsigned before[2] = {tiles_before[0], tiles_before[1]};
-    const int stride = p.own * TILE;  // of the numbers of a part
+    const int stride = p.own * TILE;  // between the numbers of a part
     double error = 0;
 
-    // Each thread loads the samples that it updates: it may load those of the next tile as soon as it is through.
+    // Each thread loads the samples that it updates, so it may load those of the next tile once it has updated this tile.
     const auto load = [&](int j) {
         const Index t = (blockIdx.x + (Index)j * gridDim.x) * TILE + x;
         if (j >= mine || t >= n) return;
@@ -222,12 +222,12 @@ __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *error
         if (STAGES == 2) {
             const bool complete = block.couple(before[0] + j, 0, [&](int part, REAL rate) {
                 REAL *const numbers = block.numbers + part * TILE + x;
-                numbers[0] = rate;  // the first of the numbers of operators of two stages
+                numbers[0] = rate;  // two-stage operators expect the first rate as number 0
                 block.send(Operator::advance(0, rate, numbers[RATE * stride], numbers, stride, h), part, before[1] + j, 1);
             });
             if (!complete) return;
         }
-        REAL *const rates = block.numbers + RATE * stride;  // where A is turned, the factor less 1: here and in numbers[0]
+        REAL *const rates = block.numbers + RATE * stride;  // TURNS: factor less 1, real part; imaginary part in numbers[0]
         const auto keep = [&](int part, REAL rate) {
             const int at = part * TILE + x;
             if constexpr (Operator::TURNS)  // once for all rows of the part
@@ -263,8 +263,8 @@ __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *error
     }
 }
 
-// Grid: as many blocks in all calls, all of them resident at once with those of the other ranks. errors: null, or one
-// double a block for the squared local error. Operators of more stages go through the kernels of kerr_chunks.cu.
+// Grid: all calls use the same number of blocks, and the blocks of all ranks must be resident at the same time. errors: null,
+// or one double per block for the squared local error. Operators of more stages use the kernels of kerr_chunks.cu.
 #define KERNEL(name, Operator)                                                                        \
     extern "C" __global__ void __launch_bounds__(TILE * LANES, BLOCKS)                                \
     name(REAL2 *A, REAL2 *K, double h, double *errors, Index n, const Peers *peers)                   \

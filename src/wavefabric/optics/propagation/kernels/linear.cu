@@ -1,4 +1,4 @@
-// Linear part and norms for CUDA; kerr.py explains them. Compiled once per field type (REAL, REAL2).
+// Kernels of the linear part of the propagation, and norms; see kerr.py. Compiled once per field type (REAL, REAL2).
 #include "linear.h"
 
 extern "C" __global__ void transfer_table(double2* table, const double* coefficients, double domega,
@@ -16,7 +16,7 @@ extern "C" __global__ void transfer_table(double2* table, const double* coeffici
     }
 }
 
-// One thread a frequency: a factor is read once for all its rows. Four rows in flight.
+// One thread per frequency: a factor is read once for successive rows that share it. Four rows are in flight.
 extern "C" __global__ void apply_transfer(REAL2* spectrum, const double2* table, const int* table_row,
                                           int rows, long long n)
 {
@@ -43,7 +43,7 @@ extern "C" __global__ void apply_transfer(REAL2* spectrum, const double2* table,
     }
 }
 
-// Partial sums of |A - B|^2 (B null: of |A|^2), `parts` blocks a row; grid = (parts, rows).
+// Partial sums of |A - B|^2 (of |A|^2 if B is null), `parts` blocks per row; grid = (parts, rows).
 extern "C" __global__ void row_partial(const REAL2* A, const REAL2* B, double* partial, long long n)
 {
     __shared__ double sums[256];
