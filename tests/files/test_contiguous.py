@@ -26,7 +26,7 @@ def test_it_is_what_hdf5_reads(tmp_path, how, dtype, block):
         file.create_dataset("before", data=np.arange(100))
         file.create_dataset("a", data=values, **how)
     with h5py.File(tmp_path / "a.h5") as file:
-        array = read_whole(file["a"], np.dtype(dtype))
+        array = read_whole(file["a"], np.dtype(dtype), 2)
     assert array.dtype == dtype
     assert (array == values).all()
 
@@ -34,7 +34,7 @@ def test_it_is_what_hdf5_reads(tmp_path, how, dtype, block):
 def test_what_was_never_written_has_its_fill_value(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("a", (30, 40), "<f4", fillvalue=3.0)
-        assert (read_whole(file["a"], np.dtype("<f4")) == 3).all()
+        assert (read_whole(file["a"], np.dtype("<f4"), 2) == 3).all()
 
 
 def test_a_file_that_ends_early_is_refused(tmp_path, monkeypatch):
@@ -45,4 +45,4 @@ def test_a_file_that_ends_early_is_refused(tmp_path, monkeypatch):
         dataset = file["a"]
         path.write_bytes(path.read_bytes()[:9000])
         with pytest.raises(OSError, match=r"a\.h5 ends within a dataset"):
-            read_whole(dataset, np.dtype("<f4"))
+            read_whole(dataset, np.dtype("<f4"), 2)

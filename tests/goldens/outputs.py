@@ -22,7 +22,9 @@ FOLDERS = {
     "goldens": HERE,
 }
 #: Names of when and where something was done, which differ from one call to the next.
-_ALWAYS = re.compile(r"^run$|utc|checkpoint$|date|created|host|version|commit|processor|python|platform|user")
+_ALWAYS = re.compile(
+    r"^run$|fingerprint|utc|checkpoint$|date|created|host|version|commit|processor|python|platform|user"
+)
 #: Besides, of what a run took; and the commands that run or search. What others print of times they predict.
 _TAKEN = re.compile(rf"{_ALWAYS.pattern}|second|time|memory|_ms\b|ms_per|device_bytes|rate$")
 _RUNNING = (
@@ -109,7 +111,8 @@ def run_group(name: str, source: Path, folder: Path) -> dict[str, Output]:
         if ended.returncode not in (0, 2 if command.refused else 0):
             parts["error"] = ended.stderr[-1000:]
         if command.refused:
-            parts["line"] = ended.stderr.strip().rpartition("\n")[2].replace(str(source), "")
+            line = ended.stderr.strip().rpartition("\n")[2]
+            parts["line"] = line.replace(str(HERE.parents[1]), "").replace(str(source), "")
         if script and not command.timed:
             parts["printed"] = _digest(ended.stdout.encode())
         if "--json" in command.words and ended.returncode == 0:

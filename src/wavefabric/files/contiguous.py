@@ -6,13 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import h5py
 import numpy as np
 
-from wavefabric.system.machine import usable_threads
-
 #: Bytes from which threads are faster, and bytes per read.
 _LEAST, _PART = 1 << 26, 1 << 24
 
 
-def read_whole(dataset: h5py.Dataset, dtype: np.dtype) -> np.ndarray:
+def read_whole(dataset: h5py.Dataset, dtype: np.dtype, threads: int) -> np.ndarray:
     """Return a whole dataset as an array of ``dtype``.
 
     OSError if the file ends before the dataset does.
@@ -35,7 +33,7 @@ def read_whole(dataset: h5py.Dataset, dtype: np.dtype) -> np.ndarray:
             first += count
 
     try:
-        with ThreadPoolExecutor(usable_threads()) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             list(pool.map(read, range(0, len(memory), _PART)))
     finally:
         os.close(file)

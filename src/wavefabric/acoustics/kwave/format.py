@@ -18,6 +18,7 @@ from wavefabric.acoustics.problem import Absorption, Cuboids, SourceMode
 from wavefabric.errors import InputError
 from wavefabric.files.contiguous import read_whole
 from wavefabric.files.hdf5 import attributes, bytes_of, check_inside, check_stored, open_hdf5, read, reading
+from wavefabric.system.machine import usable_threads
 
 #: Source modes and kinds of absorption; the file stores their indices.
 MODES: tuple[SourceMode, ...] = get_args(SourceMode)
@@ -166,7 +167,7 @@ class Reader:
         if self.outline:
             return np.broadcast_to(np.zeros((), dtype), item.shape)
         with self.reading(name):
-            return read_whole(item, dtype)
+            return read_whole(item, dtype, usable_threads())
 
 
 def _fits(size: int, allowed: int | str) -> bool:

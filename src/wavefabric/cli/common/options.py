@@ -91,14 +91,18 @@ def refuse(inputs: dict[str, Any], why: str, allowed: str) -> None:
         raise InputError(f"--{name.replace('_', '-')}: {shown}given {why}; allowed: {allowed}")
 
 
-def make_command(name: str, call: Callable, all_ranks: bool = False, **more: Any) -> click.Command:
+def make_command(
+    name: str, call: Callable, all_ranks: bool = False, *, reads: Sequence[Callable] = (), **more: Any
+) -> click.Command:
     """Build the command of Click that calls ``call``, on rank 0 only unless ``all_ranks``.
 
-    The options come from the parameters of ``call``: fields of `options` classes, and ``Annotated``
-    parameters. The help is the docstring of ``call`` unless ``more`` has one. A field ``invocation`` of a
-    class receives the `Invocation` of the command.
+    The options come from the parameters of ``call``, or of the functions in ``reads``, as scripts in
+    ``papers`` need: fields of `options` classes, and ``Annotated`` parameters. The help is the docstring of
+    ``call`` unless ``more`` has one. A field ``invocation`` of a class receives the `Invocation` of the
+    command.
     """
-    parameters = inspect.signature(call, eval_str=True).parameters.values()
+    signatures = [inspect.signature(each, eval_str=True) for each in reads or (call,)]
+    parameters = [each for signature in signatures for each in signature.parameters.values()]
     params = [(each, list(_params(each))) for each in parameters]
 
     def run(**inputs: Any) -> Any:
