@@ -75,3 +75,39 @@ def test_smoothing_on_threads(in_small_parts, shape):
     smoothed = smooth(field)
     assert abs(smoothed).max() == pytest.approx(5.0, rel=1e-12)
     assert smooth(field, restore_max=False).sum() == pytest.approx(-5.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_field_of_a_structured_array_is_copied(dtype):
+    """Its numbers are a whole number of bytes apart, but not of numbers."""
+    records = np.zeros((4, 5, 6), [("field", dtype), ("flag", np.uint8)])
+    records["field"] = np.random.default_rng(1).random((4, 5, 6))
+    memory = Grid((4, 5, 6), 1e-4, pml_size=1).to_memory(records["field"], "field")
+    assert (memory == records["field"].transpose()).all()
+
+
+def test_kernels_take_single_and_double_precision_alone():
+    with pytest.raises(KeyError):
+        parts.value_range(np.ones(3, np.float16))
+
+
+@pytest.mark.parametrize("shape", [(6, 5, 4, 8), (4, 3, 2, 5, 6)])
+def test_smoothing_along_more_than_three_axes(shape):
+    """The window is that of the docstring, with a square for each axis."""
+    field = np.random.default_rng(1).random(shape)
+    halves, radius = [n // 2 for n in shape], max(shape) // 2
+    square = sum(
+        (np.fft.fftfreq(n, 1 / n) / h).reshape([-1 if axis == k else 1 for axis in range(len(shape))]) ** 2
+        for k, (n, h) in enumerate(zip(shape, halves, strict=True))
+    )
+    r = np.arange(radius + 1)
+    window = 0.42 + 0.5 * np.cos(np.pi * r / radius) + 0.08 * np.cos(2 * np.pi * r / radius)
+    window[-1] = 0
+    wanted = np.fft.ifftn(np.fft.fftn(field) * np.interp(radius * np.sqrt(square), r, window)).real
+    np.testing.assert_allclose(smooth(field, restore_max=False), wanted, atol=1e-13)
+
+
+def test_smoothing_keeps_the_type():
+    for dtype in (np.float16, np.float32, np.float64, np.longdouble):
+        assert smooth(np.ones((6, 8), dtype)).dtype == dtype
+    assert smooth(np.ones((6, 8), int)).dtype == np.float64

@@ -62,6 +62,6 @@ def find_extremes(shape: tuple[int, int, int], medium: Mapping[str, Any], power:
 def _prepared(array: np.ndarray) -> np.ndarray:
     """Return a contiguous float32 or float64 array, or only one value if ``array`` repeats it everywhere."""
     if not any(array.strides):
-        array = array.reshape(-1)[:1] if array.size == 1 else array[(slice(0, 1),) * array.ndim]
+        array = array[(slice(0, 1),) * array.ndim]
     dtype = array.dtype if array.dtype in (np.float32, np.float64) else np.float64
     return np.ascontiguousarray(array, dtype)

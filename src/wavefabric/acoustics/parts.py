@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.device.views import address as memory_address
 from wavefabric.kernels.cpu_launch import address, call_kernel
 from wavefabric.system.machine import usable_threads
 
@@ -35,7 +36,7 @@ def threads_for(points: int) -> int:
 
 def run_setup(name: str, dtype: Any, points: int, *arguments: Any) -> None:
     """Run a ``setup.cpp`` kernel in the precision of ``dtype`` on as many threads as ``points`` justify."""
-    precision = "float" if dtype == np.float32 else "double"
+    precision = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}[np.dtype(dtype)]
     call_kernel(f"{name}_{precision}", *arguments, threads=threads_for(points))
 
 
@@ -47,9 +48,11 @@ def partial_results(size: int, columns: int) -> np.ndarray:
 def copy_in_order(target: np.ndarray, source: np.ndarray) -> None:
     """Copy ``source`` (Nz, Ny, Nx) into ``target``; both of float32 or float64, in any memory order."""
 
+    if not source.flags.aligned or any(stride % source.itemsize for stride in source.strides):
+        source = source.copy()  # such as a field of a structured array
+
     def layout(array: np.ndarray) -> tuple[int, ...]:
-        facts = array.__array_interface__
-        return facts["data"][0], *(stride // array.itemsize for stride in array.strides)
+        return memory_address(array), *(stride // array.itemsize for stride in array.strides)
 
     run_setup("copy_field", source.dtype, source.size, *layout(target), *layout(source), *source.shape)
 

@@ -290,6 +290,7 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     """
     field = real_array(field, "field")
     require(field.ndim and field.size, "field", field.shape, "an array with points")
+    dtype = field.dtype if field.dtype.kind == "f" else np.dtype(np.float64)
     if field.dtype not in (np.float32, np.float64):
         field = field.astype(np.float64)
     shape = tuple(n for n in field.shape if n > 1)
@@ -303,7 +304,11 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
 
     squares = [(np.fft.fftfreq(n, 1 / n) / h) ** 2 for n, h in zip(shape, halves, strict=True)]
     squares[-1] = squares[-1][: shape[-1] // 2 + 1]
-    squares = [np.zeros(1)] * (3 - len(squares)) + squares
+    *before, middle, last = [np.zeros(1), np.zeros(1), *squares]
+    outer = np.zeros(1)
+    for square in before:  # the kernel takes three axes: all but the last two are one
+        outer = np.add.outer(outer, square).ravel()
+    squares = [outer, middle, last]
     counts = [each.size for each in squares]
     spectrum = np.ascontiguousarray(spectrum)
     addresses = map(address, squares)
@@ -315,7 +320,7 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
         peak = largest(smoothed)
         if peak > 0:
             smoothed *= smoothed.dtype.type(largest(np.ascontiguousarray(field)) / peak)
-    return smoothed.astype(field.dtype, copy=False)
+    return smoothed.astype(dtype, copy=False)
 
 
 def _transform(name: str, array: np.ndarray, *how: Any) -> Any:

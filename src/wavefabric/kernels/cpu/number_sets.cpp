@@ -47,8 +47,8 @@ static void number_sets(Thread, Sets sets, Counted<Index> count) {
                 if (number < 0 || sets.equal(number, i)) break;
             }
             if (number < 0) {
-                if (sum == most) {
-                    count[0] = sum + 1;
+                if (sum >= most) {
+                    count[0] = most + 1;
                     return;
                 }
                 number = sets.positions[at] = (int)sum;
