@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from emulated_cuda import Module
 
-from wavefabric.acoustics.fused.axis_kernels_cuda import axis_table, row_space
+from wavefabric.spectral.axis_fft import axis_table, row_space
 
 SOURCE = "".join(
     files("wavefabric.spectral").joinpath(name).read_text(encoding="utf-8")

@@ -145,7 +145,8 @@ def density_jump(density: Any, sound_speed: Any, between: Sequence[Any] = ()) ->
     is well below the mean of its neighbours does not count: there the impedance changes smoothly enough.
     """
     rho, worst = np.asarray(density), (float(LARGEST_JUMP), 0.0)
-    for axis in [axis for axis, n in enumerate(rho.shape) if n > 1 and LARGEST_JUMP * rho.min() < rho.max()]:
+    jumps = rho.size > 1 and LARGEST_JUMP * rho.min() < rho.max()
+    for axis in [axis for axis, n in enumerate(rho.shape) if n > 1 and jumps]:
         one, other = (np.moveaxis(rho, axis, 0)[part] for part in (slice(1, None), slice(-1)))
         low, high = np.minimum(one, other), np.maximum(one, other)
         if between:

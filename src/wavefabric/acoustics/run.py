@@ -268,8 +268,8 @@ class _Run:
             return 1
         done, policy = self._done, None if self._checkpoint is None else self._checkpoint.policy
         limits = [self._look - done % self._look, self._recorder.free_steps(done)]
-        left = self._watch.steps_left(done + 1)  # until the nine watched steps begin, or until they end
-        limits.append(1 if not done else left - ORDER if left > ORDER else left + 1)
+        to_look = self._watch.steps_left(done + 1)  # the last nine steps before a look are watched
+        limits.append(1 if not done else to_look - ORDER if to_look > ORDER else to_look + 1)
         if done < self._first + _SETTLING:
             limits.append(self._first + _SETTLING - done)
         if policy is not None and policy.every is not None:

@@ -13,13 +13,13 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.decompose import Partition, halo_messages
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.fused.axis_kernels_cuda import transformed_points
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.exchange.halos_transposes import message_schedule
 from wavefabric.planner.exchange_times import ExchangeTimes, host_launch
 from wavefabric.planner.rates import SolverRates, kernel_runs
 from wavefabric.planner.timeline import StepTimeline, StepTimes, steady_step
+from wavefabric.spectral.axis_fft import transformed_points
 from wavefabric.spectral.distributed import boxes, transpose_messages
 
 #: Fraction of the rate of stores in other GPUs' memory that a transpose reaches: 310 of 368 GB/s, measured

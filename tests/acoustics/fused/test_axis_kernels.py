@@ -17,19 +17,16 @@ from random_problems import problem
 
 from wavefabric.acoustics.fused.axis_kernels_cuda import (
     MediumKind,
-    axis_table,
     index_macro,
     pitch,
     prelude,
-    row_space,
     sinc_series,
-    transformed_points,
-    twiddles,
     usable,
 )
 from wavefabric.acoustics.fused.fused_layout import axis_kernels, scaled_derivatives, scaled_squares
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.split_density import positions, runs_along
+from wavefabric.spectral.axis_fft import axis_table, row_space, transformed_points, twiddles
 from wavefabric.spectral.inplace_fft import radices
 
 REALS = [np.float32, np.float64]

@@ -7,7 +7,7 @@ transforms of that axis and all pointwise work in between. A lossless step moves
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +15,8 @@ import numpy as np
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.exchange.transports import SIGNALS
-from wavefabric.kernels.roots import rounded, unit_roots
-from wavefabric.kernels.series_plan import chirp, convolution_kernel
 from wavefabric.spectral import inplace_fft
+from wavefabric.spectral.axis_fft import axis_table, row_space, transformed_points
 
 #: CUDA sources of the kernels, in order.
 SOURCES = (
@@ -82,19 +81,6 @@ def longest_axes(dtype) -> tuple[int, int, int]:
     return rows, columns, columns
 
 
-@lru_cache(maxsize=1024)
-def transformed_points(n: int, most: int = 16) -> int:
-    """Return the length of the transform used for n points: n, or more for a convolution (Bluestein).
-
-    Of the possible lengths of a convolution, the one with the smallest product of length and number of
-    radices is used. ``most`` is the largest radix.
-    """
-    if inplace_fft.radices(n, most):
-        return n
-    lengths = ((m, inplace_fft.radices(m, most)) for m in range(2 * n - 1, 4 * n))
-    return min((m * len(radices), m) for m, radices in lengths if radices)[1]
-
-
 def _tuned(name: str, n: int, plane: bool) -> tuple[int, int, int]:
     """Return the values per thread and largest radix of a transform, and resident threads per multiprocessor.
 
@@ -147,11 +133,6 @@ class _Axis:
         if self.name == "X":
             words = _SPACES.get(kernel, 1) * row_space(self.inner, self.threads)
         return self.tile * words * self._item
-
-
-def row_space(points: int, threads: int) -> int:
-    """Return the number of values that a row takes in shared memory: ``Rows::space`` of ``axis_fft.cu``."""
-    return -(-(points + 1) // 16) * 16 + (threads if threads < 16 and threads % 2 == 0 else 0)
 
 
 def _axes(shape, real, kernels: str, dimensions: int) -> dict[str, _Axis]:
@@ -250,39 +231,6 @@ def prelude(
             macros |= {"BV": axis.blocks(_RESIDENT_VELOCITY), "BP": axis.blocks(_RESIDENT_PRESSURE)}
         macros |= {f"RADICES_{name}": ",".join(factors), f"REVERSED_{name}": ",".join(factors[::-1])}
     return "".join(f"#define {name} {value}\n" for name, value in macros.items())
-
-
-def twiddles(radices: Sequence[int], real) -> np.ndarray:
-    """Return the complex twiddle factors of all stages of a transform, then of one by reversed ``radices``.
-
-    A stage of radix R after factors M has exp(−2πi q k/(M R)), (R, M), at [k, q]; the first stage has none.
-    """
-    dtype = np.result_type(real, np.complex64)
-    parts = [np.zeros(0, dtype)]
-    for order in (radices, radices[::-1]):
-        before = 1
-        for radix in order:
-            if before > 1:
-                turns = np.arange(radix)[:, None] * np.arange(before)
-                parts.append(rounded(unit_roots(turns, before * radix), dtype).ravel())
-            before *= radix
-    return np.concatenate(parts)
-
-
-def axis_table(points: int, radices: Sequence[int], real, rows: bool = False) -> np.ndarray:
-    """Return the table that the transforms of an axis of ``points`` points read.
-
-    The table is `twiddles`, then for a convolution its chirp and the transform of its kernel, then for real
-    ``rows``, which have N = 2 ``points`` values, the first N/2 of the N-th roots of unity, to separate
-    spectra.
-    """
-    dtype, inner = np.result_type(real, np.complex64), math.prod(radices)
-    parts = [twiddles(radices, real)]
-    if inner != points:
-        parts += [rounded(chirp(points), dtype), convolution_kernel(points, inner).astype(dtype)]
-    if rows:
-        parts.append(rounded(unit_roots(np.arange(points), 2 * points), dtype))
-    return np.concatenate(parts)
 
 
 class AxisKernels:

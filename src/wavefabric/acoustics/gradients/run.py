@@ -217,30 +217,33 @@ class AdjointRun:
         self.seconds = working_time() - began
 
     def _step_back(self, number: int) -> None:
-        adjoint, after, clock = self._adjoint, self._fields, self._stages.fields.clock
+        self._stages.fields.clock[...] = number
         stored = None if self._reversal is None else self._reversal.peek(number)
-        repeated = number and self._repeatable and (self._reversal is None or stored is not None)
-        clock[...] = number
         if not self._half:
-            self._injection.begin(adjoint.fields, number)
-        if repeated and not self._half:
+            self._injection.begin(self._adjoint.fields, number)
+        whole = not self._half and number > 0 and (self._reversal is None or stored is not None)
+        if whole and self._repeatable:
             self._repeat(number, stored)
         else:
-            if not self._half:
-                self._injection.add(adjoint.fields, number)
-                adjoint.after(number, after)
-                self._half = True
-            if self._reversal is not None:  # restore the forward fields before the step
-                if stored is None or self._repeatable:
-                    after = adjoint.kept(after)
-                    self._bring(number)
-                    clock[...] = number
-                else:
-                    self._fields = self._forward.fields_of(stored)
-            adjoint.before(number, self._fields, after)
-        adjoint.count(number)
+            self._take_back(number, stored)
+        self._adjoint.count(number)
         self._number, self._half = number - 1, False
         self._poll()
+
+    def _take_back(self, number: int, stored: dict[str, Any] | None) -> None:
+        """Take an adjoint step, or the second half of it, as the formulas are written."""
+        adjoint, after = self._adjoint, self._fields
+        if not self._half:
+            self._injection.add(adjoint.fields, number)
+            adjoint.after(number, after)
+            self._half = True
+        if stored is not None and not self._repeatable:  # restore the forward fields before the step
+            self._fields = self._forward.fields_of(stored)
+        elif self._reversal is not None:
+            after = adjoint.kept(after)
+            self._bring(number)
+            self._stages.fields.clock[...] = number
+        adjoint.before(number, self._fields, after)
 
     @property
     def _repeatable(self) -> bool:

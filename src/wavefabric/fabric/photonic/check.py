@@ -87,13 +87,13 @@ def check_reconfiguration(plan: ReconfigurationPlan, schedule: Schedule, element
     for at in sorted({start for _, start, _ in plan.circuits}):
         up = tuple(bundle for bundle, start, end in plan.circuits if start <= at < end)
         _check_part(fabric, CircuitRound(sum(step.end <= at for _, _, step, *_ in plan.rounds), 0, up, 0, 0))
-    wanted = defaultdict(float)  # bytes by round and pair
+    amounts = defaultdict(float)  # bytes by round and pair
     for *pair, size in zip(t["round"], t["src"], t["dst"], transfer_elements(schedule), strict=True):
-        wanted[tuple(pair)] += size * element_bytes * (pair[1] != pair[2])
+        amounts[tuple(pair)] += size * element_bytes * (pair[1] != pair[2])
     for number, part, step, _, paths in plan.rounds:
         load, fits, where = Counter(), defaultdict(float), f"round {number}, part {part}"
         for path in paths:
-            load.update(dict.fromkeys(pairwise(path), wanted.pop((number, path[0], path[-1]), np.nan)))
+            load.update(dict.fromkeys(pairwise(path), amounts.pop((number, path[0], path[-1]), np.nan)))
         done = step.end - fabric.alpha * (max(map(len, paths)) - 1)
         for b, start, end in plan.circuits:
             usable = done - max(start + set_up, step.begin) if end >= step.end * (1 - 1e-9) else 0.0
@@ -102,7 +102,7 @@ def check_reconfiguration(plan: ReconfigurationPlan, schedule: Schedule, element
             if not amount <= fits[hop] or step.begin < now * (1 - 1e-9):
                 raise _fault(where, f"{amount:.6g} B over {hop}", f"{fits[hop]:.6g} in time, each pair once")
         now = step.end
-    for number, *pair in (key for key, size in wanted.items() if size):
+    for number, *pair in (key for key, size in amounts.items() if size):
         raise _fault(f"round {number}", f"no route for {tuple(pair)}", "routes for all transfers")
 
 

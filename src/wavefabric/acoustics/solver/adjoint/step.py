@@ -169,17 +169,17 @@ class AdjointStep:
         """Return the forward fields that `before` needs, copied since ``forward`` is overwritten next."""
         if self.after_step is None:
             return forward
-        kept = self.after_step
+        copied = self.after_step
         pairs = [
-            (kept.rho, forward.rho),
-            *zip(kept.split_layers.parts, forward.split_layers.parts, strict=True),
+            (copied.rho, forward.rho),
+            *zip(copied.split_layers.parts, forward.split_layers.parts, strict=True),
         ]
         if self._staggered[0].size:
-            pairs += zip(kept.u, forward.u, strict=True)
+            pairs += zip(copied.u, forward.u, strict=True)
         for target, source in pairs:
             if target.size:
                 self._c.device.copy(target, source)
-        return kept
+        return copied
 
     def _add_rate(self, rate: Any, before: Fields, after: Fields) -> None:
         """Add the derivatives of τ L1{ρ₀ ∇·u} with respect to ρ₀ and α₀."""

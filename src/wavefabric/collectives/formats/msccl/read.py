@@ -68,19 +68,19 @@ def _rows(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[list[Row], np.ndar
 
     for row in run_order(a):
         kind, count, src, dst = kinds[row], counts[row], ends[0][row], ends[1][row]
-        held = src  # chunk that is sent on
+        forwarded = src  # chunk that is sent on
         if fmt.RECEIVES[kind]:
-            held = new_relay(gpus[row], count) if kind == fmt.RRS else dst
+            forwarded = new_relay(gpus[row], count) if kind == fmt.RRS else dst
             reduces = kind in (fmt.RRC, fmt.RRCS, fmt.RRS)
-            if reduces and src != held:
-                rows.append((src, held, count, False, 0))
-            rows.append((relays[row], held, count, reduces, 0))
+            if reduces and src != forwarded:
+                rows.append((src, forwarded, count, False, 0))
+            rows.append((relays[row], forwarded, count, reduces, 0))
         elif kind in (fmt.CPY, fmt.RE):
             rows.append((src, dst, count, kind == fmt.RE, 0))
         if fmt.SENDS[kind]:
             receiver = int(receivers[row])
             relays[receiver] = new_relay(gpus[receiver], count)
-            rows.append((held, relays[receiver], count, False, 0))
+            rows.append((forwarded, relays[receiver], count, False, 0))
     # Number the remaining relay chunks without gaps.
     rows, kept = straight(rows, relay), {}
     used.clear()
