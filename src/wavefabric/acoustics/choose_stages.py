@@ -17,6 +17,7 @@ from wavefabric.acoustics.parallel.layouts import GlobalLayout, LocalLayout
 from wavefabric.acoustics.parallel.restrict import restrict_problem
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import recorder_bytes
+from wavefabric.acoustics.solver import kernels
 from wavefabric.acoustics.solver.axisymmetric import AxisymmetricStages
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.layout import FieldLayout
@@ -51,6 +52,11 @@ CUDA = {
 #: Forms for axisymmetric grids.
 RADIAL = {"one": Form(AxisymmetricStages, FieldLayout), "global": Form(AxisymmetricStages, GlobalLayout)}
 _ONE_SIDED = Form(FusedCudaStages, OneSidedLayout)
+
+
+def begin_compiling(device, dtype) -> None:
+    """Start to compile the kernels that depend only on the precision; does nothing on a CPU."""
+    device.kernels(kernels.TABLE).load(np.dtype(dtype))
 
 
 def make_stages(

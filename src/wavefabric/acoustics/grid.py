@@ -217,12 +217,6 @@ class Grid:
                 along[layer][(slice(None), *inside)] = along[edge][inside] if outside == "edge" else 0
         return memory
 
-    def _padded(self, array: np.ndarray, mode: Literal["edge", "constant"]) -> np.ndarray:
-        array = array.reshape(*array.shape, *(1,) * (3 - array.ndim)).transpose()
-        if not any(self._after):
-            return array
-        return np.pad(array, list(zip(self.margin, self._after, strict=True))[::-1], mode)
-
     def from_edges(self, field: np.ndarray) -> np.ndarray:
         """Apply the transpose of `to_memory`: add values in a PML outside to the edges that they repeat."""
         whole = field.astype(np.float64)
@@ -246,9 +240,14 @@ class Grid:
 
         ``mask`` is bool, or 0 and 1, and has the grid's shape; ``key`` names it in errors.
         """
-        flat = np.flatnonzero(self._padded(self.mask(mask, key), "constant"))
-        ensure(flat.size, key, "marks no point", "one point or more")
-        return flat
+        marked = self.mask(mask, key)
+        order: Literal["C", "F"] = "F" if marked.flags.f_contiguous else "C"
+        # In memory order, since a transposed copy takes longer than the conversion of some points.
+        at = np.unravel_index(np.flatnonzero(marked.ravel(order)), self.shape, order)
+        ensure(at[0].size, key, "marks no point", "one point or more")
+        at = [numbers + margin for numbers, margin in zip(at, self.margin, strict=False)]
+        flat = np.ravel_multi_index(at, self.total_shape[: self.dimensions], order="F")
+        return flat if order == "F" else np.sort(flat)
 
     def mask(self, values: Any, key: str) -> np.ndarray:
         """Return a mask of the grid's shape as bool; `InputError` for values other than 0 and 1."""

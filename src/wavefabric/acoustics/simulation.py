@@ -10,6 +10,7 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import ensure, is_whole, require
 from wavefabric.acoustics.check.rules import MOST_STEPS, check, check_recording
+from wavefabric.acoustics.choose_stages import begin_compiling
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
@@ -198,6 +199,7 @@ class PreparedSimulation:
         self.grid, self.medium = grid, medium
         # First, so that a later error on one rank ends the others too.
         self.settings = settings.with_ranks(grid.total_shape)
+        begin_compiling(self.settings.ranks.device, self.settings.dtype)  # while arrays are checked
         self._setup = Setup(self.settings)
         #: Problem with the grid and the medium, without sources; None until it is needed.
         self._silent: Problem | None = None

@@ -23,7 +23,6 @@ redirect("CUPY_CACHE_DIR", "cupy", "~/.cupy/kernel_cache")  # CuPy fails if it c
 
 import cupy  # noqa: E402
 from cupy.cuda import cufft  # noqa: E402
-from cupyx.scipy.fftpack import get_fft_plan  # noqa: E402
 
 
 def launch(function, grid, block, arguments, shared: int = 0) -> None:
@@ -50,8 +49,10 @@ def prepared(function, blocks: int, threads: int, arguments, shared: int = 0):
 _TYPES = {np.dtype(np.complex64): cufft.CUFFT_C2C, np.dtype(np.complex128): cufft.CUFFT_Z2Z}
 # cudaDevAttrMaxSharedMemoryPerBlockOptin of the CUDA runtime.
 _MOST_SHARED_OF_A_BLOCK = 97
+# Fewest bytes of a host array that is page-locked while it is copied.
+_PAGE_LOCKED = 8 << 20
 # Number of modules that are compiled in parallel.
-_COMPILERS = 8
+_COMPILERS = 16
 # Options for all kernels. No --use_fast_math: sin and cos must be accurate to round-off.
 COMPILE_OPTIONS = ("--std=c++17", "--fmad=true")
 
@@ -102,12 +103,12 @@ class CudaRealFFT:
         # cuFFT needs adjacent axes: an axis of one point between two others is transformed too.
         first = next((axis for axis in axes if shape[axis] > 1), 2)
         axes = tuple(range(first, 3))
-        half = (*shape[:-1], shape[-1] // 2 + 1)
-        # Planning needs arrays; these return to the pool at once.
-        real, spectrum = cupy.empty(shape, dtype), cupy.empty(half, np.result_type(dtype, np.complex64))
-        sizes = [shape[axis] for axis in axes]
-        self._forward = get_fft_plan(real, sizes, axes, "R2C")
-        self._backward = get_fft_plan(spectrum, sizes, axes, "C2R")
+        real, half = shape[first:], (*shape[first:-1], shape[-1] // 2 + 1)
+        rows, double = math.prod(shape[:first]), np.dtype(dtype).itemsize == 8
+        kinds = (cufft.CUFFT_D2Z, cufft.CUFFT_Z2D) if double else (cufft.CUFFT_R2C, cufft.CUFFT_C2R)
+        layouts = (real, 1, math.prod(real), half, 1, math.prod(half))
+        self._forward = cufft.PlanNd(real, *layouts, kinds[0], rows, "C", 2, None)
+        self._backward = cufft.PlanNd(real, *layouts[3:], *layouts[:3], kinds[1], rows, "C", 2, None)
 
     def forward(self, real, spectrum) -> None:
         self._forward.fft(real, spectrum, cufft.CUFFT_FORWARD)
@@ -173,8 +174,26 @@ class CudaDevice:
         self._compilers = ThreadPoolExecutor(min(usable_threads(), _COMPILERS), "compiler")
 
     empty, zeros = staticmethod(cupy.empty), staticmethod(cupy.zeros)
-    asarray, to_host = staticmethod(cupy.asarray), staticmethod(cupy.asnumpy)
+    to_host = staticmethod(cupy.asnumpy)
     row_fft, real_fft, axis_fft = CudaRowFFT, CudaRealFFT, CudaAxisFFT
+
+    def asarray(self, array, dtype=None, /):
+        """Return an array on the GPU; a large host array is page-locked while it is copied, to save time."""
+        host = isinstance(array, np.ndarray) and array.flags.c_contiguous and dtype in (None, array.dtype)
+        if not host or array.nbytes < _PAGE_LOCKED:
+            return cupy.asarray(array, dtype)
+        result = cupy.empty(array.shape, array.dtype)
+        try:
+            cupy.cuda.runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
+        except cupy.cuda.runtime.CUDARuntimeError:  # such as memory that is read-only or registered already
+            result.set(array)
+            return result
+        try:
+            result.set(array)
+            self.synchronize()
+        finally:
+            cupy.cuda.runtime.hostUnregister(array.ctypes.data)
+        return result
 
     def host_empty(self, shape, dtype):
         # Not from CuPy's pool, which keeps freed memory.
@@ -241,7 +260,7 @@ class CudaDevice:
             return CudaKernels(table, self)
         return importlib.import_module(table + "_cuda").KERNELS(self)
 
-    @lru_cache(maxsize=64)  # noqa: B019 - a device lives as long as its modules
+    @lru_cache(maxsize=256)  # noqa: B019 - a device lives as long as its modules
     def module(
         self,
         package: str,

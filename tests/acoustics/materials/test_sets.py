@@ -40,15 +40,14 @@ def media(draw):
 @given(
     arrays=media(),
     dtype=st.sampled_from([np.float32, np.float64]),
-    block=st.integers(1, 40),
     limit=st.integers(1, 400),
     threads=st.integers(1, 3),
 )
-def test_points_of_equal_values_get_equal_numbers(arrays, dtype, block, limit, threads):
+def test_points_of_equal_values_get_equal_numbers(arrays, dtype, limit, threads):
     rows = bits(arrays, dtype)
     wanted = len(np.unique(rows, axis=0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(find, "_BLOCK", block)
+        patch.setattr(find, "_THREAD", 1)
         patch.setattr(find, "threads_for", lambda points: threads)
         result = Sets(arrays, dtype, limit)
         assert result.full == (wanted > limit)
@@ -79,22 +78,21 @@ def test_the_numbers_of_16_bits(count, full):
         assert (result.values[number][..., 1] == -values).all()
 
 
-def test_a_medium_of_many_values_is_given_up_soon():
+def test_a_medium_of_many_values_is_given_up_soon(monkeypatch):
     """After the middle plane: what lies around a head is uniform."""
 
-    class Planes(list):
-        read: list = []  # noqa: RUF012
-
-        def __getitem__(self, z):
-            self.read.append(z)
-            return super().__getitem__(z)
-
-    planes = Planes(np.zeros((20, 20)) for _ in range(30))
-    for z in range(10, 20):
-        planes[z][...] = np.arange(400).reshape(20, 20)
-    planes.read.clear()
-    assert Sets([planes], np.float32, 100).full  # type: ignore[list-item]
-    assert len(planes.read) == 1
+    planes, read = np.zeros((30, 20, 20)), []
+    planes[10:] = np.arange(400).reshape(20, 20)
+    collected = Sets._collected
+    monkeypatch.setattr(
+        Sets,
+        "_collected",
+        lambda self, arrays, planes, *more: read.extend(planes) or collected(self, arrays, planes, *more),
+    )
+    monkeypatch.setattr(find, "threads_for", lambda points: 2)
+    monkeypatch.setattr(find, "_THREAD", 1)
+    assert Sets([planes], np.float32, 100).full
+    assert read == [16]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 9, 100])

@@ -11,6 +11,7 @@ struct AdjointComponent {
     REAL *density_bar;
 };
 
+#if WITH_X_ADJOINT_VELOCITY
 KERNEL_OF(X, BV) x_adjoint_velocity(const AdjointComponent *__restrict__ components, REAL dt, TABLE twiddle) {
     const Row row;
     const int axis = blockIdx.y;
@@ -42,6 +43,7 @@ KERNEL_OF(X, BV) x_adjoint_velocity(const AdjointComponent *__restrict__ compone
     });
     space.forth(v, row, c.spectrum, twiddle);
 }
+#endif
 
 struct AdjointState {
     SplitLayers layers;
@@ -57,6 +59,7 @@ struct AdjointState {
 };
 
 // Compute the spectra of tau c^2 p' (s0) and, with `disperses`, of eta c^2 p' (s1), for the fractional Laplacians.
+#if WITH_X_ADJOINT_LOSSES
 KERNEL(X) x_adjoint_losses(Complex *s0, Complex *s1, const AdjointState *__restrict__ state, REAL eta_factor, int disperses,
                            TABLE twiddle) {
     const AdjointState &s = *state;
@@ -74,8 +77,10 @@ KERNEL(X) x_adjoint_losses(Complex *s0, Complex *s1, const AdjointState *__restr
     LayoutX::sync();
     space.forth(shift, row, s1, twiddle);
 }
+#endif
 
 // Add the contribution of p' to the adjoint density, and set `rate`, from the spectra of `x_adjoint_losses` after the Laplacians.
+#if WITH_X_ADJOINT_PRESSURE
 KERNEL_OF(X, BP) x_adjoint_pressure(Complex *s0, const Complex *s1, const AdjointState *__restrict__ state, int disperses,
                                     TABLE twiddle) {
     typedef RowsOf<false> Eager;
@@ -115,8 +120,10 @@ KERNEL_OF(X, BP) x_adjoint_pressure(Complex *s0, const Complex *s1, const Adjoin
             store_parts(s.layers, in, x, row.y, row.z, {was.x + value, was.y + value, was.z + value});
         }
 }
+#endif
 
 // Compute the spectra of the derivatives with respect to du along x (s2), y (s0) and z (s1); step the adjoint density back.
+#if WITH_X_ADJOINT_DENSITY
 KERNEL(X) x_adjoint_density(Complex *s0, Complex *s1, Complex *s2, const AdjointState *__restrict__ state, REAL dt,
                             int differs, TABLE twiddle) {
     const AdjointState &s = *state;
@@ -145,4 +152,5 @@ KERNEL(X) x_adjoint_density(Complex *s0, Complex *s1, Complex *s2, const Adjoint
         space.forth(v, row, axis == 0 ? s2 : axis == 1 ? s0 : s1, twiddle);
     }
 }
+#endif
 #endif

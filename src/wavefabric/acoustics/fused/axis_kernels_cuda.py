@@ -6,7 +6,7 @@ transforms of that axis and all pointwise work in between. A lossless step moves
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -36,13 +36,21 @@ ADJOINT_SOURCES = (
     "wavefabric.acoustics.fused/adjoint_rows.cu",
 )
 ADJOINT_KERNELS = "x_adjoint_velocity", "x_adjoint_density", "x_adjoint_losses", "x_adjoint_pressure"
-#: Kernels by letter: rows along x (X), columns along y (Y) and z (Z), the gradient along z (G).
-_KERNELS = {
-    "X": ("x_forward", "x_backward", "x_velocity", "x_density", "x_pressure"),
-    "Y": ("y_transform", "y_gradient", "y_gather"),
-    "Z": ("z_divergence", "z_scale", "z_translate"),
-    "G": ("z_gradient", "z_gather"),
+#: Groups of kernels compiled together, by letter: rows along x (X), columns along y (Y) and z (Z), the
+#: gradient along z (G). All groups are compiled in parallel.
+_GROUPS = {
+    "X": (("x_forward", "x_backward", "x_velocity"), ("x_density",), ("x_pressure",)),
+    "Y": (("y_transform",), ("y_gradient",)),
+    "Z": (("z_divergence",), ("z_scale",), ("z_translate",)),
+    "G": (("z_gradient",),),
 }
+#: Kernels of the adjoint step by letter, which are compiled on first use, like `ADJOINT_KERNELS`.
+_GATHERS = {"Y": "y_gather", "G": "z_gather"}
+#: Letter of each kernel.
+LETTERS = {name: key for key, groups in _GROUPS.items() for names in groups for name in names}
+LETTERS |= (
+    {name: key for key, name in _GATHERS.items()} | dict.fromkeys(ADJOINT_KERNELS, "X") | {"y_scatter": "Y"}
+)
 #: Buffers in shared memory per row; one for kernels that are not listed.
 _SPACES = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
 _SPACES |= {"x_adjoint_velocity": 3, "x_adjoint_density": 3, "x_adjoint_pressure": 2}
@@ -135,7 +143,7 @@ class _Axis:
         return self.tile * words * self._item
 
 
-def _axes(shape, real, kernels: str, dimensions: int) -> dict[str, _Axis]:
+def _axes(shape, real, kernels: Iterable[str], dimensions: int) -> dict[str, _Axis]:
     item = 2 * np.dtype(real).itemsize
     points = dict(zip("ZYXG", (*shape, shape[0]), strict=True))
     return {name: _Axis(name, points[name], item, dimensions == 2) for name in kernels}
@@ -187,7 +195,7 @@ def prelude(
     shape,
     real,
     medium: MediumKind,
-    kernels: str = "XYZG",
+    kernels: Sequence[str] = "XYZG",
     series: Sequence[float] = (),
     runs: np.ndarray = NO_LAYERS,
     firsts: Sequence[int] = (),
@@ -195,11 +203,11 @@ def prelude(
 ) -> str:
     """Return the macros to define before the sources, for a grid (Nz, Ny, Nx), a medium and some kernels.
 
-    ``kernels`` are letters: X, Y and Z for kernels along these axes, G for the gradient along z. ``series``
-    is the result of `sinc_series`; ``runs`` are the layers along x, from `split_density.runs_along`.
-    ``firsts`` are the first points of all ranks but rank 0 on the axis whose kernels end in a transpose. With
-    2 ``dimensions`` the shape is (1, Ny, Nx) for kernels along x, and (Ny, 1, Nx) for kernels along y, which
-    are those along z of a volume.
+    ``kernels`` are letters, X, Y and Z for all kernels along these axes and G for the gradient along z, or
+    names of kernels. ``series`` is the result of `sinc_series`; ``runs`` are the layers along x, from
+    `split_density.runs_along`. ``firsts`` are the first points of all ranks but rank 0 on the axis whose
+    kernels end in a transpose. With 2 ``dimensions`` the shape is (1, Ny, Nx) for kernels along x, and
+    (Ny, 1, Nx) for kernels along y, which are those along z of a volume.
     """
     forms = medium.forms
     macros: dict[str, object] = {
@@ -222,8 +230,11 @@ def prelude(
         macros["SINC_SERIES"] = ", ".join(f"(REAL){value!r}" for value in series)
     for name, n in zip("ZYX", shape, strict=True):
         macros[f"N{name}"] = n
-    macros |= {f"WITH_{name}": int(name in kernels) for name in "XYZG"}
-    for name, axis in _axes(shape, real, kernels, dimensions).items():
+    names = [name for name, key in LETTERS.items() if name in kernels or key in kernels]
+    letters = sorted({LETTERS[name] for name in names})
+    macros |= {f"WITH_{name}": int(name in letters) for name in "XYZG"}
+    macros |= {f"WITH_{name.upper()}": 1 for name in names}
+    for name, axis in _axes(shape, real, letters, dimensions).items():
         factors = [str(radix) for radix in axis.radices]
         macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile, f"B{name}": axis.blocks()}
         macros[f"M{name}"] = axis.inner
@@ -237,8 +248,8 @@ class AxisKernels:
     """Launches the kernels for grids (Nz, Ny, Nx) of one shape, precision and kind of medium on a GPU.
 
     ``kernels`` are letters, as in `prelude`: those for planes, for columns or for both. ``definitions``
-    returns the text of `prelude` for a letter; the kernels of all letters are compiled in parallel.
-    ``scatter`` is an array of ``Scatter`` (scatter.cu), one per spectrum, for kernels that end in a
+    returns the text of `prelude` for names of kernels, of which some are compiled together and all groups in
+    parallel. ``scatter`` is an array of ``Scatter`` (scatter.cu), one per spectrum, for kernels that end in a
     transpose: those along z, or `y_scatter`. ``dimensions`` is as in `prelude`.
     """
 
@@ -248,7 +259,7 @@ class AxisKernels:
         shape,
         dtype,
         kernels: str,
-        definitions: Callable[[str], str],
+        definitions: Callable[[Sequence[str]], str],
         scatter=None,
         dimensions: int = 3,
     ):
@@ -263,43 +274,42 @@ class AxisKernels:
         #: Launch grid of each axis: tiles, and the planes or rows that contain them.
         items = {"X": (self._rows,), "Y": (half, nz), "Z": (half, ny), "G": (half, ny)}
         self._grids = {k: (-(-items[k][0] // axis.tile), *items[k][1:]) for k, axis in self._axes.items()}
-        before, last = sources(scatter is not None)
-        file = last.split("/")[1]
-        modules = {
-            key: device.module(__package__, file, before=before, prelude=definitions(key)) for key in kernels
-        }
-        self._kernels = {name: key for key in self._axes for name in _KERNELS[key]}
-        if scatter is not None and "Y" in self._axes:
-            self._kernels["y_scatter"] = "Y"
         self._definitions = definitions
         #: If a list, each launch is appended: name and grid of its kernel, and a call that repeats it.
         self.launches: list[tuple[str, tuple[int, ...], Callable[[], None]]] | None = None
         self._functions: dict[str, Any] = {}
         self._shared: dict[str, int] = {}
-        self._await = None
-        if scatter is not None:
-            self._await = modules[kernels[0]].get_function("await_ranks")
-        self._load(modules)
+        groups = [group for key in self._axes for group in _GROUPS[key]]
+        if scatter is not None and "Y" in self._axes:
+            groups.append(("y_scatter",))
+        modules = self._load(groups)
+        self._await = modules[0].get_function("await_ranks") if scatter is not None else None
 
-    def _load(self, modules: Mapping[str, Any]) -> None:
-        """Get the kernels of the letters in ``modules``; wait until they are compiled."""
-        for name, key in self._kernels.items():
-            if key not in modules or name in self._functions:
-                continue
-            self._functions[name] = function = modules[key].get_function(name)
-            self._shared[name] = self._axes[self._kernels[name]].shared(name)
-            function.max_dynamic_shared_size_bytes = self._shared[name]
+    def _load(self, groups: Sequence[Sequence[str]], adjoint: bool = False) -> list[Any]:
+        """Compile groups of kernels, load them, and return their modules."""
+        before, last = (
+            (ADJOINT_SOURCES[:-1], ADJOINT_SOURCES[-1]) if adjoint else sources(self._scatter is not None)
+        )
+        file = last.split("/")[1]
+        modules = [
+            self._device.module(__package__, file, before=before, prelude=self._definitions(names))
+            for names in groups
+        ]
+        for names, module in zip(groups, modules, strict=True):
+            for name in names:
+                self._functions[name] = function = module.get_function(name)
+                self._shared[name] = self._axes[LETTERS[name]].shared(name)
+                function.max_dynamic_shared_size_bytes = self._shared[name]
+        return modules
 
     def load_adjoint(self) -> None:
-        """Compile and load the adjoint step's kernels along x."""
-        *before, last = ADJOINT_SOURCES
-        file = last.split("/")[1]
-        module = self._device.module(__package__, file, before=tuple(before), prelude=self._definitions("X"))
-        self._kernels |= dict.fromkeys(ADJOINT_KERNELS, "X")
-        self._load({"X": module})
+        """Compile and load the kernels of the adjoint step that are along axes of these kernels."""
+        self._load([(name,) for key, name in _GATHERS.items() if key in self._axes])
+        if "X" in self._axes:
+            self._load([(name,) for name in ADJOINT_KERNELS], adjoint=True)
 
     def _launch(self, name: str, grid: tuple[int, ...], *arguments) -> None:
-        key = self._kernels[name]
+        key = LETTERS[name]
         values = [np.int32(value) if isinstance(value, int) else value for value in arguments]
         if self._scatter is not None and (key in "ZG" or name == "y_scatter"):
             values.append(self._scatter)
@@ -312,7 +322,7 @@ class AxisKernels:
 
     def run(self, name: str, *arguments, layers: int = 1) -> None:
         """Launch a kernel on all rows or columns."""
-        self._launch(name, (*self._grids[self._kernels[name]], layers), *arguments)
+        self._launch(name, (*self._grids[LETTERS[name]], layers), *arguments)
 
     def x_forward(self, fields, spectra, rows=None) -> None:
         """Transform rows of one to three real fields to half spectra: all, or those numbered in ``rows``."""

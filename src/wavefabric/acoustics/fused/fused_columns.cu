@@ -4,6 +4,7 @@
 typedef OfLength<Axis<Columns<MY, PY, TY>, Radices<RADICES_Y>, Radices<REVERSED_Y>>, NY>::Type AxisY;
 
 // Transform up to three spectra along y in place, one per blockIdx.z.
+#if WITH_Y_TRANSFORM
 KERNEL(Y) y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, TABLE twiddle) {
     const Column<false> c(TY, true);
     Complex *s = blockIdx.z == 0 ? s0 : blockIdx.z == 1 ? s1 : s2;
@@ -15,9 +16,11 @@ KERNEL(Y) y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, TABLE 
     Complex *to = c.of(s);
     AxisY::far(v, [&](Complex &value, int n) { c.put(to, n, inverse ? swapped(value) : value); });
 }
+#endif
 
 #if SPLIT
 // Store spectrum `number` in the columns of all ranks, transformed along y if `transform`.
+#if WITH_Y_SCATTER
 KERNEL(Y) y_scatter(const Complex *s, int number, int transform, SCATTER TABLE twiddle) {
     const Column<false> c(TY, true);
     const Complex *from = c.of(s);
@@ -33,9 +36,11 @@ KERNEL(Y) y_scatter(const Complex *s, int number, int transform, SCATTER TABLE t
     SENT(number);
 }
 #endif
+#endif
 
 // Transform s0 = kappa F{p} and s1 = d/dz of it back along y: d/dx (s2) and d/dy (s0) with blockIdx.z = 0, d/dz (s1)
 // with 1. Layer 0 reads s0 twice, the second time from the L2 cache, as registers are scarce.
+#if WITH_Y_GRADIENT
 KERNEL(Y) y_gradient(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TABLE twiddle) {
     const Column<false> c(TY, true);
     const Complex along_x = c.here ? dx[c.kx] : Complex{0, 0};
@@ -53,10 +58,12 @@ KERNEL(Y) y_gradient(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, 
     }
 }
 #endif
+#endif
 
 #if WITH_Y
 // Transpose of y_gradient, with derivatives shifted to the other side: s0 <- F s0 dy + F s2 dx with blockIdx.z = 0,
 // s1 <- F s1 with 1. F s2 dx is stored in s2 in between, as registers are scarce.
+#if WITH_Y_GATHER
 KERNEL(Y) y_gather(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TABLE twiddle) {
     const Column<false> c(TY, true);
     const Complex along_x = c.here ? dx[c.kx] : Complex{0, 0};
@@ -73,6 +80,7 @@ KERNEL(Y) y_gather(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TA
         });
     }
 }
+#endif
 #endif
 
 #if WITH_Z || WITH_G
@@ -127,6 +135,7 @@ typedef OfLength<Axis<Columns<MG, PG, TG, true>, Radices<RADICES_G>, Radices<REV
 
 // s0 <- kappa F{p} and s1 <- d/dz of it, with its own tile size. Both spectra stay in registers or, if they are too
 // large for that, F{p} is read and transformed again for the second.
+#if WITH_Z_GRADIENT
 KERNEL(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, ALONG_X TABLE dz, SCATTER TABLE twiddle) {
     const Column<true> c(TG, false);
     const REAL across = across_z(c, x2, y2);
@@ -161,9 +170,11 @@ KERNEL(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, ALO
     SENT(0);
     SENT(1);
 }
+#endif
 
 // Transpose of z_gradient, with the derivative shifted to the other side: s0 <- kappa F{s0 + d/dz s1}. F{d/dz s1} is
 // kept in registers or, if it is too large, stored in s1.
+#if WITH_Z_GATHER
 KERNEL(G) z_gather(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, ALONG_X TABLE dz, SCATTER TABLE twiddle) {
     const Column<true> c(TG, false);
     constexpr bool kept = AxisG::values <= 16;
@@ -192,11 +203,13 @@ KERNEL(G) z_gather(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, ALONG
     SENT(0);
 }
 #endif
+#endif
 
 #if WITH_Z
 typedef OfLength<Axis<Columns<MZ, PZ, TZ>, Radices<RADICES_Z>, Radices<REVERSED_Z>>, NZ>::Type AxisZ;
 
 // Transform along z, multiply by kappa and the derivative, transform back. Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2.
+#if WITH_Z_DIVERGENCE
 KERNEL(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2, REALS z2, TABLE dx, TABLE dy,
                      TABLE dz, int first, SCATTER TABLE twiddle) {
     const Column<false> c(TZ, false);
@@ -212,8 +225,10 @@ KERNEL(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2
         [&] { return TO(c, s, layer); });
     SENT(layer);
 }
+#endif
 
 // Transform along z, multiply, transform back: s0 by operator0 (blockIdx.z = 0), s1 by operator1 (1). `first`: number of s0.
+#if WITH_Z_SCALE
 KERNEL(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, int first, SCATTER TABLE twiddle) {
     const Column<false> c(TZ, false);
     const REAL *scale = c.of(blockIdx.z == 0 ? operator0 : operator1);
@@ -223,8 +238,10 @@ KERNEL(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, in
         [&] { return TO(c, s, first + blockIdx.z); });
     SENT(first + blockIdx.z);
 }
+#endif
 
 // Transform s, the last spectrum, along z, multiply by a complex factor of k_z and a scale, transform back.
+#if WITH_Z_TRANSLATE
 KERNEL(Z) z_translate(Complex *s, TABLE factor, REAL scale, SCATTER TABLE twiddle) {
     const Column<false> c(TZ, false);
     multiply_along_z<AxisZ>(
@@ -232,4 +249,5 @@ KERNEL(Z) z_translate(Complex *s, TABLE factor, REAL scale, SCATTER TABLE twiddl
         [&] { return TO(c, s, 2); });
     SENT(2);
 }
+#endif
 #endif

@@ -168,7 +168,8 @@ class FusedCudaStages(Stages):
         if key in change.structures:
             return change.structures[key]
         if not change.structures:
-            self._planes.load_adjoint()
+            for kernels in {self._planes, self._columns}:
+                kernels.load_adjoint()
         words = [*adjoint.split_layers.words, adjoint.rho, adjoint.p, before.rho, change.rate]
         words += [word for parameter in at_points(c).values() for word in members(parameter)[:2]]
         for each in (before, after):

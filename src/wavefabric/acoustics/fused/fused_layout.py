@@ -102,8 +102,8 @@ def axis_kernels(
     medium = MediumKind(c.nonlinear, c.problem.absorption, forms, c.disperses)
     runs, dimensions = fields.split_layers.runs, c.problem.dimensions
 
-    def definitions(letter: str) -> str:
-        return prelude(shape, c.dtype, medium, letter, series, runs, firsts, dimensions)
+    def definitions(names: Sequence[str]) -> str:
+        return prelude(shape, c.dtype, medium, names, series, runs, firsts, dimensions)
 
     return AxisKernels(c.device, shape, c.dtype, kernels, definitions, scatter, dimensions)
 

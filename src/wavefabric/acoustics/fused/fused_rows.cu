@@ -29,6 +29,7 @@ struct Source {
 };
 
 // Transform rows of up to three fields along x, one field per blockIdx.y: all rows, or those of `list`.
+#if WITH_X_FORWARD
 KERNEL(X) x_forward(const REAL *f0, const REAL *f1, const REAL *f2, Complex *s0, Complex *s1, Complex *s2,
                   const int *__restrict__ list, int count, TABLE twiddle) {
     const Row row(list, count);
@@ -37,7 +38,9 @@ KERNEL(X) x_forward(const REAL *f0, const REAL *f1, const REAL *f2, Complex *s0,
     AxisX::near(v, [&](Complex &value, int j) { value = row.get(field, j); });
     Space(0).forth(v, row, blockIdx.y == 0 ? s0 : blockIdx.y == 1 ? s1 : s2, twiddle);
 }
+#endif
 
+#if WITH_X_BACKWARD
 KERNEL(X) x_backward(const Complex *__restrict__ spectrum, REAL *field, TABLE twiddle) {
     const Row row;
     const Space space(0);
@@ -48,6 +51,7 @@ KERNEL(X) x_backward(const Complex *__restrict__ spectrum, REAL *field, TABLE tw
     space.back(v, twiddle);
     AxisX::near(v, [&](Complex &value, int j) { row.put(field, j, swapped(value)); });
 }
+#endif
 
 // One velocity component per blockIdx.y: u <- pml (pml u - dt / rho dp), then sources, then the spectrum of the result.
 struct Component {
@@ -61,6 +65,7 @@ struct Component {
 
 INLINE REAL updated(REAL u, REAL pml, REAL dt_rho, REAL gradient) { return pml * (pml * u - dt_rho * gradient); }
 
+#if WITH_X_VELOCITY
 KERNEL_OF(X, BV) x_velocity(const Component *__restrict__ components, REAL dt, const Index *clock, int forward,
                           TABLE twiddle) {
     const Row row;
@@ -108,6 +113,7 @@ KERNEL_OF(X, BV) x_velocity(const Component *__restrict__ components, REAL dt, c
     }
     if (forward) space.forth(v, row, c.spectrum, twiddle);
 }
+#endif
 
 struct State {
     SplitLayers layers;
@@ -227,6 +233,7 @@ INLINE void put_corners_and_pattern(Complex *total, const State &s, const Row &r
 
 // Update the density of a row with its sources, then compute the pressure and its spectrum (s0) or, for the power law,
 // the spectra of rho0 div u (s0) and, with dispersion, of the density (s1).
+#if WITH_X_DENSITY
 KERNEL(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__restrict__ state,
                   const Source *__restrict__ argument, REAL dt, const Index *clock, TABLE twiddle) {
     constexpr bool lossy = ABSORPTION != LOSSLESS;
@@ -319,11 +326,13 @@ KERNEL(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__
         even.forth(v, row, s1, twiddle);
     }
 }
+#endif
 
 // For power-law absorption: compute p, as in the pressure rows of kernels/cpu/planes.cpp, and its spectrum from those
 // of L1 (s0) and, with `disperses`, L2 (s1). The kernel reads so many arrays that more threads, each loading directly,
 // are faster than copies to shared memory (except of L2). `disperses` is an argument because nvcc spills more registers
 // with a macro.
+#if WITH_X_PRESSURE
 KERNEL_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restrict__ state, int disperses,
                           REAL eta_factor, TABLE twiddle) {
     typedef RowsOf<false> Eager;
@@ -354,4 +363,5 @@ KERNEL_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restr
     });
     space.forth<Eager>(v, row, s0, fresh(twiddle));
 }
+#endif
 #endif

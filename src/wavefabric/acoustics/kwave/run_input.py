@@ -9,6 +9,7 @@ from typing import Any
 
 from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.check.rules import check_recording
+from wavefabric.acoustics.choose_stages import begin_compiling
 from wavefabric.acoustics.kwave.input import KWaveInput, dataset_names, read_input
 from wavefabric.acoustics.kwave.output import KWaveOutput
 from wavefabric.acoustics.problem import Recording
@@ -89,6 +90,8 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
     device: Any = None
     if how.comm is None and environment.ranks() == 1:
         device = get_device(how.device, how.threads) if isinstance(how.device, str) else how.device
+        how = replace(how, device=device)
+        begin_compiling(device, how.dtype)  # while the file is read
     else:
         how = how.with_ranks()  # several ranks check together whether they have the memory
     inputs = read_input(input, device)

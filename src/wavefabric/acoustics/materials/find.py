@@ -1,17 +1,15 @@
 """Finds medium parameters with few enough values to be stored as an index into a table of materials."""
 
-import copy
 import math
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wavefabric.acoustics.parts import threads_for
 from wavefabric.acoustics.problem import Problem
-from wavefabric.kernels.cpu_launch import call_kernel
+from wavefabric.kernels.cpu_launch import address, call_kernel
 
 #: Largest number of materials of an index, which has at most 16 bits.
 LIMIT = 1 << 16
@@ -21,8 +19,8 @@ AT_POINTS = ("speed", "density", "ratio", "tau")
 STAGGERED = ("staggered_x", "staggered_y", "staggered_z")
 #: Names of the parameters in words.
 _WORDS = {"speed": "sound speed", "density": "density", "ratio": "B/A", "tau": "absorption"}
-#: Approximate number of points processed together, so that their values stay in cache.
-_BLOCK = 1 << 15
+#: Fewest points per thread for which a table per thread pays.
+_THREAD = 1 << 19
 
 
 class Sets:
@@ -34,37 +32,44 @@ class Sets:
 
     def __init__(self, arrays: Sequence[np.ndarray], dtype, limit: int):
         self._dtype, self._limit = np.dtype(dtype), limit
-        self._kernel = "number_sets_float" if self._dtype == np.float32 else "number_sets_double"
-        #: Table of the sets and their count; hash table of set numbers, −1 where empty.
-        self._table, self._count = np.empty((limit, len(arrays)), self._dtype), np.zeros(1, np.int64)
-        self._positions = np.full(1 << (4 * limit - 1).bit_length(), -1, np.int32)
-        first, *planes = _spread(len(arrays[0]))
-        self._collect(arrays, [first])
-        threads = threads_for(math.prod(np.shape(arrays[0])))
+        #: Places in a hash table of set numbers.
+        self._slots = 1 << (4 * limit - 1).bit_length()
+        arrays = [_readable(array) for array in arrays]
+        planes = _spread(len(arrays[0]))
+        # The first plane alone, which often has too many sets.
+        self._tables = self._collected(arrays, planes[:1], 1)
+        size = math.prod(np.shape(arrays[0]))
+        threads = max(1, min(threads_for(size), size // _THREAD, len(planes) - 1))
+        if threads == 1:
+            self._collected(arrays, planes[1:], 1, self._tables)
+            return
         if self.full:
             return
-        if threads == 1:
-            self._collect(arrays, planes)
-            return
-        others = [copy.deepcopy(self) for _ in range(threads)]  # one per thread
-
-        def collect(number: int) -> None:
-            others[number]._collect(arrays, planes[number::threads])
-
-        with ThreadPoolExecutor(threads) as pool:
-            deque(pool.map(collect, range(threads)), 0)
-        for other in others:
-            if other.full:
-                self._count[0] = self._limit + 1
+        parts = self._collected(arrays, planes[1:], threads)
+        for sets, count in zip(parts.sets, parts.counts, strict=True):
+            if count > limit:
+                self._tables.counts[0] = limit + 1
             elif not self.full:
-                self._collect([column.reshape(1, 1, -1) for column in other.values.T], [0])
+                columns = [np.ascontiguousarray(column)[None] for column in sets[:count].T]
+                self._collected(columns, [0], 1, self._tables)
 
-    def _collect(self, arrays: Sequence[np.ndarray], planes: Sequence[int]) -> None:
-        """Number the sets of the given planes, until there are too many."""
-        for z in planes:
-            for _ in self._numbered([array[z] for array in arrays]):
-                if self.full:
-                    return
+    def _collected(
+        self, arrays: Sequence[np.ndarray], planes: Sequence[int], parts: int, tables: "_Tables | None" = None
+    ) -> "_Tables":
+        """Collect the sets of the given planes in new tables, one per thread, or add them to ``tables``."""
+        if tables is None:
+            positions = np.empty((parts, self._slots), np.int32)
+            sets = np.empty((parts, self._limit, len(arrays)), self._dtype)
+            tables = _Tables(positions, sets, np.full(parts, -1, np.int64))
+        plane = math.prod(np.shape(arrays[0])[1:])
+        where = self._slots, address(tables.positions), address(tables.sets), tables.counts
+        listed = np.array(planes, np.int64)
+        self._run("collect_sets", parts, _facts(arrays), plane, listed, self._limit, *where)
+        return tables
+
+    def _run(self, kernel: str, threads: int, *arguments: Any) -> None:
+        precision = "float" if self._dtype == np.float32 else "double"
+        call_kernel(f"{kernel}_{precision}", *arguments, threads=threads)
 
     @property
     def full(self) -> bool:
@@ -72,48 +77,43 @@ class Sets:
         return len(self) > self._limit
 
     def __len__(self) -> int:
-        return int(self._count[0])
+        return int(self._tables.counts[0])
 
     @property
     def values(self) -> np.ndarray:
-        return self._table[: len(self)]
+        return self._tables.sets[0, : len(self)]
 
     def index(self, arrays: Sequence[np.ndarray], dtype) -> np.ndarray:
         """Return the set number of each point, (Nz, Ny, Nx).
 
         Raises `RuntimeError` if the arrays have changed since the sets were found, to values in none of them.
         """
-        index, before = np.empty(np.shape(arrays[0]), dtype), len(self)
-
-        def fill(z: int) -> None:
-            first, plane = 0, index[z].reshape(-1)
-            for numbers in self._numbered([array[z] for array in arrays]):
-                plane[first : first + numbers.size] = numbers
-                first += numbers.size
-
-        with ThreadPoolExecutor(threads_for(index.size)) as pool:
-            deque(pool.map(fill, range(len(index))), 0)
-        if len(self) != before:
+        index, missing = np.empty(np.shape(arrays[0]), dtype), np.zeros(1, np.int64)
+        arrays = [_readable(array) for array in arrays]
+        where = self._slots, address(self._tables.positions), address(self._tables.sets)
+        out = address(index), index.itemsize, address(missing)
+        self._run("index_sets", threads_for(index.size), _facts(arrays), index.size, *where, *out)
+        if missing[0]:
             raise RuntimeError("the medium's arrays have changed since its materials were found")
         return index
 
-    def _numbered(self, planes: list[np.ndarray]) -> Iterator[np.ndarray]:
-        """Yield the set numbers of successive blocks of rows, (points,), int32.
 
-        Sets are numbered in order of first appearance. If there are more sets than the table can store, the
-        numbers are incomplete and the count is one more than the length of the table.
-        """
-        rows, nx = planes[0].shape
-        some = max(1, _BLOCK // nx)
-        values = np.empty((len(planes), some, nx), self._dtype)
-        numbers = np.empty(some * nx, np.int32)
-        for first in range(0, rows, some):
-            count = min(some, rows - first)
-            for k, plane in enumerate(planes):
-                values[k, :count] = plane[first : first + count]
-            tables = self._positions, self._table, numbers
-            call_kernel(self._kernel, values, len(values), count * nx, *tables, some * nx, self._count)
-            yield numbers[: count * nx]
+class _Tables(NamedTuple):
+    """Hash tables (threads, slots), sets (threads, limit, columns) and their counts (threads,)."""
+
+    positions: np.ndarray
+    sets: np.ndarray
+    counts: np.ndarray
+
+
+def _readable(array: np.ndarray) -> np.ndarray:
+    """Return an array of float32 or float64 in C order, copied only if it is not one already."""
+    return np.ascontiguousarray(array, array.dtype if array.dtype in (np.float32, np.float64) else np.float64)
+
+
+def _facts(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return address and bytes per value of each array, (arrays, 2)."""
+    return np.array([(address(array), array.itemsize) for array in arrays], np.int64)
 
 
 def _spread(count: int) -> list[int]:

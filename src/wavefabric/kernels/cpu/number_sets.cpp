@@ -1,4 +1,6 @@
-// Number sets of values: points with equal values get equal numbers, in the order of first appearance.
+// Number sets of values: points with equal values get equal numbers.
+#include <cstring>
+
 #include "driver.h"
 
 // Values count as equal if all their bits are.
@@ -6,58 +8,119 @@ template <int bytes> struct Unsigned { using type = unsigned int; };
 template <> struct Unsigned<8> { using type = unsigned long long; };
 using Bits = Unsigned<sizeof(REAL)>::type;
 
-struct Sets {
-    Counted<const Bits> values;  // (columns, points and more)
-    Index columns, points;
-    Counted<int> positions;  // hash table, its length a power of two: number of a set, or -1
-    Counted<Bits> table;     // (maximum number of sets, columns)
-    Counted<int> numbers;    // of the points
-    Index width;             // length of a row of values
+// Number of points whose values are read together, and the maximum number of arrays.
+constexpr Index BLOCK = 256, MOST_COLUMNS = 16;
 
-    Bits value(Index k, Index point) const { return values[k * width + point]; }
-    bool equal(Index number, Index point) const {
-        for (Index k = 0; k < columns; ++k)
-            if (table[number * columns + k] != value(k, point)) return false;
-        return true;
-    }
-    // Multiplicative hashing by the golden ratio (Knuth); high bits are mixed into the low bits.
-    Index position(Index point) const {
-        unsigned long long mixed = 0;
-        for (Index k = 0; k < columns; ++k) {
-            mixed = (mixed ^ value(k, point)) * 0x9E3779B97F4A7C15ull;
-            mixed ^= mixed >> 32;
+// Arrays of the same length whose values at a point are a set: (columns, 2), address and bytes of a value.
+struct Columns {
+    Counted<const Index> facts;
+    Index count() const { return facts.count / 2; }
+    // Round values of successive points to REAL: to[k * BLOCK + i] of array k.
+    void read(Index first, Index points, REAL *to) const {
+        for (Index k = 0; k < count(); ++k, to += BLOCK) {
+            if (facts[2 * k + 1] == 4) {
+                const float *from = (const float *)facts[2 * k] + first;
+                EACH(i, 0, points) to[i] = (REAL)from[i];
+            } else {
+                const double *from = (const double *)facts[2 * k] + first;
+                EACH(i, 0, points) to[i] = (REAL)from[i];
+            }
         }
-        return (Index)(mixed & (unsigned long long)(positions.count - 1));
     }
 };
-template <>
-struct Take<Sets> : Record<Sets, Counted<const Bits>, Index, Index, Counted<int>, Counted<Bits>, Counted<int>, Index> {};
+template <> struct Take<Columns> : Record<Columns, Counted<const Index>> {};
 
-// `count`: number of sets in the table. If there are more sets than the table can store, `count` becomes that maximum plus one, and
-// the numbers of points are incomplete.
-static void number_sets(Thread, Sets sets, Counted<Index> count) {
-    const Index most = sets.table.count / sets.columns;
-    Index sum = count[0];
-    int number = -1;
-    for (Index i = 0; i < sets.points; ++i) {
-        if (number < 0 || !sets.equal(number, i)) {  // differs from the previous point
-            Index at = sets.position(i);
-            for (;; at = (at + 1) & (sets.positions.count - 1)) {
-                number = sets.positions[at];
-                if (number < 0 || sets.equal(number, i)) break;
+// Distinct sets found so far, and where they are in the hash table, whose length is a power of two.
+struct Table {
+    int *positions;  // number of a set, or -1
+    Index slots;
+    Bits *sets;  // (maximum number of sets, columns)
+    Index columns;
+
+    static Bits bits(const REAL *values, Index k, Index point) {
+        Bits result;
+        memcpy(&result, values + k * BLOCK + point, sizeof result);
+        return result;
+    }
+    bool equal(Index number, const REAL *values, Index point) const {
+        for (Index k = 0; k < columns; ++k)
+            if (sets[number * columns + k] != bits(values, k, point)) return false;
+        return true;
+    }
+    // Return the place of a set, or the empty place where it belongs. Multiplicative hashing by the golden ratio (Knuth); high bits
+    // are mixed into the low bits.
+    Index place(const REAL *values, Index point) const {
+        unsigned long long mixed = 0;
+        for (Index k = 0; k < columns; ++k) {
+            mixed = (mixed ^ bits(values, k, point)) * 0x9E3779B97F4A7C15ull;
+            mixed ^= mixed >> 32;
+        }
+        Index at = (Index)(mixed & (unsigned long long)(slots - 1));
+        while (positions[at] >= 0 && !equal(positions[at], values, point)) at = (at + 1) & (slots - 1);
+        return at;
+    }
+};
+
+// Collect the sets of the listed planes of `plane` points each. Part k of the counts has its own table and reads every parts-th
+// plane; it adds to the `counts[k]` sets in its table, or begins with an empty one if that is -1. Once a part has more than `limit`
+// sets, its count is one more than the limit, and all parts stop.
+static void collect_sets(Thread t, Columns columns, Index plane, Counted<const Index> planes, Index limit, Index slots, int *positions,
+                         Bits *sets, Counted<Index> counts) {
+    const Index parts = counts.count;
+    REAL values[MOST_COLUMNS * BLOCK];
+    for (Index part = t.first(parts); part < t.last(parts); ++part) {
+        const Table table{positions + part * slots, slots, sets + part * limit * columns.count(), columns.count()};
+        Index sum = counts[part];
+        if (sum < 0) {
+            for (Index i = 0; i < slots; ++i) table.positions[i] = -1;
+            sum = 0;
+        }
+        for (Index p = part; p < planes.count && sum <= limit; p += parts)
+            for (Index first = 0; first < plane && sum <= limit; first += BLOCK) {
+                const Index points = plane - first < BLOCK ? plane - first : BLOCK;
+                for (Index other = 0; other < parts; ++other)
+                    if (__atomic_load_n(&counts[other], __ATOMIC_RELAXED) > limit) return;
+                columns.read(planes[p] * plane + first, points, values);
+                Index last = -1;
+                for (Index i = 0; i < points; ++i) {
+                    if (last >= 0 && table.equal(last, values, i)) continue;  // like the previous point
+                    const Index at = table.place(values, i);
+                    if (table.positions[at] < 0) {
+                        if (sum == limit) {
+                            ++sum;
+                            break;
+                        }
+                        for (Index k = 0; k < table.columns; ++k) table.sets[sum * table.columns + k] = Table::bits(values, k, i);
+                        table.positions[at] = (int)sum++;
+                    }
+                    last = table.positions[at];
+                }
             }
-            if (number < 0) {
-                if (sum >= most) {
-                    count[0] = most + 1;
+        __atomic_store_n(&counts[part], sum, __ATOMIC_RELAXED);
+    }
+}
+EXPORT(collect_sets)
+
+// Write the number of the set of each point, of 1 or 2 `bytes`. `missing` becomes 1 if a point's set is not in the table.
+static void index_sets(Thread t, Columns columns, Index points, Index slots, int *positions, Bits *sets, void *out, Index bytes,
+                       Index *missing) {
+    const Table table{positions, slots, sets, columns.count()};
+    REAL values[MOST_COLUMNS * BLOCK];
+    for (Index first = t.first(points); first < t.last(points); first += BLOCK) {
+        const Index count = t.last(points) - first < BLOCK ? t.last(points) - first : BLOCK;
+        columns.read(first, count, values);
+        Index number = -1;
+        for (Index i = 0; i < count; ++i) {
+            if (number < 0 || !table.equal(number, values, i)) {
+                number = positions[table.place(values, i)];
+                if (number < 0) {
+                    __atomic_store_n(missing, (Index)1, __ATOMIC_RELAXED);
                     return;
                 }
-                number = sets.positions[at] = (int)sum;
-                for (Index k = 0; k < sets.columns; ++k) sets.table[sum * sets.columns + k] = sets.value(k, i);
-                ++sum;
             }
+            if (bytes == 1) ((unsigned char *)out)[first + i] = (unsigned char)number;
+            else ((unsigned short *)out)[first + i] = (unsigned short)number;
         }
-        sets.numbers[i] = number;
     }
-    count[0] = sum;
 }
-EXPORT(number_sets)
+EXPORT(index_sets)
