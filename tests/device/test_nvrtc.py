@@ -99,7 +99,7 @@ BEHIND_OTHERS = {
 
 def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
     """Architectures and sets of definitions to compile ``source`` with, as the package does."""
-    if source in ("device/philox.cu", "optics/fibre/mixing_kernel.cu"):
+    if source in ("device/philox.cu", "lifecycle/state_copies.cu", "optics/fibre/mixing_kernel.cu"):
         return [(arch, (f"-DREAL={real}",)) for arch in ARCHITECTURES for real in REALS]
     if source == "optics/propagation/kernels/linear.cu":
         return [(arch, (f"-DREAL={real}", f"-DREAL2={real}2")) for arch in ARCHITECTURES for real in REALS]

@@ -26,11 +26,12 @@ from wavefabric.device import Device
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.lifecycle.agreement import device_identity, on_all_ranks
+from wavefabric.lifecycle.state_copies import StateCopies
 from wavefabric.system.machine import host_memory
 from wavefabric.units import binary_bytes
 
-#: Maximum bytes of a memory block shared by small states; alignment of arrays in it.
-_SLAB_BYTES, _ALIGNED = 16 << 20, 256
+#: Maximum bytes of an allocation that small states share.
+_SLAB_BYTES = 16 << 20
 
 
 class Tiers(NamedTuple):
@@ -43,7 +44,7 @@ class Tiers(NamedTuple):
 
 
 class StateStore(AbstractContextManager):
-    """A stack of states of ``nbytes`` bytes; the lowest, which are read least often, on the slowest tier.
+    """A stack of states of ``nbytes`` bytes (`state_bytes`); those read least often are on the slowest tier.
 
     Memory is allocated when a position is first written, for several small states at once, and released by
     `close`. Disk space is reserved at once, in an unnamed file, which vanishes with the process; `InputError`
@@ -53,7 +54,9 @@ class StateStore(AbstractContextManager):
     def __init__(self, device: Device, nbytes: int, tiers: Tiers):
         self.states = tiers.device + tiers.host + tiers.disk
         self._device, self._nbytes, self._tiers = device, nbytes, tiers
-        self._slots: list[dict[str, Any]] = [{} for _ in range(self.states)]
+        #: Memory of each state, in bytes, None until it is written.
+        self._slots: list[Any] = [None] * self.states
+        self._copies: StateCopies | None = None
         self._disk = _reserved(tiers.scratch, nbytes * tiers.disk) if tiers.disk else None
         #: Device memory that no state uses yet.
         self._free: Any = device.empty(0, np.uint8)
@@ -67,41 +70,36 @@ class StateStore(AbstractContextManager):
         self._disk = self._free = None
 
     def write(self, position: int, arrays: dict[str, Any]) -> None:
-        """Store ``arrays``, the same set of arrays in each call, as the state at ``position``."""
-        if not self._slots[position]:
-            self._slots[position] = self._allocated(position, arrays)
-        for name, array in arrays.items():
-            self._device.copy(self._slots[position][name], array)
+        """Store ``arrays``, the same objects in each call, as the state at ``position``."""
+        if self._copies is None:
+            self._copies = StateCopies(self._device, arrays)
+        if self._slots[position] is None:
+            self._slots[position] = self._allocated(position)
+        self._copies.store(self._slots[position], self._is_on_device(position))
 
-    def read(self, position: int, arrays: dict[str, Any]) -> None:
-        """Copy the state at ``position`` into ``arrays``."""
-        for name, array in self._slots[position].items():
-            self._device.copy(arrays[name], array)
+    def read(self, position: int) -> None:
+        """Copy the state at ``position`` into the arrays that were written."""
+        assert self._copies is not None
+        self._copies.load(self._slots[position], self._is_on_device(position))
 
-    def peek(self, position: int) -> dict[str, Any] | None:
-        """Return the arrays of a state stored on the device; None for a state stored elsewhere."""
-        return self._slots[position] if position >= self._tiers.disk + self._tiers.host else None
+    def peek(self, position: int) -> Any:
+        """Return the memory of a state stored on the device, for `StateCopies`; None if stored elsewhere."""
+        return self._slots[position] if self._is_on_device(position) else None
 
-    def _allocated(self, position: int, arrays: dict[str, Any]) -> dict[str, Any]:
+    def _is_on_device(self, position: int) -> bool:
+        return position >= self._tiers.disk + self._tiers.host
+
+    def _allocated(self, position: int) -> Any:
+        size = self._nbytes
         if self._disk is not None and position < self._tiers.disk:
-            return _parts(self._disk[position * self._nbytes : (position + 1) * self._nbytes], arrays, 1)
-        if position < self._tiers.disk + self._tiers.host:
-            return {name: self._device.host_empty(a.shape, a.dtype) for name, a in arrays.items()}
-        size = sum(-(-array.nbytes // _ALIGNED) * _ALIGNED for array in arrays.values())
+            return self._disk[position * size : (position + 1) * size]
+        if not self._is_on_device(position):
+            return self._device.host_empty((size,), np.uint8)
         if self._free.size < size:
             most = max(1, min(self.states - position, _SLAB_BYTES // size))
             self._free = self._device.empty(most * size, np.uint8)
-        slot, self._free = _parts(self._free[:size], arrays, _ALIGNED), self._free[size:]
+        slot, self._free = self._free[:size], self._free[size:]
         return slot
-
-
-def _parts(memory: Any, arrays: dict[str, Any], aligned: int) -> dict[str, Any]:
-    """Divide ``memory`` into arrays like those given, each starting at a multiple of ``aligned`` bytes."""
-    parts = {}
-    for name, array in arrays.items():
-        parts[name] = memory[: array.nbytes].view(array.dtype).reshape(array.shape)
-        memory = memory[-(-array.nbytes // aligned) * aligned :]
-    return parts
 
 
 def _reserved(folder: Path | None, nbytes: int) -> np.ndarray:
@@ -267,7 +265,7 @@ class Reversal:
             self._stored.pop()
         if self._stored:
             position = self._stored[-1]
-            self._store.read(len(self._stored) - 1, self._system.arrays())
+            self._store.read(len(self._stored) - 1)
             self._system.restored(position)
         else:
             self._system.begin()
@@ -280,8 +278,8 @@ class Reversal:
                 self._push(position)
                 due = self._following(position, step)
 
-    def peek(self, step: int) -> dict[str, Any] | None:
-        """Return state ``step`` if stored on the device, else None; valid until the next `bring`."""
+    def peek(self, step: int) -> Any:
+        """Return the memory of state ``step`` if on the device, else None; valid until the next `bring`."""
         return self._store.peek(self._stored.index(step)) if step in self._stored else None
 
     def _push(self, step: int) -> None:

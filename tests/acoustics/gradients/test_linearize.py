@@ -62,7 +62,7 @@ def test_memory_is_freed_at_once(end):
     try:
         linearization = linearize(*arguments(), WRT, **RUN)
         run = linearization._back
-        state = run._store._slots[0]["p"]
+        state = run._store._slots[0]
         held = [weakref.ref(each) for each in (run._stages.fields.p, run._adjoint.fields.p, state)]
         del run, state
         assert all(each() is not None for each in held)

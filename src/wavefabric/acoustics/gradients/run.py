@@ -25,6 +25,7 @@ from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, on_all_ranks
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.lifecycle.reversal import Reversal, StateStore, Tiers, advances, choose_tiers
+from wavefabric.lifecycle.state_copies import StateCopies, state_bytes
 from wavefabric.system.compiling import working_time
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.progress import Progress
@@ -117,6 +118,8 @@ class AdjointRun:
         self._interrupt: DeferredInterrupt | None = None
         #: Function that repeats each kind of adjoint step; None after the first step of a kind.
         self._repeats: dict[tuple, Any] = {}
+        #: Copies of stored states into the two sets of forward fields; True: those of the stages.
+        self._copies: dict[bool, StateCopies] = {}
 
     @property
     def advanced(self) -> int:
@@ -128,6 +131,7 @@ class AdjointRun:
         if self._store is not None:
             self._store.close()
         self._repeats.clear()
+        self._copies.clear()
         for each in self._cyclic:
             vars(each).clear()
 
@@ -146,7 +150,7 @@ class AdjointRun:
         if not needs_states(self._problem, self._wrt):
             return
         device, steps = stages.coefficients.device, self._problem.steps
-        nbytes = sum(array.nbytes for array in self._forward.arrays().values())
+        nbytes = state_bytes(self._forward.arrays())
         limits = self._how.states, self._how.scratch
         later = injected_fields(self._recording, self._problem.dimensions) * stages.fields.p.nbytes
         if device.name == "cpu":  # derivatives of the series in double precision, and sorted
@@ -230,7 +234,7 @@ class AdjointRun:
         self._number, self._half = number - 1, False
         self._poll()
 
-    def _take_back(self, number: int, stored: dict[str, Any] | None) -> None:
+    def _take_back(self, number: int, stored: Any) -> None:
         """Take an adjoint step, or the second half of it, as the formulas are written."""
         adjoint, after = self._adjoint, self._fields
         if not self._half:
@@ -238,7 +242,7 @@ class AdjointRun:
             adjoint.after(number, after)
             self._half = True
         if stored is not None and not self._repeatable:  # restore the forward fields before the step
-            self._fields = self._forward.fields_of(stored)
+            self._fields = self._forward.fields_of(self._copies_into(self._stages.fields).parts(stored))
         elif self._reversal is not None:
             after = adjoint.kept(after)
             self._bring(number)
@@ -252,7 +256,7 @@ class AdjointRun:
         most = _REPEATED_POINTS if device.name == "cpu" else _REPEATED_POINTS_GPU
         return self._comm.size == 1 and points <= most and self._adjoint.repeatable
 
-    def _repeat(self, number: int, stored: dict[str, Any] | None) -> None:
+    def _repeat(self, number: int, stored: Any) -> None:
         """Take an adjoint step as a whole: the first of each kind call by call, the others by one call.
 
         The forward fields after the step and before it alternate between two sets of arrays.
@@ -261,7 +265,7 @@ class AdjointRun:
         first, second = self._stages.fields, adjoint.after_step or self._stages.fields
         before = second if after is first and stored is not None else first
         if stored is not None and before is not after:
-            self._load(stored, before)
+            self._copies_into(before).load(stored)
 
         def work() -> None:
             self._injection.add(adjoint.fields, number)
@@ -277,12 +281,15 @@ class AdjointRun:
                 self._repeats[kind] = self._comm.device.graph(work, self._stages.kernels_alone)
             self._repeats[kind](1)
         if stored is not None and before is after:
-            self._load(stored, before)
+            self._copies_into(before).load(stored)
         self._fields = before
 
-    def _load(self, stored: dict[str, Any], fields: Fields) -> None:
-        for name, array in fields.named().items():
-            self._comm.device.copy(array, stored[name])
+    def _copies_into(self, fields: Fields) -> StateCopies:
+        """Return the copies of stored states into ``fields``: those of the stages, or those after a step."""
+        key = fields is self._stages.fields
+        if key not in self._copies:
+            self._copies[key] = StateCopies(self._comm.device, fields.named())
+        return self._copies[key]
 
     def _bring(self, number: int) -> None:
         """Restore the forward fields to their values after ``number`` time steps."""

@@ -11,6 +11,7 @@ from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.communicator import solo
 from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.lifecycle.reversal import Reversal, Reversible, StateStore, choose_tiers
+from wavefabric.lifecycle.state_copies import state_bytes
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS, StepOperators
 from wavefabric.optics.propagation.integrators import INTEGRATORS
@@ -62,8 +63,9 @@ class DifferentiablePropagator(Reversible):
         self._stages = self.step_count * self._steps.stages_of_step
         self._check = made.check_interval * self._steps.stages_of_step
         self._field, self._reversal = self.operators.empty(), None
-        tiers = choose_tiers(solo(device), device, self._field.nbytes, self._stages, *kept, store_start=True)
-        self._store = StateStore(device, self._field.nbytes, tiers)
+        nbytes = state_bytes(self.arrays())
+        tiers = choose_tiers(solo(device), device, nbytes, self._stages, *kept, store_start=True)
+        self._store = StateStore(device, nbytes, tiers)
 
     def arrays(self) -> dict[str, Any]:
         """Return the working state by name; `Reversal` uses it together with `advance`."""

@@ -1,0 +1,70 @@
+"""Copies the arrays of a state to one block of memory and back, on a GPU by one kernel."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from wavefabric.device import Device
+
+#: Alignment of arrays in a block, in bytes.
+_ALIGNED = 256
+_THREADS = 256
+#: Most blocks of threads per array.
+_MOST_BLOCKS = 512
+
+
+def state_bytes(arrays: Mapping[str, Any]) -> int:
+    """Return the size of a block for ``arrays``, in bytes."""
+    return sum(map(_padded, arrays.values()))
+
+
+def _padded(array: Any) -> int:
+    return -(-array.nbytes // _ALIGNED) * _ALIGNED
+
+
+class StateCopies:
+    """Copies named ``arrays`` of a device, always the same, to and from blocks of `state_bytes` bytes."""
+
+    def __init__(self, device: Device, arrays: Mapping[str, Any]):
+        self._device, self._arrays = device, dict(arrays)
+        self._offsets = np.cumsum([0, *map(_padded, arrays.values())])[:-1].tolist()
+        self._copy: Any = None
+        if device.name != "cpu":
+            rows = zip(map(device.address, arrays.values()), self._offsets, self._lengths(), strict=True)
+            self._rows = device.asarray(np.array([*rows], np.int64))
+            module = device.module("wavefabric.lifecycle", "state_copies.cu")  # type: ignore[attr-defined]
+            self._copy = module.get_function("copy_state")
+
+    def _lengths(self) -> list[int]:
+        return [array.nbytes for array in self._arrays.values()]
+
+    def parts(self, memory: Any) -> dict[str, Any]:
+        """Return the arrays in a block, by name."""
+        return {
+            name: memory[at : at + array.nbytes].view(array.dtype).reshape(array.shape)
+            for at, (name, array) in zip(self._offsets, self._arrays.items(), strict=True)
+        }
+
+    def store(self, memory: Any, on_device: bool = True) -> None:
+        """Copy the arrays into a block of bytes, of the device or, unless ``on_device``, of the host."""
+        if self._copy is not None and on_device:
+            self._launch(memory, 1)
+            return
+        for name, part in self.parts(memory).items():
+            self._device.copy(part, self._arrays[name])
+
+    def load(self, memory: Any, on_device: bool = True) -> None:
+        """Copy a block of memory into the arrays; the arguments are as in `store`."""
+        if self._copy is not None and on_device:
+            self._launch(memory, 0)
+            return
+        for name, part in self.parts(memory).items():
+            self._device.copy(self._arrays[name], part)
+
+    def _launch(self, memory: Any, store: int) -> None:
+        blocks = math.ceil(max(self._lengths()) / (8 * _THREADS))
+        grid = min(max(blocks, 1), _MOST_BLOCKS), len(self._arrays)
+        arguments = self._rows, memory, np.int32(store)
+        self._device.launch(self._copy, grid, (_THREADS,), arguments)  # type: ignore[attr-defined]
