@@ -277,7 +277,7 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, kernels, large
 def test_passes_that_transpose_compile(shape, real, kernels, firsts):
     from wavefabric.acoustics.fused import axis_kernels_cuda as cuda
 
-    before, last = cuda.sources(True)
+    *before, last = cuda.sources(True)
     text = cuda.prelude(shape, real, cuda.MediumKind(True, "power_law"), kernels, firsts=firsts)
     cubin = nvrtc.compile_source(
         text + behind(before, "acoustics/fused/fused_rows.cu"), OPTIONS, "sm_90", last

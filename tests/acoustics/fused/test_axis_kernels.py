@@ -327,6 +327,7 @@ def along_z(shape, fraction):
     squares = scaled_squares(c)
     assert sum(float(k2.max()) for k2 in squares) == pytest.approx((fraction * math.pi) ** 2)
     kernels = axis_kernels(c, Fields(c), c.shape, "ZG")
+    kernels.load()
     return c, kernels, [c.device.asarray(k2, np.float64) for k2 in squares]
 
 

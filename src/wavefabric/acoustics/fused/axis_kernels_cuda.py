@@ -282,31 +282,34 @@ class AxisKernels:
         groups = [group for key in self._axes for group in _GROUPS[key]]
         if scatter is not None and "Y" in self._axes:
             groups.append(("y_scatter",))
-        modules = self._load(groups)
-        self._await = modules[0].get_function("await_ranks") if scatter is not None else None
+        #: Modules of groups of kernels that are being compiled.
+        self._modules = self._compiling(groups)
+        self._await: Any = None
 
-    def _load(self, groups: Sequence[Sequence[str]], adjoint: bool = False) -> list[Any]:
-        """Compile groups of kernels, load them, and return their modules."""
-        before, last = (
-            (ADJOINT_SOURCES[:-1], ADJOINT_SOURCES[-1]) if adjoint else sources(self._scatter is not None)
-        )
-        file = last.split("/")[1]
-        modules = [
-            self._device.module(__package__, file, before=before, prelude=self._definitions(names))
-            for names in groups
-        ]
-        for names, module in zip(groups, modules, strict=True):
+    def _compiling(self, groups: Iterable[Sequence[str]], adjoint: bool = False) -> list[tuple[Any, Any]]:
+        """Start to compile groups of kernels; return each group with its module."""
+        files = ADJOINT_SOURCES if adjoint else sources(self._scatter is not None)
+        before, file = tuple(files[:-1]), files[-1].split("/")[1]
+        module = partial(self._device.module, __package__, file, before=before)
+        return [(names, module(prelude=self._definitions(names))) for names in groups]
+
+    def load(self) -> None:
+        """Load the kernels; waits until they are compiled."""
+        if self._scatter is not None and self._await is None:
+            self._await = self._modules[0][1].get_function("await_ranks")
+        for names, module in self._modules:
             for name in names:
                 self._functions[name] = function = module.get_function(name)
                 self._shared[name] = self._axes[LETTERS[name]].shared(name)
                 function.max_dynamic_shared_size_bytes = self._shared[name]
-        return modules
+        self._modules.clear()
 
     def load_adjoint(self) -> None:
         """Compile and load the kernels of the adjoint step that are along axes of these kernels."""
-        self._load([(name,) for key, name in _GATHERS.items() if key in self._axes])
+        self._modules += self._compiling((name,) for key, name in _GATHERS.items() if key in self._axes)
         if "X" in self._axes:
-            self._load([(name,) for name in ADJOINT_KERNELS], adjoint=True)
+            self._modules += self._compiling(((name,) for name in ADJOINT_KERNELS), adjoint=True)
+        self.load()
 
     def _launch(self, name: str, grid: tuple[int, ...], *arguments) -> None:
         key = LETTERS[name]
@@ -379,11 +382,11 @@ def members(parameter) -> tuple:
     return parameter, int(form_of(parameter) == "full"), None
 
 
-def sources(scattered: bool) -> tuple[tuple[str, ...], str]:
-    """Return the files to compile first, and the last; ``scattered``: for kernels that end in a transpose."""
+def sources(scattered: bool) -> tuple[str, ...]:
+    """Return the files to compile, in order; ``scattered``: for kernels that end in a transpose."""
     at = SOURCES.index("wavefabric.acoustics.fused/fused.cu")
     more = (SIGNALS, "wavefabric.acoustics.parallel/scatter.cu") if scattered else ()
-    return (*SOURCES[:at], *more, *SOURCES[at:-1]), SOURCES[-1]
+    return *SOURCES[:at], *more, *SOURCES[at:]
 
 
 def _three(arrays: list) -> list:

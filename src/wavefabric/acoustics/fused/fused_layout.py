@@ -40,6 +40,8 @@ class FusedLayout(FieldLayout):
         self.up_columns, self.down_planes = list(self.up), list(self.down)
         self.squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
         self.plane_kernels, self.column_kernels = self._kernels()
+        self.plane_kernels.load()  # once all kernels are being compiled
+        self.column_kernels.load()
 
     def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
         """Return the kernels of planes and the kernels of columns."""
