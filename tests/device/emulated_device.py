@@ -74,6 +74,16 @@ class EmulatedDevice(CpuDevice):
     def launch(self, function, grid, block, arguments, shared: int = 0) -> None:
         function(grid, block, arguments, shared)
 
+    def prepared(self, function, blocks: int, threads: int, arguments, shared: int = 0):
+        def value(argument):  # as it is now
+            scalar = isinstance(argument, np.ndarray) and argument.ndim == 0
+            return argument[()] if scalar and not isinstance(argument, DeviceArray) else argument
+
+        def again() -> None:
+            self.launch(function, (blocks,), (threads,), [*map(value, arguments)], shared)
+
+        return again
+
 
 class CapturingDevice(EmulatedDevice):
     """Captures launches and assignments of arrays, as a CUDA graph does; all else is done once."""

@@ -26,7 +26,7 @@ from wavefabric.device import Device
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.lifecycle.agreement import device_identity, on_all_ranks
-from wavefabric.lifecycle.state_copies import StateCopies
+from wavefabric.lifecycle.state_copies import StateCopies, state_bytes
 from wavefabric.system.machine import host_memory
 from wavefabric.units import binary_bytes
 
@@ -44,19 +44,20 @@ class Tiers(NamedTuple):
 
 
 class StateStore(AbstractContextManager):
-    """A stack of states of ``nbytes`` bytes (`state_bytes`); those read least often are on the slowest tier.
+    """A stack of states of ``arrays`` on a device; those that are read least often are on the slowest tier.
 
     Memory is allocated when a position is first written, for several small states at once, and released by
     `close`. Disk space is reserved at once, in an unnamed file, which vanishes with the process; `InputError`
     if that fails.
     """
 
-    def __init__(self, device: Device, nbytes: int, tiers: Tiers):
+    def __init__(self, device: Device, arrays: dict[str, Any], tiers: Tiers):
+        nbytes = state_bytes(arrays)
         self.states = tiers.device + tiers.host + tiers.disk
         self._device, self._nbytes, self._tiers = device, nbytes, tiers
         #: Memory of each state, in bytes, None until it is written.
         self._slots: list[Any] = [None] * self.states
-        self._copies: StateCopies | None = None
+        self._copies: Any = StateCopies(device, arrays)
         self._disk = _reserved(tiers.scratch, nbytes * tiers.disk) if tiers.disk else None
         #: Device memory that no state uses yet.
         self._free: Any = device.empty(0, np.uint8)
@@ -67,19 +68,16 @@ class StateStore(AbstractContextManager):
     def close(self) -> None:
         """Release memory and disk; the states are lost."""
         self._slots.clear()
-        self._disk = self._free = None
+        self._disk = self._free = self._copies = None
 
-    def write(self, position: int, arrays: dict[str, Any]) -> None:
-        """Store ``arrays``, the same objects in each call, as the state at ``position``."""
-        if self._copies is None:
-            self._copies = StateCopies(self._device, arrays)
+    def write(self, position: int) -> None:
+        """Store the arrays as the state at ``position``."""
         if self._slots[position] is None:
             self._slots[position] = self._allocated(position)
         self._copies.store(self._slots[position], self._is_on_device(position))
 
     def read(self, position: int) -> None:
-        """Copy the state at ``position`` into the arrays that were written."""
-        assert self._copies is not None
+        """Copy the state at ``position`` into the arrays."""
         self._copies.load(self._slots[position], self._is_on_device(position))
 
     def peek(self, position: int) -> Any:
@@ -283,7 +281,7 @@ class Reversal:
         return self._store.peek(self._stored.index(step)) if step in self._stored else None
 
     def _push(self, step: int) -> None:
-        self._store.write(len(self._stored), self._system.arrays())
+        self._store.write(len(self._stored))
         self._stored.append(step)
 
     def _following(self, step: int, end: int) -> int:

@@ -1,6 +1,5 @@
 """Copies the arrays of a state to one block of memory and back, on a GPU by one kernel."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,8 +33,13 @@ class StateCopies:
         if device.name != "cpu":
             rows = zip(map(device.address, arrays.values()), self._offsets, self._lengths(), strict=True)
             self._rows = device.asarray(np.array([*rows], np.int64))
-            module = device.module("wavefabric.lifecycle", "state_copies.cu")  # type: ignore[attr-defined]
-            self._copy = module.get_function("copy_state")
+            #: Address of the block, and whether to store, which change from call to call.
+            self._memory, self._stores = np.zeros((), np.uint64), np.zeros((), np.int32)
+            blocks = min(max(1, -(-max(self._lengths()) // (8 * _THREADS))), _MOST_BLOCKS)
+            values = self._rows, np.int32(len(self._arrays)), self._memory, self._stores
+            gpu: Any = device
+            kernel = gpu.module("wavefabric.lifecycle", "state_copies.cu").get_function("copy_state")
+            self._copy = gpu.prepared(kernel, blocks * len(self._arrays), _THREADS, values)
 
     def _lengths(self) -> list[int]:
         return [array.nbytes for array in self._arrays.values()]
@@ -63,8 +67,6 @@ class StateCopies:
         for name, part in self.parts(memory).items():
             self._device.copy(self._arrays[name], part)
 
-    def _launch(self, memory: Any, store: int) -> None:
-        blocks = math.ceil(max(self._lengths()) / (8 * _THREADS))
-        grid = min(max(blocks, 1), _MOST_BLOCKS), len(self._arrays)
-        arguments = self._rows, memory, np.int32(store)
-        self._device.launch(self._copy, grid, (_THREADS,), arguments)  # type: ignore[attr-defined]
+    def _launch(self, memory: Any, stores: int) -> None:
+        self._memory[...], self._stores[...] = self._device.address(memory), stores
+        self._copy()

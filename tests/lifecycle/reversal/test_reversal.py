@@ -49,7 +49,7 @@ class Counter:
 def reverse(steps, states, at=0, store_start=False, wanted=None):
     """States of a run in reverse, all if not told: the steps taken, the forward run's too, and the system."""
     system = Counter()
-    with StateStore(CPU, 512, Tiers(states)) as store:
+    with StateStore(CPU, system.arrays(), Tiers(states)) as store:
         system._make(at)
         reversal = Reversal(system, steps, store, at, store_start)
         if at:
@@ -93,7 +93,7 @@ def test_states_may_be_left_out(steps, states, data):
 
 
 def test_refused():
-    with StateStore(CPU, 512, Tiers(1)) as store:
+    with StateStore(CPU, Counter().arrays(), Tiers(1)) as store:
         reversal = Reversal(Counter(), 5, store)
         reversal.bring(3)
         for step in (4, -1):

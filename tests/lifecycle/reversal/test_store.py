@@ -13,7 +13,7 @@ from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.lifecycle import reversal as module
 from wavefabric.lifecycle.reversal import Reversal, StateStore, Tiers, choose_tiers, repetitions
-from wavefabric.lifecycle.state_copies import StateCopies, state_bytes
+from wavefabric.lifecycle.state_copies import StateCopies
 
 GIB = 1 << 30
 
@@ -29,12 +29,12 @@ def state(number, xp=np):
 def test_every_tier(kernel_device, tmp_path):
     device = kernel_device
     working = state(0, device.xp)
-    with StateStore(device, state_bytes(working), Tiers(2, 1, 2, tmp_path)) as store:
+    with StateStore(device, working, Tiers(2, 1, 2, tmp_path)) as store:
         for generation in range(2):
             for position in range(5):
                 for name, array in state(10 * generation + position, device.xp).items():
                     working[name][...] = array
-                store.write(position, working)
+                store.write(position)
             for position in reversed(range(5)):
                 for array in working.values():
                     array[...] = -1
@@ -103,7 +103,7 @@ def test_refused(monkeypatch, tmp_path):
         InputError,
         match=r"scratch: .* cannot take 6\.291e.06 TiB of states \(No space left.*with that much free",
     ):
-        StateStore(comm.device, 1 << 61, Tiers(0, 0, 3, tmp_path))
+        StateStore(comm.device, {"p": SimpleNamespace(nbytes=1 << 61)}, Tiers(0, 0, 3, tmp_path))
     assert os.listdir(tmp_path) == []
     with pytest.raises(InputError, match=r"memory: .* 1 GiB, cuda:0 has 512 MiB free; allowed: "):
         chosen(monkeypatch, (0.5, 0, 0), 5, store_start=True)

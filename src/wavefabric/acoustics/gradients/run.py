@@ -156,7 +156,8 @@ class AdjointRun:
         if device.name == "cpu":  # derivatives of the series in double precision, and sorted
             later += 24 * self._recording.samples * steps
         self.tiers = choose_tiers(self._comm, device, nbytes, steps, *limits, reserve=later)
-        self._store = on_all_ranks(self._comm, lambda: StateStore(device, nbytes, self.tiers))
+        arrays = self._forward.arrays()
+        self._store = on_all_ranks(self._comm, lambda: StateStore(device, arrays, self.tiers))
         self._reversal = Reversal(self._forward, steps, self._store, at=taken)
         self.after(taken)
 

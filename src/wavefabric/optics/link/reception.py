@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.device import Device, get_device
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.optics.link.build import propagation_options
 from wavefabric.optics.link.path import LinkPath
@@ -17,6 +18,18 @@ from wavefabric.system.progress import Progress
 
 #: Default samples per symbol of one channel: they cover the spectrum that the Kerr effect widens.
 CHANNEL_SAMPLES = 4
+#: Largest field, in samples of all rows, whose signals the CPU computes in a run on a GPU.
+_SMALL = 1 << 20
+
+
+def signal_device(comm: Communicator, samples: int) -> Device:
+    """Return the device that computes transmitter, receiver and spectra of ``samples`` in all rows.
+
+    A run on one GPU leaves small signals to the CPU, which takes as long: CuPy would compile some sixty
+    kernels for them, 0.15 s each.
+    """
+    small = comm.device.name != "cpu" and comm.size == 1 and samples <= _SMALL
+    return get_device("cpu") if small else comm.device
 
 
 class BackPropagation:
@@ -100,14 +113,14 @@ class LinkReceiver:
 
         ``options`` are those of `Receiver.receive`, whose ``progress`` counts spans of back-propagation too.
         """
-        path, receiver, device = self.path, self.receiver, self.comm.device
+        path, receiver, device = self.path, self.receiver, signal_device(self.comm, field.size)
         modes, gain, back = path.local_modes, path.net_gain(spans), self.run.receiver.back_propagation
         through = spans * path.link.length, path.fibre.beta, path.inverse_mixing(spans)
         if path.inverted or self.inverse:
             field, through = field.copy(), (0.0, None, None)
             if back is not None or not path.unitary:
                 # An inverse that is nonlinear or amplifies rows unequally changes noise: add noise before it.
-                receiver.load_noise(device, field, modes.first_mode, gain)
+                receiver.load_noise(self.comm.device, field, modes.first_mode, gain)
                 receiver = replace(receiver, osnr_db=None)
             if back is None:
                 path.undo_linear(operators, field, spans)
@@ -118,4 +131,5 @@ class LinkReceiver:
         shown.start(modes.rows, f"receiver, {f'span {spans}' if spans else 'back to back'}, rows")
         options |= {"joint": self.run.receiver.sets(path.fibre.group_sizes), "control": self.comm.control}
         options |= {"first_mode": modes.first_mode, "modes": path.fibre.modes}
+        field = field if device.name == self.comm.device.name else self.comm.device.to_host(field)
         return receiver.receive(device, field, *through, power_gain=gain, **options)

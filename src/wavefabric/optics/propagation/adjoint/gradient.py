@@ -65,7 +65,7 @@ class DifferentiablePropagator(Reversible):
         self._field, self._reversal = self.operators.empty(), None
         nbytes = state_bytes(self.arrays())
         tiers = choose_tiers(solo(device), device, nbytes, self._stages, *kept, store_start=True)
-        self._store = StateStore(device, nbytes, tiers)
+        self._store = StateStore(device, self.arrays(), tiers)
 
     def arrays(self) -> dict[str, Any]:
         """Return the working state by name; `Reversal` uses it together with `advance`."""

@@ -6,7 +6,21 @@
 // memory: each row of threads adds its part of the group to its own *slot*, and slots are added in row order, so that
 // results are reproducible.
 
+//
+// Kernels are compiled on first use, those of each operator apart: WITH_ and its name is 1, or WITH_adjoint or WITH_others.
+// Without any of these all kernels are compiled.
+
 #include "kerr.h"
+
+#ifndef WITH_others
+#define WITH_derivative 1
+#define WITH_rotate 1
+#define WITH_rk4ip_middle 1
+#define WITH_rk4ip_last 1
+#define WITH_rotate_rk4 1
+#define WITH_adjoint 1
+#define WITH_others 1
+#endif
 
 #ifndef LANES
 #define LANES 32
@@ -101,6 +115,7 @@ __device__ __forceinline__ void load_power(const Layout& w, const REAL2* A, long
     REAL* const part = reinterpret_cast<REAL*>(shared_bytes);           \
     REAL* const group = part + 3 * w.slots * LANES;
 
+#if WITH_others
 extern "C" __global__ void kerr_phase_rate(const REAL2* A, REAL* rate, long long n, const Layout* layout)
 {
     PROLOGUE
@@ -161,6 +176,7 @@ extern "C" __global__ void reduce_sum(const double* values, double* out, long lo
     }
     if (threadIdx.x == 0) out[0] = sums[0];
 }
+#endif
 
 // Run all stages of an operator. `errors`: null, or one double per block for the squared local error (for reduce_sum).
 template <class Operator>
@@ -230,20 +246,27 @@ __device__ __forceinline__ void kerr(REAL2* A, REAL2* K, double h, double* error
     }
 }
 
+#if WITH_rk4ip_last
 // Without launch bounds the compiler would use too many registers here for enough resident blocks.
 extern "C" __global__ void __launch_bounds__(LANES * WARPS)
 kerr_rk4ip_last(REAL2* A, REAL2* K, double h, double* errors, long long n, const Layout* layout);
+#endif
 
-#define KERNEL(name, Operator)                                                                    \
+#define KERNEL_0(name, Operator)
+#define KERNEL_1(name, Operator)                                                                  \
     extern "C" __global__ void                                                                    \
     kerr_##name(REAL2* A, REAL2* K, double h, double* errors, long long n, const Layout* layout)  \
     {                                                                                             \
         kerr<Operator>(A, K, h, errors, n, layout);                                               \
     }
+#define KERNEL_OF(chosen, name, Operator) KERNEL_##chosen(name, Operator)
+#define KERNEL_IF(chosen, name, Operator) KERNEL_OF(chosen, name, Operator)
+#define KERNEL(name, Operator) KERNEL_IF(WITH_##name, name, Operator)
 KERR_OPERATORS(KERNEL)
 
 enum Adjoint { DERIVATIVE, ROTATE, PHASE_RATE, TURN };  // ADJOINTS of kerr.py
 
+#if WITH_adjoint
 extern "C" __global__ void __launch_bounds__(LANES * WARPS)
 kerr_adjoint(const REAL2* A, REAL2* Y, double h, const REAL* factors, REAL* slope, int of, const Layout* transposed,
              long long n, const Layout* layout)
@@ -278,3 +301,4 @@ kerr_adjoint(const REAL2* A, REAL2* Y, double h, const REAL* factors, REAL* slop
         Y[r * n + t] = with_power(y[i], re[at], a[i]);
     }
 }
+#endif

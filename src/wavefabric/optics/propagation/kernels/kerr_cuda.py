@@ -11,6 +11,8 @@ _SHARED_LIMIT = 227 * 1024
 _PARTS = 64
 #: Shared arrays of phase groups in addition to an operator's numbers: power, phase rate, low-rank product.
 _ARRAYS = 3
+#: Groups of kernels of ``kerr.cu`` that are compiled together, on first use: one per operator, and two more.
+_GROUPS = ("derivative", "rotate", "rk4ip_middle", "rk4ip_last", "rotate_rk4", "adjoint", "others")
 #: Threads per block of ``kerr_chunks.cu``, and outputs that a thread of ``couple`` computes at once.
 _THREADS, _OUTPUTS = 256, 16
 
@@ -41,7 +43,7 @@ def tile(rows: int, dtype) -> tuple[int, int, int]:
 
 
 class CudaKerrLayout:
-    """Holds γκ between phase groups for the CUDA kernels, and the module compiled for it."""
+    """Holds γκ between phase groups for the CUDA kernels, and the kernels compiled for it."""
 
     def __init__(self, device, coupling: PhaseGroupCoupling, n: int, dtype):
         xp, real, group = device.xp, np.finfo(dtype).dtype, coupling.group_of_row
@@ -70,7 +72,7 @@ class CudaKerrLayout:
         struct["pointers"] = [array.data.ptr for array in self._held]
         self.struct = xp.asarray(struct.view(np.uint8))
         sizes = f"-DLANES={self.lanes}", f"-DWARPS={self.warps}", f"-DROWS={per_thread}"
-        self.module = device.module(PACKAGE, "kerr.cu", (*type_options(dtype), *sizes))
+        self._options = *type_options(dtype), *sizes
         self._functions: dict = {}
         self.blocks = -(-n // self.lanes)
         self.errors = xp.empty(self.blocks, np.float64)
@@ -82,11 +84,18 @@ class CudaKerrLayout:
         used = (3 * self._slots + arrays * self._tall) * self.lanes * self._item
         return max(used, 8 * self.lanes * self.warps)
 
+    def kernel(self, name: str):
+        """Return a kernel of ``kerr.cu``; the first of a group waits until the group is compiled."""
+        group = name.removeprefix("kerr_")
+        group = group if group in _GROUPS else "others"
+        chosen = (f"-DWITH_{each}={int(each == group)}" for each in _GROUPS)
+        return self._device.module(PACKAGE, "kerr.cu", (*self._options, *chosen)).get_function(name)
+
     def launch(self, name: str, arrays: int, *arguments) -> None:
         """Run a kernel of ``kerr.cu`` with ``arrays`` shared arrays of phase groups over all samples."""
         shared = self._shared_bytes(arrays)
         if name not in self._functions:
-            self._functions[name] = self.module.get_function(name)
+            self._functions[name] = self.kernel(name)
             if shared > 48 * 1024:
                 self._functions[name].max_dynamic_shared_size_bytes = shared
         arguments = [np.float64(a) if isinstance(a, (int, float)) else a for a in arguments]
@@ -122,7 +131,7 @@ class KerrKernels:
         errors = np.uint64(0) if error is None else layout.errors
         layout.launch(f"kerr_{operator.name}", _ARRAYS + operator.numbers, A, K, float(h), errors)
         if error is not None:
-            function = layout.module.get_function("reduce_sum")
+            function = layout.kernel("reduce_sum")
             self._device.launch(function, (1,), (256,), (layout.errors, error, np.int64(layout.blocks)))
 
     def kerr_adjoint(self, name: str, A, Y, h, factors, slope, layout, transposed):
