@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from wavefabric.cli import app
+from wavefabric.cli import app, gpu_of
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.errors import LateRank
 from wavefabric.results import Data, ResultWriter
@@ -220,3 +220,23 @@ def test_a_noiseless_back_to_back_is_no_reference(command, run_text, tmp_path, m
     assert "306" not in out
     assert "free of noise" in out
     assert not (tmp_path / "demo-penalty.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "gpu"),
+    [
+        ("kwave -i a.h5 -o b.h5", 0),
+        ("kwave -i a.h5 -o b.h5 -g 3", 3),
+        ("kwave -i a.h5 -o b.h5 -g3", None),
+        ("kwave -i a.h5 -o b.h5 --device cuda:2", 2),
+        ("kwave -i a.h5 -o b.h5 --device=cpu", None),
+        ("kwave -i a.h5 -o b.h5 --ranks 2", None),
+        ("kwave --help", None),
+        ("run a.toml", None),
+        ("run a.toml --device=cuda", 0),
+        ("info", None),
+        ("", None),
+    ],
+)
+def test_the_gpu_whose_context_is_begun_while_the_command_is_imported(words, gpu):
+    assert gpu_of(words.split()) == gpu

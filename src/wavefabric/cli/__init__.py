@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 
 import click
 
@@ -18,6 +19,7 @@ from wavefabric.cli.common import encoding, failure
 from wavefabric.cli.common.options import Group, Invocation, make_command
 from wavefabric.errors import InputError, LateRank, MissingExtra, one_line
 from wavefabric.exchange.launch import environment, rank_status
+from wavefabric.system.gpu_context import begin_context
 from wavefabric.system.interrupt import exit_code, terminable
 from wavefabric.system.user_cache import redirect
 
@@ -90,9 +92,22 @@ def redirect_caches() -> None:
     redirect("MPLCONFIGDIR", "matplotlib", f"{config}/matplotlib", f"{cache}/matplotlib")
 
 
+def gpu_of(words: Sequence[str]) -> int | None:
+    """Return the number of the GPU that a command will use if there is one; None if that is not certain."""
+    given = dict(pairwise([*words, ""])) | dict(word.split("=", 1) for word in words if "=" in word)
+    device = given.get("--device", "cuda" if words[:1] == ["kwave"] else "cpu").replace("auto", "cuda")
+    kind, _, number = device.partition(":")
+    number = given.get("-g", given.get("--gpu", number or "0"))
+    joined = any(word.startswith("-g") and word != "-g" for word in words)
+    other = not {"--ranks", "--help", "-h", "--version"}.isdisjoint(given) or environment.ranks() > 1 or joined
+    return int(number) if kind == "cuda" and number.isdecimal() and not other else None
+
+
 def _command(words: list[str], invocation: Invocation) -> None:
     if environment.ranks() > 1:
         rank_status.begin()
+    if (gpu := gpu_of(words)) is not None:
+        begin_context(gpu)  # while Python imports the command
     redirect_caches()
     with app.make_context("wavefabric", words, obj=invocation) as context:
         app.invoke(context)

@@ -5,8 +5,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from wavefabric.device.base import Device
-from wavefabric.device.context import begin_context
 from wavefabric.errors import InputError, MissingExtra, quoted
+from wavefabric.system.gpu_context import begin_context
 from wavefabric.system.machine import cpu_model, usable_threads
 
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from wavefabric.device.context import begin_context
+from wavefabric.system.gpu_context import begin_context
 
 
 class Driver:

@@ -14,7 +14,7 @@ def begin_context(index: int) -> Thread | None:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return None
-    thread = Thread(target=_make, args=(driver, index), name="CUDA context", daemon=True)
+    thread = Thread(target=_make, args=(driver, index), name="CUDA context")
     thread.start()
     return thread
 
