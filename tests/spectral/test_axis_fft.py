@@ -116,6 +116,10 @@ CONFIGURATIONS = [
     Configuration((3, 7, 4), 11, 1),
     Configuration((16, 5), 7, 3),
     Configuration((8, 5, 4), 32, 2),
+    Configuration((13, 4), 7, 2, "Columns"),
+    Configuration((11, 3), 3, 2, "Columns", late=True),
+    Configuration((8, 13), 16, 2),
+    Configuration((5, 11), 5, 1),
     # Convolutions: as many points as there may be, and fewer
     Configuration((7, 3), 4, 2, "Columns", points=11),
     Configuration((8, 4), 4, 4, "Columns", late=True, points=13),
@@ -275,7 +279,7 @@ def test_threads_in_any_order(seed):
 
 
 def test_the_configurations_meet_everything():
-    every = {2, 3, 4, 5, 7, 8, 16, 32}
+    every = {2, 3, 4, 5, 7, 8, 11, 13, 16, 32}
     assert {c.radices[0] for c in CONFIGURATIONS + ROWS} == every
     assert {c.radices[-1] for c in CONFIGURATIONS + ROWS if len(c.radices) > 1} == every
     for group in (CONFIGURATIONS, ROWS):

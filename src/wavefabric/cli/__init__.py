@@ -99,7 +99,8 @@ def gpu_of(words: Sequence[str]) -> int | None:
     kind, _, number = device.partition(":")
     number = given.get("-g", given.get("--gpu", number or "0"))
     joined = any(word.startswith("-g") and word != "-g" for word in words)
-    other = not {"--ranks", "--help", "-h", "--version"}.isdisjoint(given) or environment.ranks() > 1 or joined
+    other = not {"--ranks", "--help", "-h", "--version"}.isdisjoint(given) or environment.ranks() > 1
+    other = other or joined
     return int(number) if kind == "cuda" and number.isdecimal() and not other else None
 
 

@@ -1,4 +1,4 @@
-// Complex transforms of one axis inside a thread block: Stockham's autosort form, mixed radix 2, 3, 4, 5, 7, 8, 16.
+// Complex transforms of one axis inside a thread block: Stockham's autosort form, mixed radix 2, 3, 4, 5, 7, 8, 11, 13, 16.
 // A block holds TILE transforms of N points. P threads share a transform: each keeps some values in registers, and
 // threads exchange values through shared memory between stages. Before the first stage a thread holds the points
 // n = j + b P + k N/R (b-th butterfly, k-th leg, R the first radix); after the last stage the same with the last

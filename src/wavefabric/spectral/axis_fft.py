@@ -6,21 +6,29 @@ from functools import lru_cache
 
 import numpy as np
 
-from wavefabric.kernels.roots import rounded, unit_roots
+from wavefabric.kernels.roots import factorised, rounded, unit_roots
 from wavefabric.kernels.series_plan import chirp, convolution_kernel
-from wavefabric.spectral import inplace_fft
+
+
+def axis_radices(n: int, most: int = 16, primes: int = 13) -> tuple[int, ...]:
+    """Return the factors of a transform of n points: 16, 8, 4 and 2 up to ``most``, odd primes to ``primes``.
+
+    ``primes`` is at most 13. Empty if other factors are needed, or n is 1.
+    """
+    radices = (16, 13, 11, 8, 7, 5, 4, 3, 2)
+    return factorised(n, [each for each in radices if each <= (primes if each % 2 else most)])
 
 
 @lru_cache(maxsize=1024)
 def transformed_points(n: int, most: int = 16) -> int:
     """Return the length of the transform used for n points: n, or more for a convolution (Bluestein).
 
-    Of the possible lengths of a convolution, the one with the smallest product of length and number of
-    radices is used. ``most`` is the largest radix.
+    Of the possible lengths of a convolution, with prime factors up to 7, the one with the smallest product of
+    length and number of radices is used. ``most`` is the largest power of two among the radices.
     """
-    if inplace_fft.radices(n, most):
+    if axis_radices(n, most):
         return n
-    lengths = ((m, inplace_fft.radices(m, most)) for m in range(2 * n - 1, 4 * n))
+    lengths = ((m, axis_radices(m, most, 7)) for m in range(2 * n - 1, 4 * n))
     return min((m * len(radices), m) for m, radices in lengths if radices)[1]
 
 

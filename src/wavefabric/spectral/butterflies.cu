@@ -1,4 +1,4 @@
-// Complex numbers and butterflies of discrete Fourier transforms in registers, radices 2, 3, 4, 5, 7, 8, 16 and 32.
+// Complex numbers and butterflies of discrete Fourier transforms in registers, radices 2, 3, 4, 5, 7, 8, 11, 13, 16 and 32.
 // Compiled once per type: REAL (float or double).
 
 typedef long long Index;
@@ -72,7 +72,7 @@ __device__ __forceinline__ void odd_butterfly(V *v, const Constant *cosine, cons
 
 template <int R, class V>
 __device__ __forceinline__ void butterfly(V *v) {
-    static_assert(R == 2 || R == 3 || R == 4 || R == 5 || R == 7 || R == 8 || R == 16 || R == 32, "no such radix");
+    static_assert((R >= 2 && R <= 5) || R == 7 || R == 8 || R == 11 || R == 13 || R == 16 || R == 32, "no such radix");
     if constexpr (R == 2) {
         const V a = v[0];
         v[0] = a + v[1];
@@ -98,6 +98,18 @@ __device__ __forceinline__ void butterfly(V *v) {
         const Constant c[3] = {{0.62348980185873353053}, {-0.22252093395631440429}, {-0.90096886790241912624}};
         const Constant s[3] = {{0.78183148246802980871}, {0.97492791218182360702}, {0.43388373911755812048}};
         odd_butterfly<7>(v, c, s);
+    } else if constexpr (R == 11) {
+        const Constant c[5] = {{0.84125353283118116886}, {0.41541501300188642553}, {-0.14231483827328514044},
+                               {-0.65486073394528506406}, {-0.95949297361449738989}};
+        const Constant s[5] = {{0.54064081745559758211}, {0.90963199535451837141}, {0.98982144188093273238},
+                               {0.75574957435425828377}, {0.28173255684142969771}};
+        odd_butterfly<11>(v, c, s);
+    } else if constexpr (R == 13) {
+        const Constant c[6] = {{0.88545602565320989590}, {0.56806474673115580251}, {0.12053668025532305335},
+                               {-0.35460488704253562597}, {-0.74851074817110109863}, {-0.97094181742605202716}};
+        const Constant s[6] = {{0.46472317204376854566}, {0.82298386589365639458}, {0.99270887409805399280},
+                               {0.93501624268541482344}, {0.66312265824079520238}, {0.23931566428755776715}};
+        odd_butterfly<13>(v, c, s);
     } else if constexpr (R == 8) {
         const Constant s = {0.70710678118654752440};
         V e[4] = {v[0], v[2], v[4], v[6]}, o[4] = {v[1], v[3], v[5], v[7]};

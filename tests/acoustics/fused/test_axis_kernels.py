@@ -26,7 +26,7 @@ from wavefabric.acoustics.fused.axis_kernels_cuda import (
 from wavefabric.acoustics.fused.fused_layout import axis_kernels, scaled_derivatives, scaled_squares
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.split_density import positions, runs_along
-from wavefabric.spectral.axis_fft import axis_table, row_space, transformed_points, twiddles
+from wavefabric.spectral.axis_fft import axis_radices, axis_table, row_space, transformed_points, twiddles
 from wavefabric.spectral.inplace_fft import radices
 
 REALS = [np.float32, np.float64]
@@ -79,11 +79,11 @@ def test_points_of_a_convolution(n, most):
     """At least twice as many less one, or a circle of fewer points would add what lies beyond its ends."""
     inner = transformed_points(n, most)
     assert inner == n or inner >= 2 * n - 1
-    assert math.prod(radices(inner, most)) == inner
-    assert (inner == n) == bool(radices(n, most))
+    assert math.prod(axis_radices(inner, most, 13 if inner == n else 7)) == inner
+    assert (inner == n) == bool(axis_radices(n, most))
 
 
-#: Lengths of 2, 3, 5 and 7.
+#: Lengths of 2, 3, 5 and 7, and some of 11 and 13.
 SMOOTH = sorted(
     n
     for powers in product(range(15), range(9), range(7), range(6))
@@ -95,7 +95,7 @@ SMOOTH = sorted(
 def test_blocks_that_a_gpu_can_launch(real):
     """At most 1024 threads a block, 2048 a multiprocessor; memory for its columns, or thrice its rows."""
     item, result = 2 * np.dtype(real).itemsize, set()
-    for n in [*SMOOTH, 2 * 509, 2 * 1021, 997, 1511]:
+    for n in [*SMOOTH, 198, 286, 1001, 2 * 509, 2 * 1021, 997, 1511]:
         for nx, ny, nz in ((n, 4, 4), (4, n, n)):
             if not usable(nx, ny, nz, real):
                 continue

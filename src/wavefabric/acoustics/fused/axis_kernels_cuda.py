@@ -15,8 +15,7 @@ import numpy as np
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.exchange.transports import SIGNALS
-from wavefabric.spectral import inplace_fft
-from wavefabric.spectral.axis_fft import axis_table, row_space, transformed_points
+from wavefabric.spectral.axis_fft import axis_radices, axis_table, row_space, transformed_points
 
 #: CUDA sources of the kernels, in order.
 SOURCES = (
@@ -89,15 +88,20 @@ def longest_axes(dtype) -> tuple[int, int, int]:
     return rows, columns, columns
 
 
-def _tuned(name: str, n: int, plane: bool) -> tuple[int, int, int]:
+def _tuned(name: str, n: int, plane: bool, convolution: bool = False) -> tuple[int, int, int]:
     """Return the values per thread and largest radix of a transform, and resident threads per multiprocessor.
 
     More values per thread mean fewer exchanges between threads, but fewer threads to load while others
-    compute. Measured in single precision on an H200 (docs/performance.md), except for a ``plane``, whose few
-    columns are divided among as many threads as possible.
+    compute. ``n`` is the length of the transform, perhaps of a ``convolution``. Measured in single precision
+    on an H200 (docs/lab-book.md), except for a ``plane``, whose few columns are divided among as many threads
+    as possible.
     """
     if name == "X" or plane:
         return 8, 8, 640
+    if n & (n - 1):  # no power of two
+        if name == "Y":
+            return (25, 8, 512) if n <= 256 else (16, 8, 1024)
+        return 12 if name == "Z" and not convolution else 8, 8, 1024
     if name == "Y":
         return (16, 16, 1024) if n > 512 else (32, 8, 512)
     if name == "G":
@@ -111,11 +115,12 @@ class _Axis:
     def __init__(self, name: str, n: int, item: int, plane: bool):
         self.name, self._item = name, item
         self.points = n // 2 if name == "X" else n  # a real row is half as many complex values
-        held, radix, self._resident = _tuned(name, transformed_points(self.points), plane)
+        inner = transformed_points(self.points)
+        each, radix, self._resident = _tuned(name, inner, plane, inner > self.points)
         #: Points of the transform: `points`, or more for a convolution.
         self.inner = transformed_points(self.points, radix)
-        self.radices = inplace_fft.radices(self.inner, radix)
-        self.threads = -(-self.inner // held)
+        self.radices = axis_radices(self.inner, radix)
+        self.threads = -(-self.inner // each)
         # A plane has few rows, so a block is one warp.
         threads = 32 if plane and name == "X" else _THREADS[name]
         most = max(1, threads // self.threads)

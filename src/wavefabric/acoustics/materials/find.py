@@ -9,6 +9,7 @@ import numpy as np
 
 from wavefabric.acoustics.parts import threads_for
 from wavefabric.acoustics.problem import Problem
+from wavefabric.device.views import address as memory_address
 from wavefabric.kernels.cpu_launch import address, call_kernel
 
 #: Largest number of materials of an index, which has at most 16 bits.
@@ -92,7 +93,9 @@ class Sets:
         arrays = [_readable(array) for array in arrays]
         where = self._slots, address(self._tables.positions), address(self._tables.sets)
         out = address(index), index.itemsize, address(missing)
-        self._run("index_sets", threads_for(index.size), _facts(arrays), index.size, *where, *out)
+        self._run(
+            "index_sets", threads_for(index.size), _facts(arrays), index[0].size, len(index), *where, *out
+        )
         if missing[0]:
             raise RuntimeError("the medium's arrays have changed since its materials were found")
         return index
@@ -107,13 +110,19 @@ class _Tables(NamedTuple):
 
 
 def _readable(array: np.ndarray) -> np.ndarray:
-    """Return an array of float32 or float64 in C order, copied only if it is not one already."""
-    return np.ascontiguousarray(array, array.dtype if array.dtype in (np.float32, np.float64) else np.float64)
+    """Return an array of float32 or float64 with planes in C order, copied only where it is no such array."""
+    wide = array.dtype if array.dtype in (np.float32, np.float64) else np.float64
+    if array.dtype == wide and array[0].flags.c_contiguous:
+        return array
+    if array.strides[0] == 0:  # all planes are the same
+        return np.broadcast_to(np.ascontiguousarray(array[0], wide), array.shape)
+    return np.ascontiguousarray(array, wide)
 
 
 def _facts(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return address and bytes per value of each array, (arrays, 2)."""
-    return np.array([(address(array), array.itemsize) for array in arrays], np.int64)
+    """Return address, bytes per value and values from plane to plane of each array, (arrays, 3)."""
+    facts = [(memory_address(each), each.itemsize, each.strides[0] // each.itemsize) for each in arrays]
+    return np.array(facts, np.int64)
 
 
 def _spread(count: int) -> list[int]:

@@ -11,18 +11,19 @@ using Bits = Unsigned<sizeof(REAL)>::type;
 // Number of points whose values are read together, and the maximum number of arrays.
 constexpr Index BLOCK = 256, MOST_COLUMNS = 16;
 
-// Arrays of the same length whose values at a point are a set: (columns, 2), address and bytes of a value.
+// Arrays whose values at a point are a set: (columns, 3), address, bytes of a value, and numbers from plane to plane.
 struct Columns {
     Counted<const Index> facts;
-    Index count() const { return facts.count / 2; }
-    // Round values of successive points to REAL: to[k * BLOCK + i] of array k.
-    void read(Index first, Index points, REAL *to) const {
+    Index count() const { return facts.count / 3; }
+    // Round values of successive points of a plane to REAL: to[k * BLOCK + i] of array k.
+    void read(Index plane, Index first, Index points, REAL *to) const {
         for (Index k = 0; k < count(); ++k, to += BLOCK) {
-            if (facts[2 * k + 1] == 4) {
-                const float *from = (const float *)facts[2 * k] + first;
+            const Index at = plane * facts[3 * k + 2] + first;
+            if (facts[3 * k + 1] == 4) {
+                const float *from = (const float *)facts[3 * k] + at;
                 EACH(i, 0, points) to[i] = (REAL)from[i];
             } else {
-                const double *from = (const double *)facts[2 * k] + first;
+                const double *from = (const double *)facts[3 * k] + at;
                 EACH(i, 0, points) to[i] = (REAL)from[i];
             }
         }
@@ -80,7 +81,7 @@ static void collect_sets(Thread t, Columns columns, Index plane, Counted<const I
                 const Index points = plane - first < BLOCK ? plane - first : BLOCK;
                 for (Index other = 0; other < parts; ++other)
                     if (__atomic_load_n(&counts[other], __ATOMIC_RELAXED) > limit) return;
-                columns.read(planes[p] * plane + first, points, values);
+                columns.read(planes[p], first, points, values);
                 Index last = -1;
                 for (Index i = 0; i < points; ++i) {
                     if (last >= 0 && table.equal(last, values, i)) continue;  // like the previous point
@@ -102,13 +103,15 @@ static void collect_sets(Thread t, Columns columns, Index plane, Counted<const I
 EXPORT(collect_sets)
 
 // Write the number of the set of each point, of 1 or 2 `bytes`. `missing` becomes 1 if a point's set is not in the table.
-static void index_sets(Thread t, Columns columns, Index points, Index slots, int *positions, Bits *sets, void *out, Index bytes,
+static void index_sets(Thread t, Columns columns, Index plane, Index planes, Index slots, int *positions, Bits *sets, void *out, Index bytes,
                        Index *missing) {
     const Table table{positions, slots, sets, columns.count()};
     REAL values[MOST_COLUMNS * BLOCK];
-    for (Index first = t.first(points); first < t.last(points); first += BLOCK) {
-        const Index count = t.last(points) - first < BLOCK ? t.last(points) - first : BLOCK;
-        columns.read(first, count, values);
+    const Index blocks = (plane + BLOCK - 1) / BLOCK;
+    for (Index block = t.first(planes * blocks); block < t.last(planes * blocks); ++block) {
+        const Index z = block / blocks, inside = block % blocks * BLOCK, first = z * plane + inside;
+        const Index count = plane - inside < BLOCK ? plane - inside : BLOCK;
+        columns.read(z, inside, count, values);
         Index number = -1;
         for (Index i = 0; i < count; ++i) {
             if (number < 0 || !table.equal(number, values, i)) {
