@@ -21,7 +21,6 @@ import statistics
 import subprocess
 import tempfile
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +31,7 @@ from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.ultrasound_cases import light_problem
 from wavefabric.device import get_device
+from wavefabric.kernels.cuda_text import cuda_text
 
 _OF_A_KERNEL = r"entry function '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) reg"
 _MEDIA = ("homogeneous", "heterogeneous", "tissues")
@@ -42,7 +42,7 @@ def chosen(choice: dict):
     """The module's settings as a choice says."""
     kept = kernels._tuned, dict(kernels._THREADS), kernels._SHARED
     axes = {axis: tuple(choice[axis]) for axis in "XYZG" if axis in choice}
-    kernels._tuned = lambda name, n: axes.get(name) or kept[0](name, n)
+    kernels._tuned = lambda name, *length: axes.get(name) or kept[0](name, *length)
     kernels._THREADS.update(choice.get("threads", {}))
     kernels._SHARED = choice.get("shared", kept[2])
     try:
@@ -107,14 +107,14 @@ def registers(size: int, medium: str, choices: list[dict]) -> None:
     mixed = medium != "homogeneous"
     forms = dict.fromkeys((*AT_POINTS, "staggered"), "full" if mixed else "uniform")
     layers = np.array([[0, 10, 0], [size - 10, size, 10]], np.uint64)
-    sources = [source.split("/") for source in kernels.SOURCES]
-    text = "".join(files(package).joinpath(name).read_text("utf-8") for package, name in sources)
+    text = cuda_text(*kernels.SOURCES)
     for choice in choices:
         with chosen(choice), tempfile.TemporaryDirectory() as folder:
             series = kernels.sinc_series(1.2, np.float32)
-            kind = (mixed, "power_law" if mixed else "none", "XYZ", series, layers, forms, mixed)
+            kind = kernels.MediumKind(mixed, "power_law" if mixed else "none", forms, mixed)
             source = Path(folder) / "fused.cu"
-            source.write_text(kernels.prelude((size,) * 3, np.float32, *kind) + text, "utf-8")
+            defined = kernels.prelude((size,) * 3, np.float32, kind, "XYZG", series, layers)
+            source.write_text(defined + text, "utf-8")
             options = ["-arch=sm_90", "--std=c++17", "-Xptxas", "-v", "-cubin", "-o", "/dev/null"]
             command = ["nvcc", *options, source]
             said = subprocess.run(command, capture_output=True, text=True, check=True).stderr

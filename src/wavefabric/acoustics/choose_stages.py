@@ -126,7 +126,7 @@ def advice(device, problem: Problem, dtype, decomposition: Partition | None = No
     return [
         f"transforms of whole arrays of {sizes} points; kernels that fuse them with all other work, faster, "
         f"take grids{slabs} even along x, of at most {2 * x} points along x and {y} along {across} (half as "
-        "many with prime factors above 7)"
+        "many with prime factors above 13)"
     ]
 
 

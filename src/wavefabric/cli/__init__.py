@@ -94,12 +94,12 @@ def redirect_caches() -> None:
 
 def gpu_of(words: Sequence[str]) -> int | None:
     """Return the number of the GPU that a command will use if there is one; None if that is not certain."""
-    given = dict(pairwise([*words, ""])) | dict(word.split("=", 1) for word in words if "=" in word)
-    device = given.get("--device", "cuda" if words[:1] == ["kwave"] else "cpu").replace("auto", "cuda")
+    values = dict(pairwise([*words, ""])) | dict(word.split("=", 1) for word in words if "=" in word)
+    device = values.get("--device", "cuda" if words[:1] == ["kwave"] else "cpu").replace("auto", "cuda")
     kind, _, number = device.partition(":")
-    number = given.get("-g", given.get("--gpu", number or "0"))
+    number = values.get("-g", values.get("--gpu", number or "0"))
     joined = any(word.startswith("-g") and word != "-g" for word in words)
-    other = not {"--ranks", "--help", "-h", "--version"}.isdisjoint(given) or environment.ranks() > 1
+    other = not {"--ranks", "--help", "-h", "--version"}.isdisjoint(values) or environment.ranks() > 1
     other = other or joined
     return int(number) if kind == "cuda" and number.isdecimal() and not other else None
 

@@ -34,9 +34,9 @@ class StateCopies:
             rows = zip(map(device.address, arrays.values()), self._offsets, self._lengths(), strict=True)
             self._rows = device.asarray(np.array([*rows], np.int64))
             #: Address of the block, and whether to store, which change from call to call.
-            self._memory, self._stores = np.zeros((), np.uint64), np.zeros((), np.int32)
+            self._memory, self._to_block = np.zeros((), np.uint64), np.zeros((), np.int32)
             blocks = min(max(1, -(-max(self._lengths()) // (8 * _THREADS))), _MOST_BLOCKS)
-            values = self._rows, np.int32(len(self._arrays)), self._memory, self._stores
+            values = self._rows, np.int32(len(self._arrays)), self._memory, self._to_block
             gpu: Any = device
             kernel = gpu.module("wavefabric.lifecycle", "state_copies.cu").get_function("copy_state")
             self._copy = gpu.prepared(kernel, blocks * len(self._arrays), _THREADS, values)
@@ -67,6 +67,6 @@ class StateCopies:
         for name, part in self.parts(memory).items():
             self._device.copy(self._arrays[name], part)
 
-    def _launch(self, memory: Any, stores: int) -> None:
-        self._memory[...], self._stores[...] = self._device.address(memory), stores
+    def _launch(self, memory: Any, to_block: int) -> None:
+        self._memory[...], self._to_block[...] = self._device.address(memory), to_block
         self._copy()

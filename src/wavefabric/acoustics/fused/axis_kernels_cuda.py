@@ -309,14 +309,22 @@ class AxisKernels:
                 function.max_dynamic_shared_size_bytes = self._shared[name]
         self._modules.clear()
 
+    def load_gathers(self) -> None:
+        """Compile and load the transposes of the gradients, which few steps need."""
+        names = [name for key, name in _GATHERS.items() if key in self._axes]
+        self._modules += self._compiling((name,) for name in names if name not in self._functions)
+        self.load()
+
     def load_adjoint(self) -> None:
         """Compile and load the kernels of the adjoint step that are along axes of these kernels."""
-        self._modules += self._compiling((name,) for key, name in _GATHERS.items() if key in self._axes)
+        self.load_gathers()
         if "X" in self._axes:
             self._modules += self._compiling(((name,) for name in ADJOINT_KERNELS), adjoint=True)
         self.load()
 
     def _launch(self, name: str, grid: tuple[int, ...], *arguments) -> None:
+        if name not in self._functions:  # one of those that ranks load before they exchange anything
+            self.load_gathers()
         key = LETTERS[name]
         values = [np.int32(value) if isinstance(value, int) else value for value in arguments]
         if self._scatter is not None and (key in "ZG" or name == "y_scatter"):

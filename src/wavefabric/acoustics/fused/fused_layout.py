@@ -40,8 +40,10 @@ class FusedLayout(FieldLayout):
         self.up_columns, self.down_planes = list(self.up), list(self.down)
         self.squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
         self.plane_kernels, self.column_kernels = self._kernels()
-        self.plane_kernels.load()  # once all kernels are being compiled
-        self.column_kernels.load()
+        for kernels in (self.plane_kernels, self.column_kernels):  # once all are being compiled
+            kernels.load()
+            if self.comm is not None:
+                kernels.load_gathers()
 
     def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
         """Return the kernels of planes and the kernels of columns."""
