@@ -8,7 +8,6 @@ import contextlib
 import math
 import mmap
 import os
-import re
 import resource
 import struct
 from collections.abc import Iterator
@@ -71,9 +70,10 @@ def _heaps_end(path: Path) -> bool:
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for start in {0, max(0, len(data) - _SMALL)}:
-            for heap in re.finditer(rb"GCOL\x01\0\0\0.{8}", data[start : start + _SMALL], re.DOTALL):
-                position = start + heap.end()
-                end = start + heap.start() + int.from_bytes(heap[0][8:], "little")
+            after = start
+            while (heap := data.find(b"GCOL\x01\0\0\0", after, start + _SMALL)) >= 0:
+                position = after = heap + 16
+                end = heap + int.from_bytes(data[heap + 8 : after], "little")
                 while position + 16 <= min(end, len(data)):
                     number, length = struct.unpack_from("<H6xQ", data, position)
                     step = 16 + -(-length // 8) * 8 if number else length  # object 0 is free space

@@ -228,11 +228,12 @@ class _Search:
         at_points, staggered = ([each for each in n if each in self._columns] for n in (AT_POINTS, STAGGERED))
         if (every := self._group([*at_points, *staggered])) is not None:
             return Materials((every,))
-        result: IndexedGroup | None = None  # as many as one index can serve, those of few values first
-        for group in sorted(self._alone(at_points), key=lambda group: len(group.sets)):
-            result = group if result is None else self._group([*result.names, *group.names]) or result
-        if result is not None and (both := self._group([*result.names, *staggered])) is not None:
-            return Materials((both,))
+        result = self._group(at_points)
+        if result is None:  # as many as one index can serve, those of few values first
+            for group in sorted(self._alone(at_points), key=lambda group: len(group.sets)):
+                result = group if result is None else self._group([*result.names, *group.names]) or result
+            if result is not None and (both := self._group([*result.names, *staggered])) is not None:
+                return Materials((both,))
         groups = () if result is None else (result,)
         if (together := self._group(staggered)) is not None:
             return Materials((*groups, together))
