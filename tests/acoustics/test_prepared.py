@@ -16,6 +16,7 @@ from wavefabric.acoustics import (
     simulate_and_gradient,
 )
 from wavefabric.acoustics.decomposition.decompose import Decomposition
+from wavefabric.acoustics.gradients.run import AdjointRun
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.stability import stable_time_step
 from wavefabric.device import get_device
@@ -173,8 +174,16 @@ def test_kernels_of_a_gpu_find_the_sources_of_each_simulation():
     assert device.graphs == 8  # one for each simulation
 
 
-def test_gradients_one_after_another_on_a_gpu():
-    """Each has adjoint fields of its own, at other places in memory than those before."""
+@pytest.mark.parametrize("states", [None, 3])
+def test_gradients_one_after_another_on_a_gpu(states, monkeypatch):
+    """Each has adjoint fields of its own, at other places in memory than those before.
+
+    States are stored by the steps themselves if the GPU can store all of them.
+    """
+    begun, begin = [], AdjointRun.begin
+    monkeypatch.setattr(
+        AdjointRun, "begin", lambda self, *words: begun.append(begin(self, *words)) or begun[-1]
+    )
     grid, device, rng = Grid((16, 16), 1e-4, pml_size=3), CapturingDevice(), np.random.default_rng(1)
     medium = Medium(1500 + 50 * rng.random((16, 16)), 1000 + 30 * rng.random((16, 16)), 0.5, 1.5)
     mask = np.zeros((16, 16), bool)
@@ -187,7 +196,11 @@ def test_gradients_one_after_another_on_a_gpu():
 
     for _ in range(3):
         words = grid, medium, Source(p0=rng.random((16, 16)), smooth=False), Sensor(mask), objective
-        gradient = simulate_and_gradient(*words, wrt=wrt, prepared=prepared)
+        gradient = simulate_and_gradient(*words, wrt=wrt, prepared=prepared, states=states)
         wanted = simulate_and_gradient(*words, wrt=wrt, device="cpu", **how)
         for name in wrt:
             assert abs(gradient[name] - wanted[name]).max() < 1e-12 * abs(wanted[name]).max()
+    assert [each is None for each in begun] == [
+        states is not None,
+        True,
+    ] * 3  # the CPU stores after each step

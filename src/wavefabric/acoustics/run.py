@@ -18,7 +18,7 @@ from wavefabric.acoustics.recording.sinks import Report, Sink
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.setup import Setup
 from wavefabric.acoustics.solver.stages import Stages
-from wavefabric.acoustics.solver.step import Step
+from wavefabric.acoustics.solver.step import Step, StepRecording
 from wavefabric.acoustics.stability.alternation import ORDER, Alternation, AlternationWatch
 from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
 from wavefabric.acoustics.stability.stable_time_step import instability_causes
@@ -54,8 +54,13 @@ class Observer(Protocol):
         """Return the largest memory, in bytes, that this observer needs on any one device."""
         ...
 
-    def begin(self, stages: Stages, taken: int) -> None:
-        """Start after ``taken`` steps: 0, or those before a checkpoint."""
+    def begin(self, stages: Stages, taken: int) -> StepRecording | None:
+        """Start after ``taken`` steps: 0, or those before a checkpoint.
+
+        Return a recording that reads the fields in each step, so that several steps may be taken before
+        `after` is called; None if it must be called after each step.
+        """
+        ...
 
     def after(self, taken: int) -> None:
         """Read the fields after ``taken`` steps; exchanges between ranks may still be pending."""
@@ -138,6 +143,8 @@ class _Run:
         self._alternation_watch = AlternationWatch()
         self._energy, self._alternation = Energy(self._stages), Alternation(self._stages, self._watch)
         self._step = Step(self._stages, self._recorder, self._alternation)
+        #: Whether the observer must be called after each step.
+        self._alone = observer is not None
         if comm.step_recorder is not None:
             comm.step_recorder.watch(self._step, "advance")
         # `_done` steps are taken; `_whole` is False while a step is incomplete, as after a second Ctrl-C.
@@ -169,7 +176,10 @@ class _Run:
     def run(self, begun: float, loading: float) -> Report:
         """Take the steps and complete the output; delete incomplete output unless a checkpoint needs it."""
         if self._observer is not None:
-            self._observer.begin(self._stages, self._first)
+            reads = self._observer.begin(self._stages, self._first)
+            if reads is not None:
+                self._step = Step(self._stages, self._recorder, self._alternation, reads)
+                self._alone = False
         try:
             self._recorder.begin(self._first, self._token)
         except BaseException:
@@ -264,7 +274,7 @@ class _Run:
 
     def _steps_alone(self) -> int:
         """Return how many steps can be taken before the next check, checkpoint or full block; at least 1."""
-        if self._comm.size > 1 or self._observer is not None:
+        if self._comm.size > 1 or self._alone:
             return 1
         done, policy = self._done, None if self._checkpoint is None else self._checkpoint.policy
         limits = [self._look - done % self._look, self._recorder.free_steps(done)]

@@ -16,6 +16,7 @@ import socket
 import tempfile
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -75,6 +76,16 @@ class StateStore(AbstractContextManager):
         if self._slots[position] is None:
             self._slots[position] = self._allocated(position)
         self._copies.store(self._slots[position], self._is_on_device(position))
+
+    def by_clock(self, clock: Any) -> Callable[[], None]:
+        """Return a function that stores the arrays at the position ``clock``, a number on the GPU.
+
+        All states must be on the GPU. The function may be captured in a graph of a time step. Beyond the last
+        position it does nothing.
+        """
+        size, memory = self._nbytes, self._device.empty(self.states * self._nbytes, np.uint8)
+        self._slots = [memory[k * size : (k + 1) * size] for k in range(self.states)]
+        return self._copies.by_clock(memory, clock, self.states)
 
     def read(self, position: int) -> None:
         """Copy the state at ``position`` into the arrays."""
@@ -251,6 +262,10 @@ class Reversal:
             self._push(step)
             self._next = self._following(step, self.steps)
 
+    def passed(self, step: int) -> None:
+        """Note that all states but the first, up to ``step``, were stored by `StateStore.by_clock`."""
+        self._stored = list(range(1, min(step, self._store.states) + 1))
+
     def bring(self, step: int) -> None:
         """Restore state ``step`` in the working arrays; stored states above it are dropped.
 
@@ -278,7 +293,8 @@ class Reversal:
 
     def peek(self, step: int) -> Any:
         """Return the memory of state ``step`` if on the device, else None; valid until the next `bring`."""
-        return self._store.peek(self._stored.index(step)) if step in self._stored else None
+        position = bisect_left(self._stored, step)
+        return self._store.peek(position) if self._stored[position : position + 1] == [step] else None
 
     def _push(self, step: int) -> None:
         self._store.write(len(self._stored))

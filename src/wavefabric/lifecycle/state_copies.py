@@ -1,6 +1,6 @@
 """Copies the arrays of a state to one block of memory and back, on a GPU by one kernel."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,13 +33,20 @@ class StateCopies:
         if device.name != "cpu":
             rows = zip(map(device.address, arrays.values()), self._offsets, self._lengths(), strict=True)
             self._rows = device.asarray(np.array([*rows], np.int64))
-            #: Address of the block, and whether to store, which change from call to call.
-            self._memory, self._to_block = np.zeros((), np.uint64), np.zeros((), np.int32)
-            blocks = min(max(1, -(-max(self._lengths()) // (8 * _THREADS))), _MOST_BLOCKS)
-            values = self._rows, np.int32(len(self._arrays)), self._memory, self._to_block
             gpu: Any = device
-            kernel = gpu.module("wavefabric.lifecycle", "state_copies.cu").get_function("copy_state")
-            self._copy = gpu.prepared(kernel, blocks * len(self._arrays), _THREADS, values)
+            self._kernel = gpu.module("wavefabric.lifecycle", "state_copies.cu").get_function("copy_state")
+            #: Address of the block, and whether to copy to it, which change from call to call.
+            self._memory, self._to_block = np.zeros((), np.uint64), np.zeros((), np.int32)
+            self._copy = self._prepared(self._memory, self._to_block)
+
+    def _prepared(self, memory: Any, to_block: Any, clock: Any = None, states: int = 0) -> Any:
+        """Return a function that launches the kernel with these arguments."""
+        gpu: Any = self._device
+        blocks = min(max(1, -(-max(self._lengths()) // (8 * _THREADS))), _MOST_BLOCKS) * len(self._arrays)
+        distance = np.int64(state_bytes(self._arrays)), np.int64(states)
+        clock = np.uint64(0) if clock is None else clock
+        values = self._rows, np.int32(len(self._arrays)), memory, to_block, clock, *distance
+        return gpu.prepared(self._kernel, blocks, _THREADS, values)
 
     def _lengths(self) -> list[int]:
         return [array.nbytes for array in self._arrays.values()]
@@ -66,6 +73,13 @@ class StateCopies:
             return
         for name, part in self.parts(memory).items():
             self._device.copy(self._arrays[name], part)
+
+    def by_clock(self, memory: Any, clock: Any, states: int) -> Callable[[], None]:
+        """Return a function that stores the arrays on a GPU in block ``clock`` of ``memory``, if it exists.
+
+        ``clock`` is a number on the device, int64; ``memory`` has ``states`` blocks.
+        """
+        return self._prepared(memory, np.int32(1), clock, states)
 
     def _launch(self, memory: Any, to_block: int) -> None:
         self._memory[...], self._to_block[...] = self._device.address(memory), to_block

@@ -51,6 +51,24 @@ def test_every_tier(kernel_device, tmp_path):
     assert str(tmp_path) not in Path("/proc/self/maps").read_text()
 
 
+def test_states_stored_by_the_number_of_a_step(kernel_device):
+    device = kernel_device
+    if device.name == "cpu":
+        pytest.skip("by kernels of a GPU")
+    clock, working = device.zeros(1, np.int64), state(0, device.xp)
+    with StateStore(device, working, Tiers(3)) as store:
+        store_now = store.by_clock(clock)
+        for number in range(5):  # the last two have no position
+            clock[...] = number
+            for name, array in state(number, device.xp).items():
+                working[name][...] = array
+            store_now()
+        for position in range(3):
+            store.read(position)
+            for name, array in state(position).items():
+                np.testing.assert_array_equal(device.to_host(working[name]), array)
+
+
 @pytest.mark.parametrize(("steps", "states"), [(30, 4), (100, 6), (300, 5), (500, 12)])
 def test_slow_tiers_hold_what_is_read_least(steps, states):
     reads = Counter()

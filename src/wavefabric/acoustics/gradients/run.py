@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from wavefabric.acoustics.simulation import PreparedSimulation, SimulateSettings
 from wavefabric.acoustics.solver.adjoint.step import AdjointStep, needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.stages import Stages
-from wavefabric.acoustics.solver.step import Step
+from wavefabric.acoustics.solver.step import Step, StepRecording
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, on_all_ranks
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
@@ -94,6 +94,19 @@ class _Forward:
         self._poll()
 
 
+class _StateRecording:
+    """Records the state after each time step, a `StepRecording`."""
+
+    #: Recording only launches a kernel.
+    kernels_alone = True
+
+    def __init__(self, store: Callable[[], None]):
+        self._store = store
+
+    def kernels(self, step: int) -> Callable[[], None]:
+        return self._store
+
+
 class AdjointRun:
     """Observes the forward run (an `Observer`); `back` then takes the adjoint steps.
 
@@ -111,6 +124,8 @@ class AdjointRun:
         self._store: StateStore | None = None
         self._reversal: Reversal | None = None  # none if no states are needed
         self._cyclic: list[Any] = [self]  # objects that refer to each other
+        #: Stores the states in the time steps themselves, on a GPU that stores all of them; else None.
+        self._recording_states: _StateRecording | None = None
         #: Numbers of states stored on the device, in host memory and on disk.
         self.tiers = Tiers(0)
         self.seconds = 0.0
@@ -142,13 +157,13 @@ class AdjointRun:
         later = injected_fields(self._recording, problem.dimensions)
         return max(AdjointStep.nbytes(problem, self._wrt, *sizes) + later * sizes[1] for sizes in each)
 
-    def begin(self, stages: Stages, taken: int) -> None:
+    def begin(self, stages: Stages, taken: int) -> StepRecording | None:
         step = Step(stages)  # without a recorder: repeated steps are not recorded again
         self._cyclic += [step] if self._how.prepared is not None else [stages, step]
         self._stages, self._adjoint = stages, AdjointStep(stages, self._wrt, self._scaled)
         self._forward, self._fields = _Forward(stages, step, self._poll), stages.fields
         if not needs_states(self._problem, self._wrt):
-            return
+            return None
         device, steps = stages.coefficients.device, self._problem.steps
         nbytes = state_bytes(self._forward.arrays())
         limits = self._how.states, self._how.scratch
@@ -159,10 +174,17 @@ class AdjointRun:
         arrays = self._forward.arrays()
         self._store = on_all_ranks(self._comm, lambda: StateStore(device, arrays, self.tiers))
         self._reversal = Reversal(self._forward, steps, self._store, at=taken)
+        if not taken and self._repeatable and device.name != "cpu" and self.tiers[:3] == (steps - 1, 0, 0):
+            self._recording_states = _StateRecording(self._store.by_clock(stages.fields.clock))
         self.after(taken)
+        return self._recording_states
 
     def after(self, taken: int) -> None:
-        if self._reversal is not None and taken:
+        if self._reversal is None or not taken:
+            return
+        if self._recording_states is not None:
+            self._reversal.passed(taken)
+        else:
             self._reversal.after(taken)
 
     def restore(self, checkpoint: RunCheckpoint) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
