@@ -47,6 +47,7 @@ class EmulatedDevice(CpuDevice):
     """What `wavefabric.device.cuda.CudaDevice` offers; transforms of whole arrays are those of the CPU."""
 
     xp = _Arrays()
+    compilers = 1
     empty = staticmethod(_Arrays.empty)  # pyright: ignore
     zeros = staticmethod(_Arrays.zeros)  # pyright: ignore
     asarray = staticmethod(_Arrays.asarray)  # pyright: ignore

@@ -51,7 +51,7 @@ _TYPES = {np.dtype(np.complex64): cufft.CUFFT_C2C, np.dtype(np.complex128): cuff
 _MOST_SHARED_OF_A_BLOCK = 97
 # Fewest bytes of a host array that is page-locked while it is copied.
 _PAGE_LOCKED = 8 << 20
-# Number of modules that are compiled in parallel.
+# Largest number of modules that are compiled in parallel.
 _COMPILERS = 16
 # Options for all kernels. No --use_fast_math: sin and cos must be accurate to round-off.
 COMPILE_OPTIONS = ("--std=c++17", "--fmad=true")
@@ -171,7 +171,9 @@ class CudaDevice:
         cupy.cuda.Device(index).use()
         self._capture = cupy.cuda.Stream(non_blocking=True)
         self._copies = cupy.cuda.Stream(non_blocking=True)
-        self._compilers = ThreadPoolExecutor(min(usable_threads(), _COMPILERS), "compiler")
+        #: Number of modules that are compiled in parallel.
+        self.compilers = min(usable_threads(), _COMPILERS)
+        self._compilers = ThreadPoolExecutor(self.compilers, "compiler")
 
     empty, zeros = staticmethod(cupy.empty), staticmethod(cupy.zeros)
     to_host = staticmethod(cupy.asnumpy)

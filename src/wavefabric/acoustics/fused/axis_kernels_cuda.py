@@ -8,6 +8,7 @@ transforms of that axis and all pointwise work in between. A lossless step moves
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ ADJOINT_SOURCES = (
 )
 ADJOINT_KERNELS = "x_adjoint_velocity", "x_adjoint_density", "x_adjoint_losses", "x_adjoint_pressure"
 #: Groups of kernels compiled together, by letter: rows along x (X), columns along y (Y) and z (Z), the
-#: gradient along z (G). All groups are compiled in parallel.
+#: gradient along z (G). All groups are compiled in parallel; on few processors, a letter is one group.
 _GROUPS = {
     "X": (("x_forward", "x_backward", "x_velocity"), ("x_density",), ("x_pressure",)),
     "Y": (("y_transform",), ("y_gradient",)),
@@ -285,6 +286,8 @@ class AxisKernels:
         self._functions: dict[str, Any] = {}
         self._shared: dict[str, int] = {}
         groups = [group for key in self._axes for group in _GROUPS[key]]
+        if device.compilers < len(groups):  # fewer modules, since what all kernels include takes time too
+            groups = [tuple(chain(*_GROUPS[key])) for key in self._axes]
         if scatter is not None and "Y" in self._axes:
             groups.append(("y_scatter",))
         #: Modules of groups of kernels that are being compiled.
