@@ -179,7 +179,7 @@ class CudaDevice:
     to_host = staticmethod(cupy.asnumpy)
     row_fft, real_fft, axis_fft = CudaRowFFT, CudaRealFFT, CudaAxisFFT
 
-    def asarray(self, array, dtype=None, /):
+    def asarray(self, array, /, dtype=None):
         """Return an array on the GPU; a large host array is page-locked while it is copied, to save time."""
         host = isinstance(array, np.ndarray) and array.flags.c_contiguous and dtype in (None, array.dtype)
         if not host or array.nbytes < _PAGE_LOCKED:
