@@ -13,6 +13,8 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.errors import InputError
 from wavefabric.quantities import positive
 
+#: A mask with fewer than one point in so many is searched in the order of its memory.
+_FEW = 16
 #: PML sizes from which ``pml_size="auto"`` selects.
 AUTO_PML = range(10, 21)
 _DEFAULT_PML = {1: 20, 2: 20, 3: 10}
@@ -217,6 +219,12 @@ class Grid:
                 along[layer][(slice(None), *inside)] = along[edge][inside] if outside == "edge" else 0
         return memory
 
+    def _padded(self, mask: np.ndarray) -> np.ndarray:
+        mask = mask.reshape(*mask.shape, *(1,) * (3 - mask.ndim)).transpose()
+        if not any(self._after):
+            return mask
+        return np.pad(mask, list(zip(self.margin, self._after, strict=True))[::-1])
+
     def from_edges(self, field: np.ndarray) -> np.ndarray:
         """Apply the transpose of `to_memory`: add values in a PML outside to the edges that they repeat."""
         whole = field.astype(np.float64)
@@ -241,13 +249,15 @@ class Grid:
         ``mask`` is bool, or 0 and 1, and has the grid's shape; ``key`` names it in errors.
         """
         marked = self.mask(mask, key)
-        order: Literal["C", "F"] = "F" if marked.flags.f_contiguous else "C"
-        # In memory order, since a transposed copy takes longer than the conversion of some points.
-        at = np.unravel_index(np.flatnonzero(marked.ravel(order)), self.shape, order)
-        ensure(at[0].size, key, "marks no point", "one point or more")
-        at = [numbers + margin for numbers, margin in zip(at, self.margin, strict=False)]
-        flat = np.ravel_multi_index(at, self.total_shape[: self.dimensions], order="F")
-        return flat if order == "F" else np.sort(flat)
+        if marked.flags.c_contiguous and np.count_nonzero(marked) < marked.size // _FEW:
+            # The numbers of some points are converted and sorted sooner than the mask is transposed.
+            at = np.unravel_index(np.flatnonzero(marked), self.shape)
+            at = [numbers + margin for numbers, margin in zip(at, self.margin, strict=False)]
+            flat = np.sort(np.ravel_multi_index(at, self.total_shape[: self.dimensions], order="F"))
+        else:
+            flat = np.flatnonzero(self._padded(marked))
+        ensure(flat.size, key, "marks no point", "one point or more")
+        return flat
 
     def mask(self, values: Any, key: str) -> np.ndarray:
         """Return a mask of the grid's shape as bool; `InputError` for values other than 0 and 1."""
