@@ -1,4 +1,4 @@
-"""Times of every pass of the fused ultrasound step on a GPU, by what `axis_kernels_cuda._tuned` says.
+"""Times of every pass of the fused ultrasound step on a GPU, by what `axis_blocks._tuned` says.
 
     python tools/tune_axis_kernels.py SIZE [--medium homogeneous] [--choices tools/choices.json] [--steps 10]
     python tools/tune_axis_kernels.py SIZE --registers     # nvcc's registers and spills instead, without a
@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages
+from wavefabric.acoustics.fused import axis_blocks
 from wavefabric.acoustics.fused import axis_kernels_cuda as kernels
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.solver.step import Step
@@ -40,16 +41,16 @@ _MEDIA = ("homogeneous", "heterogeneous", "tissues")
 @contextmanager
 def chosen(choice: dict):
     """The module's settings as a choice says."""
-    kept = kernels._tuned, dict(kernels._THREADS), kernels._SHARED
+    kept = axis_blocks._tuned, dict(axis_blocks._THREADS), axis_blocks._SHARED
     axes = {axis: tuple(choice[axis]) for axis in "XYZG" if axis in choice}
-    kernels._tuned = lambda name, *length: axes.get(name) or kept[0](name, *length)
-    kernels._THREADS.update(choice.get("threads", {}))
-    kernels._SHARED = choice.get("shared", kept[2])
+    axis_blocks._tuned = lambda name, *length: axes.get(name) or kept[0](name, *length)
+    axis_blocks._THREADS.update(choice.get("threads", {}))
+    axis_blocks._SHARED = choice.get("shared", kept[2])
     try:
         yield
     finally:
-        kernels._tuned, kernels._SHARED = kept[0], kept[2]
-        kernels._THREADS.update(kept[1])
+        axis_blocks._tuned, axis_blocks._SHARED = kept[0], kept[2]
+        axis_blocks._THREADS.update(kept[1])
 
 
 def times(size: int, medium: str, choices: list[dict], steps: int) -> None:

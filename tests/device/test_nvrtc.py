@@ -132,7 +132,7 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         # Needs definitions and sources before it: `test_passes_compile`, `test_fused_kernels_compile`.
         return []
     assert source == "optics/propagation/kernels/kerr.cu", f"{source}: say here how it is compiled"
-    from wavefabric.optics.propagation.kernels.kerr_cuda import tile
+    from wavefabric.optics.propagation.kernels.kerr_cuda import GROUPS, tile
 
     result = []
     # A few rows, and the 240 of 120 modes: both tiles of both types, each architecture with each type.
@@ -147,7 +147,8 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         assert lanes * warps <= 1024
         assert warps * per_thread >= rows
         sizes = (f"-DLANES={lanes}", f"-DWARPS={warps}", f"-DROWS={per_thread}")
-        result.append((arch, (f"-DREAL={real}", f"-DREAL2={real}2", *sizes)))
+        groups = (f"-DWITH_{group}=1" for group in GROUPS)
+        result.append((arch, (f"-DREAL={real}", f"-DREAL2={real}2", *sizes, *groups)))
     return result
 
 
@@ -235,9 +236,10 @@ KERNELS = [
 def test_passes_compile(arch, shape, real, nonlinear, absorption, kernels, largest, form):
     """The passes with what the launcher puts before them: their kernels are those that it launches."""
     from wavefabric.acoustics.fused import axis_kernels_cuda as cuda
+    from wavefabric.acoustics.fused.axis_blocks import usable
     from wavefabric.acoustics.solver.split_density import positions, runs_along
 
-    assert cuda.usable(*shape[::-1], real)
+    assert usable(*shape[::-1], real)
     assert cuda.SOURCES[-1].endswith("/fused_rows.cu")
     factor = np.ones(shape[2])
     factor[[0, -1]] = 0.9  # layers of one point

@@ -6,7 +6,7 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.decomposition.decompose import Partition, decompose
-from wavefabric.acoustics.fused.axis_kernels_cuda import longest_axes
+from wavefabric.acoustics.fused.axis_blocks import longest_axes
 from wavefabric.acoustics.fused.fused_cpu import FusedCpuStages
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.fused.fused_layout import FusedLayout

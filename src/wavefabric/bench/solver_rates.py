@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.fused.axis_kernels_cuda import longest_axes
+from wavefabric.acoustics.fused.axis_blocks import longest_axes
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.common import Triple, calls, check_words, rows, silent

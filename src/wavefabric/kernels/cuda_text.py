@@ -1,11 +1,13 @@
 """Assemble the text of CUDA sources for NVRTC, with the headers that they include."""
 
 import re
+from functools import cache
 from importlib.resources import files
 
 _INCLUDE = re.compile(r'^#include "([\w.]+)"\n', re.MULTILINE)
 
 
+@cache
 def cuda_text(*sources: str) -> str:
     """Return sources (``"package/file.cu"``) joined in order, with each header of this package once."""
     seen: set[str] = set()

@@ -15,14 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from random_problems import problem
 
-from wavefabric.acoustics.fused.axis_kernels_cuda import (
-    MediumKind,
-    index_macro,
-    pitch,
-    prelude,
-    sinc_series,
-    usable,
-)
+from wavefabric.acoustics.fused.axis_blocks import pitch, usable
+from wavefabric.acoustics.fused.axis_kernels_cuda import MediumKind, index_macro, prelude, sinc_series
 from wavefabric.acoustics.fused.fused_layout import axis_kernels, scaled_derivatives, scaled_squares
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.split_density import positions, runs_along

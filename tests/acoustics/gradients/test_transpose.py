@@ -12,7 +12,7 @@ from plain_solver import PlainSolver
 from test_gradient import gradient_of
 
 from wavefabric.acoustics import Grid, Sensor
-from wavefabric.acoustics.fused.axis_kernels_cuda import usable
+from wavefabric.acoustics.fused.axis_blocks import usable
 from wavefabric.device import get_device
 
 POWER, STOKES = dict(alpha_power=1.4), dict(absorption="stokes")

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.acoustics.fused.axis_blocks import axes_of, pitch
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.exchange.transports import SIGNALS
-from wavefabric.spectral.axis_fft import axis_radices, axis_table, row_space, transformed_points
+from wavefabric.spectral.axis_fft import axis_table
 
 #: CUDA sources of the kernels, in order.
 SOURCES = (
@@ -51,114 +52,14 @@ LETTERS = {name: key for key, groups in _GROUPS.items() for names in groups for 
 LETTERS |= (
     {name: key for key, name in _GATHERS.items()} | dict.fromkeys(ADJOINT_KERNELS, "X") | {"y_scatter": "Y"}
 )
-#: Buffers in shared memory per row; one for kernels that are not listed.
-_SPACES = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
-_SPACES |= {"x_adjoint_velocity": 3, "x_adjoint_density": 3, "x_adjoint_pressure": 2}
 #: Resident threads per multiprocessor of ``x_velocity`` and ``x_pressure``, in single precision.
 _RESIDENT_VELOCITY, _RESIDENT_PRESSURE = 768, 1024
-#: Largest number of threads of a block; a block with only one transform may have more.
-_THREADS = {"X": 128, "Y": 1024, "Z": 512, "G": 512}
-#: Largest shared memory, in bytes, of a block, and of a block with a single row.
-_SHARED, _SHARED_ROW = 96 * 1024, 160 * 1024
 #: Storage forms of a medium parameter, in the numbering of ``medium.cu``.
 FORMS = ("uniform", "full", "index8", "index16")
 #: Default forms of `AT_POINTS` and the staggered densities: full grids.
 ALL_FULL: Mapping[str, str] = dict.fromkeys((*AT_POINTS, "staggered"), "full")
 #: Result of `split_density.runs_along` without layers.
 NO_LAYERS = np.zeros((0, 3), np.uint64)
-
-
-def usable(nx: int, ny: int, nz: int, dtype) -> bool:
-    """Return whether the kernels can transform a grid along all its axes; Nx must be even.
-
-    Nz = 1 is a plane.
-    """
-    lengths = list(zip((nx // 2, ny, nz), longest_axes(dtype), strict=True))[: 3 if nz > 1 else 2]
-    fits = all(1 < n <= most and transformed_points(n, r) <= most for n, most in lengths for r in (8, 16))
-    return fits and nx % 2 == 0
-
-
-def longest_axes(dtype) -> tuple[int, int, int]:
-    """Return the longest transforms along x, y and z that fit in shared memory: 3 rows, or 4 columns.
-
-    Along x two points of the grid are one point of the transform.
-    """
-    item = 2 * np.dtype(dtype).itemsize
-    columns = _SHARED // (4 * item)
-    rows = (_SHARED_ROW // (3 * item) - 1) // 16 * 16 - 1
-    return rows, columns, columns
-
-
-def _tuned(name: str, n: int, plane: bool, convolution: bool = False) -> tuple[int, int, int]:
-    """Return the values per thread and largest radix of a transform, and resident threads per multiprocessor.
-
-    More values per thread mean fewer exchanges between threads, but fewer threads to load while others
-    compute. ``n`` is the length of the transform, perhaps of a ``convolution``. Measured in single precision
-    on an H200 (docs/lab-book.md), except for a ``plane``, whose few columns are divided among as many threads
-    as possible.
-    """
-    if name == "X" or plane:
-        return 8, 8, 640
-    if n & (n - 1):  # no power of two
-        if name == "Y":
-            return (25, 8, 512) if n <= 256 else (16, 8, 1024)
-        return 12 if name == "Z" and not convolution else 8, 8, 1024
-    if name == "Y":
-        return (16, 16, 1024) if n > 512 else (32, 8, 512)
-    if name == "G":
-        return 16, 8 if 256 < n <= 512 else 16, 512
-    return 32, 16 if n > 256 else 8, 512
-
-
-class _Axis:
-    """Sets the threads per transform and transforms per block of one axis (``tile``: rows or columns)."""
-
-    def __init__(self, name: str, n: int, item: int, plane: bool):
-        self.name, self._item = name, item
-        self.points = n // 2 if name == "X" else n  # a real row is half as many complex values
-        inner = transformed_points(self.points)
-        each, radix, self._resident = _tuned(name, inner, plane, inner > self.points)
-        #: Points of the transform: `points`, or more for a convolution.
-        self.inner = transformed_points(self.points, radix)
-        self.radices = axis_radices(self.inner, radix)
-        self.threads = -(-self.inner // each)
-        # A plane has few rows, so a block is one warp.
-        threads = 32 if plane and name == "X" else _THREADS[name]
-        most = max(1, threads // self.threads)
-        self.tile = (32 if plane else 128) // item
-        if name == "G" and n > 256 and not plane:
-            self.tile //= 2  # two blocks per multiprocessor
-        if name == "X" and self.threads > 32:  # whole warps, without barriers between rows
-            self.threads, self.tile = -(-self.threads // 32) * 32, 1
-        elif name == "X":  # a divisor of a warp, without barriers
-            self.threads = 1 << (self.threads - 1).bit_length()
-            self.tile = most = threads // self.threads
-        while self.tile > 1 and (self.tile > most or self.shared("x_density") > _SHARED):
-            self.tile //= 2
-        self.block = (self.threads * self.tile, 1, 1)
-
-    def blocks(self, resident: int | None = None) -> int:
-        """Return the number of blocks per multiprocessor that the registers must suffice for."""
-        return max(1, (resident or self._resident) * 8 // self._item // self.block[0])
-
-    def shared(self, kernel: str) -> int:
-        """Return the shared memory of a block, in bytes."""
-        words = self.inner
-        if self.name == "X":
-            words = _SPACES.get(kernel, 1) * row_space(self.inner, self.threads)
-        return self.tile * words * self._item
-
-
-def _axes(shape, real, kernels: Iterable[str], dimensions: int) -> dict[str, _Axis]:
-    item = 2 * np.dtype(real).itemsize
-    points = dict(zip("ZYXG", (*shape, shape[0]), strict=True))
-    return {name: _Axis(name, points[name], item, dimensions == 2) for name in kernels}
-
-
-def pitch(nx: int, real) -> int:
-    """Return the length of a padded row of a half spectrum, which fills whole cache lines."""
-    line = 64 // np.dtype(real).itemsize
-    return -(-(nx // 2 + 1) // line) * line
 
 
 def sinc_series(largest: float, real) -> list[float]:
@@ -178,7 +79,7 @@ def sinc_series(largest: float, real) -> list[float]:
 
 
 def index_macro(runs: np.ndarray) -> str:
-    """Return C text for the layer index of a point x; ``runs`` are those of `split_density.runs_along`."""
+    """Return a C expression for the index of point x in the PML, −1 outside; ``runs`` are as in `prelude`."""
     expression = "-1"
     for first, end, position in runs[::-1].tolist():
         expression = f"(x) >= {first} && (x) < {end} ? (x) - {first} + {position} : {expression}"
@@ -211,9 +112,10 @@ def prelude(
 
     ``kernels`` are letters, X, Y and Z for all kernels along these axes and G for the gradient along z, or
     names of kernels. ``series`` is the result of `sinc_series`; ``runs`` are the layers along x, from
-    `split_density.runs_along`. ``firsts`` are the first points of all ranks but rank 0 on the axis whose
-    kernels end in a transpose. With 2 ``dimensions`` the shape is (1, Ny, Nx) for kernels along x, and
-    (Ny, 1, Nx) for kernels along y, which are those along z of a volume.
+    `split_density.runs_along`. If kernels store their results on other ranks, ``firsts`` are the first
+    indices of ranks 1 and up along the axis that is divided there. With 2 ``dimensions`` the shape is
+    (1, Ny, Nx) for kernels along x. Columns along y take the kernels written for z of a volume, so that their
+    shape is (Ny, 1, Nx).
     """
     forms = medium.forms
     macros: dict[str, object] = {
@@ -240,7 +142,7 @@ def prelude(
     letters = sorted({LETTERS[name] for name in names})
     macros |= {f"WITH_{name}": int(name in letters) for name in "XYZG"}
     macros |= {f"WITH_{name.upper()}": 1 for name in names}
-    for name, axis in _axes(shape, real, letters, dimensions).items():
+    for name, axis in axes_of(shape, real, letters, dimensions).items():
         factors = [str(radix) for radix in axis.radices]
         macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile, f"B{name}": axis.blocks()}
         macros[f"M{name}"] = axis.inner
@@ -253,10 +155,11 @@ def prelude(
 class AxisKernels:
     """Launches the kernels for grids (Nz, Ny, Nx) of one shape, precision and kind of medium on a GPU.
 
-    ``kernels`` are letters, as in `prelude`: those for planes, for columns or for both. ``definitions``
-    returns the text of `prelude` for names of kernels, of which some are compiled together and all groups in
-    parallel. ``scatter`` is an array of ``Scatter`` (scatter.cu), one per spectrum, for kernels that end in a
-    transpose: those along z, or `y_scatter`. ``dimensions`` is as in `prelude`.
+    ``kernels`` are the letters of `prelude`: X and Y work in planes of constant z, Z and G on columns along
+    z. ``definitions`` returns the `prelude` of a group of kernels, by their names; a group is compiled as one
+    module, and all modules in parallel. ``scatter`` is an array of ``Scatter`` (scatter.cu), one per
+    spectrum, for kernels that store their results on other ranks: those along z, or `y_scatter`.
+    ``dimensions`` is as in `prelude`.
     """
 
     def __init__(
@@ -270,7 +173,7 @@ class AxisKernels:
         dimensions: int = 3,
     ):
         self._device, self._scatter = device, scatter
-        self._axes = _axes(shape, dtype, kernels, dimensions)
+        self._axes = axes_of(shape, dtype, kernels, dimensions)
         nz, ny, nx = shape
         self._twiddles = {
             name: device.asarray(axis_table(axis.points, axis.radices, dtype, rows=name == "X"))
@@ -290,16 +193,21 @@ class AxisKernels:
             groups = [tuple(chain(*_GROUPS[key])) for key in self._axes]
         if scatter is not None and "Y" in self._axes:
             groups.append(("y_scatter",))
-        #: Modules of groups of kernels that are being compiled.
-        self._modules = self._compiling(groups)
+        #: Groups of kernels that are being compiled, with their modules, and names of all that ever were.
+        self._modules: list[tuple[Sequence[str], Any]] = []
+        self._begun: set[str] = set()
         self._await: Any = None
+        self._compile(groups)
 
-    def _compiling(self, groups: Iterable[Sequence[str]], adjoint: bool = False) -> list[tuple[Any, Any]]:
-        """Start to compile groups of kernels; return each group with its module."""
+    def _compile(self, groups: Iterable[Sequence[str]], adjoint: bool = False) -> None:
+        """Start to compile groups of kernels, except those that were compiled before; `load` waits."""
         files = ADJOINT_SOURCES if adjoint else sources(self._scatter is not None)
         before, file = tuple(files[:-1]), files[-1].split("/")[1]
-        module = partial(self._device.module, __package__, file, before=before)
-        return [(names, module(prelude=self._definitions(names))) for names in groups]
+        for names in groups:
+            if self._begun.isdisjoint(names):
+                prelude = self._definitions(names)
+                self._modules.append((names, self._device.module(__package__, file, (), before, prelude)))
+                self._begun |= {*names}
 
     def load(self) -> None:
         """Load the kernels; waits until they are compiled."""
@@ -312,22 +220,20 @@ class AxisKernels:
                 function.max_dynamic_shared_size_bytes = self._shared[name]
         self._modules.clear()
 
-    def load_gathers(self) -> None:
-        """Compile and load the transposes of the gradients, which few steps need."""
-        names = [name for key, name in _GATHERS.items() if key in self._axes]
-        self._modules += self._compiling((name,) for name in names if name not in self._functions)
-        self.load()
+    def compile_gathers(self) -> None:
+        """Start to compile the adjoints of the gradients, `y_gather` and `z_gather`, which few steps need."""
+        self._compile((name,) for key, name in _GATHERS.items() if key in self._axes)
 
-    def load_adjoint(self) -> None:
-        """Compile and load the kernels of the adjoint step that are along axes of these kernels."""
-        self.load_gathers()
+    def compile_adjoint(self) -> None:
+        """Start to compile the kernels of the adjoint step along the axes of this object."""
+        self.compile_gathers()
         if "X" in self._axes:
-            self._modules += self._compiling(((name,) for name in ADJOINT_KERNELS), adjoint=True)
-        self.load()
+            self._compile(((name,) for name in ADJOINT_KERNELS), adjoint=True)
 
     def _launch(self, name: str, grid: tuple[int, ...], *arguments) -> None:
-        if name not in self._functions:  # one of those that ranks load before they exchange anything
-            self.load_gathers()
+        if name not in self._functions:  # a gather; ranks have loaded theirs before their first exchange
+            self.compile_gathers()
+            self.load()
         key = LETTERS[name]
         values = [np.int32(value) if isinstance(value, int) else value for value in arguments]
         if self._scatter is not None and (key in "ZG" or name == "y_scatter"):
@@ -340,7 +246,7 @@ class AxisKernels:
         launch()
 
     def run(self, name: str, *arguments, layers: int = 1) -> None:
-        """Launch a kernel on all rows or columns."""
+        """Launch a kernel on all rows or columns; ``layers`` is the third dimension of the launch grid."""
         self._launch(name, (*self._grids[LETTERS[name]], layers), *arguments)
 
     def x_forward(self, fields, spectra, rows=None) -> None:
@@ -366,7 +272,7 @@ class AxisKernels:
         self.run("y_scatter", spectrum, number, int(transform))
 
     def await_ranks(self, flags, taken, rank: int, timeout) -> None:
-        """Make later device work wait for data of all ranks from one more call than ``taken`` counts."""
+        """Make later device work wait until all ranks have stored the data of call ``taken`` + 1."""
         arguments = flags, taken, np.int32(rank), *timeout.arguments
         self._device.launch(self._await, (1,), (32,), arguments)
 
@@ -399,7 +305,7 @@ def members(parameter) -> tuple:
 
 
 def sources(scattered: bool) -> tuple[str, ...]:
-    """Return the files to compile, in order; ``scattered``: for kernels that end in a transpose."""
+    """Return the files to compile, in order; ``scattered``: for kernels that store results on other ranks."""
     at = SOURCES.index("wavefabric.acoustics.fused/fused.cu")
     more = (SIGNALS, "wavefabric.acoustics.parallel/scatter.cu") if scattered else ()
     return *SOURCES[:at], *more, *SOURCES[at:]

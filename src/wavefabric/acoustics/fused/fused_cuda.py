@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
-from wavefabric.acoustics.fused import axis_kernels_cuda
+from wavefabric.acoustics.fused import axis_blocks
 from wavefabric.acoustics.fused.axis_kernels_cuda import members, structure
 from wavefabric.acoustics.fused.fused_layout import FusedLayout, at_points
 from wavefabric.acoustics.materials.indexed import Indexed
@@ -41,11 +41,11 @@ class FusedCudaStages(Stages):
     @classmethod
     def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
         """Return whether the grid is 2-D or 3-D with an even Nx, and transforms fit in a block's memory."""
-        return shape[1] > 1 and all(axis_kernels_cuda.usable(*basis, dtype) for basis in bases)
+        return shape[1] > 1 and all(axis_blocks.usable(*basis, dtype) for basis in bases)
 
     @classmethod
     def pitch(cls, subdomain: Subdomain, dtype: np.dtype) -> int:
-        return axis_kernels_cuda.pitch(subdomain.basis[0], dtype)
+        return axis_blocks.pitch(subdomain.basis[0], dtype)
 
     def begin(self, problem: Problem) -> None:
         self._structures.clear()
@@ -168,8 +168,11 @@ class FusedCudaStages(Stages):
         if key in change.structures:
             return change.structures[key]
         if not change.structures:
-            for kernels in {self._planes, self._columns}:
-                kernels.load_adjoint()
+            both = self._planes, self._columns
+            for kernels in both:
+                kernels.compile_adjoint()
+            for kernels in both:
+                kernels.load()
         words = [*adjoint.split_layers.words, adjoint.rho, adjoint.p, before.rho, change.rate]
         words += [word for parameter in at_points(c).values() for word in members(parameter)[:2]]
         for each in (before, after):

@@ -40,10 +40,11 @@ class FusedLayout(FieldLayout):
         self.up_columns, self.down_planes = list(self.up), list(self.down)
         self.squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
         self.plane_kernels, self.column_kernels = self._kernels()
-        for kernels in (self.plane_kernels, self.column_kernels):  # once all are being compiled
+        both = self.plane_kernels, self.column_kernels
+        for kernels in both if self.comm is not None else ():
+            kernels.compile_gathers()
+        for kernels in both:  # once all are being compiled
             kernels.load()
-            if self.comm is not None:
-                kernels.load_gathers()
 
     def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
         """Return the kernels of planes and the kernels of columns."""

@@ -25,11 +25,17 @@ _SMALL = 1 << 20
 def signal_device(comm: Communicator, samples: int) -> Device:
     """Return the device that computes transmitter, receiver and spectra of ``samples`` in all rows.
 
-    A run on one GPU leaves small signals to the CPU, which takes as long: CuPy would compile some sixty
-    kernels for them, 0.15 s each.
+    In a run on one GPU the CPU computes small signals, which it does as fast as the GPU, but without the
+    compilation of some sixty kernels of CuPy, 0.15 s each.
     """
     small = comm.device.name != "cpu" and comm.size == 1 and samples <= _SMALL
     return get_device("cpu") if small else comm.device
+
+
+def for_signals(comm: Communicator, field: Any) -> tuple[Device, Any]:
+    """Return the `signal_device` of a field of the run, and the field, copied to that device if necessary."""
+    device = signal_device(comm, field.size)
+    return device, field if device is comm.device else comm.device.to_host(field)
 
 
 class BackPropagation:
@@ -113,7 +119,7 @@ class LinkReceiver:
 
         ``options`` are those of `Receiver.receive`, whose ``progress`` counts spans of back-propagation too.
         """
-        path, receiver, device = self.path, self.receiver, signal_device(self.comm, field.size)
+        path, receiver = self.path, self.receiver
         modes, gain, back = path.local_modes, path.net_gain(spans), self.run.receiver.back_propagation
         through = spans * path.link.length, path.fibre.beta, path.inverse_mixing(spans)
         if path.inverted or self.inverse:
@@ -131,5 +137,4 @@ class LinkReceiver:
         shown.start(modes.rows, f"receiver, {f'span {spans}' if spans else 'back to back'}, rows")
         options |= {"joint": self.run.receiver.sets(path.fibre.group_sizes), "control": self.comm.control}
         options |= {"first_mode": modes.first_mode, "modes": path.fibre.modes}
-        field = field if device.name == self.comm.device.name else self.comm.device.to_host(field)
-        return receiver.receive(device, field, *through, power_gain=gain, **options)
+        return receiver.receive(*for_signals(self.comm, field), *through, power_gain=gain, **options)

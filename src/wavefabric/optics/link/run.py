@@ -22,7 +22,7 @@ from wavefabric.optics.link import expected as theory
 from wavefabric.optics.link.build import SharedParts
 from wavefabric.optics.link.field_files import Snapshots, check_waveform, read_waveform, with_whole_field
 from wavefabric.optics.link.path import LinkPath
-from wavefabric.optics.link.reception import LinkReceiver, signal_device
+from wavefabric.optics.link.reception import LinkReceiver, for_signals, signal_device
 from wavefabric.optics.link.result import BINS, POINTS, arrays_of, payload, power_spectrum, solver_attributes
 from wavefabric.optics.link.step_choice import choose_step
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
@@ -238,7 +238,7 @@ class _Link:
         else:
             own = local_modes.first_row, self.fibre.modes
             device = signal_device(self.comm, self.A.size)
-            launched = self.A if device.name == self.device.name else device.empty(self.A.shape, self.A.dtype)
+            launched = self.A if device is self.device else device.empty(self.A.shape, self.A.dtype)
             self.transmitter.fill(device, launched, *own, self._stoppable)
             if launched is not self.A:
                 self.device.copy(self.A, launched)
@@ -286,9 +286,7 @@ class _Link:
         self._stop_if_requested()
         for text in (text for part in self.comm.control.gather(lost) or [] for text in part):
             self._tell(f"{name}, {text}")
-        device = signal_device(self.comm, self.A.size)
-        field = self.A if device.name == self.device.name else self.device.to_host(self.A)
-        spectrum = power_spectrum(device, field, self.transmitter.grid)
+        spectrum = power_spectrum(*for_signals(self.comm, self.A), self.transmitter.grid)
         parts = self.comm.control.gather(arrays_of(result) | {"spectrum": spectrum}) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
         self.seconds["receiver"] += working_time() - begun

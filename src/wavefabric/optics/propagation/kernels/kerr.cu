@@ -4,23 +4,10 @@
 // (rows of threads; blockDim = (LANES, WARPS)) and ROWS (field rows per thread). A thread keeps one sample of ROWS
 // adjacent rows in registers, so that a kernel reads each field once. Sums over a phase group go through shared
 // memory: each row of threads adds its part of the group to its own *slot*, and slots are added in row order, so that
-// results are reproducible.
-
-//
-// Kernels are compiled on first use, those of each operator apart: WITH_ and its name is 1, or WITH_adjoint or WITH_others.
-// Without any of these all kernels are compiled.
+// results are reproducible. WITH_ and the name of an operator, WITH_adjoint and WITH_others are 1 for the kernels to
+// compile, else 0.
 
 #include "kerr.h"
-
-#ifndef WITH_others
-#define WITH_derivative 1
-#define WITH_rotate 1
-#define WITH_rk4ip_middle 1
-#define WITH_rk4ip_last 1
-#define WITH_rotate_rk4 1
-#define WITH_adjoint 1
-#define WITH_others 1
-#endif
 
 #ifndef LANES
 #define LANES 32

@@ -12,7 +12,7 @@ _PARTS = 64
 #: Shared arrays of phase groups in addition to an operator's numbers: power, phase rate, low-rank product.
 _ARRAYS = 3
 #: Groups of kernels of ``kerr.cu`` that are compiled together, on first use: one per operator, and two more.
-_GROUPS = ("derivative", "rotate", "rk4ip_middle", "rk4ip_last", "rotate_rk4", "adjoint", "others")
+GROUPS = ("derivative", "rotate", "rk4ip_middle", "rk4ip_last", "rotate_rk4", "adjoint", "others")
 #: Threads per block of ``kerr_chunks.cu``, and outputs that a thread of ``couple`` computes at once.
 _THREADS, _OUTPUTS = 256, 16
 
@@ -87,9 +87,9 @@ class CudaKerrLayout:
     def kernel(self, name: str):
         """Return a kernel of ``kerr.cu``; the first of a group waits until the group is compiled."""
         group = name.removeprefix("kerr_")
-        group = group if group in _GROUPS else "others"
-        chosen = (f"-DWITH_{each}={int(each == group)}" for each in _GROUPS)
-        return self._device.module(PACKAGE, "kerr.cu", (*self._options, *chosen)).get_function(name)
+        group = group if group in GROUPS else "others"
+        options = *self._options, *(f"-DWITH_{each}={int(each == group)}" for each in GROUPS)
+        return self._device.module(PACKAGE, "kerr.cu", options).get_function(name)
 
     def launch(self, name: str, arrays: int, *arguments) -> None:
         """Run a kernel of ``kerr.cu`` with ``arrays`` shared arrays of phase groups over all samples."""
