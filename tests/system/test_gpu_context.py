@@ -8,6 +8,11 @@ import pytest
 from wavefabric.system.gpu_context import begin_context
 
 
+@pytest.fixture(autouse=True)
+def first_call():
+    begin_context.cache_clear()
+
+
 class Driver:
     """libcuda: notes its calls and the threads that they come from."""
 
@@ -45,6 +50,7 @@ def test_the_context_is_made_on_a_thread(monkeypatch, devices, calls):
     monkeypatch.setattr(ctypes, "CDLL", {"libcuda.so.1": driver}.__getitem__)
     thread = begin_context(1)
     thread.join()
+    assert begin_context(1) is thread
     assert (driver.calls, driver.threads) == (calls, {thread})
 
 

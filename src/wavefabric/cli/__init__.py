@@ -93,7 +93,7 @@ def redirect_caches() -> None:
 
 
 def gpu_of(words: Sequence[str]) -> int | None:
-    """Return the number of the GPU that a command will use if there is one; None if that is not certain."""
+    """Return the number of the GPU that a command line asks for; None if it asks for none or is not clear."""
     values = dict(pairwise([*words, ""])) | dict(word.split("=", 1) for word in words if "=" in word)
     device = values.get("--device", "cuda" if words[:1] == ["kwave"] else "cpu").replace("auto", "cuda")
     kind, _, number = device.partition(":")

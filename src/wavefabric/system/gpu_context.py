@@ -1,9 +1,11 @@
 """Create the CUDA context of a process on a thread, while Python imports the libraries that use it."""
 
 import ctypes
+from functools import cache
 from threading import Thread
 
 
+@cache
 def begin_context(index: int) -> Thread | None:
     """Create the CUDA context of GPU ``index`` on a thread; return the thread, or None without a CUDA driver.
 
