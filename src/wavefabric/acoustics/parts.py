@@ -34,10 +34,10 @@ def threads_for(points: int) -> int:
     return max(1, min(usable_threads(), points // _THREAD))
 
 
-def run_setup(name: str, dtype: Any, points: int, *arguments: Any) -> None:
-    """Run a ``setup.cpp`` kernel in the precision of ``dtype`` on as many threads as ``points`` justify."""
+def run_setup(name: str, dtype: Any, points: int, *arguments: Any, threads: int | None = None) -> None:
+    """Run a C++ kernel of the set-up in the precision of ``dtype``, on ``threads``, by default `threads_for`."""
     precision = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}[np.dtype(dtype)]
-    call_kernel(f"{name}_{precision}", *arguments, threads=threads_for(points))
+    call_kernel(f"{name}_{precision}", *arguments, threads=threads or threads_for(points))
 
 
 def partial_results(size: int, columns: int) -> np.ndarray:

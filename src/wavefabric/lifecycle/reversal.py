@@ -45,11 +45,11 @@ class Tiers(NamedTuple):
 
 
 class StateStore(AbstractContextManager):
-    """A stack of states of ``arrays`` on a device; those that are read least often are on the slowest tier.
+    """Stores states of ``arrays`` by position; low positions, read least often, are on the slowest tier.
 
-    Memory is allocated when a position is first written, for several small states at once, and released by
-    `close`. Disk space is reserved at once, in an unnamed file, which vanishes with the process; `InputError`
-    if that fails.
+    Memory is allocated when a position is first written, and released by `close`; small states share an
+    allocation. Disk space is reserved when the object is created, in an unnamed file, which vanishes with the
+    process; `InputError` if that fails.
     """
 
     def __init__(self, device: Device, arrays: dict[str, Any], tiers: Tiers):
@@ -80,8 +80,8 @@ class StateStore(AbstractContextManager):
     def by_clock(self, clock: Any) -> Callable[[], None]:
         """Return a function that stores the arrays at the position ``clock``, a number on the GPU.
 
-        All states must be on the GPU. The function may be captured in a graph of a time step. Beyond the last
-        position it does nothing.
+        All states must be on the GPU. The function may be captured in a graph of a time step. It does nothing
+        if ``clock`` is beyond the last position.
         """
         size, memory = self._nbytes, self._device.empty(self.states * self._nbytes, np.uint8)
         self._slots = [memory[k * size : (k + 1) * size] for k in range(self.states)]
@@ -263,7 +263,7 @@ class Reversal:
             self._next = self._following(step, self.steps)
 
     def passed(self, step: int) -> None:
-        """Note that all states but the first, up to ``step``, were stored by `StateStore.by_clock`."""
+        """Note that `StateStore.by_clock` has stored states 1 to ``step``, or as many as have a position."""
         self._stored = list(range(1, min(step, self._store.states) + 1))
 
     def bring(self, step: int) -> None:

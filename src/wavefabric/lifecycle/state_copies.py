@@ -24,7 +24,10 @@ def _padded(array: Any) -> int:
 
 
 class StateCopies:
-    """Copies named ``arrays`` of a device, always the same, to and from blocks of `state_bytes` bytes."""
+    """Copies named ``arrays`` of a device, always the same, to and from blocks of `state_bytes` bytes.
+
+    The size of each array is a multiple of 4 bytes.
+    """
 
     def __init__(self, device: Device, arrays: Mapping[str, Any]):
         self._device, self._arrays = device, dict(arrays)
@@ -40,7 +43,7 @@ class StateCopies:
             self._copy = self._prepared(self._memory, self._to_block)
 
     def _prepared(self, memory: Any, to_block: Any, clock: Any = None, states: int = 0) -> Any:
-        """Return a function that launches the kernel with these arguments."""
+        """Return a function that launches the kernel; ``clock`` and ``states`` are as in `by_clock`."""
         gpu: Any = self._device
         blocks = min(max(1, -(-max(self._lengths()) // (8 * _THREADS))), _MOST_BLOCKS) * len(self._arrays)
         distance = np.int64(state_bytes(self._arrays)), np.int64(states)
@@ -60,27 +63,25 @@ class StateCopies:
 
     def store(self, memory: Any, on_device: bool = True) -> None:
         """Copy the arrays into a block of bytes, of the device or, unless ``on_device``, of the host."""
-        if self._copy is not None and on_device:
-            self._launch(memory, 1)
-            return
-        for name, part in self.parts(memory).items():
-            self._device.copy(part, self._arrays[name])
+        self._transfer(memory, on_device, to_block=True)
 
     def load(self, memory: Any, on_device: bool = True) -> None:
         """Copy a block of memory into the arrays; the arguments are as in `store`."""
-        if self._copy is not None and on_device:
-            self._launch(memory, 0)
-            return
-        for name, part in self.parts(memory).items():
-            self._device.copy(self._arrays[name], part)
+        self._transfer(memory, on_device, to_block=False)
 
     def by_clock(self, memory: Any, clock: Any, states: int) -> Callable[[], None]:
-        """Return a function that stores the arrays on a GPU in block ``clock`` of ``memory``, if it exists.
+        """Return a function that stores the arrays in one of the ``states`` blocks of ``memory`` on a GPU.
 
-        ``clock`` is a number on the device, int64; ``memory`` has ``states`` blocks.
+        At each launch it reads the number of the block from the GPU, ``clock``, int64. It does nothing if
+        there is no such block.
         """
         return self._prepared(memory, np.int32(1), clock, states)
 
-    def _launch(self, memory: Any, to_block: int) -> None:
-        self._memory[...], self._to_block[...] = self._device.address(memory), to_block
-        self._copy()
+    def _transfer(self, memory: Any, on_device: bool, to_block: bool) -> None:
+        if self._copy is not None and on_device:
+            self._memory[...], self._to_block[...] = self._device.address(memory), to_block
+            self._copy()
+            return
+        for name, part in self.parts(memory).items():
+            array = self._arrays[name]
+            self._device.copy(*((part, array) if to_block else (array, part)))

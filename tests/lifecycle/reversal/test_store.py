@@ -51,10 +51,11 @@ def test_every_tier(kernel_device, tmp_path):
     assert str(tmp_path) not in Path("/proc/self/maps").read_text()
 
 
+@pytest.mark.parametrize(
+    "kernel_device", ["emulated", pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True
+)
 def test_states_stored_by_the_number_of_a_step(kernel_device):
     device = kernel_device
-    if device.name == "cpu":
-        pytest.skip("by kernels of a GPU")
     clock, working = device.zeros(1, np.int64), state(0, device.xp)
     with StateStore(device, working, Tiers(3)) as store:
         store_now = store.by_clock(clock)

@@ -165,13 +165,13 @@ class AdjointRun:
         if not needs_states(self._problem, self._wrt):
             return None
         device, steps = stages.coefficients.device, self._problem.steps
-        nbytes = state_bytes(self._forward.arrays())
+        arrays = self._forward.arrays()
+        nbytes = state_bytes(arrays)
         limits = self._how.states, self._how.scratch
         later = injected_fields(self._recording, self._problem.dimensions) * stages.fields.p.nbytes
         if device.name == "cpu":  # derivatives of the series in double precision, and sorted
             later += 24 * self._recording.samples * steps
         self.tiers = choose_tiers(self._comm, device, nbytes, steps, *limits, reserve=later)
-        arrays = self._forward.arrays()
         self._store = on_all_ranks(self._comm, lambda: StateStore(device, arrays, self.tiers))
         self._reversal = Reversal(self._forward, steps, self._store, at=taken)
         if not taken and self._repeatable and device.name != "cpu" and self.tiers[:3] == (steps - 1, 0, 0):

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from wavefabric.acoustics.parts import threads_for
+from wavefabric.acoustics.parts import run_setup, threads_for
 from wavefabric.acoustics.problem import Problem
 from wavefabric.device.views import address as memory_address
-from wavefabric.kernels.cpu_launch import address, call_kernel
+from wavefabric.kernels.cpu_launch import address
 
 #: Largest number of materials of an index, which has at most 16 bits.
 LIMIT = 1 << 16
@@ -25,10 +25,10 @@ _THREAD = 1 << 19
 
 
 class Sets:
-    """Finds the distinct sets of values of ``arrays`` (Nz, Ny, Nx) at the grid points, rounded to ``dtype``.
+    """Finds the distinct sets of values that ``arrays`` (Nz, Ny, Nx) have at a point, rounded to ``dtype``.
 
-    Values are equal if all their bits are. ``full`` is true once there are more than ``limit`` sets;
-    ``values`` are those of each set, (sets, arrays), in arbitrary order.
+    A set has a value of each array. Values are compared bit by bit. ``full`` is true once there are more than
+    ``limit`` sets; ``values`` are those of each set, (sets, arrays), in arbitrary order.
     """
 
     def __init__(self, arrays: Sequence[np.ndarray], dtype, limit: int):
@@ -65,12 +65,9 @@ class Sets:
         plane = math.prod(np.shape(arrays[0])[1:])
         where = self._slots, address(tables.positions), address(tables.sets), tables.counts
         listed = np.array(planes, np.int64)
-        self._run("collect_sets", parts, _facts(arrays), plane, listed, self._limit, *where)
+        facts = _facts(arrays), plane, listed, self._limit
+        run_setup("collect_sets", self._dtype, plane * len(listed), *facts, *where, threads=parts)
         return tables
-
-    def _run(self, kernel: str, threads: int, *arguments: Any) -> None:
-        precision = "float" if self._dtype == np.float32 else "double"
-        call_kernel(f"{kernel}_{precision}", *arguments, threads=threads)
 
     @property
     def full(self) -> bool:
@@ -87,15 +84,14 @@ class Sets:
     def index(self, arrays: Sequence[np.ndarray], dtype) -> np.ndarray:
         """Return the set number of each point, (Nz, Ny, Nx).
 
-        Raises `RuntimeError` if the arrays have changed since the sets were found, to values in none of them.
+        Raises `RuntimeError` if a point has values that were not found before: the arrays have changed.
         """
         index, missing = np.empty(np.shape(arrays[0]), dtype), np.zeros(1, np.int64)
         arrays = [_readable(array) for array in arrays]
         where = self._slots, address(self._tables.positions), address(self._tables.sets)
         out = address(index), index.itemsize, address(missing)
-        self._run(
-            "index_sets", threads_for(index.size), _facts(arrays), index[0].size, len(index), *where, *out
-        )
+        shape = index[0].size, len(index)
+        run_setup("index_sets", self._dtype, index.size, _facts(arrays), *shape, *where, *out)
         if missing[0]:
             raise RuntimeError("the medium's arrays have changed since its materials were found")
         return index
@@ -110,7 +106,7 @@ class _Tables(NamedTuple):
 
 
 def _readable(array: np.ndarray) -> np.ndarray:
-    """Return an array of float32 or float64 with planes in C order, copied only where it is no such array."""
+    """Return an array as float32 or float64 with planes in C order; copy it only if necessary."""
     wide = array.dtype if array.dtype in (np.float32, np.float64) else np.float64
     if array.dtype == wide and array[0].flags.c_contiguous:
         return array
@@ -120,13 +116,13 @@ def _readable(array: np.ndarray) -> np.ndarray:
 
 
 def _facts(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return address, bytes per value and values from plane to plane of each array, (arrays, 3)."""
+    """Return address, bytes per value and plane stride in values of each array, (arrays, 3)."""
     facts = [(memory_address(each), each.itemsize, each.strides[0] // each.itemsize) for each in arrays]
     return np.array(facts, np.int64)
 
 
 def _spread(count: int) -> list[int]:
-    """Return all planes, the middle first, neighbours late, so that many values are detected early."""
+    """Return the numbers of all planes in bit-reversed order: the middle first, and early ones far apart."""
     bits = max(count - 1, 1).bit_length()
     reversed_bits = (int(f"{i:0{bits}b}"[::-1], 2) for i in range(1, (1 << bits) + 1) if i < 1 << bits)
     return [z for z in (*reversed_bits, 0) if z < count]
