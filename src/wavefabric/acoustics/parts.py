@@ -35,7 +35,7 @@ def threads_for(points: int) -> int:
 
 
 def run_setup(name: str, dtype: Any, points: int, *arguments: Any, threads: int | None = None) -> None:
-    """Run a C++ kernel of the set-up in the precision of ``dtype``, on ``threads``, by default `threads_for`."""
+    """Run a C++ kernel of the set-up in the precision of ``dtype``; ``threads`` default to `threads_for`."""
     precision = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}[np.dtype(dtype)]
     call_kernel(f"{name}_{precision}", *arguments, threads=threads or threads_for(points))
 
