@@ -165,13 +165,13 @@ def test_a_radius_begins_at_the_axis():
     assert auto.total_shape[1] == 10 + auto.pml_size[1]
 
 
-@pytest.mark.parametrize("share", [0.01, 0.4])
+@pytest.mark.parametrize("density", [0.01, 0.4])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("inside", [True, False])
-def test_points_of_few_and_of_many(share, order, inside):
+def test_points_of_few_and_of_many(density, order, inside):
     """The order of a mask in memory and the number of its points change nothing."""
     grid = Grid((12, 10, 8), 1e-4, pml_size=2, pml_inside=inside)
-    mask = np.random.default_rng(3).random(grid.shape) < share
+    mask = np.random.default_rng(3).random(grid.shape) < density
     x, y, z = np.nonzero(mask) + np.array(grid.margin)[:, None]
     nx, ny, _ = grid.total_shape
     wanted = sorted((z * ny + y) * nx + x)
