@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.acoustics.materials import find
-from wavefabric.acoustics.materials.find import Sets, _spread
+from wavefabric.acoustics.materials.find import Sets, _sample, _spread
 
 
 def bits(arrays, dtype):
@@ -79,20 +79,30 @@ def test_the_numbers_of_16_bits(count, full):
 
 
 def test_a_medium_of_many_values_is_given_up_soon(monkeypatch):
-    """After the middle plane: what lies around a head is uniform."""
-
-    planes, read = np.zeros((30, 20, 20)), []
-    planes[10:] = np.arange(400).reshape(20, 20)
+    """After a sample: a plane of a symmetric medium may have few values; what lies around a head has one."""
+    head, read = np.zeros((30, 20, 20)), []
+    head[5:, 2:-2, 2:-2] = np.arange(25 * 16 * 16).reshape(25, 16, 16) // 2
     collected = Sets._collected
     monkeypatch.setattr(
         Sets,
         "_collected",
-        lambda self, arrays, planes, *more: read.extend(planes) or collected(self, arrays, planes, *more),
+        lambda self, arrays, pieces, *more: read.extend(pieces) or collected(self, arrays, pieces, *more),
     )
     monkeypatch.setattr(find, "threads_for", lambda points: 2)
     monkeypatch.setattr(find, "_THREAD", 1)
-    assert Sets([planes], np.float32, 100).full
-    assert read == [16]
+    assert Sets([head], np.float32, 200).full
+    assert sum(end - first for _, first, end in read) <= 4 * 200
+    assert len({z for z, *_ in read}) > 1
+
+
+@pytest.mark.parametrize(("planes", "plane"), [(1, 9), (1, 10**6), (37, 300), (512, 512**2)])
+def test_a_sample_lies_all_over_the_grid(planes, plane):
+    pieces = _sample(planes, plane, 1 << 18)
+    assert all(0 <= z < planes and 0 <= first < end <= plane for z, first, end in pieces)
+    assert len({z for z, *_ in pieces}) == planes
+    assert sum(end - first for _, first, end in pieces) <= max(1 << 18, plane)
+    if planes * plane > 1 << 18:
+        assert len(set(pieces)) > 0.9 * len(pieces)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 9, 100])

@@ -1,6 +1,5 @@
 """Finds medium parameters with few enough values to be stored as an index into a table of materials."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -22,6 +21,8 @@ STAGGERED = ("staggered_x", "staggered_y", "staggered_z")
 _WORDS = {"speed": "sound speed", "density": "density", "ratio": "B/A", "tau": "absorption"}
 #: Fewest points per thread for which a table per thread pays.
 _THREAD = 1 << 19
+#: Points of a piece of a plane in a sample, and blocks skipped from one plane to the next, a prime.
+_BLOCK, _SKIP = 256, 7919
 
 
 class Sets:
@@ -36,37 +37,40 @@ class Sets:
         #: Places in a hash table of set numbers.
         self._slots = 1 << (4 * limit - 1).bit_length()
         arrays = [_readable(array) for array in arrays]
-        planes = _spread(len(arrays[0]))
-        # The first plane alone, which often has too many sets.
-        self._tables = self._collected(arrays, planes[:1], 1)
-        size = math.prod(np.shape(arrays[0]))
-        threads = max(1, min(threads_for(size), size // _THREAD, len(planes) - 1))
+        planes, plane = len(arrays[0]), arrays[0][0].size
+        # A sample of the grid, which shows most media that have too many sets.
+        self._tables = self._collected(arrays, _sample(planes, plane, 4 * limit), 1)
+        threads = max(1, min(threads_for(planes * plane), planes * plane // _THREAD, planes))
+        whole = [(z, 0, plane) for z in _spread(planes)]
         if threads == 1:
-            self._collected(arrays, planes[1:], 1, self._tables)
+            self._collected(arrays, whole, 1, self._tables)
             return
         if self.full:
             return
-        parts = self._collected(arrays, planes[1:], threads)
+        parts = self._collected(arrays, whole, threads)
         for sets, count in zip(parts.sets, parts.counts, strict=True):
             if count > limit:
                 self._tables.counts[0] = limit + 1
             elif not self.full:
                 columns = [np.ascontiguousarray(column)[None] for column in sets[:count].T]
-                self._collected(columns, [0], 1, self._tables)
+                self._collected(columns, [(0, 0, int(count))], 1, self._tables)
 
     def _collected(
-        self, arrays: Sequence[np.ndarray], planes: Sequence[int], parts: int, tables: "_Tables | None" = None
+        self,
+        arrays: Sequence[np.ndarray],
+        pieces: "Sequence[_Piece]",
+        parts: int,
+        tables: "_Tables | None" = None,
     ) -> "_Tables":
-        """Collect the sets of the given planes in new tables, one per thread, or add them to ``tables``."""
+        """Collect the sets of the given pieces in new tables, one per thread, or add them to ``tables``."""
         if tables is None:
             positions = np.empty((parts, self._slots), np.int32)
             sets = np.empty((parts, self._limit, len(arrays)), self._dtype)
             tables = _Tables(positions, sets, np.full(parts, -1, np.int64))
-        plane = math.prod(np.shape(arrays[0])[1:])
         where = self._slots, address(tables.positions), address(tables.sets), tables.counts
-        listed = np.array(planes, np.int64)
-        facts = _facts(arrays), plane, listed, self._limit
-        run_setup("collect_sets", self._dtype, plane * len(listed), *facts, *where, threads=parts)
+        points = sum(end - first for _, first, end in pieces)
+        facts = _facts(arrays), np.array(pieces, np.int64), self._limit
+        run_setup("collect_sets", self._dtype, points, *facts, *where, threads=parts)
         return tables
 
     @property
@@ -97,6 +101,10 @@ class Sets:
         return index
 
 
+#: Part of a plane: number of the plane, first point, end.
+_Piece = tuple[int, int, int]
+
+
 class _Tables(NamedTuple):
     """Hash tables (threads, slots), sets (threads, limit, columns) and their counts (threads,)."""
 
@@ -119,6 +127,16 @@ def _facts(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Return address, bytes per value and plane stride in values of each array, (arrays, 3)."""
     facts = [(memory_address(each), each.itemsize, each.strides[0] // each.itemsize) for each in arrays]
     return np.array(facts, np.int64)
+
+
+def _sample(planes: int, plane: int, points: int) -> list[_Piece]:
+    """Return pieces of planes of ``plane`` points, about ``points`` in all, that lie all over the grid."""
+    blocks = -(-plane // _BLOCK)
+    order = _spread(planes)
+    count = max(1, min(points // min(plane, _BLOCK), planes * blocks))
+    firsts = (k // planes + k * _SKIP for k in range(count))  # another block in each plane
+    starts = ((order[k % planes], first % blocks * _BLOCK) for k, first in enumerate(firsts))
+    return [(z, start, min(start + _BLOCK, plane)) for z, start in starts]
 
 
 def _spread(count: int) -> list[int]:
@@ -210,6 +228,8 @@ class _Search:
     def __init__(self, problem: Problem, dtype: np.dtype, limit: int = LIMIT):
         self._arrays, self._dtype, self._limit = _arrays(problem), dtype, limit
         self._points = problem.points
+        #: Combinations of arrays with too many sets; all that include one of them have too many, too.
+        self._full: list[frozenset[str]] = []
         made_of = {name: (name,) for name in (*AT_POINTS, *STAGGERED)} | {"tau": ("speed", "alpha")}
         if problem.absorption == "none":
             del made_of["tau"]
@@ -248,8 +268,11 @@ class _Search:
             return None
         names = [name for name in (*AT_POINTS, *STAGGERED) if name in names]
         columns = tuple(dict.fromkeys(column for name in names for column in self._columns[name]))
+        if any(full <= set(columns) for full in self._full):
+            return None
         sets = Sets([self._arrays[column] for column in columns], self._dtype, self._limit)
         if sets.full:
+            self._full.append(frozenset(columns))
             return None
         group = IndexedGroup(tuple(names), columns, sets, 8 if len(sets) <= 256 else 16)
         item = self._dtype.itemsize

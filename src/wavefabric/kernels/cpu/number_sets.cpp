@@ -62,11 +62,11 @@ struct Table {
     }
 };
 
-// Collect the sets of the listed planes of `plane` points each. Part k of the counts has its own table and reads every parts-th
-// plane; it adds to the `counts[k]` sets in its table, or begins with an empty one if that is -1. Once a part has more than `limit`
-// sets, its count is one more than the limit, and all parts stop.
-static void collect_sets(Thread t, Columns columns, Index plane, Counted<const Index> planes, Index limit, Index slots, int *positions,
-                         Bits *sets, Counted<Index> counts) {
+// Collect the sets of the listed pieces of planes, (pieces, 3): plane, first point, end. Part k of the counts has its own table and reads
+// every parts-th piece; it adds to the `counts[k]` sets in its table, or begins with an empty one if that is -1. Once a part has more
+// than `limit` sets, its count is one more than the limit, and all parts stop.
+static void collect_sets(Thread t, Columns columns, Counted<const Index> pieces, Index limit, Index slots, int *positions, Bits *sets,
+                         Counted<Index> counts) {
     const Index parts = counts.count;
     REAL values[MOST_COLUMNS * BLOCK];
     for (Index part = t.first(parts); part < t.last(parts); ++part) {
@@ -76,12 +76,12 @@ static void collect_sets(Thread t, Columns columns, Index plane, Counted<const I
             for (Index i = 0; i < slots; ++i) table.positions[i] = -1;
             sum = 0;
         }
-        for (Index p = part; p < planes.count && sum <= limit; p += parts)
-            for (Index first = 0; first < plane && sum <= limit; first += BLOCK) {
-                const Index points = plane - first < BLOCK ? plane - first : BLOCK;
+        for (Index p = 3 * part; p < pieces.count && sum <= limit; p += 3 * parts)
+            for (Index first = pieces[p + 1], end = pieces[p + 2]; first < end && sum <= limit; first += BLOCK) {
+                const Index points = end - first < BLOCK ? end - first : BLOCK;
                 for (Index other = 0; other < parts; ++other)
                     if (__atomic_load_n(&counts[other], __ATOMIC_RELAXED) > limit) return;
-                columns.read(planes[p], first, points, values);
+                columns.read(pieces[p], first, points, values);
                 Index last = -1;
                 for (Index i = 0; i < points; ++i) {
                     if (last >= 0 && table.equal(last, values, i)) continue;  // like the previous point

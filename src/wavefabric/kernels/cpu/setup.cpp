@@ -1,5 +1,6 @@
 // Operations on arrays of a grid before the first time step; each reads an array once.
 #include <cmath>
+#include <numeric>
 
 #include "driver.h"
 
@@ -112,6 +113,18 @@ static void ranges(Thread t, Counted<const REAL> field, Counted<double> out) {
 }
 EXPORT(ranges)
 
+// Read LANES numbers from `first` on, only up to `end`: the first one stands for those beyond. A parameter may be one number.
+static INLINED void read_lanes(Counted<const REAL> field, Index first, Index end, double *to) {
+    if (field.count > 1 && first + LANES <= end) {
+        const REAL *at = &field[first];
+        EACH(k, 0, LANES) to[k] = (double)at[k];
+    } else
+        for (Index k = 0; k < LANES; ++k) to[k] = (double)field[field.count > 1 ? first + (first + k < end ? k : 0) : 0];
+}
+
+// Points of a block of a medium whose powers are computed only if they may be extremes.
+constexpr Index POINTS = 256;
+
 // For each part of a medium, (parts, 11): ranges of rho c^2, alpha c^y, alpha c^(y + 1) and alpha c^(y + 2); the largest alpha c, and
 // c and alpha at the first point that has it. A parameter is an array, or one number.
 constexpr Index EXTREMES = 11;
@@ -121,32 +134,62 @@ static void medium_extremes(Thread t, Counted<const REAL> c, Counted<const REAL>
     double speed = NAN, factor = 0;  // c and c^y of the previous point, often the same
     for (Index part = t.first(parts); part < t.last(parts); ++part) {
         const Index end = points * (part + 1) / parts;
-        Range<double> stiffness, losses[3];
-        double most[3] = {-INFINITY, 0, 0};
-        for (Index i = points * part / parts; i < end; i += LANES) {
-            double cs[LANES], alphas[LANES], factors[LANES];
-            auto value = [&](Counted<const REAL> field, Index k) { return (double)field[field.count > 1 ? i + (i + k < end ? k : 0) : 0]; };
-            for (Index k = 0; k < LANES; ++k) {
-                cs[k] = value(c, k);
-                alphas[k] = value(alpha, k);
-                if (cs[k] != speed) {
-                    speed = cs[k];
-                    factor = pow(speed, power);
-                }
-                factors[k] = factor;
-            }
-            stiffness.add([&](Index k) { return value(density, k) * cs[k] * cs[k]; });
-            losses[0].add([&](Index k) { return alphas[k] * factors[k]; });
-            losses[1].add([&](Index k) { return alphas[k] * factors[k] * cs[k]; });
-            losses[2].add([&](Index k) { return alphas[k] * factors[k] * (cs[k] * cs[k]); });
-            for (Index k = 0; k < LANES && i + k < end; ++k)
-                if (cs[k] * alphas[k] > most[0]) {
-                    most[0] = cs[k] * alphas[k];
-                    most[1] = cs[k];
-                    most[2] = alphas[k];
-                }
-        }
         double *to = &out[part * EXTREMES];
+        Range<double> stiffness, losses[3];
+        double most[3] = {-INFINITY, 0, 0}, known[6];  // known: ranges of the losses so far
+        Index most_at = points;
+        // Whether no loss of a block is an extreme: powers are monotonic, up to rounding. False if any number is NaN.
+        auto inside = [&](const double *cs, const double *alphas) {
+            double low = alphas[0] * pow(cs[0], power) * (1 - 1e-12), high = alphas[1] * pow(cs[1], power) * (1 + 1e-12);
+            bool result = alphas[0] >= 0 && cs[1] * alphas[1] < most[0];
+            for (int k = 0; k < 3; ++k, low *= cs[0], high *= cs[1]) result = result && low >= known[2 * k] && high <= known[2 * k + 1];
+            return result;
+        };
+        for (int k = 0; k < 3; ++k) losses[k].put(known + 2 * k);
+        // Blocks that follow one another lie far apart: soon few have extremes, also where a parameter rises steadily.
+        const Index begin = points * part / parts, blocks = (end - begin + POINTS - 1) / POINTS;
+        Index skip = blocks * 5 / 8 + 1;
+        while (std::gcd(skip, blocks) != 1) ++skip;
+        for (Index block = 0; block < blocks; ++block) {
+            const Index first = begin + block * skip % blocks * POINTS, last = first + POINTS < end ? first + POINTS : end;
+            double cs[LANES], alphas[LANES], densities[LANES];
+            Range<double> speeds, factors;
+            for (Index i = first; i < last; i += LANES) {
+                read_lanes(c, i, last, cs);
+                read_lanes(alpha, i, last, alphas);
+                read_lanes(density, i, last, densities);
+                speeds.add([&](Index k) { return cs[k]; });
+                factors.add([&](Index k) { return alphas[k]; });
+                stiffness.add([&](Index k) { return densities[k] * cs[k] * cs[k]; });
+            }
+            double c_range[2], alpha_range[2];
+            speeds.put(c_range);
+            factors.put(alpha_range);
+            if (inside(c_range, alpha_range)) continue;
+            for (Index i = first; i < last; i += LANES) {
+                double powers[LANES];
+                read_lanes(c, i, last, cs);
+                read_lanes(alpha, i, last, alphas);
+                for (Index k = 0; k < LANES; ++k) {
+                    if (cs[k] != speed) {
+                        speed = cs[k];
+                        factor = pow(speed, power);
+                    }
+                    powers[k] = alphas[k] * factor;
+                }
+                losses[0].add([&](Index k) { return powers[k]; });
+                losses[1].add([&](Index k) { return powers[k] * cs[k]; });
+                losses[2].add([&](Index k) { return powers[k] * (cs[k] * cs[k]); });
+                for (Index k = 0; k < LANES && i + k < last; ++k)
+                    if (cs[k] * alphas[k] > most[0] || (cs[k] * alphas[k] == most[0] && i + k < most_at)) {
+                        most_at = i + k;
+                        most[0] = cs[k] * alphas[k];
+                        most[1] = cs[k];
+                        most[2] = alphas[k];
+                    }
+            }
+            for (int k = 0; k < 3; ++k) losses[k].put(known + 2 * k);
+        }
         stiffness.put(to);
         for (int k = 0; k < 3; ++k) losses[k].put(to + 2 + 2 * k);
         for (int k = 0; k < 3; ++k) to[8 + k] = most[k];
