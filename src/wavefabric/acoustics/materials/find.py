@@ -29,10 +29,11 @@ class Sets:
     """Finds the distinct sets of values that ``arrays`` (Nz, Ny, Nx) have at a point, rounded to ``dtype``.
 
     A set has a value of each array. Values are compared bit by bit. ``full`` is true once there are more than
-    ``limit`` sets; ``values`` are those of each set, (sets, arrays), in arbitrary order.
+    ``limit`` sets; ``values`` are those of each set, (sets, arrays), in arbitrary order. With ``sample_only``
+    only some points are read, all over the grid: the whole grid has at least as many sets.
     """
 
-    def __init__(self, arrays: Sequence[np.ndarray], dtype, limit: int):
+    def __init__(self, arrays: Sequence[np.ndarray], dtype, limit: int, sample_only: bool = False):
         self._dtype, self._limit = np.dtype(dtype), limit
         #: Places in a hash table of set numbers.
         self._slots = 1 << (4 * limit - 1).bit_length()
@@ -40,6 +41,8 @@ class Sets:
         planes, plane = len(arrays[0]), arrays[0][0].size
         # A sample of the grid, which shows most media that have too many sets.
         self._tables = self._collected(arrays, _sample(planes, plane, 4 * limit), 1)
+        if sample_only:
+            return
         threads = max(1, min(threads_for(planes * plane), planes * plane // _THREAD, planes))
         whole = [(z, 0, plane) for z in _spread(planes)]
         if threads == 1:
@@ -245,9 +248,8 @@ class _Search:
         if (every := self._group([*at_points, *staggered])) is not None:
             return Materials((every,))
         result = self._group(at_points)
-        if result is None:  # as many as one index can serve, those of few values first
-            for group in sorted(self._alone(at_points), key=lambda group: len(group.sets)):
-                result = group if result is None else self._group([*result.names, *group.names]) or result
+        if result is None:
+            result = self._largest_group(at_points)
             if result is not None and (both := self._group([*result.names, *staggered])) is not None:
                 return Materials((both,))
         groups = () if result is None else (result,)
@@ -258,25 +260,47 @@ class _Search:
             groups = *groups, *(replace(each, bits=max(group.bits for group in alone)) for each in alone)
         return Materials(groups)
 
+    def _largest_group(self, names: Sequence[str]) -> IndexedGroup | None:
+        """Return a group of as many of ``names`` as one index can serve, those of few values first."""
+        samples = {name: self._sets([name], sample_only=True) for name in names}
+        sizes = {name: len(sets) for name, sets in samples.items() if sets is not None}
+        together: list[str] = []
+        for name in sorted(sizes, key=sizes.__getitem__):
+            if self._sets([*together, name], sample_only=True) is not None:
+                together.append(name)
+        for count in range(len(together), 0, -1):
+            if (group := self._group(together[:count])) is not None:
+                return group
+        return None
+
     def _alone(self, names: Sequence[str]) -> list[IndexedGroup]:
         """Return a group for each of ``names`` that an index can serve by itself."""
         return [group for name in names if (group := self._group([name])) is not None]
 
     def _group(self, names: Sequence[str]) -> IndexedGroup | None:
         """Return a group of ``names`` with one index; None if it cannot serve them, or saves no memory."""
-        if not names:
+        if not names or (sets := self._sets(names)) is None:
             return None
         names = [name for name in (*AT_POINTS, *STAGGERED) if name in names]
-        columns = tuple(dict.fromkeys(column for name in names for column in self._columns[name]))
+        group = IndexedGroup(tuple(names), self._columns_of(names), sets, 8 if len(sets) <= 256 else 16)
+        item = self._dtype.itemsize
+        return group if group.nbytes(self._points, item) < len(names) * self._points * item else None
+
+    def _columns_of(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the arrays that determine parameters."""
+        ordered = (name for name in (*AT_POINTS, *STAGGERED) if name in names)
+        return tuple(dict.fromkeys(column for name in ordered for column in self._columns[name]))
+
+    def _sets(self, names: Sequence[str], sample_only: bool = False) -> Sets | None:
+        """Return the sets of values of parameters, or those of a sample; None if there are too many."""
+        columns = self._columns_of(names)
         if any(full <= set(columns) for full in self._full):
             return None
-        sets = Sets([self._arrays[column] for column in columns], self._dtype, self._limit)
+        sets = Sets([self._arrays[column] for column in columns], self._dtype, self._limit, sample_only)
         if sets.full:
             self._full.append(frozenset(columns))
             return None
-        group = IndexedGroup(tuple(names), columns, sets, 8 if len(sets) <= 256 else 16)
-        item = self._dtype.itemsize
-        return group if group.nbytes(self._points, item) < len(names) * self._points * item else None
+        return sets
 
 
 def medium_values(problem: Problem) -> dict[str, float | np.ndarray | None]:
