@@ -57,11 +57,10 @@ def scene(points):
 
 
 def shots(grid, speed, ring, pulse, run):
-    """What all shots share, prepared, and source and sensor of each: one element fires, all listen."""
-    medium, sensor = acoustics.Medium(speed, 1000.0, reference_speed=WATER), acoustics.Sensor.elements(ring)
-    prepared = acoustics.prepare(grid, medium, **run)
-    for shot in SHOTS:
-        yield prepared, ring.source((np.arange(ELEMENTS)[:, None] == shot) * pulse), sensor
+    """What all shots share, prepared, the source of each, and the sensor: one element fires, all listen."""
+    medium = acoustics.Medium(speed, 1000.0, reference_speed=WATER)
+    sources = [ring.source((np.arange(ELEMENTS)[:, None] == shot) * pulse) for shot in SHOTS]
+    return acoustics.prepare(grid, medium, **run), sources, acoustics.Sensor.elements(ring)
 
 
 def band(signals, frequency):
@@ -75,8 +74,8 @@ def main(folder=".", iterations=8):
     Path(folder).mkdir(parents=True, exist_ok=True)
     path = check_output(Path(folder) / "full_waveform_inversion.png", force=True)  # before the work
     fine, z, ring, pulse, run = scene(192)
-    fired = shots(fine, breast(z), ring, pulse, run)
-    heard = [prepared.simulate(*shot)["p"][:, ::2] for prepared, *shot in fired]
+    prepared, sources, sensor = shots(fine, breast(z), ring, pulse, run)
+    heard = [results["p"][:, ::2] for results in prepared.simulate_all(sources, sensor)]
     apart = abs((np.arange(ELEMENTS) - np.array(SHOTS)[:, None] + 16) % ELEMENTS - 16)
     kept = (apart > 3)[:, :, None]  # not the elements beside the one that fires
     noise = NOISE * abs(kept * heard).max() * np.random.default_rng(1).standard_normal(np.shape(heard))
@@ -85,14 +84,15 @@ def main(folder=".", iterations=8):
     def misfit(unknowns, pulse, signals):
         """½‖A(c) − y‖²/‖y‖² and its derivatives."""
         value, total, scale = 0.0, np.zeros(grid.shape), np.sum(signals**2)
-        fired = shots(grid, WATER + UNIT * unknowns.reshape(z.shape), ring, pulse, run)
-        for number, (prepared, *shot) in enumerate(fired):
+        speed = WATER + UNIT * unknowns.reshape(z.shape)
+        prepared, sources, sensor = shots(grid, speed, ring, pulse, run)
+        for number, source in enumerate(sources):
 
             def objective(results, number=number):
                 rest = kept[number] * results["p"] - signals[number]
                 return 0.5 * np.sum(rest**2) / scale, {"p": rest / scale}
 
-            inputs = grid, prepared.medium, *shot, objective
+            inputs = grid, prepared.medium, source, sensor, objective
             gradient = acoustics.simulate_and_gradient(*inputs, prepared=prepared)
             value, total = value + gradient.value, total + gradient["sound_speed"]
         return value, UNIT * (total * (abs(z) < INSIDE)).ravel()

@@ -169,7 +169,7 @@ class Recording:
 class Problem:
     """Describes one simulation: grid, medium and sources. Arrays may have any real dtype."""
 
-    shape: tuple[int, int, int]  # Nx, Ny, Nz; Nz = 1 in 2-D, Ny = Nz = 1 in 1-D
+    shape: tuple[int, int, int]  # Nx, Ny, Nz; Nz = 1 in 2-D, Ny = Nz = 1 in 1-D; or Nz of a stack
     spacing: tuple[float, float, float]  # m; not used along missing axes
     dt: float  # s
     steps: int
@@ -187,6 +187,7 @@ class Problem:
     k_space: bool = True  # κ corrects the time step; without it κ is 1
     staggered: bool = True  # velocities half a spacing from the pressure; else at the pressure points
     axisymmetric: bool = False  # x along the axis, y the radius from 0 on; 2-D
+    stacked: bool = False  # each plane is a 2-D simulation by itself (`acoustics.stack`)
     initial_pressure: np.ndarray | None = None  # p₀, Pa
     pressure_source: PressureSource | None = None
     velocity_source: VelocitySource | None = None
@@ -226,8 +227,8 @@ class Problem:
 
     @property
     def dimensions(self) -> int:
-        """Return the number of dimensions: 1, 2 or 3."""
-        return 3 if self.shape[2] > 1 else 2 if self.shape[1] > 1 else 1
+        """Return the number of dimensions: 1, 2 or 3; 2 of a stack of planes."""
+        return 3 if self.shape[2] > 1 and not self.stacked else 2 if self.shape[1] > 1 else 1
 
     @property
     def points(self) -> int:

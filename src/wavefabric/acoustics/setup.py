@@ -26,7 +26,7 @@ class Setup:
     def partition(self, problem: Problem) -> Partition:
         """Return the partition of the grid among the ranks."""
         ranks, decomposition = self._options.ranks.size, self._options.decomposition
-        return decompose(problem.shape, ranks, decomposition if ranks > 1 else None)
+        return decompose(problem.shape, ranks, decomposition if ranks > 1 else None, problem.stacked)
 
     def stages(self, problem: Problem, recording: Recording, more: int = 0) -> Stages:
         """Return stages with zero fields and the sources of ``problem``.

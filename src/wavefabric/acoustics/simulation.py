@@ -1,7 +1,7 @@
 """Provides `simulate` and `prepare`: checks a problem, runs it by `run`, and returns its results."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +25,14 @@ from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.setup import Setup
 from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.acoustics.stability.stable_time_step import stable_step
+from wavefabric.acoustics.stack import (
+    empty_stack,
+    kind_of_sources,
+    of_plane,
+    planes_together,
+    stack_recording,
+    stack_sources,
+)
 from wavefabric.errors import InputError, choice
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.quantities import instance, positive
@@ -205,6 +213,8 @@ class PreparedSimulation:
         self._silent: Problem | None = None
         #: Whether the time step is known to be stable, or is not to be checked.
         self.stable = not settings.check_stability
+        #: A stack of planes without sources, and its `Setup`; None until sources are simulated together.
+        self._stack: tuple[Problem, Setup] | None = None
 
     @property
     def dt(self) -> float:
@@ -223,6 +233,74 @@ class PreparedSimulation:
         results = solve(*stated, self.grid, setup=self.setup())
         self.stable = True
         return results
+
+    def simulate_all(
+        self, sources: Iterable[Source], sensor: Sensor | None = None, **options: Any
+    ) -> list[Results]:
+        """Simulate sources as `simulate` does one, many at once where one alone does not fill a GPU.
+
+        On one GPU, 2-D grids of fewer than two million points are simulated many at a time; elsewhere this is
+        a loop. Results are the same. The report of a result is that of all sources simulated with it.
+
+        ``options`` may be ``record``, ``steps``, ``t_end`` and ``progress`` of `simulate`.
+        """
+        for name in options:
+            choice("prepared.simulate_all", name, _OF_ALL_SOURCES)
+        settings = replace(self.settings, **options)
+        for key in ("output", "checkpoint"):
+            ensure(getattr(settings, key) is None, key, "is given for many sources", "simulate, one by one")
+        sources = list(sources)
+        most = planes_together(self._medium(), settings) if len(sources) > 1 else 1
+        if most == 1:
+            return [self.simulate(source, sensor, **options) for source in sources]
+        results: list[Any] = [None] * len(sources)
+        for numbers, stated in self._batches(sources, sensor, settings, most):
+            for number, result in zip(numbers, self._simulate_stack(stated), strict=True):
+                results[number] = result
+        return results
+
+    def _batches(
+        self, sources: list[Source], sensor: Sensor | None, settings: SimulateSettings, most: int
+    ) -> Iterator[tuple[list[int], list]]:
+        """Yield numbers of sources that are simulated together, with what `problem` returns for each."""
+        alike: dict[tuple, list[int]] = {}
+        stated = [self._checked(source, sensor, settings) for source in sources]
+        for number, (problem, *_) in enumerate(stated):
+            alike.setdefault(kind_of_sources(problem), []).append(number)
+        for numbers in alike.values():
+            for first in range(0, len(numbers), most):
+                some = numbers[first : first + most]
+                yield some, [stated[number] for number in some]
+
+    def _checked(
+        self, source: Source, sensor: Sensor | None, settings: SimulateSettings
+    ) -> tuple[Problem, Recording, SimulateSettings]:
+        """Return problem, recording and settings of a source, checked as before its run."""
+        stated = problem, recording, how = self.problem(source, sensor, settings)
+        check(problem)
+        check_recording(problem, recording)
+        check_run(problem, how)
+        self.stable = True
+        return stated
+
+    def _simulate_stack(self, stated: list[tuple[Problem, Recording, SimulateSettings]]) -> list[Results]:
+        """Simulate sources of one kind together."""
+        problems, (_, recording, settings) = [problem for problem, *_ in stated], stated[0]
+        if self._stack is None or self._stack[0].shape[2] < len(problems):
+            self._stack = None
+            self._stack = empty_stack(self._medium(), len(problems), settings.dtype), Setup(settings)
+        stack, setup = self._stack
+        planes = stack.shape[2]
+        sink = MemorySink()
+        report = run(
+            stack_sources(stack, problems), stack_recording(recording, stack), sink, settings, setup=setup
+        )
+        report.notes.append(f"one of {len(problems)} sources that were simulated together")
+        arrays = with_tones(sink.arrays, recording)
+        return [
+            Results(of_plane(arrays, number, planes), problem, recording, self.grid, report)
+            for number, problem in enumerate(problems)
+        ]
 
     def problem(
         self, source: Any, sensor: Sensor | None, how: SettingsType
@@ -264,6 +342,7 @@ class PreparedSimulation:
     def close(self) -> None:
         """Free the memory of fields and operators; the next simulation allocates them again."""
         self._setup.close()
+        self._stack = None
 
     def close_if_large(self) -> None:
         """Call `close` if a device has no space for as many fields and operators again; collective."""
@@ -274,6 +353,8 @@ class PreparedSimulation:
 
 #: Settings that `PreparedSimulation.simulate` can override.
 _OF_A_SOURCE = ("record", "steps", "t_end", "output", "force", "progress", "checkpoint")
+#: Settings that `PreparedSimulation.simulate_all` can override.
+_OF_ALL_SOURCES = ("record", "steps", "t_end", "progress")
 
 
 def prepare(grid: Grid, medium: Medium, **options: Any) -> PreparedSimulation:

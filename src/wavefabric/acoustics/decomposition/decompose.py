@@ -97,8 +97,10 @@ class Partition:
         return words + (local if self.options.kind == "local" else "")
 
 
-def decompose(shape: Triple, ranks: int, options: Decomposition | None = None) -> Partition:
-    """Divide a grid of (Nx, Ny, Nz) points, Nz = 1 in 2-D, among ranks.
+def decompose(
+    shape: Triple, ranks: int, options: Decomposition | None = None, stacked: bool = False
+) -> Partition:
+    """Divide a grid of (Nx, Ny, Nz) points, Nz = 1 in 2-D, among ranks; a ``stacked`` one has one rank.
 
     Raises `InputError` if the blocks do not fit the ranks or the points, or one is shorter than the overlap.
     """
@@ -108,7 +110,7 @@ def decompose(shape: Triple, ranks: int, options: Decomposition | None = None) -
         actual = "x".join(map(str, options.grid))
         raise InputError(f"grid: {actual} is {math.prod(options.grid)} blocks; allowed: one a rank, {ranks}")
     if ranks == 1:
-        return Partition(replace(options, grid=(1, 1, 1)), [Subdomain.whole(shape)])
+        return Partition(replace(options, grid=(1, 1, 1)), [Subdomain.whole(shape, stacked)])
     if options.kind == "global":
         grid = options.grid or _global_grid(shape, ranks)
         return Partition(replace(options, grid=grid), _global_subdomains(shape, grid))

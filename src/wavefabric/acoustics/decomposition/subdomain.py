@@ -22,17 +22,18 @@ class Subdomain:
     #: First point (global) and size of the block that only this rank owns.
     owned_first: Triple
     owned_size: Triple
-    #: Grid of the Fourier basis: the whole grid in a global decomposition, ``size`` in a local one.
+    #: Grid of the Fourier basis: the whole grid in a global decomposition, ``size`` in a local one; one plane
+    #: of a stack.
     basis: Triple
     #: Range along k_x (of ``basis[0] // 2 + 1``), k_y and k_z of the half spectrum that this rank holds.
     spectral: tuple[Range, Range, Range]
 
     @staticmethod
-    def whole(shape: Triple) -> "Subdomain":
-        """Return the subdomain of a single rank, which is the whole grid."""
-        nx, ny, nz = shape
+    def whole(shape: Triple, stacked: bool = False) -> "Subdomain":
+        """Return the subdomain of a single rank, which is the whole grid, or a stack of planes."""
+        nx, ny, nz = basis = (*shape[:2], 1) if stacked else shape
         zero = (0, 0, 0)
-        return Subdomain(shape, zero, shape, zero, shape, shape, ((0, nx // 2 + 1), (0, ny), (0, nz)))
+        return Subdomain(shape, zero, shape, zero, shape, basis, ((0, nx // 2 + 1), (0, ny), (0, nz)))
 
     @property
     def is_whole(self) -> bool:

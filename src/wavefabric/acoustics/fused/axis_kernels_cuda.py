@@ -114,8 +114,8 @@ def prelude(
     names of kernels. ``series`` is the result of `sinc_series`; ``runs`` are the layers along x, from
     `split_density.runs_along`. If kernels store their results on other ranks, ``firsts`` are the first
     indices of ranks 1 and up along the axis that is divided there. With 2 ``dimensions`` the shape is
-    (1, Ny, Nx) for kernels along x. Columns along y take the kernels written for z of a volume, so that their
-    shape is (Ny, 1, Nx).
+    (planes, Ny, Nx) for kernels along x. Columns along y take the kernels written for z of a volume, so that
+    their shape is (Ny, planes, Nx).
     """
     forms = medium.forms
     macros: dict[str, object] = {

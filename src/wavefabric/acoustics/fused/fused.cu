@@ -16,7 +16,8 @@ extern __shared__ __align__(16) char memory[];
 
 // --- Columns along y and z -------------------------------------------------------------------------------
 
-// Column of this thread: along y in plane blockIdx.y, or along z at y = blockIdx.y. The first point of the thread is
+// Column of this thread: along y in plane blockIdx.y, or along z at y = blockIdx.y. With PLANE the axis z of the kernels
+// is the y of plane blockIdx.y, one of NY planes that know nothing of each other. The first point of the thread is
 // `lane`. With FEW (registers), offsets count from that point: they are constants, so that addresses are computed
 // for each access and not kept in registers between loads and stores.
 template <bool FEW>
@@ -26,8 +27,11 @@ struct Column {
     Index first, step;
     INLINE Column(int tile, bool along_y)
         : kx(blockIdx.x * tile + threadIdx.x % tile), lane(FEW ? threadIdx.x / tile : 0), here(kx < HALF),
-          step(along_y ? PITCH : (Index)NY * PITCH) {
-        first = (along_y ? (Index)blockIdx.y * NY : (Index)blockIdx.y) * PITCH + kx + lane * step;
+          step(along_y || PLANE ? PITCH : (Index)NY * PITCH) {
+        first = plane(along_y) + kx + lane * step;
+    }
+    static INLINE Index plane(bool along_y) {
+        return (Index)blockIdx.y * (along_y ? NY * PITCH : PLANE ? NZ * PITCH : PITCH);
     }
     template <class T>
     INLINE T *of(T *s) const { return FEW ? fresh(s + first) : fresh(s); }

@@ -86,7 +86,9 @@ KERNEL(Y) y_gather(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TA
 #if WITH_Z || WITH_G
 // Return the terms of x and y of s = (c_ref dt/2)^2 k^2. With the term of z added, kappa = sinc(sqrt(s)).
 template <class C>
-INLINE REAL across_z(const C &c, REALS x2, REALS y2) { return (c.here ? x2[c.kx] : (REAL)0) + y2[blockIdx.y]; }
+INLINE REAL across_z(const C &c, REALS x2, REALS y2) {
+    return (c.here ? x2[c.kx] : (REAL)0) + (PLANE ? (REAL)0 : y2[blockIdx.y]);
+}
 
 INLINE REAL sinc_of_root(REAL s) {
 #ifdef SINC_SERIES  // (-1)^j/(2j+1)!, as many terms as the values of s need
@@ -215,7 +217,7 @@ KERNEL(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2
     const Column<false> c(TZ, false);
     const REAL across = across_z(c, x2, y2);
     const int layer = first + blockIdx.z;
-    const Complex uniform = layer == 0 ? dy[blockIdx.y] : c.here ? dx[c.kx] : Complex{0, 0};
+    const Complex uniform = layer == 0 && !PLANE ? dy[blockIdx.y] : c.here ? dx[c.kx] : Complex{0, 0};
     Complex *s = layer == 0 ? s0 : layer == 1 ? s1 : s2;
     multiply_along_z<AxisZ>(
         s, c, twiddle,
@@ -231,7 +233,8 @@ KERNEL(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2
 #if WITH_Z_SCALE
 KERNEL(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, int first, SCATTER TABLE twiddle) {
     const Column<false> c(TZ, false);
-    const REAL *scale = c.of(blockIdx.z == 0 ? operator0 : operator1);
+    // All planes of a stack have the same operators.
+    const REAL *scale = c.of((blockIdx.z == 0 ? operator0 : operator1) - (PLANE ? c.plane(false) : 0));
     Complex *s = blockIdx.z == 0 ? s0 : s1;
     multiply_along_z<AxisZ>(
         s, c, twiddle, [&](Complex value, int n) { return value * c.get(scale, n); },

@@ -1,9 +1,14 @@
 """Spectra and kernels of a 2-D time step that is fused axis by axis on one GPU."""
 
+import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from wavefabric.acoustics.decomposition.decompose import Partition
 from wavefabric.acoustics.fused.axis_kernels_cuda import AxisKernels
 from wavefabric.acoustics.fused.fused_layout import FusedLayout, axis_kernels
+from wavefabric.acoustics.problem import Problem
 
 
 class PlaneLayout(FusedLayout):
@@ -11,7 +16,7 @@ class PlaneLayout(FusedLayout):
 
     Two spectra hold F{u_y} and F{u_x}, or the derivatives along these axes. There are no other columns, so a
     step runs one kernel along y, one along x, one along y and one along x, and two more with power-law
-    absorption.
+    absorption. In a stack of planes, each a simulation by itself, these kernels work on all planes at once.
     """
 
     columns_axis = 1
@@ -25,8 +30,16 @@ class PlaneLayout(FusedLayout):
 
     def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
         c, f = self.coefficients, self.fields
-        _, ny, nx = c.shape
-        return axis_kernels(c, f, c.shape, "X"), axis_kernels(c, f, (ny, 1, nx), "ZG")
+        planes, ny, nx = c.shape
+        return axis_kernels(c, f, c.shape, "X"), axis_kernels(c, f, (ny, planes, nx), "ZG")
+
+    def _spectrum_shape(self) -> tuple[int, ...]:
+        return self.coefficients.shape[0], *self.coefficients.half_shape[1:]
+
+    @classmethod
+    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
+        planes, spectrum = problem.shape[2], math.prod(decomposition.subdomains[rank].spectral_shape)
+        return 2 * np.dtype(dtype).itemsize * 2 * spectrum * (planes - 1)  # `FusedCudaStages` counts one
 
     def forward_y(self, spectra: list) -> None:
         """Do nothing: columns are transformed where they are needed."""

@@ -36,7 +36,7 @@ class Coefficients:
         by_index: bool = False,
     ):
         self.device, self.problem = device, problem
-        self.subdomain = subdomain = subdomain or Subdomain.whole(problem.shape)
+        self.subdomain = subdomain = subdomain or Subdomain.whole(problem.shape, problem.stacked)
         self.dtype = real = np.dtype(dtype)
         self.complex = np.result_type(real, np.complex64)
         self.axes = problem.dimensions

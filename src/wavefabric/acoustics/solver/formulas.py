@@ -54,7 +54,7 @@ def unstaggering(problem: Problem, subdomain: Subdomain | None = None) -> list[n
 
 def _along_axes(factor, problem: Problem, sign: int, subdomain: Subdomain | None) -> list[np.ndarray]:
     """Return ``factor`` of half a spacing for every axis, on the part of the spectrum on the subdomain."""
-    subdomain, d = subdomain or Subdomain.whole(problem.shape), problem.dimensions
+    subdomain, d = subdomain or Subdomain.whole(problem.shape, problem.stacked), problem.dimensions
     half = sign / 2 if problem.staggered else 0.0
     factors = [
         subdomain.spectrum(factor(n, spacing, half * spacing), axis).copy()
@@ -94,7 +94,7 @@ def on_axis(problem: Problem, axis: int) -> bool:
 
 def pml_factors(problem: Problem, staggered: bool, subdomain: Subdomain | None = None) -> list[np.ndarray]:
     """Return `pml` of every axis of the whole grid, x first, at the points of a subdomain."""
-    subdomain = subdomain or Subdomain.whole(problem.shape)
+    subdomain = subdomain or Subdomain.whole(problem.shape, problem.stacked)
     c_ref, dt = problem.reference_speed, problem.dt
     layers = zip(subdomain.shape, problem.pml_size, problem.pml_alpha, problem.spacing, strict=True)
     return [

@@ -67,7 +67,7 @@ def _shapes(subdomain: Subdomain, layers: list[int]) -> list[tuple[int, int, int
 def make_split_layers(device, problem: Problem, subdomain: Subdomain, dtype, pml: list) -> SplitLayers:
     """Return the `SplitLayers`, with zero parts, for PML factors ``pml`` along x, y, z on the device."""
     at = [positions(factor) for factor in pml_factors(problem, False, subdomain)]
-    at += [np.full(1, -1, np.int32)] * (3 - len(at))  # missing axes have no layers
+    at += [np.full(n, -1, np.int32) for n in subdomain.size[len(at) :]]  # missing axes have no layers
     shapes = _shapes(subdomain, [int((along >= 0).sum()) for along in at])
     parts = (device.zeros(shape, dtype) for shape in shapes)
     return SplitLayers._make([*parts, *map(device.asarray, at), *pml, runs_along(at[0])])

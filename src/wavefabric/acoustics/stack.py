@@ -1,0 +1,147 @@
+"""Joins 2-D simulations on one grid and medium to a stack of planes, which a GPU computes together.
+
+A small grid occupies little of a GPU: its steps take as long as the launches of their kernels. A stack takes
+hardly longer than one of its planes. Each plane has its own sources; there are no derivatives across planes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.choose_stages import stages_form
+from wavefabric.acoustics.decomposition.decompose import decompose
+from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
+from wavefabric.acoustics.materials.find import find_materials
+from wavefabric.acoustics.problem import (
+    SOURCES,
+    Cuboids,
+    Elements,
+    Interpolation,
+    PressureSource,
+    Problem,
+    ProductSignal,
+    Recording,
+    Signal,
+    VelocitySource,
+)
+from wavefabric.acoustics.recording.quantities import is_field, is_tone
+from wavefabric.acoustics.run_settings import RunSettings
+
+#: Largest number of grid points of a stack: with more of them a GPU is busy anyway.
+MOST_POINTS = 1 << 22
+#: Medium parameters of a problem, which all planes share.
+_MEDIUM = ("sound_speed", "density", "nonlinearity", "alpha_coeff")
+
+
+def planes_together(problem: Problem, settings: RunSettings) -> int:
+    """Return how many simulations on the grid of ``problem`` a stack may have; 1 if they cannot be stacked.
+
+    They can on one GPU, on a 2-D grid that the fused kernels support.
+    """
+    if settings.ranks.size > 1 or problem.dimensions != 2 or problem.axisymmetric:
+        return 1
+    form = stages_form(settings.ranks.device, problem, settings.dtype, decompose(problem.shape, 1))
+    return max(1, MOST_POINTS // problem.points) if form.stages is FusedCudaStages else 1
+
+
+def empty_stack(problem: Problem, planes: int, dtype: np.dtype) -> Problem:
+    """Return a stack of ``planes`` simulations on the grid and medium of a 2-D problem, without sources."""
+    shape = (*problem.shape[:2], planes)
+
+    def on_all(value: Any) -> Any:
+        return np.broadcast_to(value, shape[::-1]) if isinstance(value, np.ndarray) and value.ndim else value
+
+    medium = {name: on_all(getattr(problem, name)) for name in _MEDIUM}
+    medium["density_staggered"] = tuple(map(on_all, problem.density_staggered))
+    result = replace(problem, shape=shape, stacked=True, **medium, **dict.fromkeys(SOURCES))
+    result.facts["extremes"] = problem.extremes
+    materials = find_materials(problem, dtype)
+    result.fact(("materials", dtype.str), lambda: materials)
+    return result
+
+
+def kind_of_sources(problem: Problem) -> tuple:
+    """Return what problems must have in common to be stacked: steps, and which sources, modes and lengths."""
+    kinds: list[Any] = [problem.steps, problem.initial_pressure is not None, problem.transducer is not None]
+    for source in (problem.pressure_source, problem.velocity_source):
+        lengths = source and tuple(each if each is None else len(each) for each in source.signals)
+        kinds.append(source and (source.mode, lengths))
+    return tuple(kinds)
+
+
+def stack_sources(stack: Problem, problems: Sequence[Problem]) -> Problem:
+    """Return ``stack`` with the sources of problems of one `kind_of_sources`, one per plane.
+
+    Planes beyond the last problem stay silent.
+    """
+    first, plane = problems[0], stack.shape[0] * stack.shape[1]
+
+    def index(sources: Sequence[Any]) -> np.ndarray:
+        return np.concatenate([source.index + number * plane for number, source in enumerate(sources)])
+
+    sources: dict[str, Any] = {}
+    if first.initial_pressure is not None:
+        sources["initial_pressure"] = pressure = np.zeros(stack.array_shape, first.initial_pressure.dtype)
+        for number, problem in enumerate(problems):
+            pressure[number] = problem.initial_pressure
+    if (pressures := [p.pressure_source for p in problems if p.pressure_source is not None]) != []:
+        signal = _side_by_side(pressures, [source.signal for source in pressures])
+        sources["pressure_source"] = PressureSource(index(pressures), signal, pressures[0].mode)
+    if (velocities := [p.velocity_source for p in problems if p.velocity_source is not None]) != []:
+        signals = (
+            None if each[0] is None else _side_by_side(velocities, each)
+            for each in zip(*(source.signals for source in velocities), strict=True)
+        )
+        sources["velocity_source"] = VelocitySource(index(velocities), tuple(signals), velocities[0].mode)
+    return stack.with_medium(steps=first.steps, **sources)
+
+
+def _side_by_side(sources: Sequence[Any], signals: Sequence[Signal]) -> Signal:
+    """Return the signals of the points of all sources, (steps, points)."""
+    products = [each for each in signals if isinstance(each, ProductSignal)]
+    if len(products) == len(signals) and all(
+        np.array_equal(each.waveforms, products[0].waveforms) for each in products
+    ):
+        return ProductSignal(products[0].waveforms, np.concatenate([each.weights for each in products]))
+    columns = (
+        np.broadcast_to(np.asarray(signal), (len(signal), source.index.size))
+        for source, signal in zip(sources, signals, strict=True)
+    )
+    return np.concatenate(list(columns), axis=1)
+
+
+def stack_recording(recording: Recording, stack: Problem) -> Recording:
+    """Return a recording of the same quantities and points in each plane, plane after plane."""
+    planes, plane, where = stack.shape[2], stack.shape[0] * stack.shape[1], recording.where
+    offsets = np.arange(planes) * plane
+
+    def tiled(index: np.ndarray) -> np.ndarray:
+        return (offsets.reshape(-1, *(1,) * index.ndim) + index).reshape(-1, *index.shape[1:])
+
+    if isinstance(where, np.ndarray):
+        where = tiled(where)
+    elif isinstance(where, Interpolation):
+        where = Interpolation(tiled(where.corners), np.tile(where.weights, (planes, 1)))
+    elif isinstance(where, Elements):
+        lengths = np.tile(np.diff(where.bounds), planes)
+        bounds = np.concatenate([where.bounds[:1], where.bounds[0] + np.cumsum(lengths)])
+        where = Elements(bounds, tiled(where.points), np.tile(where.weights, planes))
+    elif isinstance(where, Cuboids):
+        up = np.zeros((planes, 1, 3), where.first.dtype)
+        up[:, 0, 2] = np.arange(planes)
+        where = Cuboids((where.first + up).reshape(-1, 3), (where.last + up).reshape(-1, 3))
+    return replace(recording, where=where)
+
+
+def of_plane(arrays: Mapping[str, np.ndarray], number: int, planes: int) -> dict[str, np.ndarray]:
+    """Return the arrays that plane ``number`` of a stack recorded, as a run of that simulation would."""
+    result = {}
+    for name, array in arrays.items():
+        if is_field(name):
+            result[name] = array[:, number : number + 1] if is_tone(name) else array[number : number + 1]
+        else:
+            samples = array.shape[-1] // planes
+            result[name] = array[..., number * samples : (number + 1) * samples]
+    return result
