@@ -83,19 +83,17 @@ def main(folder=".", iterations=8):
 
     def misfit(unknowns, pulse, signals):
         """½‖A(c) − y‖²/‖y‖² and its derivatives."""
-        value, total, scale = 0.0, np.zeros(grid.shape), np.sum(signals**2)
-        speed = WATER + UNIT * unknowns.reshape(z.shape)
+        speed, scale = WATER + UNIT * unknowns.reshape(z.shape), np.sum(signals**2)
         prepared, sources, sensor = shots(grid, speed, ring, pulse, run)
-        for number, source in enumerate(sources):
 
-            def objective(results, number=number):
-                rest = kept[number] * results["p"] - signals[number]
-                return 0.5 * np.sum(rest**2) / scale, {"p": rest / scale}
+        def objective(results, number):
+            rest = kept[number] * results["p"] - signals[number]
+            return 0.5 * np.sum(rest**2) / scale, {"p": rest / scale}
 
-            inputs = grid, prepared.medium, source, sensor, objective
-            gradient = acoustics.simulate_and_gradient(*inputs, prepared=prepared)
-            value, total = value + gradient.value, total + gradient["sound_speed"]
-        return value, UNIT * (total * (abs(z) < INSIDE)).ravel()
+        inputs = grid, prepared.medium, sources, sensor, objective
+        gradients = acoustics.simulate_and_gradients(*inputs, prepared=prepared)
+        total = sum(each["sound_speed"] for each in gradients)
+        return sum(each.value for each in gradients), UNIT * (total * (abs(z) < INSIDE)).ravel()
 
     unknowns, maps = np.zeros(z.size), {"truth": breast(z), "start, water": np.full(z.shape, WATER)}
     how = {"method": "L-BFGS-B", "jac": True, "options": {"maxiter": int(iterations)}}

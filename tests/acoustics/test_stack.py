@@ -166,6 +166,12 @@ def test_a_field_that_is_lost(device):
         prepared.simulate_all(sources)
 
 
+def test_warnings_are_those_of_one_source(device):
+    prepared = prepare(GRID, media("lossless"), device=device, steps=STEPS)
+    with pytest.warns(UserWarning, match="6 recorded time steps are"):
+        prepared.simulate_all([shot("p0", 0)] * 2, Sensor(points(0), "p_amp", frequencies=(2e6,)))
+
+
 @pytest.mark.parametrize("key", ["output", "checkpoint"])
 def test_files_are_refused(key, tmp_path):
     prepared = prepare(GRID, media("lossless"), device="cpu", steps=STEPS, **{key: tmp_path / "a.h5"})

@@ -38,6 +38,7 @@ __getattr__, __dir__ = lazy(
         "check.warnings": ("max_frequency",),
         "gradients.autograd": ("simulate_jax", "simulate_torch"),
         "gradients.gradient": ("Gradient", "Linearization", "linearize", "simulate_and_gradient"),
+        "gradients.many_sources": ("simulate_and_gradients",),
         "simulation": ("PreparedSimulation", "prepare", "simulate", "to_problem"),
     },
 )

@@ -1,7 +1,7 @@
 """Provides `simulate` and `prepare`: checks a problem, runs it by `run`, and returns its results."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,8 +26,8 @@ from wavefabric.acoustics.setup import Setup
 from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.acoustics.stability.stable_time_step import stable_step
 from wavefabric.acoustics.stack import (
+    batches,
     empty_stack,
-    kind_of_sources,
     of_plane,
     planes_together,
     stack_recording,
@@ -250,46 +250,53 @@ class PreparedSimulation:
         for key in ("output", "checkpoint"):
             ensure(getattr(settings, key) is None, key, "is given for many sources", "simulate, one by one")
         sources = list(sources)
-        most = planes_together(self._medium(), settings) if len(sources) > 1 else 1
+        most = self.planes_together() if len(sources) > 1 else 1
         if most == 1:
             return [self.simulate(source, sensor, **options) for source in sources]
         results: list[Any] = [None] * len(sources)
-        for numbers, stated in self._batches(sources, sensor, settings, most):
-            for number, result in zip(numbers, self._simulate_stack(stated), strict=True):
+        stated = [self._checked(source, sensor, settings) for source in sources]
+        for numbers in batches([problem for problem, *_ in stated], most):
+            together = self._simulate_stack([stated[number] for number in numbers])
+            for number, result in zip(numbers, together, strict=True):
                 results[number] = result
         return results
-
-    def _batches(
-        self, sources: list[Source], sensor: Sensor | None, settings: SimulateSettings, most: int
-    ) -> Iterator[tuple[list[int], list]]:
-        """Yield numbers of sources that are simulated together, with what `problem` returns for each."""
-        alike: dict[tuple, list[int]] = {}
-        stated = [self._checked(source, sensor, settings) for source in sources]
-        for number, (problem, *_) in enumerate(stated):
-            alike.setdefault(kind_of_sources(problem), []).append(number)
-        for numbers in alike.values():
-            for first in range(0, len(numbers), most):
-                some = numbers[first : first + most]
-                yield some, [stated[number] for number in some]
 
     def _checked(
         self, source: Source, sensor: Sensor | None, settings: SimulateSettings
     ) -> tuple[Problem, Recording, SimulateSettings]:
         """Return problem, recording and settings of a source, checked as before its run."""
-        stated = problem, recording, how = self.problem(source, sensor, settings)
+        stated = self.problem(source, sensor, settings)
+        self.check(*stated)
+        return stated
+
+    def check(self, problem: Problem, recording: Recording, settings: RunSettings) -> None:
+        """Check what `problem` returned, as before a run; `InputError`, or warnings, as from `simulate`."""
         check(problem)
         check_recording(problem, recording)
-        check_run(problem, how)
+        check_run(problem, settings)
         self.stable = True
-        return stated
+        for line in broken_periods(problem, recording):
+            warnings.warn(line, stacklevel=3)
+
+    def planes_together(self) -> int:
+        """Return how many sources may be simulated at once: more than one only on a GPU."""
+        return planes_together(self._medium(), self.settings)
+
+    def stack(self, planes: int, indexed: bool = True) -> tuple[Problem, Setup]:
+        """Return a stack of at least ``planes`` planes without sources, and its `Setup`."""
+        if self._stack is not None:
+            stack, setup = self._stack
+            if stack.shape[2] >= planes and setup.indexed == indexed:
+                return self._stack
+            self._stack = None  # its memory is free before other memory is allocated
+        stack = empty_stack(self._medium(), planes, self.settings.dtype)
+        self._stack = stack, Setup(self.settings, indexed)
+        return self._stack
 
     def _simulate_stack(self, stated: list[tuple[Problem, Recording, SimulateSettings]]) -> list[Results]:
         """Simulate sources of one kind together."""
         problems, (_, recording, settings) = [problem for problem, *_ in stated], stated[0]
-        if self._stack is None or self._stack[0].shape[2] < len(problems):
-            self._stack = None
-            self._stack = empty_stack(self._medium(), len(problems), settings.dtype), Setup(settings)
-        stack, setup = self._stack
+        stack, setup = self.stack(len(problems))
         planes = stack.shape[2]
         sink = MemorySink()
         report = run(

@@ -4,7 +4,7 @@ A small grid occupies little of a GPU: its steps take as long as the launches of
 hardly longer than one of its planes. Each plane has its own sources; there are no derivatives across planes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -62,7 +62,17 @@ def empty_stack(problem: Problem, planes: int, dtype: np.dtype) -> Problem:
     return result
 
 
-def kind_of_sources(problem: Problem) -> tuple:
+def batches(problems: Sequence[Problem], most: int) -> Iterator[list[int]]:
+    """Yield the numbers of problems that can be stacked together, at most ``most`` at a time."""
+    alike: dict[tuple, list[int]] = {}
+    for number, problem in enumerate(problems):
+        alike.setdefault(_kind_of_sources(problem), []).append(number)
+    for numbers in alike.values():
+        for first in range(0, len(numbers), most):
+            yield numbers[first : first + most]
+
+
+def _kind_of_sources(problem: Problem) -> tuple:
     """Return what problems must have in common to be stacked: steps, and which sources, modes and lengths."""
     kinds: list[Any] = [problem.steps, problem.initial_pressure is not None, problem.transducer is not None]
     for source in (problem.pressure_source, problem.velocity_source):
@@ -72,7 +82,7 @@ def kind_of_sources(problem: Problem) -> tuple:
 
 
 def stack_sources(stack: Problem, problems: Sequence[Problem]) -> Problem:
-    """Return ``stack`` with the sources of problems of one `kind_of_sources`, one per plane.
+    """Return ``stack`` with the sources of problems of one of the `batches`, one per plane.
 
     Planes beyond the last problem stay silent.
     """

@@ -13,6 +13,7 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import ensure, require
 from wavefabric.acoustics.gradients.objective import Objective, as_recorded, check_recorded, evaluate
+from wavefabric.acoustics.gradients.parameters import ParameterGradients
 from wavefabric.acoustics.gradients.run import AdjointRun, GradientSettings
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
@@ -26,7 +27,7 @@ from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import PreparedSimulation, SimulateSettings, check_inputs, solve
 from wavefabric.acoustics.solver.adjoint.sources import SOURCES
 from wavefabric.acoustics.solver.adjoint.step import MEDIUM
-from wavefabric.acoustics.source import ContinuousWave, Source, at_points
+from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.errors import InputError, choice
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
@@ -211,18 +212,9 @@ class Linearization(AbstractContextManager):
         self, grid: Grid, medium: Medium, source: Any, problem: Problem, recording: Recording,
         names: tuple[str, ...], how: GradientSettings,
     ):  # fmt: skip
-        self._grid, self._medium, self._source, self._names, self._how = grid, medium, source, names, how
+        self._grid, self._how = grid, how
         self._problem, self._recording = problem, recording
-        p, u, transducer = problem.pressure_source, problem.velocity_source, problem.transducer
-        signals = () if u is None else zip(SOURCES[1:], u.signals, strict=False)
-        sources: dict[str, Any] = {name: u for name, signal in signals if signal is not None}
-        sources |= {"p": p, "transducer": transducer}
-        self._points = {name: each.index for name, each in sources.items() if each is not None}
-        #: Sources whose scale depends on the sound speed, in the same order in all processes, unlike a set.
-        self._scaled: tuple[str, ...] = ()
-        if "sound_speed" in names and isinstance(source, Source):
-            moved = {name: name == "transducer" or source.scale_power(name) for name in self._points}
-            self._scaled = tuple(name for name in sorted(moved) if moved[name])
+        self._parameters = ParameterGradients(grid, medium, source, problem, names)
         self._simulate()
         # Graphs of automatic differentiation do not close it.
         weakref.finalize(self, self._held.close)
@@ -236,11 +228,7 @@ class Linearization(AbstractContextManager):
         self._back = None
 
     def _simulate(self) -> None:
-        called = {"p0": "initial_pressure", "density_staggered": "density"}
-        wrt = frozenset(called.get(name, name) for name in self._names)
-        scaled = frozenset(self._scaled)
-        if "transducer" in scaled:  # the derivative for its scale follows from that for its signal
-            wrt, scaled = wrt | {"transducer"}, scaled - {"transducer"}
+        wrt, scaled = self._parameters.wrt, self._parameters.scaled
         with ExitStack() as stack:
             run = AdjointRun(self._problem, self._recording, wrt, scaled, self._how)
             self._back = stack.enter_context(closing(run))
@@ -295,7 +283,9 @@ class Linearization(AbstractContextManager):
         state = {"objective": digest, "report": asdict(self.results.report)}
         with self:
             run.back(recorded, checkpoint, arrays, state)
-            gradient = Gradient(self._in_terms_of_user(run), value, self.results, run)
+            parameters = self._parameters
+            derivatives = parameters.from_grid(run.medium(), *run.signals(parameters.points))
+            gradient = Gradient(derivatives, value, self.results, run)
             if checkpoint is not None:
                 checkpoint.remove()
         return gradient
@@ -312,78 +302,3 @@ class Linearization(AbstractContextManager):
 
         value = on_first_rank(self._how.ranks, call)
         return value, broadcast(self._how.ranks, derivatives)
-
-    def _in_terms_of_user(self, run: AdjointRun) -> dict[str, Any]:
-        medium, (signals, products) = run.medium(), run.signals(self._points)
-        staggered = [medium[name] for name in ("density_x", "density_y", "density_z") if name in medium]
-
-        def of(name: str) -> Any:
-            if name == "p0":
-                return self._source.p0_gradient(medium["initial_pressure"], self._grid)
-            if name == "transducer":
-                scale = self._source.scale(name, self._grid, self._speed_at(name), self._problem.dt)
-                return self._transducer_sums(signals[name]) * scale
-            if name in SOURCES:
-                return self._signal(name, signals[name])
-            if name == "density_staggered":
-                pairs = zip(staggered, self._medium.density_staggered, strict=True)
-                return tuple(self._like(*pair) for pair in pairs)
-            field = medium[name]
-            if name == "density" and self._medium.density_staggered is None:
-                for axis, along in enumerate(staggered):
-                    field = field + transposed_stagger(along, axis, self._grid.periodic[axis])
-            if name == "sound_speed":
-                field = self._with_scales(field, signals, products)
-            return self._like(field, getattr(self._medium, name))
-
-        return {name: of(name) for name in self._names}
-
-    def _like(self, field: np.ndarray, parameter: Any) -> Any:
-        """Convert derivatives at grid points to those for a parameter: a number, or a user's array."""
-        whole = field.astype(np.float64)
-        return float(whole.sum()) if np.ndim(parameter) == 0 else self._grid.from_edges(whole)
-
-    def _speed_at(self, name: str) -> np.ndarray:
-        return at_points(self._problem.sound_speed, self._points[name])
-
-    def _signal(self, name: str, derivative: np.ndarray) -> np.ndarray:
-        """Convert derivatives for the solver's signals, (steps, points or 1), to those for the user's."""
-        values = np.asarray(getattr(self._source, name))
-        scale = self._source.scale(name, self._grid, self._speed_at(name), self._problem.dt)
-        scaled = (derivative * scale).T
-        if values.ndim == 1 or values.shape[0] == 1:
-            scaled = scaled.sum(axis=0, keepdims=True)
-        out = np.zeros((scaled.shape[0], values.shape[-1]))
-        steps = min(values.shape[-1], scaled.shape[1])
-        out[:, :steps] = scaled[:, :steps]
-        return out.reshape(values.shape)
-
-    def _transducer_sums(self, derivative: np.ndarray) -> np.ndarray:
-        """Convert derivatives for the pushes (steps, points) to those for the signal before scaling."""
-        transducer: Any = self._problem.transducer
-        at, size = transducer.delay + np.arange(len(derivative))[:, None], transducer.signal.size
-        pushes = derivative.ravel().astype(np.float64)
-        return np.bincount(at.ravel(), pushes, max(size, int(at.max()) + 1))[:size]
-
-    def _with_scales(self, field: np.ndarray, signals: Mapping, products: Mapping) -> np.ndarray:
-        """Add the derivatives with respect to sound speed through the scaling of the sources."""
-        total = field.astype(np.float64)
-        flat = total.reshape(-1)
-        for name in self._scaled:
-            index, c = self._points[name], self._speed_at(name)
-            if name == "transducer":
-                transducer: Any = self._problem.transducer
-                sums = float(np.sum(self._transducer_sums(signals[name]) * transducer.signal))
-                flat[index] += sums / (index.size * c.mean())
-            else:
-                flat[index] += products[name] * self._source.scale_power(name) / c
-        return total
-
-
-def transposed_stagger(field: np.ndarray, axis: int, wrap: bool = False) -> np.ndarray:
-    """Apply the transpose of `medium.stagger`."""
-    out = field / 2
-    along, half = np.moveaxis(out, 2 - axis, 0), np.moveaxis(field / 2, 2 - axis, 0)
-    along[1:] += half[:-1]
-    along[0 if wrap else -1] += half[-1]
-    return out

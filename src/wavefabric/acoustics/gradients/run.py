@@ -120,7 +120,7 @@ class AdjointRun:
         self._problem, self._recording, self._wrt, self._scaled = problem, recording, wrt, scaled
         self._how, self._comm = how, how.ranks
         cut = how.decomposition if self._comm.size > 1 else None
-        self._partition = decompose(problem.shape, self._comm.size, cut)
+        self._partition = decompose(problem.shape, self._comm.size, cut, problem.stacked)
         self._store: StateStore | None = None
         self._reversal: Reversal | None = None  # none if no states are needed
         self._cyclic: list[Any] = [self]  # objects that refer to each other
