@@ -5,7 +5,6 @@ and stand for machines used in papers.
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,16 +18,13 @@ from wavefabric.errors import InputError, not_one_of, show
 from wavefabric.fabric.io.tables import Bytes, Seconds
 from wavefabric.files.faults import checked
 from wavefabric.files.input import naming, parse_json, parse_toml, read_text
+from wavefabric.planner.modelled_stages import kernel_runs
 
 DEVICES = Path(__file__).parent / "devices"
 #: Fields that each kernel of the fused ultrasound step reads or writes; used if a device lacks kernel times.
 FIELDS = {
     "y_transform": 2, "y_gradient": 5, "z_gradient": 3, "z_divergence": 2, "z_scale": 2.5, "x_velocity": 12,
     "x_density": 7, "x_pressure": 10, "x_forward": 2,
-}  # fmt: skip
-#: How often a lossless step runs each kernel.
-_LOSSLESS = {
-    "y_transform": 7, "y_gradient": 1, "z_gradient": 1, "z_divergence": 3, "x_velocity": 1, "x_density": 1,
 }  # fmt: skip
 #: Kernels that only lossy media run, with a kernel along the same axis that every medium runs.
 _LIKE = {"z_scale": "z_divergence", "x_pressure": "x_density"}
@@ -202,19 +198,6 @@ class SolverRates:
             actual = f"no Kerr operator {operator} ({form}, {cut}) in {precision} precision"
             raise InputError(f"device: {self.label} has {actual}") from None
         return self.factor * 1e-12 * _between(times, rows)
-
-
-def kernel_runs(laplacians: int, flat: bool = False) -> dict[str, float]:
-    """Return how often a step with ``laplacians`` fractional Laplacians runs each kernel.
-
-    In a plane (``flat``) the kernels along z run along y, and there are two velocity components, not three.
-    """
-    lossy = {"y_transform": 2 * laplacians, "z_scale": laplacians, "x_pressure": int(laplacians > 0)}
-    runs: dict[str, float] = dict(Counter(_LOSSLESS) + Counter(lossy))
-    if flat:
-        runs = {name: count for name, count in runs.items() if name[0] != "y"}
-        runs |= {"z_divergence": 2, "x_velocity": 2 / 3}
-    return runs
 
 
 def _runs(medium: str) -> dict[str, float]:

@@ -1,23 +1,34 @@
 """Predicts the time per step of ultrasound on each rank, exchanges included, for every decomposition.
 
-The order of kernels and exchanges is that of `wavefabric.acoustics.fused.fused_cuda` with the layouts of
-`wavefabric.acoustics.parallel`; the schedules are those that these modules bind.
+The solver's own stages say in which order kernels and exchanges come (`modelled_stages`); the schedules are
+those that `wavefabric.acoustics.parallel` binds.
 """
 
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.decomposition.decompose import Partition, halo_messages
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
+from wavefabric.acoustics.fused.fused_layout import FusedLayout
+from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.exchange.halos_transposes import message_schedule
 from wavefabric.planner.exchange_times import ExchangeTimes, host_launch
-from wavefabric.planner.rates import SolverRates, kernel_runs
+from wavefabric.planner.modelled_stages import (
+    ModelledKernels,
+    advance,
+    fields_exchanged,
+    kernel_runs,
+    transposes,
+    without_fields,
+)
+from wavefabric.planner.rates import SolverRates
 from wavefabric.planner.timeline import StepTimeline, StepTimes, steady_step
 from wavefabric.spectral.axis_fft import transformed_points
 from wavefabric.spectral.distributed import boxes, transpose_messages
@@ -90,9 +101,9 @@ class UltrasoundStep:
         """Return the time of a step, divided into computation, packing and exposed exchange."""
         local, plain = self.partition.options.kind == "local", self.stages == "plain"
         if local:
-            program = self._plain_local if plain else self._fused_local
+            program = self._plain_local if plain else self._fused
         else:
-            program = self._plain_global if plain else self._fused_global
+            program = self._plain_global if plain else self._fused
 
         def step(t: StepTimeline) -> None:
             program(t) if self.exchange else t.work(self._whole_step())
@@ -151,11 +162,11 @@ class UltrasoundStep:
             return self.rates.pack(moved, "points" if self.partition.grid[0] > 1 else "planes")
         return self.rates.pack(moved, "spectrum") / (1 - 1 / self.partition.ranks)
 
-    def _send(self, t: StepTimeline, name: str, fields: float) -> None:
+    def send(self, t: StepTimeline, name: str, fields: float) -> None:
         t.work(self._pack(fields), "pack")
         self._start(t, name, fields)
 
-    def _receive(self, t: StepTimeline, name: str, fields: float) -> None:
+    def receive(self, t: StepTimeline, name: str, fields: float) -> None:
         assert self.exchange is not None
         t.finish(name, self.exchange.own.overhead)
         t.work(self._pack(fields), "pack")
@@ -171,8 +182,9 @@ class UltrasoundStep:
     def bytes_sent(self) -> float:
         """Return the bytes per step sent by the busiest rank."""
         local = self.partition.options.kind == "local"
-        # Fields whose overlaps are filled per step; a plane has one velocity component less.
-        count = 4 + self.medium.laplacians - (self.size[2] == 1) if local else 2 * self._transposes
+        # A plane has one velocity component less.
+        filled = fields_exchanged(self.medium.laplacians) - (self.size[2] == 1)
+        count = filled if local else 2 * self._transposes
         return self._sent * self.item * count
 
     # --- One rank --------------------------------------------------------------------------------------
@@ -194,25 +206,13 @@ class UltrasoundStep:
 
     # --- Blocks with overlaps --------------------------------------------------------------------------
 
-    def _fused_local(self, t: StepTimeline) -> None:
-        n = self.medium.laplacians
-        self._forward_y(t, "p", 1)
-        for name in ("z_gradient", "y_gradient", "x_velocity"):
-            t.work(self.kernel(name))
-        self._send(t, "u", 3)
-        self._forward_y(t, "u", 3)
-        t.work(self.kernel("z_divergence", 3))
-        t.work(self.kernel("y_transform", 3))
-        t.work(self.kernel("x_density"))
-        if n:
-            self._send(t, "absorption", n)
-            self._forward_y(t, "absorption", n)
-            t.work(self.kernel("z_scale", n))
-            t.work(self.kernel("y_transform", n))
-            t.work(self.kernel("x_pressure"))
-        self._send(t, "p", 1)
+    def _fused(self, t: StepTimeline) -> None:
+        one_sided = self.exchange is not None and self.exchange.one_sided
+        local = self.partition.options.kind == "local"
+        kind = _LocalLayout if local else _OneSidedLayout if one_sided else _GlobalLayout
+        advance(kind(self, t), self.medium.laplacians)
 
-    def _forward_y(self, t: StepTimeline, name: str, fields: int) -> None:
+    def forward_y(self, t: StepTimeline, fields: int) -> None:
         """Add the y transforms: first of planes without overlaps, then, after the exchange, of the others.
 
         Rows of overlaps are transformed along x again once they are received.
@@ -221,15 +221,15 @@ class UltrasoundStep:
         early = part.owned_size[2] / part.size[2] if x == y == 1 else 0.0
         again = 1.0 if x > 1 else 1 - math.prod(part.owned_size[1:]) / math.prod(part.size[1:])
         t.work(self.kernel("y_transform", fields * early))
-        self._receive(t, name, fields)
+        self.receive(t, "overlaps", fields)
         t.work(self.kernel("x_forward", fields * again))
         t.work(self.kernel("y_transform", fields * (1 - early)))
 
     def _plain_local(self, t: StepTimeline) -> None:
         groups = [1, 3 if self.size[2] > 1 else 2, *[1] * self.medium.laplacians]
         for fields in groups:
-            self._send(t, "halo", fields)
-            self._receive(t, "halo", fields)
+            self.send(t, "halo", fields)
+            self.receive(t, "halo", fields)
             t.work(self._whole_step() / len(groups), launches=4 * self._lossless_transforms // len(groups))
 
     # --- One Fourier basis -----------------------------------------------------------------------------
@@ -238,46 +238,8 @@ class UltrasoundStep:
     def _transposes(self) -> int:
         """Return the number of transposes of spectra per step; there and back count as two."""
         if self.stages == "fused":
-            return 9 + 2 * self.medium.laplacians
+            return transposes(self.medium.laplacians)
         return self._lossless_transforms + 2 * self.medium.laplacians
-
-    def _fused_global(self, t: StepTimeline) -> None:
-        through = self._through_z_stored if self.exchange and self.exchange.one_sided else self._through_z
-        through(t, 1, 2, "z_gradient")
-        t.work(self.kernel("y_gradient"))
-        t.work(self.kernel("x_velocity"))
-        through(t, 3, 3, "z_divergence")
-        t.work(self.kernel("y_transform", 3))
-        t.work(self.kernel("x_density"))
-        if n := self.medium.laplacians:
-            through(t, n, n, "z_scale")
-            t.work(self.kernel("y_transform", n))
-            t.work(self.kernel("x_pressure"))
-
-    def _through_z(self, t: StepTimeline, forth: int, back: int, along_z: str) -> None:
-        """Transpose spectra, run a kernel along z on each, transpose back; exchanges overlap the work."""
-        for number in range(forth):
-            t.work(self.kernel("y_transform"))
-            self._send(t, f"forth {number}", 2)
-        for number in range(forth):
-            self._receive(t, f"forth {number}", 2)
-            t.work(self.kernel(along_z))
-            for more in [number] if forth == back else range(back):
-                self._send(t, f"back {more}", 2)
-        for number in range(back):
-            self._receive(t, f"back {number}", 2)
-
-    def _through_z_stored(self, t: StepTimeline, forth: int, back: int, along_z: str) -> None:
-        """Add transforms whose y and z kernels store on the receiving ranks; links can be the slower part."""
-        assert self.exchange is not None
-        wire = self.exchange.wire(self.schedule, 2 * self.item) / _SCATTERED
-        signal = self.exchange.kernels.signal
-        for _ in range(forth):
-            t.beside(wire, self.kernel("y_transform"))
-        t.beside(signal)
-        for spectra in [1] * forth if forth == back else [back]:
-            t.beside(spectra * wire, self.kernel(along_z))
-        t.beside(signal)
 
     def _plain_global(self, t: StepTimeline) -> None:
         assert self.exchange is not None
@@ -287,3 +249,69 @@ class UltrasoundStep:
             t.work(2 * self._pack(2), "pack")
             self._start(t, "transpose", 2)
             t.finish("transpose", self.exchange.own.overhead)
+
+    @property
+    def wire(self) -> float:
+        """Return the seconds in which kernels store one spectrum in the memory of the other ranks."""
+        assert self.exchange is not None
+        return self.exchange.wire(self.schedule, 2 * self.item) / _SCATTERED
+
+
+class _LocalLayout(FusedLayout):
+    """Adds the kernels and exchanges of blocks with overlaps to a timeline."""
+
+    def __init__(self, step: UltrasoundStep, timeline: StepTimeline):
+        without_fields(self, lambda name, count: timeline.work(step.kernel(name, count)))
+        self._step, self._timeline = step, timeline
+
+    def start_exchange(self, fields: list, spectra: list) -> None:
+        self._step.send(self._timeline, "overlaps", len(spectra))
+
+    def forward_y(self, spectra: list) -> None:
+        self._step.forward_y(self._timeline, len(spectra))
+
+
+class _GlobalLayout(FusedGlobalLayout):
+    """Adds the kernels and transposes of slabs to a timeline."""
+
+    def __init__(self, step: UltrasoundStep, timeline: StepTimeline):
+        without_fields(self, lambda name, count: timeline.work(step.kernel(name, count)))
+        self._columns, self._step, self._timeline = self.spectra, step, timeline
+
+    def _send_planes(self, number: int, along_y: bool) -> None:
+        self.plane_kernels.y_transform([self.spectra[number]], False)
+        self._step.send(self._timeline, f"planes {number}", 2)
+
+    def _send_columns(self, number: int) -> None:
+        self._step.send(self._timeline, f"columns {number}", 2)
+
+    def _receive(self, number: int, planes: bool) -> None:
+        self._step.receive(self._timeline, f"{'columns' if planes else 'planes'} {number}", 2)
+
+
+class _OneSidedLayout(_GlobalLayout):
+    """Adds kernels that store their results on the receiving ranks; links can be the slower part."""
+
+    def __init__(self, step: UltrasoundStep, timeline: StepTimeline):
+        super().__init__(step, timeline)
+        #: Whether planes, or columns, were stored since their signals were last waited for.
+        self._stored = {True: False, False: False}
+        self.column_kernels: Any = ModelledKernels(self._along_z)
+
+    def _along_z(self, name: str, count: float) -> None:
+        spectra = 2 if name == "z_gradient" else count
+        self._timeline.beside(spectra * self._step.wire, self._step.kernel(name, count))
+        self._stored[True] = True
+
+    def _send_planes(self, number: int, along_y: bool) -> None:
+        self._timeline.beside(self._step.wire, self._step.kernel("y_transform"))
+        self._stored[False] = True
+
+    def _send_columns(self, number: int) -> None:
+        """Do nothing: the kernel along z has sent the columns."""
+
+    def _receive(self, number: int, planes: bool) -> None:
+        assert self._step.exchange is not None
+        if self._stored[planes]:
+            self._timeline.beside(self._step.exchange.kernels.signal)
+        self._stored[planes] = False

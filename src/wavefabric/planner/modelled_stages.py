@@ -1,0 +1,134 @@
+"""Runs the stages of a fused ultrasound step without fields, to learn its kernels and exchanges in order.
+
+The order stands in `FusedCudaStages` and its layouts; the layouts here have no arrays and no other ranks, and
+report each launch and each exchange instead.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
+from wavefabric.acoustics.fused.fused_layout import FusedLayout
+from wavefabric.acoustics.fused.plane_layout import PlaneLayout
+from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout
+from wavefabric.acoustics.solver.step import Step
+
+#: Called with the name of a kernel and how often it runs over all points.
+Launch = Callable[[str, float], None]
+#: Kernels one launch of which works on all its layers in the time of a device file, and their layers.
+_TOGETHER = {"x_velocity": 3, "y_gradient": 2}
+
+
+class ModelledKernels:
+    """Reports the launches of `AxisKernels`."""
+
+    def __init__(self, launch: Launch):
+        self._launch = launch
+
+    def run(self, name: str, *_: Any, layers: int = 1) -> None:
+        self._launch(name, layers / _TOGETHER.get(name, 1))
+
+    def y_transform(self, spectra: Sequence[Any], inverse: bool) -> None:
+        self._launch("y_transform", len(spectra))
+
+    def z_scale(self, spectra: Sequence[Any], operators: Any, numbers: Sequence[int]) -> None:
+        self._launch("z_scale", len(numbers))
+
+
+def without_fields(layout: Any, launch: Launch, axes: int = 3) -> None:
+    """Give a layout the attributes that stages use: kernels that call ``launch``, spectra without memory."""
+    layout.plane_kernels = layout.column_kernels = ModelledKernels(launch)
+    layout.spectra, layout.exchanged = [None] * axes, None
+    layout.squares = layout.up = layout.down = layout.up_columns = [None] * 3
+
+
+class _WholeGrid(FusedLayout):
+    def __init__(self, launch: Launch):
+        without_fields(self, launch)
+
+
+class _Plane(PlaneLayout):
+    def __init__(self, launch: Launch):
+        without_fields(self, launch, 2)
+
+
+class _ModelledStages(FusedCudaStages):
+    """The stages of a medium with a number of fractional Laplacians, without coefficients and sources."""
+
+    def __init__(self, layout: Any, laplacians: int):
+        axes = len(layout.spectra)
+        self.layout, self.transforms, self._state = layout, 0, None
+        self._spectra, self._planes, self._columns = (
+            layout.spectra,
+            layout.plane_kernels,
+            layout.column_kernels,
+        )
+        medium = {"lossy": laplacians > 0, "stokes": False, "disperses": laplacians > 1, "axes": axes}
+        operators = dict.fromkeys(("dt", "eta_factor", "nabla1", "nabla2"))
+        self.coefficients: Any = SimpleNamespace(**medium, **operators)
+        self.fields: Any = SimpleNamespace(p=None, u=[None] * axes, clock=None, three=list)
+        self.sources: Any = SimpleNamespace(refresh=lambda *_: None)
+
+    def _structures_for(self, active: tuple[bool, ...]) -> tuple:
+        return None, None
+
+
+def advance(layout: Any, laplacians: int) -> None:
+    """Run one time step of ``layout``, which `without_fields` prepared."""
+    Step(_ModelledStages(layout, laplacians)).advance(())
+
+
+def kernel_runs(laplacians: int, flat: bool = False) -> dict[str, float]:
+    """Return how often a step with ``laplacians`` fractional Laplacians runs each kernel.
+
+    In a plane (``flat``) there are two velocity components, not three.
+    """
+    runs: Counter[str] = Counter()
+
+    def launch(name: str, count: float) -> None:
+        runs[name] += count  # type: ignore[assignment]
+
+    advance((_Plane if flat else _WholeGrid)(launch), laplacians)
+    return dict(runs)
+
+
+class _Overlaps(_WholeGrid):
+    """Counts the fields whose overlaps are exchanged."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda *_: None)
+        self.count = 0
+
+    def start_exchange(self, fields: list, spectra: list) -> None:
+        self.count += len(spectra)
+
+
+class _Transposes(FusedGlobalLayout):
+    """Counts the spectra that ranks exchange."""
+
+    def __init__(self) -> None:
+        without_fields(self, lambda *_: None)
+        self._columns, self.count = self.spectra, 0
+
+    def _send_planes(self, number: int, along_y: bool) -> None:
+        self.count += 1
+
+    def _send_columns(self, number: int) -> None:
+        self.count += 1
+
+    def _receive(self, number: int, planes: bool) -> None:
+        """Do nothing."""
+
+
+def fields_exchanged(laplacians: int) -> int:
+    """Return how many fields' overlaps a three-dimensional step on blocks with local bases exchanges."""
+    advance(layout := _Overlaps(), laplacians)
+    return layout.count
+
+
+def transposes(laplacians: int) -> int:
+    """Return how many spectra a three-dimensional step with one Fourier basis transposes, there and back."""
+    advance(layout := _Transposes(), laplacians)
+    return layout.count
