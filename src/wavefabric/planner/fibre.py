@@ -1,14 +1,17 @@
 """Predicts the time per step of light in a multimode fibre on each rank, exchanges of powers included.
 
-The order of operations is that of `wavefabric.optics.propagation.integrators` and of the pipeline of
+The integrators themselves say which operators a step calls; the pipeline of a Kerr operator is that of
 `RankOperators`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 
 from wavefabric.collectives import Schedule, direct_all_gather
 from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import RK4IP_LAST, RK4IP_MIDDLE, ROTATE, ROTATE_RK4
 from wavefabric.optics.propagation.operators_ranks import chunks_for
 from wavefabric.optics.propagation.phase_groups import (
@@ -21,18 +24,7 @@ from wavefabric.planner.exchange_times import ExchangeTimes, host_launch
 from wavefabric.planner.rates import SolverRates
 from wavefabric.planner.timeline import StepTimeline, StepTimes, steady_step
 
-#: Operations of one step, by integrator: linear propagations and Kerr operators of the device file.
-_LINEAR = "linear"
-_RK4IP = (_LINEAR, _LINEAR, "rk4ip_middle", _LINEAR, _LINEAR, "rk4ip_last")
-_AGRAWAL = ("phase_rate", _LINEAR, "rotate_mean", _LINEAR, "phase_rate", "rotate_mean", _LINEAR)
-STEPS: dict[str, tuple[str, ...]] = {
-    "strang": ("rotate", _LINEAR),
-    "ssfm_rk4": ("rotate_rk4", _LINEAR),
-    "rk4ip": _RK4IP,
-    "erk43ip": (*_RK4IP, "copy", "copy"),
-    "ssfm_agrawal": _AGRAWAL,
-    "blanes_moan": ("rotate", _LINEAR) * 6,
-}
+_LINEAR, _COPY = "linear", "copy"
 #: Exchanges of powers in each Kerr operator.
 _EXCHANGES = {each.name: each.stages for each in (ROTATE, ROTATE_RK4, RK4IP_MIDDLE, RK4IP_LAST)}
 _EXCHANGES |= {"phase_rate": 1, "rotate_mean": 0}
@@ -42,6 +34,43 @@ _SUMS, _UPDATE = 0.30, 0.62
 #: Model of the one kernel that stores powers on other GPUs, fitted on two H200s: the fraction of the transfer
 #: time that is hidden, and multiplications per second of the coupling, by bytes per power.
 _HIDDEN, _COUPLED = 0.94, {8: 3.4e12, 4: 6.8e12}
+
+
+class _Field:
+    """Reports that a field is copied into it."""
+
+    def __init__(self, calls: list[str]):
+        self._calls = calls
+
+    def __setitem__(self, where: Any, values: Any) -> None:
+        self._calls.append(_COPY)
+
+
+class _Operators:
+    """Reports the calls of `FibreOperators`, by the names of operations in device files."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def empty(self) -> _Field:
+        return _Field(self.calls)
+
+    empty_rates = empty
+
+    def squared_error(self) -> float:
+        return 0.0
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: self.calls.append(name.removeprefix("kerr_"))
+
+
+@lru_cache(maxsize=16)
+def operations(integrator: str) -> tuple[str, ...]:
+    """Return the operations of one step, in order: linear propagations, Kerr operators, copies of a field."""
+    operators: Any = _Operators()
+    method: Any = INTEGRATORS[integrator](operators)
+    (method.trial if method.adaptive else method.step)(operators.empty(), 1.0)
+    return tuple(operators.calls)
 
 
 @dataclass(frozen=True)
@@ -105,14 +134,14 @@ class FibreStep:
     @property
     def bytes_sent(self) -> float:
         """Return the bytes per step sent by the rank with the most phase groups."""
-        exchanges = sum(_EXCHANGES.get(name, 0) for name in STEPS[self.integrator])
+        exchanges = sum(_EXCHANGES.get(name, 0) for name in operations(self.integrator))
         return exchanges * (self.ranks.ranks - 1) * max(self.coupling.parts) * self.samples * self.item
 
     def _step(self, t: StepTimeline) -> None:
-        for name in STEPS[self.integrator]:
+        for name in operations(self.integrator):
             if name == _LINEAR:
                 t.work(self.rates.linear(self.precision, self.samples, self.rows))
-            elif name == "copy":
+            elif name == _COPY:
                 t.work(self.rates.copy(2 * self.numbers * 2 * self.item))
             elif self.exchange is None:
                 t.work(self.rates.launch + self._one(name) * self.numbers)
