@@ -39,6 +39,11 @@ def _case(text: str) -> tuple[int, ...]:
     return parse_shape(text.replace("2^", ""), "--case", "rows x log2 of samples, such as 30x21", (2,))
 
 
+def _plane(text: str) -> tuple[int, ...]:
+    """Points of a 2-D grid: ``256x256``."""
+    return parse_shape(text, "--size", "NXxNY, such as 256x256", (2,))
+
+
 def _integrators(text: str) -> list[str]:
     return list(INTEGRATORS) if text == "all" else parse_list(text)
 
@@ -142,6 +147,16 @@ benchmark(
     media=keyword(str, MEDIA_HELP, "both", parse_media, "--medium"),
     precision=_PRECISION,
     repeats=keyword(int, "Rounds; medians count.", 7),
+)
+benchmark(
+    "many-sources",
+    Local,
+    "Simulations and gradients of many 2-D sources, one by one and together.",
+    sizes=keyword(_Texts, "Points of a grid, NXxNY; may be repeated.", None, _plane, "--size"),
+    sources=keyword(int, "Number of sources.", 16, limits=(2,)),
+    steps=keyword(int, "Time steps of each.", 500, limits=(1,)),
+    precision=_PRECISION,
+    repeats=keyword(int, "Rounds; medians count.", 3),
 )
 
 if __name__ == "__main__":

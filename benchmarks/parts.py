@@ -24,6 +24,7 @@ COMPARISONS = (
     "ultrasound-cuts",
     "ultrasound-breakdown",
     "ultrasound-adjoint",
+    "many-sources",
 )
 COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "broadcast")
 #: Algorithms as parts are named by them, and as `wavefabric collective run` knows them.
