@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
 
-from wavefabric.acoustics import ContinuousWave, Grid, Medium, Sensor, Source, prepare, simulate
+from wavefabric.acoustics import ContinuousWave, Grid, Medium, Sensor, Source, Transducer, prepare, simulate
 from wavefabric.acoustics.stack import empty_stack, planes_together
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
@@ -50,6 +50,9 @@ def shot(kind, number):
         "dirichlet": lambda: Source(p_mask=mask, p=waves, p_mode="dirichlet"),
         "velocity": lambda: Source(u_mask=mask, ux=1e-6 * waves, uy=2e-6 * waves),
         "one component": lambda: Source(u_mask=mask, uy=1e-6 * waves, u_mode="additive_no_correction"),
+        "transducer": lambda: Source(
+            transducer=Transducer(points(0), 1e-3 * np.sin(np.arange(7.0)), [number // 2, 1])
+        ),
         "tone": lambda: Source(p_mask=mask, p=ContinuousWave(1e4, 1e6, [0.1 * number, 0.2])),
         "tones": lambda: Source(p_mask=mask, p=ContinuousWave(1e4, 1e6 * (1 + number), [0.0, 0.2])),
     }[kind]()
@@ -88,7 +91,7 @@ def check(device, medium, sources, sensor, precision="double", steps=STEPS):
 @pytest.mark.parametrize("medium", ["lossless", "lossy", "few"])
 @pytest.mark.parametrize(
     "kind",
-    ["p0", "pressure", "common", "dirichlet", "velocity", "one component", "tone", "tones"],
+    ["p0", "pressure", "common", "dirichlet", "velocity", "one component", "transducer", "tone", "tones"],
 )
 def test_sources_of_each_kind(device, kind, medium):
     together = check(device, media(medium), [shot(kind, number) for number in range(SHOTS)], SENSORS["mask"])

@@ -237,10 +237,11 @@ class PreparedSimulation:
     def simulate_all(
         self, sources: Iterable[Source], sensor: Sensor | None = None, **options: Any
     ) -> list[Results]:
-        """Simulate sources as `simulate` does one, many at once where one alone does not fill a GPU.
+        """Simulate many sources, several at a time where one alone does not fill a GPU.
 
-        On one GPU, 2-D grids of fewer than two million points are simulated many at a time; elsewhere this is
-        a loop. Results are the same. The report of a result is that of all sources simulated with it.
+        On one GPU, Cartesian 2-D grids of up to two million points are simulated several at a time; elsewhere
+        this is a loop over `simulate`, whose results are the same to round-off. Sources that are simulated
+        together share one report.
 
         ``options`` may be ``record``, ``steps``, ``t_end`` and ``progress`` of `simulate`.
         """
@@ -256,6 +257,9 @@ class PreparedSimulation:
         results: list[Any] = [None] * len(sources)
         stated = [self._checked(source, sensor, settings) for source in sources]
         for numbers in batches([problem for problem, *_ in stated], most):
+            if len(numbers) == 1:
+                results[numbers[0]] = solve(*stated[numbers[0]], self.grid, setup=self.setup())
+                continue
             together = self._simulate_stack([stated[number] for number in numbers])
             for number, result in zip(numbers, together, strict=True):
                 results[number] = result
@@ -270,7 +274,7 @@ class PreparedSimulation:
         return stated
 
     def check(self, problem: Problem, recording: Recording, settings: RunSettings) -> None:
-        """Check what `problem` returned, as before a run; `InputError`, or warnings, as from `simulate`."""
+        """Check a run as `simulate` does: raise `InputError`, or warn; after it `stable` is true."""
         check(problem)
         check_recording(problem, recording)
         check_run(problem, settings)
@@ -283,7 +287,10 @@ class PreparedSimulation:
         return planes_together(self._medium(), self.settings)
 
     def stack(self, planes: int, indexed: bool = True) -> tuple[Problem, Setup]:
-        """Return a stack of at least ``planes`` planes without sources, and its `Setup`."""
+        """Return a stack of at least ``planes`` planes without sources, and its `Setup`.
+
+        ``indexed`` is as in `make_stages`.
+        """
         if self._stack is not None:
             stack, setup = self._stack
             if stack.shape[2] >= planes and setup.indexed == indexed:
@@ -294,7 +301,7 @@ class PreparedSimulation:
         return self._stack
 
     def _simulate_stack(self, stated: list[tuple[Problem, Recording, SimulateSettings]]) -> list[Results]:
-        """Simulate sources of one kind together."""
+        """Simulate the sources of one of the `batches` in one run."""
         problems, (_, recording, settings) = [problem for problem, *_ in stated], stated[0]
         stack, setup = self.stack(len(problems))
         planes = stack.shape[2]
@@ -312,9 +319,9 @@ class PreparedSimulation:
     def problem(
         self, source: Any, sensor: Sensor | None, how: SettingsType
     ) -> tuple[Problem, Recording, SettingsType]:
-        """Return problem, recording and settings, which skip the stability check once `stable` is true.
+        """Return problem, recording and settings; once `stable` is true these skip the stability check.
 
-        Without a sensor ``p_max_all`` and ``p_final`` are recorded.
+        Without a sensor ``record`` is recorded in the whole domain, by default ``p_max_all`` and ``p_final``.
         """
         check_inputs(self.grid, self.medium, source, sensor)
         ensure(how.steps is None or how.t_end is None, "steps", "is given along with t_end", "one of them")
@@ -327,7 +334,7 @@ class PreparedSimulation:
         return problem, recording, replace(how, check_stability=not self.stable)
 
     def _medium(self) -> Problem:
-        """Return the problem without sources, for one step; a time step derived from ``cfl`` is stable."""
+        """Return the problem without sources; its time step is stable if it was derived from ``cfl``."""
         if self._silent is None:
             dt, how = self.settings.dt, self.settings
             step = self.grid.cfl_step(self.medium, how.cfl) if dt is None else positive(dt, "s", "dt")
@@ -340,7 +347,7 @@ class PreparedSimulation:
         return self._silent
 
     def setup(self, indexed: bool = True) -> Setup:
-        """Return the only `Setup`, ``indexed`` as in `make_stages`; another ``indexed`` replaces it."""
+        """Return the `Setup` for one source; a change of ``indexed`` (of `make_stages`) replaces it."""
         if self._setup.indexed != indexed:
             self.close()
             self._setup = Setup(self.settings, indexed)
@@ -352,8 +359,8 @@ class PreparedSimulation:
         self._stack = None
 
     def close_if_large(self) -> None:
-        """Call `close` if a device has no space for as many fields and operators again; collective."""
-        comm, nbytes = self.settings.ranks, self._setup.nbytes
+        """Call `close` if a second set-up of this size would not fit in a device's memory; collective."""
+        comm, nbytes = self.settings.ranks, self._setup.nbytes + (self._stack[1].nbytes if self._stack else 0)
         if comm.control.max(float(nbytes > comm.device.memory()[0])):
             self.close()
 

@@ -1,7 +1,7 @@
-"""Joins 2-D simulations on one grid and medium to a stack of planes, which a GPU computes together.
+"""A stack holds 2-D simulations on one grid and medium as planes of one array; a GPU computes all at once.
 
 A small grid occupies little of a GPU: its steps take as long as the launches of their kernels. A stack takes
-hardly longer than one of its planes. Each plane has its own sources; there are no derivatives across planes.
+hardly longer than one of its planes. Each plane has its own sources; waves do not travel between planes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +24,7 @@ from wavefabric.acoustics.problem import (
     ProductSignal,
     Recording,
     Signal,
+    TransducerSource,
     VelocitySource,
 )
 from wavefabric.acoustics.recording.quantities import is_field, is_tone
@@ -31,14 +32,14 @@ from wavefabric.acoustics.run_settings import RunSettings
 
 #: Largest number of grid points of a stack: with more of them a GPU is busy anyway.
 MOST_POINTS = 1 << 22
-#: Medium parameters of a problem, which all planes share.
+#: Medium parameters of a problem, which all planes share, like ``density_staggered``.
 _MEDIUM = ("sound_speed", "density", "nonlinearity", "alpha_coeff")
 
 
 def planes_together(problem: Problem, settings: RunSettings) -> int:
     """Return how many simulations on the grid of ``problem`` a stack may have; 1 if they cannot be stacked.
 
-    They can on one GPU, on a 2-D grid that the fused kernels support.
+    A stack needs one GPU and a Cartesian 2-D grid that the fused kernels support.
     """
     if settings.ranks.size > 1 or problem.dimensions != 2 or problem.axisymmetric:
         return 1
@@ -63,7 +64,7 @@ def empty_stack(problem: Problem, planes: int, dtype: np.dtype) -> Problem:
 
 
 def batches(problems: Sequence[Problem], most: int) -> Iterator[list[int]]:
-    """Yield the numbers of problems that can be stacked together, at most ``most`` at a time."""
+    """Yield lists of the indices of problems that can be stacked together, at most ``most`` in each."""
     alike: dict[tuple, list[int]] = {}
     for number, problem in enumerate(problems):
         alike.setdefault(_kind_of_sources(problem), []).append(number)
@@ -73,8 +74,13 @@ def batches(problems: Sequence[Problem], most: int) -> Iterator[list[int]]:
 
 
 def _kind_of_sources(problem: Problem) -> tuple:
-    """Return what problems must have in common to be stacked: steps, and which sources, modes and lengths."""
-    kinds: list[Any] = [problem.steps, problem.initial_pressure is not None, problem.transducer is not None]
+    """Return what problems must have in common to be stacked: steps, and which sources, modes and lengths.
+
+    Transducers must have the same signal.
+    """
+    pushes = problem.transducer
+    kinds: list[Any] = [problem.steps, problem.initial_pressure is not None]
+    kinds.append(pushes and (pushes.steps, pushes.signal.tobytes()))
     for source in (problem.pressure_source, problem.velocity_source):
         lengths = source and tuple(each if each is None else len(each) for each in source.signals)
         kinds.append(source and (source.mode, lengths))
@@ -82,7 +88,7 @@ def _kind_of_sources(problem: Problem) -> tuple:
 
 
 def stack_sources(stack: Problem, problems: Sequence[Problem]) -> Problem:
-    """Return ``stack`` with the sources of problems of one of the `batches`, one per plane.
+    """Return ``stack`` with the sources of problem k in plane k; problems are those of one of the `batches`.
 
     Planes beyond the last problem stay silent.
     """
@@ -105,6 +111,10 @@ def stack_sources(stack: Problem, problems: Sequence[Problem]) -> Problem:
             for each in zip(*(source.signals for source in velocities), strict=True)
         )
         sources["velocity_source"] = VelocitySource(index(velocities), tuple(signals), velocities[0].mode)
+    if (transducers := [p.transducer for p in problems if p.transducer is not None]) != []:
+        delay = np.concatenate([each.delay for each in transducers])
+        signal, steps = transducers[0].signal, transducers[0].steps
+        sources["transducer"] = TransducerSource(index(transducers), delay, signal, steps)
     return stack.with_medium(steps=first.steps, **sources)
 
 

@@ -47,7 +47,7 @@ class _Field:
 
 
 class _Operators:
-    """Reports the calls of `FibreOperators`, by the names of operations in device files."""
+    """Records calls of `FibreOperators` by the names under which device files time them."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -66,7 +66,10 @@ class _Operators:
 
 @lru_cache(maxsize=16)
 def operations(integrator: str) -> tuple[str, ...]:
-    """Return the operations of one step, in order: linear propagations, Kerr operators, copies of a field."""
+    """Return the operations of one step in order: linear propagations, Kerr operators, copies of a field.
+
+    An adaptive integrator takes a trial step.
+    """
     operators: Any = _Operators()
     method: Any = INTEGRATORS[integrator](operators)
     (method.trial if method.adaptive else method.step)(operators.empty(), 1.0)

@@ -1,7 +1,7 @@
-"""Runs the stages of a fused ultrasound step without fields, to learn its kernels and exchanges in order.
+"""Runs the solver's fused time step without arrays, and reports its kernels and exchanges in their order.
 
-The order stands in `FusedCudaStages` and its layouts; the layouts here have no arrays and no other ranks, and
-report each launch and each exchange instead.
+`FusedCudaStages` and its layouts define the order. The layouts here inherit it; they launch and exchange
+nothing.
 """
 
 from collections import Counter
@@ -15,14 +15,14 @@ from wavefabric.acoustics.fused.plane_layout import PlaneLayout
 from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout
 from wavefabric.acoustics.solver.step import Step
 
-#: Called with the name of a kernel and how often it runs over all points.
+#: A function that receives the name of a kernel and the number of its runs over the whole grid.
 Launch = Callable[[str, float], None]
-#: Kernels one launch of which works on all its layers in the time of a device file, and their layers.
+#: Kernels whose times in device files are for all layers of a launch, with their numbers of layers.
 _TOGETHER = {"x_velocity": 3, "y_gradient": 2}
 
 
 class ModelledKernels:
-    """Reports the launches of `AxisKernels`."""
+    """Stands in for `AxisKernels`: reports each launch and computes nothing."""
 
     def __init__(self, launch: Launch):
         self._launch = launch
@@ -38,7 +38,7 @@ class ModelledKernels:
 
 
 def without_fields(layout: Any, launch: Launch, axes: int = 3) -> None:
-    """Give a layout the attributes that stages use: kernels that call ``launch``, spectra without memory."""
+    """Fill a layout with what stages use: kernels that only call ``launch``, and None for each array."""
     layout.plane_kernels = layout.column_kernels = ModelledKernels(launch)
     layout.spectra, layout.exchanged = [None] * axes, None
     layout.squares = layout.up = layout.down = layout.up_columns = [None] * 3
@@ -55,7 +55,7 @@ class _Plane(PlaneLayout):
 
 
 class _ModelledStages(FusedCudaStages):
-    """The stages of a medium with a number of fractional Laplacians, without coefficients and sources."""
+    """Runs the solver's stages for a medium with ``laplacians`` fractional Laplacians, without sources."""
 
     def __init__(self, layout: Any, laplacians: int):
         axes = len(layout.spectra)
@@ -106,7 +106,7 @@ class _Overlaps(_WholeGrid):
 
 
 class _Transposes(FusedGlobalLayout):
-    """Counts the spectra that ranks exchange."""
+    """Counts the transposes of spectra; there and back count as two."""
 
     def __init__(self) -> None:
         without_fields(self, lambda *_: None)
@@ -123,12 +123,12 @@ class _Transposes(FusedGlobalLayout):
 
 
 def fields_exchanged(laplacians: int) -> int:
-    """Return how many fields' overlaps a three-dimensional step on blocks with local bases exchanges."""
+    """Return of how many fields a 3-D step with a Fourier basis per block exchanges the overlaps."""
     advance(layout := _Overlaps(), laplacians)
     return layout.count
 
 
 def transposes(laplacians: int) -> int:
-    """Return how many spectra a three-dimensional step with one Fourier basis transposes, there and back."""
+    """Return the number of transposes in a 3-D step with one Fourier basis; there and back count as two."""
     advance(layout := _Transposes(), laplacians)
     return layout.count

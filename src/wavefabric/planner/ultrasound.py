@@ -258,7 +258,7 @@ class UltrasoundStep:
 
 
 class _LocalLayout(FusedLayout):
-    """Adds the kernels and exchanges of blocks with overlaps to a timeline."""
+    """Puts the kernels of a step with a Fourier basis per block, and its exchanges, on a timeline."""
 
     def __init__(self, step: UltrasoundStep, timeline: StepTimeline):
         without_fields(self, lambda name, count: timeline.work(step.kernel(name, count)))
@@ -272,7 +272,7 @@ class _LocalLayout(FusedLayout):
 
 
 class _GlobalLayout(FusedGlobalLayout):
-    """Adds the kernels and transposes of slabs to a timeline."""
+    """Puts the kernels of a step with one Fourier basis on slabs, and its transposes, on a timeline."""
 
     def __init__(self, step: UltrasoundStep, timeline: StepTimeline):
         without_fields(self, lambda name, count: timeline.work(step.kernel(name, count)))
@@ -290,11 +290,11 @@ class _GlobalLayout(FusedGlobalLayout):
 
 
 class _OneSidedLayout(_GlobalLayout):
-    """Adds kernels that store their results on the receiving ranks; links can be the slower part."""
+    """Times kernels that store their results in other GPUs' memory, which may take longer than computing."""
 
     def __init__(self, step: UltrasoundStep, timeline: StepTimeline):
         super().__init__(step, timeline)
-        #: Whether planes, or columns, were stored since their signals were last waited for.
+        #: Whether kernels have stored planes (True) or columns (False) that no rank has waited for yet.
         self._stored = {True: False, False: False}
         self.column_kernels: Any = ModelledKernels(self._along_z)
 

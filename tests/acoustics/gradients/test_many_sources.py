@@ -9,6 +9,7 @@ from wavefabric.acoustics import (
     Medium,
     Sensor,
     Source,
+    Transducer,
     prepare,
     simulate_and_gradient,
     simulate_and_gradients,
@@ -22,7 +23,13 @@ pytestmark = pytest.mark.filterwarnings(
 
 GRID, STEPS, SHOTS = Grid((12, 10), 1e-4, pml_size=2), 6, 3
 DEVICES = {"emulated": EmulatedDevice, "capturing": CapturingDevice, "cuda": lambda: get_device("cuda")}
-SIGNALS = {"p0": ("p0",), "pressure": ("p",), "dirichlet": ("p",), "velocity": ("ux", "uy")}
+SIGNALS = {
+    "p0": ("p0",),
+    "pressure": ("p",),
+    "dirichlet": ("p",),
+    "velocity": ("ux", "uy"),
+    "transducer": ("transducer",),
+}
 
 
 @pytest.fixture(params=["emulated", "capturing", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -42,11 +49,16 @@ def medium(lossy):
 def shot(kind, number):
     mask, rng = np.zeros(GRID.shape, bool), np.random.default_rng(number)
     mask[4 + number, 5] = mask[8, 3 + number] = True
+    array = np.zeros(GRID.shape, bool)
+    array[5, 4:6] = True
     waves = 1e4 * np.sin((1 + np.arange(9)) / (4 + number)) * np.array([[1], [0.5 + number]])
     return {
         "p0": lambda: Source(p0=1e4 * rng.random(GRID.shape)),
         "pressure": lambda: Source(p_mask=mask, p=waves),
         "dirichlet": lambda: Source(p_mask=mask, p=waves, p_mode="dirichlet"),
+        "transducer": lambda: Source(
+            transducer=Transducer(array, 1e-3 * np.sin(np.arange(7.0)), [number // 2, 1])
+        ),
         "velocity": lambda: Source(u_mask=mask, ux=1e-6 * waves, uy=2e-6 * waves),
     }[kind]()
 

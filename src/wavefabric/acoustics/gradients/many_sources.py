@@ -1,4 +1,4 @@
-"""Provides `simulate_and_gradients`: gradients of many sources on one medium, together on a GPU."""
+"""Provides `simulate_and_gradients`: the gradient of an objective for each of many sources on one medium."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -29,10 +29,10 @@ from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stack import batches, of_plane, stack_recording, stack_sources
 
-#: A function of `Results` and the number of the source, as in `Objective`.
+#: A function that receives the results and the index of a source, and returns value and derivatives.
 NumberedObjective = Callable[[Results, int], tuple[float, Mapping[str, Any]]]
-#: Largest number of grid points of a stack whose adjoint steps are repeated as a whole on a GPU, and the part
-#: of the free memory that may store its states.
+#: Largest number of grid points of a stack, up to which `AdjointRun` repeats a whole adjoint step as one CUDA
+#: graph; and the fraction of the free memory that the states of its forward steps may take.
 _MOST_POINTS, _PART = 1 << 21, 0.5
 
 
@@ -45,13 +45,14 @@ def simulate_and_gradients(
     wrt: str | tuple[str, ...] = ("sound_speed",),
     **options: Any,
 ) -> list[Gradient]:
-    """Differentiate an objective of each of many sources, such as the shots of an inversion.
+    """Compute an objective and its gradient for each of many sources, such as the shots of an inversion.
 
-    On one GPU, 2-D sources are simulated many at a time, as `PreparedSimulation.simulate_all` does; elsewhere
+    On one GPU, 2-D sources are simulated many at a time, as by `PreparedSimulation.simulate_all`; elsewhere
     this is a loop over `simulate_and_gradient`. Results are the same to round-off.
 
-    ``objective(results, number)`` returns the value and the derivatives for source ``number``, from 0.
-    ``options`` are those of `simulate_and_gradient` without ``checkpoint``.
+    ``objective(results, number)`` returns the value for source ``number``, from 0, and its derivatives with
+    respect to the recorded data. ``wrt`` and ``options`` are those of `simulate_and_gradient`, without
+    ``checkpoint``.
 
     >>> gradients = simulate_and_gradients(grid, medium, shots, sensor, misfit, device="cuda")
     >>> total = sum(each["sound_speed"] for each in gradients)
@@ -68,7 +69,7 @@ def simulate_and_gradients(
     assert how.prepared is not None
     sources, names = list(sources), tuple(wrt) if isinstance(wrt, tuple | list) else (wrt,)
     if len(sources) > 1 and how.prepared.planes_together() > 1:
-        return _Together(grid, medium, sensor, objective, names, how).gradients(sources)
+        return _Together(grid, medium, sensor, objective, names, how).gradients(sources, options)
     numbered = (partial(_called, objective, number) for number in range(len(sources)))
     inputs = grid, medium
     return [
@@ -92,7 +93,8 @@ class _Together:
         self._grid, self._medium, self._sensor, self._names = grid, medium, sensor, names
         self._objective, self._how, self._prepared = objective, how, how.prepared
 
-    def gradients(self, sources: Sequence[Source]) -> list[Gradient]:
+    def gradients(self, sources: Sequence[Source], options: Mapping[str, Any]) -> list[Gradient]:
+        """Return the gradient of each source; ``options`` are those of `simulate_and_gradient`."""
         inputs, stated = (self._names, "wrt", self._grid, self._medium), []
         for source in sources:
             problem, recording, how = prepare_gradient(*inputs, source, self._sensor, self._how)
@@ -101,12 +103,18 @@ class _Together:
         results: list[Any] = [None] * len(stated)
         problems = [problem for _, problem, *_ in stated]
         for numbers in batches(problems, self._most(problems[0], stated[0][-1])):
+            if len(numbers) == 1:
+                n = numbers[0]
+                objective = partial(_called, self._objective, n)
+                more = sources[n], self._sensor, objective, self._names
+                results[n] = simulate_and_gradient(self._grid, self._medium, *more, **options)
+                continue
             for number, result in zip(numbers, self._of_batch(numbers, stated), strict=True):
                 results[number] = result
         return results
 
     def _most(self, problem: Problem, how: GradientSettings) -> int:
-        """Return how many sources may be differentiated at once: those whose states all have space."""
+        """Return how many sources fit in one stack, by grid points and by the memory for stored states."""
         most = min(self._prepared.planes_together(), max(1, _MOST_POINTS // problem.points))
         if needs_states(problem, frozenset(self._names)):
             state = Fields.nbytes(problem, Subdomain.whole(problem.shape), how.dtype)
@@ -155,7 +163,10 @@ class _Together:
 def _joined(
     derivatives: Sequence[Mapping[str, np.ndarray]], planes: int, recording: Recording
 ) -> dict[str, np.ndarray]:
-    """Return the derivatives of all planes, those of silent planes 0, in the layout of `as_recorded`."""
+    """Join the derivatives of all planes into one array per quantity, as `as_recorded` orders them.
+
+    Unused planes, and quantities on which the objective of a source does not depend, get zeros.
+    """
     sums = {name: quantity for name, quantity, _ in sum_names(recording)}
     joined = {}
     for name in dict.fromkeys(name for each in derivatives for name in each):

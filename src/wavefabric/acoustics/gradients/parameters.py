@@ -13,9 +13,10 @@ from wavefabric.acoustics.source import Source, at_points
 
 
 class ParameterGradients:
-    """Converts the derivatives of one simulation to those with respect to ``names``, of `PARAMETERS`.
+    """Converts the solver's derivatives for one simulation to those with respect to the arguments ``names``.
 
-    ``wrt`` and ``scaled`` are those of `AdjointRun`; ``points`` are the indices of the points of each source.
+    `AdjointRun` is to differentiate with respect to ``wrt``, and with respect to the scale of the signals of
+    the sources ``scaled``. ``points`` has the grid indices of the points of each source, by name.
     """
 
     def __init__(self, grid: Grid, medium: Medium, source: Any, problem: Problem, names: tuple[str, ...]):
@@ -26,7 +27,7 @@ class ParameterGradients:
         sources: dict[str, Any] = {name: u for name, signal in signals if signal is not None}
         sources |= {"p": p, "transducer": transducer}
         self.points = {name: each.index for name, each in sources.items() if each is not None}
-        #: Sources whose scale depends on the sound speed, in the same order in all processes, unlike a set.
+        #: Sources whose signals are scaled by the sound speed; sorted, so that all ranks have the same order.
         self._scaled: tuple[str, ...] = ()
         if "sound_speed" in names and isinstance(source, Source):
             moved = {name: name == "transducer" or source.scale_power(name) for name in self.points}
@@ -41,7 +42,10 @@ class ParameterGradients:
     def from_grid(
         self, medium: Mapping[str, np.ndarray], signals: Mapping[str, Any], products: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the derivatives by name, from those of `AdjointRun.medium` and `AdjointRun.signals`."""
+        """Return the derivatives by argument, from those of `AdjointRun.medium` and `AdjointRun.signals`.
+
+        ``products`` are the derivatives with respect to the scale of each source point.
+        """
         staggered = [medium[name] for name in ("density_x", "density_y", "density_z") if name in medium]
 
         def of(name: str) -> Any:
@@ -86,7 +90,7 @@ class ParameterGradients:
         return out.reshape(values.shape)
 
     def _transducer_sums(self, derivative: np.ndarray) -> np.ndarray:
-        """Convert derivatives for the pushes (steps, points) to those for the signal before scaling."""
+        """Sum derivatives for the delayed signals of points, (steps, points), to those for the one signal."""
         transducer: Any = self._problem.transducer
         at, size = transducer.delay + np.arange(len(derivative))[:, None], transducer.signal.size
         pushes = derivative.ravel().astype(np.float64)

@@ -19,18 +19,19 @@ AT_POINTS = ("speed", "density", "ratio", "tau")
 STAGGERED = ("staggered_x", "staggered_y", "staggered_z")
 #: Names of the parameters in words.
 _WORDS = {"speed": "sound speed", "density": "density", "ratio": "B/A", "tau": "absorption"}
-#: Fewest points per thread for which a table per thread pays.
+#: Fewest points per thread: with fewer, a separate table per thread costs more time than it saves.
 _THREAD = 1 << 19
-#: Points of a piece of a plane in a sample, and blocks skipped from one plane to the next, a prime.
+#: Points of each piece that a sample reads, and by how many pieces the next plane's lies further: a prime, so
+#: that few pieces repeat.
 _BLOCK, _SKIP = 256, 7919
 
 
 class Sets:
-    """Finds the distinct sets of values that ``arrays`` (Nz, Ny, Nx) have at a point, rounded to ``dtype``.
+    """Finds the distinct sets of values in ``arrays``, (Nz, Ny, Nx) each, rounded to ``dtype``.
 
-    A set has a value of each array. Values are compared bit by bit. ``full`` is true once there are more than
-    ``limit`` sets; ``values`` are those of each set, (sets, arrays), in arbitrary order. With ``sample_only``
-    only some points are read, all over the grid: the whole grid has at least as many sets.
+    A set has one value of each array, those at one point. Values are compared bit by bit. ``full`` is true
+    once there are more than ``limit`` sets; ``values`` are those of each set, (sets, arrays), in arbitrary
+    order. With ``sample_only`` only some points are read, all over the grid, which has at least as many sets.
     """
 
     def __init__(self, arrays: Sequence[np.ndarray], dtype, limit: int, sample_only: bool = False):
@@ -143,7 +144,7 @@ def _sample(planes: int, plane: int, points: int) -> list[_Piece]:
 
 
 def _spread(count: int) -> list[int]:
-    """Return the numbers of all planes in bit-reversed order: the middle first, and early ones far apart."""
+    """Return the numbers of all planes in bit-reversed order, so that early ones lie far apart."""
     bits = max(count - 1, 1).bit_length()
     reversed_bits = (int(f"{i:0{bits}b}"[::-1], 2) for i in range(1, (1 << bits) + 1) if i < 1 << bits)
     return [z for z in (*reversed_bits, 0) if z < count]
@@ -151,10 +152,10 @@ def _spread(count: int) -> list[int]:
 
 @dataclass(frozen=True)
 class IndexedGroup:
-    """Describes parameters ``names``, of `AT_POINTS` and `STAGGERED`, that share an index of ``bits`` bits.
+    """Describes medium parameters that are stored as one index of ``bits`` bits.
 
-    ``columns`` names the arrays whose sets of values are the materials: the parameters themselves, except τ,
-    which follows from ``"speed"`` and ``"alpha"``.
+    ``names`` are elements of `AT_POINTS` and `STAGGERED`. ``columns`` names the arrays that determine the
+    materials: the parameters themselves; τ needs ``"speed"`` and ``"alpha"``.
     """
 
     names: tuple[str, ...]
@@ -163,7 +164,7 @@ class IndexedGroup:
     bits: int
 
     def values(self, column: str) -> np.ndarray | None:
-        """Return the value of each material, (materials,); None if it is the same everywhere."""
+        """Return the value of each material, (materials,); None if the column is not one of this group."""
         return self.sets.values[:, self.columns.index(column)] if column in self.columns else None
 
     def index(self, problem: Problem) -> np.ndarray:
@@ -172,13 +173,13 @@ class IndexedGroup:
         return self.sets.index([arrays[name] for name in self.columns], f"u{self.bits // 8}")
 
     def nbytes(self, points: int, itemsize: int) -> int:
-        """Return the bytes of the index and its table, which has all columns of `AT_POINTS` or none."""
+        """Return the bytes of index and table; the table has all columns of `AT_POINTS` if it has any."""
         width = len(AT_POINTS) * any(name in AT_POINTS for name in self.names)
         width += sum(name in STAGGERED for name in self.names)
         return points * self.bits // 8 + len(self.sets) * width * itemsize
 
     def describe(self) -> str:
-        """Return the parameters and their number of distinct sets, without staggered densities, in words."""
+        """Return parameters and number of materials in words; staggered densities do not add to it."""
         at = [k for k, name in enumerate(self.columns) if name not in STAGGERED]
         if not at:
             axes = ", ".join(name[-1] for name in self.names)
@@ -215,9 +216,9 @@ def find_materials(problem: Problem, dtype) -> Materials:
     """Find parameters that need less memory as an index of 8 or 16 bits and a table of their values.
 
     One index serves all parameters if these have at most `LIMIT` different sets of values. Otherwise one
-    index serves as many parameters at the points of the pressure as possible, those of few values first. It
-    also serves the staggered densities if possible; if not, they share another index, or have one each.
-    Values are compared bit by bit in the precision of the run.
+    index serves parameters at the points of the pressure, added one by one, those of few values first. The
+    staggered densities join it, share another index, have one each, or are stored as arrays. Values are
+    compared bit by bit in the precision of the run.
     """
     dtype = np.dtype(dtype)
     return problem.fact(("materials", dtype.str), lambda: _Search(problem, dtype).materials())
