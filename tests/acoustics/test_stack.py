@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
 
-from wavefabric.acoustics import ContinuousWave, Grid, Medium, Sensor, Source, Transducer, prepare, simulate
+from wavefabric.acoustics import (
+    ContinuousWave,
+    Grid,
+    Medium,
+    Sensor,
+    Source,
+    Transducer,
+    linear_array,
+    prepare,
+    simulate,
+)
 from wavefabric.acoustics.stack import empty_stack, planes_together
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
@@ -65,6 +75,7 @@ SENSORS = {
     "boxes": Sensor.boxes(((2, 3), (5, 9)), ((8, 8), (9, 9)), record=("p", "p_max")),
     "points": Sensor.points([[1e-4, -2.5e-4], [0.3e-4, 1.2e-4]], record=("p", "p_rms")),
     "tones": Sensor(points(1), ("p_amp", "p_amp_all"), frequencies=(1e6, 2e6)),
+    "elements": Sensor.elements(linear_array(GRID, (-5e-4, 0), 3, 2e-4, None, 3e-4, (1, 0))),
 }
 
 
@@ -102,6 +113,16 @@ def test_sources_of_each_kind(device, kind, medium):
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_each_kind_of_sensor(device, sensor):
     check(device, media("lossless"), [shot("p0", number) for number in range(SHOTS)], SENSORS[sensor])
+
+
+@pytest.mark.parametrize("more", [{"pml_inside": False}, {"pml_size": (3, 0)}], ids=["outside", "periodic"])
+def test_grids_with_other_layers(device, more):
+    grid = Grid((20, 18), 1e-4, **{"pml_size": 3} | more)
+    prepared = prepare(grid, WATER, device=device, steps=STEPS, precision="double")
+    sources, heard = [shot("p0", number) for number in range(SHOTS)], Sensor(points(0), ("p", "p_final"))
+    together = prepared.simulate_all(sources, heard)
+    for result, source in zip(together, sources, strict=True):
+        assert difference(result, prepared.simulate(source, heard)) < 1e-12
 
 
 @pytest.mark.gpu

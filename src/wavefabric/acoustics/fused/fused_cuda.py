@@ -4,6 +4,7 @@ Between steps the spectrum of p along x is stored. Sources act inside the kernel
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -136,21 +137,27 @@ class FusedCudaStages(Stages):
             self._planes.run("x_backward", self._spectra[0], out)
         self.transforms += 1 + len(fields)
 
-    def adjoint_pressure(self, change: AdjointChange) -> bool:
+    @property
+    def fused_adjoint_pressure(self) -> Callable[[AdjointChange], None] | None:
         c = self.coefficients
-        if self.layout.halo is not None or not c.lossy or c.stokes:
-            return False
+        fused = self.layout.halo is None and c.lossy and not c.stokes
+        return self._adjoint_pressure if fused else None
+
+    @property
+    def fused_adjoint_motion(self) -> Callable[[AdjointChange], None] | None:
+        # Overlaps, if there are any, are returned to their owners between the transforms.
+        return self._adjoint_motion if self.layout.halo is None else None
+
+    def _adjoint_pressure(self, change: AdjointChange) -> None:
+        c = self.coefficients
         state, _ = self._adjoint_structures(change)
         s0, s1 = self._spectra[:2]
         self._planes.run("x_adjoint_losses", s0, s1, state, c.eta_factor, c.disperses)
         self._absorption_spectra()
         self._planes.run("x_adjoint_pressure", s0, s1, state, c.disperses)
         self.transforms += 2 + 2 * c.disperses
-        return True
 
-    def adjoint_density_and_velocity(self, change: AdjointChange) -> bool:
-        if self.layout.halo is not None:
-            return False  # overlaps are returned to their owners between the transforms
+    def _adjoint_motion(self, change: AdjointChange) -> None:
         state, components = self._adjoint_structures(change)
         c, spectra = self.coefficients, change.fields.three(self._spectra)
         self._planes.run("x_adjoint_density", *spectra, state, c.dt, int(change.differs))
@@ -159,7 +166,6 @@ class FusedCudaStages(Stages):
         self.layout.gather()
         self._planes.run("x_backward", self._spectra[0], change.fields.p)
         self.transforms += 4 + 2 * c.axes
-        return True
 
     def _adjoint_structures(self, change: AdjointChange) -> tuple:
         """Return the C structs of ``change`` that the adjoint step's kernels read; they are built once."""

@@ -5,6 +5,7 @@ The order is k-Wave's (Treeby et al. 2012, doi:10.1121/1.4712021, eq. (7)-(10)).
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,13 +151,15 @@ class Stages(ABC):
     def _summed_divergence(self, fields: list, out: Any, adjoint: bool) -> None:
         """Compute `adjoint_gradient` if ``adjoint``, else `divergence`."""
 
-    def adjoint_pressure(self, change: "AdjointChange") -> bool:
-        """Do the pressure stage of an adjoint step in fused kernels; return False if there are none."""
-        return False
+    @property
+    def fused_adjoint_pressure(self) -> Callable[[AdjointChange], None] | None:
+        """Return a function that does the pressure stage of an adjoint step; None without fused kernels."""
+        return None
 
-    def adjoint_density_and_velocity(self, change: "AdjointChange") -> bool:
-        """Do both stages of an adjoint step in fused kernels; return False if there are none."""
-        return False
+    @property
+    def fused_adjoint_motion(self) -> Callable[[AdjointChange], None] | None:
+        """Return a function that does its stages of density and velocity; None without fused kernels."""
+        return None
 
     def translate(self, component: Any, axis: int, factor: Any, out: Any) -> None:
         """Write F⁻¹{factor F{component}} along ``axis`` to ``out``: the velocity at the pressure points."""

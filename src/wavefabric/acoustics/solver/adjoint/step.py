@@ -138,7 +138,10 @@ class AdjointStep:
         if self._begins(number):
             self._split_of_initial_pressure(forward.p)
             return
-        if not self._stages.adjoint_pressure(self._change(forward, forward)):
+        fused = self._stages.fused_adjoint_pressure
+        if fused is not None:
+            fused(self._change(forward, forward))
+        else:
             loss, shift = self._scratch[0], self._scratch[-1] if c.disperses else self._scratch[0]
             if c.lossy and not c.stokes:
                 self.kernels.adjoint_losses(loss, shift, f.p, c.speed, c.tau, c.eta_factor, c.disperses)
@@ -216,7 +219,8 @@ class AdjointStep:
         gradients = self._scratch[: c.axes]
         self.sources.pressure(f, number)
         aside = self.sources.acts_on_velocity(number)
-        if not aside and stages.adjoint_density_and_velocity(change):
+        if not aside and (fused := stages.fused_adjoint_motion) is not None:
+            fused(change)
             return
         self.kernels.adjoint_density(
             f.rho, f.split_layers, *f.three(gradients), c.density, change.density_bar, before.rho,
