@@ -30,8 +30,9 @@ from wavefabric.acoustics.problem import (
 from wavefabric.acoustics.recording.quantities import is_field, is_tone
 from wavefabric.acoustics.run_settings import RunSettings
 
-#: Largest number of grid points of a stack: with more of them a GPU is busy anyway.
-MOST_POINTS = 1 << 22
+#: Largest number of grid points of a stack, with more of which a GPU is busy anyway; and of planes, a limit
+#: of CUDA's launches.
+MOST_POINTS, MOST_PLANES = 1 << 22, 65535
 #: Medium parameters of a problem, which all planes share, like ``density_staggered``.
 _MEDIUM = ("sound_speed", "density", "nonlinearity", "alpha_coeff")
 
@@ -44,7 +45,8 @@ def planes_together(problem: Problem, settings: RunSettings) -> int:
     if settings.ranks.size > 1 or problem.dimensions != 2 or problem.axisymmetric:
         return 1
     form = stages_form(settings.ranks.device, problem, settings.dtype, decompose(problem.shape, 1))
-    return max(1, MOST_POINTS // problem.points) if form.stages is FusedCudaStages else 1
+    most = min(MOST_POINTS // problem.points, MOST_PLANES)
+    return max(1, most) if form.stages is FusedCudaStages else 1
 
 
 def empty_stack(problem: Problem, planes: int, dtype: np.dtype) -> Problem:

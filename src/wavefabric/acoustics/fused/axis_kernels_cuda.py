@@ -114,8 +114,8 @@ def prelude(
     names of kernels. ``series`` is the result of `sinc_series`; ``runs`` are the layers along x, from
     `split_density.runs_along`. If kernels store their results on other ranks, ``firsts`` are the first
     indices of ranks 1 and up along the axis that is divided there. With 2 ``dimensions`` the shape is
-    (planes, Ny, Nx) for kernels along x. Columns along y take the kernels written for z of a volume, so that
-    their shape is (Ny, planes, Nx).
+    (1, Ny, Nx) for kernels along x. Columns along y take the kernels written for z of a volume, so that their
+    shape is (Ny, 1, Nx).
     """
     forms = medium.forms
     macros: dict[str, object] = {
@@ -159,7 +159,7 @@ class AxisKernels:
     z. ``definitions`` returns the `prelude` of a group of kernels, by their names; a group is compiled as one
     module, and all modules in parallel. ``scatter`` is an array of ``Scatter`` (scatter.cu), one per
     spectrum, for kernels that store their results on other ranks: those along z, or `y_scatter`.
-    ``dimensions`` is as in `prelude`.
+    ``planes``: None for a volume, else the number of 2-D grids of this shape that one launch works on.
     """
 
     def __init__(
@@ -170,10 +170,12 @@ class AxisKernels:
         kernels: str,
         definitions: Callable[[Sequence[str]], str],
         scatter=None,
-        dimensions: int = 3,
+        planes: int | None = None,
     ):
         self._device, self._scatter = device, scatter
-        self._axes = axes_of(shape, dtype, kernels, dimensions)
+        self._axes = axes_of(shape, dtype, kernels, 3 if planes is None else 2)
+        #: Third dimension of the launch grids of kernels along x.
+        self._planes = planes or 1
         nz, ny, nx = shape
         self._twiddles = {
             name: device.asarray(axis_table(axis.points, axis.radices, dtype, rows=name == "X"))
@@ -181,7 +183,7 @@ class AxisKernels:
         }
         half, self._rows = nx // 2 + 1, ny * nz
         #: Launch grid of each axis: tiles, and the planes or rows that contain them.
-        items = {"X": (self._rows,), "Y": (half, nz), "Z": (half, ny), "G": (half, ny)}
+        items = {"X": (self._rows,), "Y": (half, nz), "Z": (half, planes or ny), "G": (half, planes or ny)}
         self._grids = {k: (-(-items[k][0] // axis.tile), *items[k][1:]) for k, axis in self._axes.items()}
         self._definitions = definitions
         #: If a list, each launch is appended: name and grid of its kernel, and a call that repeats it.
@@ -239,7 +241,7 @@ class AxisKernels:
         if self._scatter is not None and (key in "ZG" or name == "y_scatter"):
             values.append(self._scatter)
         values.append(self._twiddles[key])
-        grid, block = (*grid, 1, 1)[:3], self._axes[key].block
+        grid, block = (*grid, self._planes if key == "X" else 1, 1)[:3], self._axes[key].block
         launch = partial(self._device.launch, self._functions[name], grid, block, values, self._shared[name])
         if self.launches is not None:
             self.launches.append((name, grid, launch))

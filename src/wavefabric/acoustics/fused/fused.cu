@@ -17,9 +17,9 @@ extern __shared__ __align__(16) char memory[];
 // --- Columns along y and z -------------------------------------------------------------------------------
 
 // Column of this thread: along y in plane blockIdx.y, or along z at y = blockIdx.y. With PLANE the axis z of the kernels
-// is the y of plane blockIdx.y, one of NY planes that know nothing of each other. The first point of the thread is
-// `lane`. With FEW (registers), offsets count from that point: they are constants, so that addresses are computed
-// for each access and not kept in registers between loads and stores.
+// is the y of plane blockIdx.y, and NY is 1. The first point of the thread is `lane`. With FEW (registers), offsets
+// count from that point: they are constants, so that addresses are computed for each access and not kept in registers
+// between loads and stores.
 template <bool FEW>
 struct Column {
     int kx, lane;
@@ -71,7 +71,8 @@ typedef RowsOf<true> RowsX;
 typedef RowsX::A AxisX;
 typedef AxisX::Layout LayoutX;
 
-// Row that this thread works on: one of all rows, or an entry of a list of `count` row numbers.
+// Row that this thread works on: one of all rows, or an entry of a list of `count` row numbers. With PLANE it lies in plane
+// blockIdx.z, so that kernels do not depend on the number of planes.
 struct Row {
     Index number;
     bool here;
@@ -81,7 +82,8 @@ struct Row {
         here = entry < (list == nullptr ? ROWS : (Index)count);
         number = !here ? 0 : list == nullptr ? entry : (Index)list[entry];
         y = number % NY;
-        z = number / NY;
+        z = PLANE ? blockIdx.z : number / NY;
+        if (PLANE) number += (Index)z * NY;
     }
     INLINE Index at(int j) const { return number * NX + 2 * j; }
     INLINE Complex get(const REAL *field, int j) const {

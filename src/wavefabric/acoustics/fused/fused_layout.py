@@ -98,6 +98,7 @@ def axis_kernels(
     kernels: str,
     firsts: Sequence[int] = (),
     scatter: Any = None,
+    planes: int | None = None,
 ) -> AxisKernels:
     """Return the `AxisKernels` for arrays of ``shape``; ``firsts`` is as in `prelude`."""
     c = coefficients
@@ -110,7 +111,7 @@ def axis_kernels(
     def definitions(names: Sequence[str]) -> str:
         return prelude(shape, c.dtype, medium, names, series, runs, firsts, dimensions)
 
-    return AxisKernels(c.device, shape, c.dtype, kernels, definitions, scatter, dimensions)
+    return AxisKernels(c.device, shape, c.dtype, kernels, definitions, scatter, planes)
 
 
 def at_points(coefficients: Coefficients) -> dict[str, Any]:

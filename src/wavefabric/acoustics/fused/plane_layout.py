@@ -31,7 +31,8 @@ class PlaneLayout(FusedLayout):
     def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
         c, f = self.coefficients, self.fields
         planes, ny, nx = c.shape
-        return axis_kernels(c, f, c.shape, "X"), axis_kernels(c, f, (ny, planes, nx), "ZG")
+        rows = axis_kernels(c, f, (1, ny, nx), "X", planes=planes)
+        return rows, axis_kernels(c, f, (ny, 1, nx), "ZG", planes=planes)
 
     def _spectrum_shape(self) -> tuple[int, ...]:
         return self.coefficients.shape[0], *self.coefficients.half_shape[1:]
