@@ -99,10 +99,12 @@ def check(device, medium, sources, sensor, precision="double", steps=STEPS):
     return together
 
 
-@pytest.mark.parametrize("medium", ["lossless", "lossy", "few"])
+KINDS = "p0", "pressure", "common", "dirichlet", "velocity", "one component", "transducer", "tone", "tones"
+
+
 @pytest.mark.parametrize(
-    "kind",
-    ["p0", "pressure", "common", "dirichlet", "velocity", "one component", "transducer", "tone", "tones"],
+    ("kind", "medium"),
+    [*((kind, "lossy") for kind in KINDS), ("velocity", "lossless"), ("pressure", "few"), ("p0", "few")],
 )
 def test_sources_of_each_kind(device, kind, medium):
     together = check(device, media(medium), [shot(kind, number) for number in range(SHOTS)], SENSORS["mask"])

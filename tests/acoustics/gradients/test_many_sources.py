@@ -32,9 +32,7 @@ SIGNALS = {
 }
 
 
-@pytest.fixture(params=["emulated", "capturing", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request):
-    return DEVICES[request.param]()
+CASES = [*((kind, True) for kind in SIGNALS), ("p0", False), ("velocity", False)]
 
 
 def medium(lossy):
@@ -96,9 +94,16 @@ def check(prepared, sources, heard, objective, wrt, **more):
     return together
 
 
-@pytest.mark.parametrize("kind", SIGNALS)
-@pytest.mark.parametrize("lossy", [False, True])
+@pytest.mark.parametrize(
+    ("device", "kind", "lossy"),
+    [
+        *(("emulated", *case) for case in CASES),
+        *(("capturing", kind, True) for kind in ("p0", "velocity")),
+        *(pytest.param("cuda", *case, marks=pytest.mark.gpu) for case in CASES),
+    ],
+)
 def test_every_parameter(device, kind, lossy):
+    device = DEVICES[device]()
     wrt = "sound_speed", "density", *(("alpha_coeff", "nonlinearity") if lossy else ()), *SIGNALS[kind]
     prepared = prepare(GRID, medium(lossy), device=device, cfl=0.25, precision="double", steps=STEPS)
     sources = [shot(kind, number) for number in range(SHOTS)]
@@ -106,6 +111,7 @@ def test_every_parameter(device, kind, lossy):
     assert "one of 3 sources that were simulated together" in together[0].results.report.notes
 
 
+@pytest.mark.parametrize("device", ["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_amplitudes(device):
     """Also where the objective of one source uses fewer results than that of another."""
 
@@ -113,7 +119,8 @@ def test_amplitudes(device):
         used = ("p_amp", "p_amp_all")[: 1 + number]
         return sum(float(np.sum(results[n] ** 2)) for n in used), {n: 2 * results[n] for n in used}
 
-    prepared = prepare(GRID, medium(False), device=device, precision="double", steps=STEPS)
+    how = {"device": DEVICES[device](), "precision": "double", "steps": STEPS}
+    prepared = prepare(GRID, medium(False), **how)
     heard = sensor("p_amp", "p_amp_all", frequencies=(2e6,))
     check(prepared, [shot("pressure", number) for number in range(2)], heard, loud, "sound_speed")
 
