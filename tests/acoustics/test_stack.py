@@ -107,9 +107,10 @@ KINDS = "p0", "pressure", "common", "dirichlet", "velocity", "one component", "t
     [*((kind, "lossy") for kind in KINDS), ("velocity", "lossless"), ("pressure", "few"), ("p0", "few")],
 )
 def test_sources_of_each_kind(device, kind, medium):
-    together = check(device, media(medium), [shot(kind, number) for number in range(SHOTS)], SENSORS["mask"])
+    heard = Sensor(points(0) | points(2), ("p", "p_final"))
+    together = check(device, media(medium), [shot(kind, number) for number in range(2)], heard)
     assert all(np.any(result["p"]) for result in together)
-    assert "one of 3 sources that were simulated together" in together[1].report.notes
+    assert "one of 2 sources that were simulated together" in together[1].report.notes
 
 
 @pytest.mark.parametrize("sensor", SENSORS)
