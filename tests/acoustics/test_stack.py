@@ -15,6 +15,7 @@ from wavefabric.acoustics import (
     prepare,
     simulate,
 )
+from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.stack import empty_stack, planes_together
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
@@ -141,8 +142,8 @@ def test_sources_of_several_kinds_keep_their_order(device):
     check(device, media("lossless"), [shot(kind, number % 3) for number, kind in enumerate(kinds)], None)
 
 
-def test_a_stack_that_is_not_full(device):
-    """The second time there are fewer sources than planes."""
+def test_stacks_of_different_sizes(device):
+    """The second time there are fewer sources than in the stack before."""
     prepared = prepare(GRID, media("lossless"), device=device, steps=STEPS, precision="double")
     prepared.simulate_all([shot("pressure", number) for number in range(3)])
     result = prepared.simulate_all([shot("p0", number) for number in range(2)])
@@ -177,7 +178,8 @@ def test_which_grids_are_stacked(grid, planes):
 def test_a_stack_shares_the_medium():
     """On the host it is there once, and materials are searched for once."""
     problem = GRID.silent_problem(media("few"), 1e-8)
-    stack = empty_stack(problem, 50, np.dtype(float))
+    stack = empty_stack(problem, 50)
+    find_materials(problem, float)
     assert stack.sound_speed.shape == (50, 18, 20)
     assert stack.sound_speed.strides[0] == 0
     assert stack.extremes == problem.extremes

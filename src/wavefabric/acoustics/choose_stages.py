@@ -59,6 +59,10 @@ def begin_compiling(device, dtype) -> None:
     device.kernels(kernels.TABLE).load(np.dtype(dtype))
 
 
+def _on_one_device(problem: Problem) -> Partition:
+    return decompose(problem.shape, 1, stacked=problem.stacked)
+
+
 def make_stages(
     device,
     problem: Problem,
@@ -74,7 +78,7 @@ def make_stages(
     ``indexed`` allows a medium of few materials to be stored as indices into a table of values.
     """
     if comm is None or comm.size == 1:
-        comm, rank, decomposition = None, 0, decompose(problem.shape, 1, stacked=problem.stacked)
+        comm, rank, decomposition = None, 0, _on_one_device(problem)
     else:
         rank, decomposition = comm.rank, decomposition or decompose(problem.shape, comm.size)
     subdomain = decomposition.subdomains[rank]
@@ -110,7 +114,7 @@ def advice(device, problem: Problem, dtype, decomposition: Partition | None = No
 
     Notes say that the grid requires the plain stages, or that the medium is stored by index.
     """
-    decomposition = decomposition or decompose(problem.shape, 1, stacked=problem.stacked)
+    decomposition = decomposition or _on_one_device(problem)
     form = stages_form(device, problem, np.dtype(dtype), decomposition)
     if form.stages.by_index:
         note = find_materials(problem, dtype).note()
@@ -146,7 +150,7 @@ def needed_bytes(
     `find_materials` if it is known already.
     """
     dtype = np.dtype(dtype)
-    decomposition = decomposition or decompose(problem.shape, 1, stacked=problem.stacked)
+    decomposition = decomposition or _on_one_device(problem)
     kind, layout = stages_form(device, problem, dtype, decomposition, one_sided=one_sided)
     known = (materials or find_materials(problem, dtype)) if kind.by_index and indexed else None
     return max(

@@ -12,6 +12,7 @@ from wavefabric.acoustics.arguments import ensure, is_whole, require
 from wavefabric.acoustics.check.rules import MOST_STEPS, check, check_recording
 from wavefabric.acoustics.choose_stages import begin_compiling
 from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import broadcast
@@ -26,8 +27,8 @@ from wavefabric.acoustics.setup import Setup
 from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.acoustics.stability.stable_time_step import stable_step
 from wavefabric.acoustics.stack import (
-    batches,
     empty_stack,
+    in_batches,
     of_plane,
     planes_together,
     stack_recording,
@@ -213,7 +214,7 @@ class PreparedSimulation:
         self._silent: Problem | None = None
         #: Whether the time step is known to be stable, or is not to be checked.
         self.stable = not settings.check_stability
-        #: A stack of planes without sources, and its `Setup`; None until sources are simulated together.
+        #: The last stack, without sources, and its `Setup`; None until sources are simulated together.
         self._stack: tuple[Problem, Setup] | None = None
 
     @property
@@ -254,16 +255,16 @@ class PreparedSimulation:
         most = self.planes_together() if len(sources) > 1 else 1
         if most == 1:
             return [self.simulate(source, sensor, **options) for source in sources]
-        results: list[Any] = [None] * len(sources)
         stated = [self._checked(source, sensor, settings) for source in sources]
-        for numbers in batches([problem for problem, *_ in stated], most):
-            if len(numbers) == 1:
-                results[numbers[0]] = solve(*stated[numbers[0]], self.grid, setup=self.setup())
-                continue
-            together = self._simulate_stack([stated[number] for number in numbers])
-            for number, result in zip(numbers, together, strict=True):
-                results[number] = result
-        return results
+
+        def alone(number: int) -> Results:
+            return solve(*stated[number], self.grid, setup=self.setup())
+
+        def together(numbers: list[int]) -> list[Results]:
+            (_, recording, how), some = stated[numbers[0]], [stated[number][0] for number in numbers]
+            return self.run_stack(some, recording, self.stack(some, recording), how)
+
+        return in_batches([problem for problem, *_ in stated], most, alone, together)
 
     def _checked(
         self, source: Source, sensor: Sensor | None, settings: SimulateSettings
@@ -286,34 +287,38 @@ class PreparedSimulation:
         """Return how many sources may be simulated at once: more than one only on a GPU."""
         return planes_together(self._medium(), self.settings)
 
-    def stack(self, planes: int, indexed: bool = True) -> tuple[Problem, Setup]:
-        """Return a stack of at least ``planes`` planes without sources, and its `Setup`.
+    def stack(
+        self, problems: Sequence[Problem], recording: Recording, indexed: bool = True
+    ) -> tuple[Problem, Recording, Setup]:
+        """Return a stack of problems, with ``recording`` in each plane, and its `Setup`.
 
         ``indexed`` is as in `make_stages`.
         """
-        if self._stack is not None:
-            stack, setup = self._stack
-            if stack.shape[2] >= planes and setup.indexed == indexed:
-                return self._stack
+        silent, planes = self._medium(), len(problems)
+        if self._stack is None or (self._stack[0].shape[2], self._stack[1].indexed) != (planes, indexed):
+            if indexed:
+                find_materials(silent, self.settings.dtype)  # in one plane; the stack shares what is found
             self._stack = None  # its memory is free before other memory is allocated
-        stack = empty_stack(self._medium(), planes, self.settings.dtype)
-        self._stack = stack, Setup(self.settings, indexed)
-        return self._stack
+            self._stack = empty_stack(silent, planes), Setup(self.settings, indexed)
+        empty, setup = self._stack
+        return stack_sources(empty, problems), stack_recording(recording, empty), setup
 
-    def _simulate_stack(self, stated: list[tuple[Problem, Recording, SimulateSettings]]) -> list[Results]:
-        """Simulate the sources of one of the `batches` in one run."""
-        problems, (_, recording, settings) = [problem for problem, *_ in stated], stated[0]
-        stack, setup = self.stack(len(problems))
-        planes = stack.shape[2]
-        sink = MemorySink()
-        report = run(
-            stack_sources(stack, problems), stack_recording(recording, stack), sink, settings, setup=setup
-        )
+    def run_stack(
+        self,
+        problems: Sequence[Problem],
+        recording: Recording,
+        stack: tuple[Problem, Recording, Setup],
+        settings: RunSettings,
+        observer: Observer | None = None,
+    ) -> list[Results]:
+        """Run what `stack` returned for ``problems`` and ``recording``; return the results of each."""
+        (problem, together, setup), sink = stack, MemorySink()
+        report = run(problem, together, sink, settings, observer=observer, setup=setup)
         report.notes.append(f"one of {len(problems)} sources that were simulated together")
         arrays = with_tones(sink.arrays, recording)
         return [
-            Results(of_plane(arrays, number, planes), problem, recording, self.grid, report)
-            for number, problem in enumerate(problems)
+            Results(of_plane(arrays, plane, len(problems)), each, recording, self.grid, report)
+            for plane, each in enumerate(problems)
         ]
 
     def problem(

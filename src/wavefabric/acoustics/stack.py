@@ -4,7 +4,7 @@ A small grid occupies little of a GPU: its steps take as long as the launches of
 hardly longer than one of its planes. Each plane has its own sources; waves do not travel between planes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 from wavefabric.acoustics.choose_stages import stages_form
 from wavefabric.acoustics.decomposition.decompose import decompose
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
-from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.problem import (
     SOURCES,
     Cuboids,
@@ -49,8 +48,11 @@ def planes_together(problem: Problem, settings: RunSettings) -> int:
     return max(1, most) if form.stages is FusedCudaStages else 1
 
 
-def empty_stack(problem: Problem, planes: int, dtype: np.dtype) -> Problem:
-    """Return a stack of ``planes`` simulations on the grid and medium of a 2-D problem, without sources."""
+def empty_stack(problem: Problem, planes: int) -> Problem:
+    """Return a stack of ``planes`` simulations on the grid and medium of a 2-D problem, without sources.
+
+    It shares the `Problem.facts` of ``problem``, which are those of one plane.
+    """
     shape = (*problem.shape[:2], planes)
 
     def on_all(value: Any) -> Any:
@@ -59,20 +61,31 @@ def empty_stack(problem: Problem, planes: int, dtype: np.dtype) -> Problem:
     medium = {name: on_all(getattr(problem, name)) for name in _MEDIUM}
     medium["density_staggered"] = tuple(map(on_all, problem.density_staggered))
     result = replace(problem, shape=shape, stacked=True, **medium, **dict.fromkeys(SOURCES))
-    result.facts["extremes"] = problem.extremes
-    materials = find_materials(problem, dtype)
-    result.fact(("materials", dtype.str), lambda: materials)
+    vars(result)["facts"] = problem.facts
     return result
 
 
-def batches(problems: Sequence[Problem], most: int) -> Iterator[list[int]]:
-    """Yield lists of the indices of problems that can be stacked together, at most ``most`` in each."""
+def in_batches(
+    problems: Sequence[Problem],
+    most: int,
+    alone: Callable[[int], Any],
+    together: Callable[[list[int]], list[Any]],
+) -> list[Any]:
+    """Return a result for each problem, from stacks of at most ``most`` problems.
+
+    ``together`` receives the indices of problems that can be stacked, and returns their results; ``alone``
+    receives the index of a problem that cannot be stacked with another.
+    """
     alike: dict[tuple, list[int]] = {}
     for number, problem in enumerate(problems):
         alike.setdefault(_kind_of_sources(problem), []).append(number)
+    results: dict[int, Any] = {}
     for numbers in alike.values():
         for first in range(0, len(numbers), most):
-            yield numbers[first : first + most]
+            some = numbers[first : first + most]
+            several = together(some) if len(some) > 1 else [alone(some[0])]
+            results |= zip(some, several, strict=True)
+    return [results[number] for number in range(len(problems))]
 
 
 def _kind_of_sources(problem: Problem) -> tuple:
@@ -90,20 +103,15 @@ def _kind_of_sources(problem: Problem) -> tuple:
 
 
 def stack_sources(stack: Problem, problems: Sequence[Problem]) -> Problem:
-    """Return ``stack`` with the sources of problem k in plane k; problems are those of one of the `batches`.
-
-    Planes beyond the last problem stay silent.
-    """
-    first, plane = problems[0], stack.shape[0] * stack.shape[1]
+    """Return ``stack`` with the sources of problem k in plane k; `in_batches` says which can be together."""
+    plane = stack.shape[0] * stack.shape[1]
 
     def index(sources: Sequence[Any]) -> np.ndarray:
         return np.concatenate([source.index + number * plane for number, source in enumerate(sources)])
 
     sources: dict[str, Any] = {}
-    if first.initial_pressure is not None:
-        sources["initial_pressure"] = pressure = np.zeros(stack.array_shape, first.initial_pressure.dtype)
-        for number, problem in enumerate(problems):
-            pressure[number] = problem.initial_pressure
+    if (fields := [p.initial_pressure for p in problems if p.initial_pressure is not None]) != []:
+        sources["initial_pressure"] = np.concatenate(fields)
     if (pressures := [p.pressure_source for p in problems if p.pressure_source is not None]) != []:
         signal = _side_by_side(pressures, [source.signal for source in pressures])
         sources["pressure_source"] = PressureSource(index(pressures), signal, pressures[0].mode)
@@ -117,7 +125,7 @@ def stack_sources(stack: Problem, problems: Sequence[Problem]) -> Problem:
         delay = np.concatenate([each.delay for each in transducers])
         signal, steps = transducers[0].signal, transducers[0].steps
         sources["transducer"] = TransducerSource(index(transducers), delay, signal, steps)
-    return stack.with_medium(steps=first.steps, **sources)
+    return stack.with_medium(steps=problems[0].steps, **sources)
 
 
 def _side_by_side(sources: Sequence[Any], signals: Sequence[Signal]) -> Signal:

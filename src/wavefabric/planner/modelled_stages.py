@@ -4,9 +4,9 @@
 nothing.
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
@@ -60,11 +60,8 @@ class _ModelledStages(FusedCudaStages):
     def __init__(self, layout: Any, laplacians: int):
         axes = len(layout.spectra)
         self.layout, self.transforms, self._state = layout, 0, None
-        self._spectra, self._planes, self._columns = (
-            layout.spectra,
-            layout.plane_kernels,
-            layout.column_kernels,
-        )
+        self._spectra = layout.spectra
+        self._planes, self._columns = layout.plane_kernels, layout.column_kernels
         medium = {"lossy": laplacians > 0, "stokes": False, "disperses": laplacians > 1, "axes": axes}
         operators = dict.fromkeys(("dt", "eta_factor", "nabla1", "nabla2"))
         self.coefficients: Any = SimpleNamespace(**medium, **operators)
@@ -80,18 +77,19 @@ def advance(layout: Any, laplacians: int) -> None:
     Step(_ModelledStages(layout, laplacians)).advance(())
 
 
-def kernel_runs(laplacians: int, flat: bool = False) -> dict[str, float]:
+@cache
+def kernel_runs(laplacians: int, flat: bool = False) -> Mapping[str, float]:
     """Return how often a step with ``laplacians`` fractional Laplacians runs each kernel.
 
     In a plane (``flat``) there are two velocity components, not three.
     """
-    runs: Counter[str] = Counter()
+    runs: dict[str, float] = {}
 
     def launch(name: str, count: float) -> None:
-        runs[name] += count  # type: ignore[assignment]
+        runs[name] = runs.get(name, 0) + count
 
     advance((_Plane if flat else _WholeGrid)(launch), laplacians)
-    return dict(runs)
+    return MappingProxyType(runs)
 
 
 class _Overlaps(_WholeGrid):
@@ -122,12 +120,14 @@ class _Transposes(FusedGlobalLayout):
         """Do nothing."""
 
 
+@cache
 def fields_exchanged(laplacians: int) -> int:
     """Return of how many fields a 3-D step with a Fourier basis per block exchanges the overlaps."""
     advance(layout := _Overlaps(), laplacians)
     return layout.count
 
 
+@cache
 def transposes(laplacians: int) -> int:
     """Return the number of transposes in a 3-D step with one Fourier basis; there and back count as two."""
     advance(layout := _Transposes(), laplacians)

@@ -5,7 +5,7 @@ and stand for machines used in papers.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -200,7 +200,7 @@ class SolverRates:
         return self.factor * 1e-12 * _between(times, rows)
 
 
-def _runs(medium: str) -> dict[str, float]:
+def _runs(medium: str) -> Mapping[str, float]:
     """Return `kernel_runs` for a ``medium`` of the device file: no Laplacians if homogeneous, else two."""
     return kernel_runs(0 if medium == "homogeneous" else 2)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -17,17 +16,15 @@ from wavefabric.acoustics.gradients.run import AdjointRun, GradientSettings
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.recording.quantities import is_field, is_tone, quantity_of
-from wavefabric.acoustics.recording.sinks import MemorySink
-from wavefabric.acoustics.recording.tones import sum_names, with_tones
+from wavefabric.acoustics.recording.quantities import is_tone, quantity_of
+from wavefabric.acoustics.recording.tones import sum_names
 from wavefabric.acoustics.result import Results
-from wavefabric.acoustics.run import run
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.acoustics.simulation import PreparedSimulation, SimulateSettings
+from wavefabric.acoustics.simulation import PreparedSimulation
 from wavefabric.acoustics.solver.adjoint.step import needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.source import Source
-from wavefabric.acoustics.stack import batches, of_plane, stack_recording, stack_sources
+from wavefabric.acoustics.stack import in_batches
 
 #: A function that receives the results and the index of a source, and returns value and derivatives.
 NumberedObjective = Callable[[Results, int], tuple[float, Mapping[str, Any]]]
@@ -61,20 +58,19 @@ def simulate_and_gradients(
     how = GradientSettings(**options)
     one = "simulate_and_gradient for each source"
     ensure(how.checkpoint is None, "checkpoint", "is given for many sources", one)
-    if how.prepared is None:
-        common = {each.name for each in fields(SimulateSettings)} & options.keys()
-        settings = SimulateSettings(**{name: options.pop(name) for name in common})
-        options |= {"prepared": PreparedSimulation(grid, medium, settings), "progress": settings.progress}
-        how = GradientSettings(**options)
-    assert how.prepared is not None
+    prepared = how.prepared
+    if prepared is None:
+        prepared = PreparedSimulation(grid, medium, how)
+        others = {name: options[name] for name in ("states", "scratch", "progress") if name in options}
+        options = others | {"prepared": prepared}
     sources, names = list(sources), tuple(wrt) if isinstance(wrt, tuple | list) else (wrt,)
-    if len(sources) > 1 and how.prepared.planes_together() > 1:
-        return _Together(grid, medium, sensor, objective, names, how).gradients(sources, options)
-    numbered = (partial(_called, objective, number) for number in range(len(sources)))
-    inputs = grid, medium
+    if len(sources) > 1 and prepared.planes_together() > 1:
+        return _Together(prepared, sensor, objective, names, options).gradients(sources)
     return [
-        simulate_and_gradient(*inputs, source, sensor, each, names, **options)
-        for source, each in zip(sources, numbered, strict=True)
+        simulate_and_gradient(
+            grid, medium, source, sensor, partial(_called, objective, number), names, **options
+        )
+        for number, source in enumerate(sources)
     ]
 
 
@@ -83,35 +79,42 @@ def _called(objective: NumberedObjective, number: int, results: Results) -> tupl
 
 
 class _Together:
-    """Simulates and differentiates sources in stacks of planes."""
+    """Simulates and differentiates sources in stacks of planes.
+
+    ``options`` are those of `simulate_and_gradient`, with ``prepared``.
+    """
 
     def __init__(
-        self, grid: Grid, medium: Medium, sensor: Sensor, objective: NumberedObjective,
-        names: tuple[str, ...], how: GradientSettings,
-    ):  # fmt: skip
-        assert how.prepared is not None
-        self._grid, self._medium, self._sensor, self._names = grid, medium, sensor, names
-        self._objective, self._how, self._prepared = objective, how, how.prepared
+        self,
+        prepared: PreparedSimulation,
+        sensor: Sensor,
+        objective: NumberedObjective,
+        names: tuple[str, ...],
+        options: Mapping[str, Any],
+    ):
+        self._prepared, self._sensor, self._objective = prepared, sensor, objective
+        self._names, self._options = names, options
 
-    def gradients(self, sources: Sequence[Source], options: Mapping[str, Any]) -> list[Gradient]:
-        """Return the gradient of each source; ``options`` are those of `simulate_and_gradient`."""
-        inputs, stated = (self._names, "wrt", self._grid, self._medium), []
-        for source in sources:
-            problem, recording, how = prepare_gradient(*inputs, source, self._sensor, self._how)
-            self._prepared.check(problem, recording, how)
-            stated.append((source, problem, recording, how))
-        results: list[Any] = [None] * len(stated)
-        problems = [problem for _, problem, *_ in stated]
-        for numbers in batches(problems, self._most(problems[0], stated[0][-1])):
-            if len(numbers) == 1:
-                n = numbers[0]
-                objective = partial(_called, self._objective, n)
-                more = sources[n], self._sensor, objective, self._names
-                results[n] = simulate_and_gradient(self._grid, self._medium, *more, **options)
-                continue
-            for number, result in zip(numbers, self._of_batch(numbers, stated), strict=True):
-                results[number] = result
-        return results
+    def gradients(self, sources: Sequence[Source]) -> list[Gradient]:
+        """Return the gradient of each source."""
+        inputs = self._prepared.grid, self._prepared.medium
+        how = GradientSettings(**self._options)
+        stated = [
+            prepare_gradient(self._names, "wrt", *inputs, source, self._sensor, how) for source in sources
+        ]
+        for each in stated:
+            self._prepared.check(*each)
+        problems, (_, recording, how) = [problem for problem, *_ in stated], stated[0]
+
+        def alone(number: int) -> Gradient:
+            more = self._sensor, partial(_called, self._objective, number), self._names
+            return simulate_and_gradient(*inputs, sources[number], *more, **self._options)
+
+        def together(numbers: list[int]) -> list[Gradient]:
+            some = {number: (sources[number], problems[number]) for number in numbers}
+            return self._of_stack(some, recording, how)
+
+        return in_batches(problems, self._most(problems[0], how), alone, together)
 
     def _most(self, problem: Problem, how: GradientSettings) -> int:
         """Return how many sources fit in one stack, by grid points and by the memory for stored states."""
@@ -122,29 +125,23 @@ class _Together:
             most = min(most, max(1, int(_PART * free / (state * problem.steps))))
         return most
 
-    def _of_batch(self, numbers: Sequence[int], stated: Sequence[tuple]) -> list[Gradient]:
-        sources, problems, (recording, *_), (how, *_) = zip(*(stated[n] for n in numbers), strict=True)
-        inputs = self._grid, self._medium
-        parameters = [
-            ParameterGradients(*inputs, *each, self._names) for each in zip(sources, problems, strict=True)
-        ]
-        stack, setup = self._prepared.stack(len(numbers), indexed=False)
-        problem, planes = stack_sources(stack, problems), stack.shape[2]
-        together, sink = stack_recording(recording, stack), MemorySink()
-        with closing(AdjointRun(problem, together, parameters[0].wrt, parameters[0].scaled, how)) as adjoint:
-            report = run(problem, together, sink, how, observer=adjoint, setup=setup)
-            report.notes.append(f"one of {len(numbers)} sources that were simulated together")
-            of_all = with_tones(sink.arrays, recording)
-            results, values, derivatives = [], [], []
-            for plane, number in enumerate(numbers):
-                recorded = of_plane(of_all, plane, planes)
-                each = Results(recorded, problems[plane], recording, self._grid, report)
+    def _of_stack(
+        self, some: Mapping[int, tuple[Source, Problem]], recording: Recording, how: GradientSettings
+    ) -> list[Gradient]:
+        """Return gradients of sources that can be stacked; ``some`` has each, with its problem, by index."""
+        prepared, problems = self._prepared, [problem for _, problem in some.values()]
+        inputs = prepared.grid, prepared.medium
+        parameters = [ParameterGradients(*inputs, *each, self._names) for each in some.values()]
+        stack = prepared.stack(problems, recording, indexed=False)
+        with closing(AdjointRun(*stack[:2], parameters[0].wrt, parameters[0].scaled, how)) as adjoint:
+            results = prepared.run_stack(problems, recording, stack, how, adjoint)
+            values, derivatives = [], []
+            for number, each in zip(some, results, strict=True):
                 tones = {name: np.copy(value) for name, value in each.items() if is_tone(name)}
                 value, by = evaluate(partial(_called, self._objective, number), each)
-                results.append(each)
                 values.append(value)
-                derivatives.append(as_recorded(by, each, tones, self._grid, recording))
-            adjoint.back(_joined(derivatives, planes, recording), None, {}, {})
+                derivatives.append(as_recorded(by, each, tones, prepared.grid, recording))
+            adjoint.back(_joined(derivatives, recording), None, {}, {})
             medium, (signals, products) = adjoint.medium(), adjoint.signals({})
             gradients, first = [], dict.fromkeys(parameters[0].points, 0)
             for plane, each in enumerate(parameters):
@@ -160,20 +157,18 @@ class _Together:
         return gradients
 
 
-def _joined(
-    derivatives: Sequence[Mapping[str, np.ndarray]], planes: int, recording: Recording
-) -> dict[str, np.ndarray]:
+def _joined(derivatives: Sequence[Mapping[str, np.ndarray]], recording: Recording) -> dict[str, np.ndarray]:
     """Join the derivatives of all planes into one array per quantity, as `as_recorded` orders them.
 
-    Unused planes, and quantities on which the objective of a source does not depend, get zeros.
+    Quantities on which the objective of a source does not depend get zeros.
     """
     sums = {name: quantity for name, quantity, _ in sum_names(recording)}
     joined = {}
     for name in dict.fromkeys(name for each in derivatives for name in each):
-        known = next(each[name] for each in derivatives if name in each)
-        parts = [each.get(name, np.zeros_like(known)) for each in derivatives]
-        parts += [np.zeros_like(known)] * (planes - len(parts))
+        zeros = np.zeros_like(next(each[name] for each in derivatives if name in each))
         quantity = sums.get(name) or quantity_of(name)
-        whole = is_field(name) if quantity is None else quantity.kind == "field"
-        joined[name] = np.concatenate(parts, axis=0 if whole else -1)
+        whole = quantity is not None and quantity.kind == "field"
+        joined[name] = np.concatenate(
+            [each.get(name, zeros) for each in derivatives], axis=0 if whole else -1
+        )
     return joined

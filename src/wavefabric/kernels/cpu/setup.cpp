@@ -136,16 +136,16 @@ static void medium_extremes(Thread t, Counted<const REAL> c, Counted<const REAL>
         const Index end = points * (part + 1) / parts;
         double *to = &out[part * EXTREMES];
         Range<double> stiffness, losses[3];
-        double most[3] = {-INFINITY, 0, 0}, known[6];  // known: ranges of the losses so far
+        double most[3] = {-INFINITY, 0, 0}, loss_ranges[6];  // ranges of the losses so far
         Index most_at = points;
         // Whether no loss of a block is an extreme: powers are monotonic, up to rounding. False if any number is NaN.
         auto inside = [&](const double *cs, const double *alphas) {
             double low = alphas[0] * pow(cs[0], power) * (1 - 1e-12), high = alphas[1] * pow(cs[1], power) * (1 + 1e-12);
             bool result = alphas[0] >= 0 && cs[1] * alphas[1] < most[0];
-            for (int k = 0; k < 3; ++k, low *= cs[0], high *= cs[1]) result = result && low >= known[2 * k] && high <= known[2 * k + 1];
+            for (int k = 0; k < 3; ++k, low *= cs[0], high *= cs[1]) result = result && low >= loss_ranges[2 * k] && high <= loss_ranges[2 * k + 1];
             return result;
         };
-        for (int k = 0; k < 3; ++k) losses[k].put(known + 2 * k);
+        for (int k = 0; k < 3; ++k) losses[k].put(loss_ranges + 2 * k);
         // Blocks that follow one another lie far apart: soon few have extremes, also where a parameter rises steadily.
         const Index begin = points * part / parts, blocks = (end - begin + POINTS - 1) / POINTS;
         Index skip = blocks * 5 / 8 + 1;
@@ -188,7 +188,7 @@ static void medium_extremes(Thread t, Counted<const REAL> c, Counted<const REAL>
                         most[2] = alphas[k];
                     }
             }
-            for (int k = 0; k < 3; ++k) losses[k].put(known + 2 * k);
+            for (int k = 0; k < 3; ++k) losses[k].put(loss_ranges + 2 * k);
         }
         stiffness.put(to);
         for (int k = 0; k < 3; ++k) losses[k].put(to + 2 + 2 * k);
