@@ -19,8 +19,7 @@ from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.setup import Setup
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step, StepRecording
-from wavefabric.acoustics.stability.alternation import ORDER, Alternation, AlternationWatch
-from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
+from wavefabric.acoustics.stability.field_checks import FieldChecks, Look
 from wavefabric.acoustics.stability.stable_time_step import instability_causes
 from wavefabric.errors import FieldLost
 from wavefabric.exchange.control import check_agreement
@@ -31,11 +30,6 @@ from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import peak_memory
 from wavefabric.system.progress import Progress
 
-#: Pressures from this limit of single precision count as lost in double precision too.
-_LOST = float(np.finfo(np.float32).max)
-#: Fewest time steps between two checks of the fields (in a short run a twentieth of its steps), and between
-#: two computations of the energy.
-_LEAST_LOOK, _ENERGY_STEPS = 16, 32
 #: Approximate seconds between two exchanges of the status of the ranks.
 _STATUS_SECONDS = 0.5
 #: Approximate largest duration, in seconds, of steps without a check between them.
@@ -137,12 +131,14 @@ class _Run:
         observed = 0 if observer is None else observer.nbytes(problem, dtype, decomposition.subdomains)
         self._stages = setup.stages(problem, recording, observed)
         self._recorder = Recorder(self._stages, recording, sink)
-        #: Time steps between two checks of the fields.
-        self._look = min(max(problem.steps // 100, min(problem.steps // 20, _LEAST_LOOK), 1), 100)
-        self._watch = EnergyWatch(problem, max(self._look, _ENERGY_STEPS))
-        self._alternation_watch = AlternationWatch()
-        self._energy, self._alternation = Energy(self._stages), Alternation(self._stages, self._watch)
-        self._step = Step(self._stages, self._recorder, self._alternation)
+        self._checks = FieldChecks(problem, self._stages, comm)
+        #: A look whose results have not been read: a GPU takes the next steps meanwhile, instead of waiting
+        #: for the host.
+        self._look: Look | None = None
+        self._lags = comm.size == 1 and comm.device.name != "cpu"
+        self._peak = ""
+        self._interrupt = DeferredInterrupt()
+        self._step = Step(self._stages, self._recorder, self._checks.alternation)
         #: Whether the observer must be called after each step.
         self._alone = observer is not None
         if comm.step_recorder is not None:
@@ -159,14 +155,13 @@ class _Run:
         if state is not None and self._checkpoint is not None:
             _, state = self._checkpoint.restore(self._arrays())
             self._done, self._token, self._earlier = int(state["step"]), state["run"], state["seconds"]
-            self._watch.restore(state["watch"])
-            self._alternation_watch.restore(state.get("alternation", [0.0]))  # none in older checkpoints
+            self._checks.restore(state)
             self._stages.fields.clock[...] = self._done
             self._stages.transform_pressure()
         elif self._checkpoint is not None and not self._checkpoint.policy.resume:
             self._checkpoint.remove()  # the recorded rows that belong to it are about to be replaced
         self._first = report.resumed_at = self._done
-        self._alternation.begin(self._first)
+        self._checks.alternation.begin(self._first)
         self._next_status, self._last_status = self._first + 1, (self._first, time.perf_counter())
         #: Seconds per step, as last measured.
         self._step_seconds = math.inf
@@ -178,7 +173,7 @@ class _Run:
         if self._observer is not None:
             reads = self._observer.begin(self._stages, self._first)
             if reads is not None:
-                self._step = Step(self._stages, self._recorder, self._alternation, reads)
+                self._step = Step(self._stages, self._recorder, self._checks.alternation, reads)
                 self._alone = False
         try:
             self._recorder.begin(self._first, self._token)
@@ -189,10 +184,9 @@ class _Run:
         checkpoint, report, recorder = self._checkpoint, self._report, self._recorder
         keep = complete = False
         self._began_steps = working_time()
-        interrupt = DeferredInterrupt()
         try:
-            with interrupt:
-                self._take_steps(interrupt)
+            with self._interrupt:
+                self._take_steps()
                 report.steps = self._done
                 self._stages.layout.finish_exchanges()
                 if self._done < self._problem.steps:
@@ -217,7 +211,7 @@ class _Run:
             keep = checkpoint is not None and checkpoint.path.exists()
             interrupted = isinstance(error, KeyboardInterrupt) and self._agreed
             if interrupted and checkpoint is not None and self._whole and self._done > self._first:
-                with interrupt:
+                with self._interrupt:
                     self._save(last=True)
                 keep = True
             raise
@@ -230,14 +224,13 @@ class _Run:
             checkpoint.remove()
         return report
 
-    def _take_steps(self, interrupt: DeferredInterrupt) -> None:
+    def _take_steps(self) -> None:
         """Take steps until the end, or until a checkpoint that ends the run."""
         steps, alone, progress = self._problem.steps, self._comm.size == 1, self._progress
         policy = None if self._checkpoint is None else self._checkpoint.policy
         ranks = "" if alone else f"{self._comm.size} ranks, "
         progress.start(steps, f"time steps on {ranks}{self._device.name}")
         progress.update(self._first)
-        peak = ""
         self._last_status = (self._first, time.perf_counter())
         while self._done < steps:
             number, most = self._done, self._steps_alone()
@@ -253,17 +246,13 @@ class _Run:
             if self._observer is not None:
                 self._observer.after(self._done)
             last = self._done == steps
-            looks = self._done % self._look == 0 or last
             save = alone and self._checkpoint is not None and self._checkpoint.due()
             if alone:
-                interrupt.check()
-            if looks or self._watch.due(self._done) or (not alone and self._done >= self._next_status):
-                status = self._exchange_status(interrupt, looks)
-                save = save or status.save_due
-                if looks:
-                    peak = f"peak {status.peak:.3g} Pa"
-            if looks or self._device.name == "cpu":  # a GPU lags behind except after a check of the fields
-                progress.update(self._done, peak)
+                self._interrupt.check()
+            if last or self._checks.due(self._done) or (not alone and self._done >= self._next_status):
+                save = self._check(last) or save
+            elif self._device.name == "cpu":  # a GPU lags behind except after a check of the fields
+                progress.update(self._done, self._peak)
             if policy is None or last:
                 continue
             begin = self._first if policy.stop else 0
@@ -277,9 +266,7 @@ class _Run:
         if self._comm.size > 1 or self._alone:
             return 1
         done, policy = self._done, None if self._checkpoint is None else self._checkpoint.policy
-        limits = [self._look - done % self._look, self._recorder.free_steps(done)]
-        to_look = self._watch.steps_left(done + 1)  # the last nine steps before a look are watched
-        limits.append(1 if not done else to_look - ORDER if to_look > ORDER else to_look + 1)
+        limits = [self._checks.free_steps(done), self._recorder.free_steps(done)]
         if done < self._first + _SETTLING:
             limits.append(self._first + _SETTLING - done)
         if policy is not None and policy.every is not None:
@@ -287,60 +274,65 @@ class _Run:
         limits.append(int(_CALL_SECONDS / self._step_seconds))  # Ctrl-C takes effect between calls
         return max(1, min(limits))
 
-    def _exchange_status(self, interrupt: DeferredInterrupt, looks: bool) -> Status:
-        """Return the combined status of all ranks; after an interrupt or a lost field raise on all ranks."""
-        watches = self._watch.due(self._done)
+    def _check(self, last: bool) -> bool:
+        """Check the fields if that is due; return whether a checkpoint is due by the clock of rank 0.
+
+        A device that lags computes the results while it takes further steps: those of the previous look are
+        read now, and after the ``last`` step all are.
+        """
+        if self._look is not None:
+            self._read_look()
+        if last or self._checks.due(self._done):
+            self._look = self._checks.start(self._done)
+        return (last or not self._lags) and self._read_look()
+
+    def _read_look(self) -> bool:
+        """Read the last look, if any, and the status of all ranks; return whether a checkpoint is due.
+
+        Waits for the device. After an interrupt or a lost field, raises on all ranks.
+        """
+        look, self._look = self._look, None
         save_due = self._checkpoint is not None and self._checkpoint.due()
-        energy = peak = 0.0
-        if looks or watches:  # this also waits for the device, so the displayed progress is correct
-            energy, peak = self._energy.with_peak()
+        energy, peak = (0.0, 0.0) if look is None else look.energy()
         self._comm.check()  # report missing data before its effects on the fields
+        at = self._done if look is None else look.done
         (done, then), now = self._last_status, time.perf_counter()
-        self._step_seconds = max((now - then) / max(1, self._done - done), 1e-9)
-        mine = Status(interrupt.requested, save_due, peak, energy, self._step_seconds)
-        status = combine(self._comm, mine)
+        self._step_seconds = max((now - then) / max(1, at - done), 1e-9)
+        interrupted = self._comm.size > 1 and self._interrupt.requested  # a single rank checks each step
+        status = combine(self._comm, Status(interrupted, save_due, peak, energy, self._step_seconds))
         # In steps, not seconds: clocks of ranks differ.
         steps = int(_STATUS_SECONDS / status.seconds_per_step)
-        self._next_status = self._done + max(1, min(self._look, steps))
-        self._last_status = (self._done, now)
-        lost = self._lost(status, watches)
-        if status.interrupted or lost:
+        self._next_status = self._done + max(1, min(self._checks.every, steps))
+        self._last_status = (at, now)
+        fault = "" if look is None else self._checks.fault(look, status)
+        if status.interrupted or fault:
             self._stages.layout.finish_exchanges()
         if status.interrupted:
             self._agreed = True
-            interrupt.stop()
-        if lost:
-            raise FieldLost(f"{lost}: {instability_causes(self._problem)}")
-        return status
-
-    def _lost(self, status: Status, watches: bool) -> str:
-        """Return a description of the fault of the field, or an empty text."""
-        after = f"after time step {self._done} of {self._problem.steps}"
-        if not status.peak < _LOST or not math.isfinite(status.energy):
-            return f"the pressure is not finite {after}"
-        if not watches:
-            return ""
-        if excess := self._watch.excess(self._done, status.energy):
-            return f"the acoustic energy is {excess:.3g} times what the sources can have put in {after}"
-        sums = self._comm.control.all_gather(self._alternation.sums(self._done))
-        if any(each is None for each in sums):
-            return ""
-        alternating, square = np.sum(sums, axis=0)
-        if growth := self._alternation_watch.growth(self._done, float(alternating), float(square)):
-            what = f"what alternates from step to step grows by {math.expm1(growth):.2g} of itself in each"
-            return f"{what}, {math.sqrt(alternating / square):.2g} of the field {after}"
-        return ""
+            self._interrupt.stop()
+        if fault:
+            raise FieldLost(f"{fault}: {instability_causes(self._problem)}")
+        if look is not None:
+            self._peak = f"peak {status.peak:.3g} Pa"
+        self._progress.update(at, self._peak)
+        return status.save_due
 
     def _arrays(self) -> dict[str, Any]:
         return {**self._stages.fields.named(), **self._recorder.state()}
 
     def _save(self, last: bool) -> None:
         assert self._checkpoint is not None
+        if self._look is not None:
+            self._read_look()
         self._device.synchronize()
         self._comm.check()
         self._recorder.settle()
-        state = {"step": self._done, "seconds": self._all_seconds(), "run": self._token}
-        state["watch"], state["alternation"] = self._watch.state(), self._alternation_watch.state()
+        state = {
+            "step": self._done,
+            "seconds": self._all_seconds(),
+            "run": self._token,
+            **self._checks.state(),
+        }
         self._checkpoint.save(self._arrays(), state, last)
 
     def _all_seconds(self) -> dict[str, float]:

@@ -65,13 +65,25 @@ class Alternation:
 
         None if not all of the nine steps were recorded since the last look.
         """
+        return self.launch(done)()
+
+    def launch(self, done: int) -> Callable[[], tuple[float, float] | None]:
+        """Launch the sums of the look after ``done`` steps; return a function that waits for `sums`.
+
+        It must be called before the next launch.
+        """
         complete, self._since = done - self._since > ORDER, done
         if not complete:
-            return None
+            return lambda: None
         self._kernels.square_sums(self._sums, self._alternating, self._pressure, self._box)
-        with np.errstate(over="ignore", invalid="ignore"):
-            alternating, square = self._device.to_host(self._sums).sum(axis=0)
-        return float(alternating), float(square)
+        fetch = self._device.export(self._sums)
+
+        def result() -> tuple[float, float]:
+            with np.errstate(over="ignore", invalid="ignore"):
+                alternating, square = fetch().sum(axis=0)
+            return float(alternating), float(square)
+
+        return result
 
 
 class AlternationWatch:

@@ -1,6 +1,7 @@
 """Acoustic energy of the fields of a run, the energy its sources may add, and checks of its growth."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -63,10 +64,22 @@ class Energy:
 
     def with_peak(self) -> tuple[float, float]:
         """Return the current energy, and the largest magnitude of the pressure, Pa."""
+        return self.launch()()
+
+    def launch(self) -> Callable[[], tuple[float, float]]:
+        """Launch the sums of the current fields; return a function that waits for energy and peak.
+
+        It must be called before the next launch.
+        """
         self._sum(self._sums, *self._arguments)
-        energy, high, low = self._device.to_host(self._sums).T
-        with np.errstate(over="ignore", invalid="ignore"):  # the sum is not finite after an overflow
-            return float(energy.sum()), max(float(high.max()), -float(low.min()))
+        fetch = self._device.export(self._sums)
+
+        def result() -> tuple[float, float]:
+            energy, high, low = fetch().T
+            with np.errstate(over="ignore", invalid="ignore"):  # the sum is not finite after an overflow
+                return float(energy.sum()), max(float(high.max()), -float(low.min()))
+
+        return result
 
 
 def row_weights(problem: Problem, rows: np.ndarray) -> list[np.ndarray]:

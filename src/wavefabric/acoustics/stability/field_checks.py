@@ -1,0 +1,93 @@
+"""Checks the fields of a run from time to time: they must be finite, and not gain energy by themselves."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.stability.alternation import ORDER, Alternation, AlternationWatch
+from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
+from wavefabric.exchange.communicator import Communicator
+from wavefabric.lifecycle.agreement import Status
+
+#: Pressures from this limit of single precision count as lost in double precision too.
+_LOST = float(np.finfo(np.float32).max)
+#: Fewest time steps between two looks (in a short run a twentieth of its steps), and between two checks of
+#: the energy.
+_LEAST_LOOK, _ENERGY_STEPS = 16, 32
+
+
+class Look(NamedTuple):
+    """Holds a check of the fields whose sums a device computes; the functions wait for their results."""
+
+    #: Time steps taken before the look.
+    done: int
+    #: Whether the energy is compared with what the sources can have added.
+    watched: bool
+    #: Returns the energy and the largest magnitude of the pressure, Pa, on this rank.
+    energy: Callable[[], tuple[float, float]]
+    #: Returns the `Alternation.sums` of this rank.
+    alternation: Callable[[], tuple[float, float] | None]
+
+
+class FieldChecks:
+    """Starts checks of the fields, and says what is wrong with the fields once the results are there."""
+
+    def __init__(self, problem: Problem, stages: Stages, comm: Communicator):
+        self._steps, self._control = problem.steps, comm.control
+        #: Time steps between two looks.
+        self.every = min(max(problem.steps // 100, min(problem.steps // 20, _LEAST_LOOK), 1), 100)
+        self._watch = EnergyWatch(problem, max(self.every, _ENERGY_STEPS))
+        self._alternation_watch = AlternationWatch()
+        self._energy, self.alternation = Energy(stages), Alternation(stages, self._watch)
+
+    def due(self, done: int) -> bool:
+        """Return whether the fields are checked after ``done`` steps."""
+        return done % self.every == 0 or self._watch.due(done)
+
+    def free_steps(self, done: int) -> int:
+        """Return how many equal steps follow after ``done`` without a check; at least 1.
+
+        The last nine steps before a check of the energy are recorded by `Alternation`, others are not.
+        """
+        to_look = self._watch.steps_left(done + 1)
+        watched = 1 if not done else to_look - ORDER if to_look > ORDER else to_look + 1
+        return min(self.every - done % self.every, watched)
+
+    def start(self, done: int) -> Look:
+        """Launch the sums of a look after ``done`` steps, which must be read before the next look starts."""
+        watched, energy = self._watch.due(done), self._energy.launch()
+        return Look(done, watched, energy, self.alternation.launch(done) if watched else lambda: None)
+
+    def fault(self, look: Look, status: Status) -> str:
+        """Return a description of the fault of the fields, or an empty text; collective.
+
+        ``status`` has the energy and the peak of all ranks.
+        """
+        after = f"after time step {look.done} of {self._steps}"
+        if not status.peak < _LOST or not math.isfinite(status.energy):
+            return f"the pressure is not finite {after}"
+        if not look.watched:
+            return ""
+        if excess := self._watch.excess(look.done, status.energy):
+            return f"the acoustic energy is {excess:.3g} times what the sources can have put in {after}"
+        sums = self._control.all_gather(look.alternation())
+        if any(each is None for each in sums):
+            return ""
+        alternating, square = np.sum(sums, axis=0)
+        if growth := self._alternation_watch.growth(look.done, float(alternating), float(square)):
+            what = f"what alternates from step to step grows by {math.expm1(growth):.2g} of itself in each"
+            return f"{what}, {math.sqrt(alternating / square):.2g} of the field {after}"
+        return ""
+
+    def state(self) -> dict[str, list]:
+        """Return the state for a checkpoint."""
+        return {"watch": self._watch.state(), "alternation": self._alternation_watch.state()}
+
+    def restore(self, state: dict) -> None:
+        """Restore a state that `state` saved in a checkpoint."""
+        self._watch.restore(state["watch"])
+        self._alternation_watch.restore(state.get("alternation", [0.0]))  # none in older checkpoints
