@@ -4,6 +4,7 @@ Rows along x and columns along y and z are transformed in shared memory (``axis_
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,11 @@ _SPACES = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
 _SPACES |= {"x_adjoint_velocity": 3, "x_adjoint_density": 3, "x_adjoint_pressure": 2}
 #: Largest number of threads of a block; a block with only one transform may have more.
 _THREADS = {"X": 128, "Y": 1024, "Z": 512, "G": 512}
+#: The same along x of a plane, which has few rows.
+_PLANE_ROW_THREADS = 32
+#: Values of a spectrum below which a thread of rows, and of columns, transforms few; and from which a thread
+#: of columns transforms as many as it can. Points of the longest row of which a thread transforms few.
+_FEW_IN_ROWS, _FEW, _MANY, _LONG_ROW = 3 << 19, 1 << 19, 1 << 22, 1024
 #: Largest shared memory, in bytes, of a block, and of a block with a single row.
 _SHARED, _SHARED_ROW = 96 * 1024, 160 * 1024
 
@@ -40,44 +46,63 @@ def longest_axes(dtype) -> tuple[int, int, int]:
     return rows, columns, columns
 
 
-def _tuned(name: str, n: int, plane: bool, convolution: bool = False) -> tuple[int, int, int]:
-    """Return values per thread, largest radix, and threads per multiprocessor that the registers must allow.
+class _Work(NamedTuple):
+    """Describes how the threads of a GPU divide the transforms along an axis."""
 
-    More values per thread mean fewer exchanges between threads, but fewer threads to load while others
-    compute. ``n`` is the length of the transform, perhaps of a ``convolution``. Measured in single precision
-    on an H200 (docs/lab-book.md), except for a ``plane``, whose few columns are divided among as many threads
-    as possible.
+    #: Values per thread: more mean fewer exchanges between threads, but fewer threads to load while others
+    #: compute.
+    each: int
+    #: Largest power of two among the radices.
+    radix: int
+    #: Threads per multiprocessor that the registers must allow.
+    resident: int
+
+
+def _work(name: str, n: int, values: int, plane: bool, convolution: bool) -> _Work:
+    """Return the division of transforms of ``n`` points, perhaps of a ``convolution``, of a spectrum.
+
+    ``values`` is the number of values of the spectrum: a small one has too few threads unless each has few
+    values. Measured in single precision on an H200 (docs/lab-book.md).
     """
-    if name == "X" or plane:
-        return 8, 8, 640
-    if n & (n - 1):  # no power of two
-        if name == "Y":
-            return (25, 8, 512) if n <= 256 else (16, 8, 1024)
-        return 12 if name == "Z" and not convolution else 8, 8, 1024
-    if name == "Y":
-        return (16, 16, 1024) if n > 512 else (32, 8, 512)
-    if name == "G":
-        return 16, 8 if 256 < n <= 512 else 16, 512
-    return 32, 16 if n > 256 else 8, 512
+    odd_factors = bool(n & (n - 1))
+    if name == "X":
+        by_four = 0 < len(axis_radices(n, 4)) <= len(axis_radices(n, 8)) + 1
+        few = values < _FEW_IN_ROWS and n <= _LONG_ROW and by_four and not convolution
+        return _Work(4, 4, 640) if few else _Work(8, 8, 640)
+    if plane:
+        return _Work(8, 8, 640) if values < _FEW or odd_factors else _Work(16, 16, 640)
+    if odd_factors and n <= 256 and (name == "Y" or (name == "Z" and not convolution)):
+        work = _Work(25, 8, 512)
+    elif odd_factors:
+        work = _Work({"Y": 16, "Z": 8 if convolution else 12, "G": 8}[name], 8, 1024)
+    elif name == "Y":
+        work = _Work(16, 16, 1024) if n > 512 else _Work(32, 8, 512)
+    elif name == "G":
+        work = _Work(16, 8 if 256 < n <= 512 else 16, 512)
+    else:
+        work = _Work(32, 16 if n > 256 else 8, 512)
+    if values < (_FEW // 2 if odd_factors else _FEW):
+        return work._replace(each=min(work.each, 8), radix=8)
+    return work._replace(each=16, radix=16) if values < _MANY and work.each > 16 and not odd_factors else work
 
 
 class AxisBlocks:
     """Sets the threads per transform, and the rows or columns that a block transforms (``tile``), of an axis.
 
-    ``n`` is the number of grid points, ``item`` the bytes of a complex value.
+    ``n`` is the number of grid points along the axis, ``values`` that of complex values of a spectrum, each
+    of ``item`` bytes.
     """
 
-    def __init__(self, name: str, n: int, item: int, plane: bool):
+    def __init__(self, name: str, n: int, values: int, item: int, plane: bool):
         self.name, self._item = name, item
         self.points = n // 2 if name == "X" else n  # a real row is half as many complex values
         inner = transformed_points(self.points)
-        each, radix, self._resident = _tuned(name, inner, plane, inner > self.points)
+        each, radix, self._resident = _work(name, inner, values, plane, inner > self.points)
         #: Points of the transform: `points`, or more for a convolution.
         self.inner = transformed_points(self.points, radix)
         self.radices = axis_radices(self.inner, radix)
         self.threads = -(-self.inner // each)
-        # A plane has few rows, so a block is one warp.
-        threads = 32 if plane and name == "X" else _THREADS[name]
+        threads = _PLANE_ROW_THREADS if plane and name == "X" else _THREADS[name]
         most = max(1, threads // self.threads)
         self.tile = (32 if plane else 128) // item
         if name == "G" and n > 256 and not plane:
@@ -110,7 +135,8 @@ def axes_of(shape, real, letters: Iterable[str], dimensions: int) -> dict[str, A
     """Return the axes of a grid (Nz, Ny, Nx) by letter: X, Y, Z, and G for the gradient along z."""
     item = 2 * np.dtype(real).itemsize
     points = dict(zip("ZYXG", (*shape, shape[0]), strict=True))
-    return {name: AxisBlocks(name, points[name], item, dimensions == 2) for name in letters}
+    values = shape[0] * shape[1] * (shape[2] // 2 + 1)
+    return {name: AxisBlocks(name, points[name], values, item, dimensions == 2) for name in letters}
 
 
 def pitch(nx: int, real) -> int:
