@@ -68,7 +68,7 @@ def order(emulated, monkeypatch):
 
 def test_a_look_is_read_after_the_next_steps(emulated, order):
     progress = Progress()
-    found = simulated(emulated, problem(SHAPE, steps=STEPS), progress=progress)
+    result = simulated(emulated, problem(SHAPE, steps=STEPS), progress=progress)
     looks = [at for at, event in enumerate(order) if event == "look"]
     assert len(looks) > 5
     assert all(later - earlier > 1 for earlier, later in pairwise(looks[:-1]))  # steps stand between two
@@ -77,7 +77,7 @@ def test_a_look_is_read_after_the_next_steps(emulated, order):
     assert progress.updates[-1] == STEPS
     assert order[looks[0] - 1] > progress.updates[1]
     expected = simulated(get_device("cpu", 1), problem(SHAPE, steps=STEPS))
-    np.testing.assert_allclose(found["p"], expected["p"], rtol=0, atol=1e-11 * abs(expected["p"]).max())
+    np.testing.assert_allclose(result["p"], expected["p"], rtol=0, atol=1e-11 * abs(expected["p"]).max())
 
 
 def test_a_lost_field_is_found_at_the_same_step(emulated):
