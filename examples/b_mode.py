@@ -42,11 +42,11 @@ def main(folder="."):
     surface = grid.coordinates[0][8]
     array = linear_array(grid, (surface, 0), 64, 0.4e-3, None, 0.5e-3, (1, 0))
     medium, depth, lateral = phantom(grid, surface)
-    dt = grid.time_step(medium)
+    prepared = prepare(grid, medium, t_end=52e-6, progress=make_progress(False))
+    dt = prepared.dt
     t = np.arange(round(2.5e-6 / dt)) * dt
     pulse = 1e5 * np.exp(-(((t - 1.25e-6) / 0.35e-6) ** 2)) * np.sin(2 * np.pi * FREQUENCY * (t - 1.25e-6))
     pixels = np.stack([depth, lateral], axis=-1)[22:170]  # 3 to 32 mm deep
-    prepared = prepare(grid, medium, dt=dt, t_end=52e-6, progress=make_progress(False))
     wavefronts = [array.centres[:, 1] * np.sin(angle) / SPEED for angle in ANGLES]
     signals = [array.signals(pulse, each - each.min(), dt) for each in wavefronts]
     results = prepared.simulate_all(map(array.source, signals), Sensor.elements(array))

@@ -27,6 +27,7 @@ from wavefabric.acoustics import (
     surfaces,
     time_gain,
 )
+from wavefabric.acoustics.transducers.beamforming import _analytic
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 
@@ -325,3 +326,10 @@ def test_signals_in_the_other_order_are_said():
     source = Source(p_mask=array.mask, p=np.ones((7, int(array.mask.sum()))))
     with pytest.raises(InputError, match=r"source\.p: .*other order: give source\.p\.T"):
         simulate(grid, Medium(1500.0, 1000.0), source, steps=2)
+
+
+@pytest.mark.parametrize("samples", [4, 7, 64, 65])
+def test_analytic_signals(samples):
+    signals = np.random.default_rng(samples).normal(size=(3, samples))
+    expected = hilbert(signals, axis=1)
+    np.testing.assert_allclose(_analytic(signals), expected, rtol=0, atol=1e-14 * np.abs(expected).max())
