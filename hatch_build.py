@@ -14,8 +14,8 @@ _TARGET = "WAVEFABRIC_WHEEL"
 
 
 def _build() -> Any:
-    """Load the module `wavefabric.kernels.build` alone: the package's dependencies may not be there yet."""
-    path = _ROOT / "src/wavefabric/kernels/build.py"
+    """Load the module ``build`` of the kernels alone: the package's dependencies may not be there yet."""
+    path = _ROOT / "src/wavefabric/runtime/kernels/build.py"
     spec = importlib.util.spec_from_file_location("kernels_build", path)
     assert spec is not None
     assert spec.loader is not None
@@ -51,5 +51,5 @@ class KernelBuildHook(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["tag"] = tag
         build_data["force_include"] |= {
-            str(path): f"wavefabric/kernels/lib/{path.name}" for path in libraries
+            str(path): f"wavefabric/runtime/kernels/lib/{path.name}" for path in libraries
         }

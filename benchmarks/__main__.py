@@ -9,6 +9,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.ultrasound_breakdown import parse_blocks, parse_overlaps
 from wavefabric import cli
+from wavefabric.base.units import quantity
 from wavefabric.cli.bench.app import (
     MEDIA_HELP,
     PLAIN,
@@ -23,7 +24,6 @@ from wavefabric.cli.bench.app import benchmark as add_benchmark
 from wavefabric.cli.common.parse import parse_list, parse_shape
 from wavefabric.cli.common.rank_session import RankedOptions
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.units import quantity
 
 #: What ranks are started with, before the words of the command.
 PROGRAM = (sys.executable, str(Path(__file__).resolve().parent))

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from benchmarks.no_exchange import without_transfers
-from wavefabric.bench.common import check_words, result_of, rows, silent
-from wavefabric.bench.solver_rates import first_modes
-from wavefabric.exchange.communicator import Communicator, solo
-from wavefabric.execution import report, timing
-from wavefabric.execution.timing import Ranks, times
+from wavefabric.base.quantities import positive, whole
+from wavefabric.base.results.plots import BLUE, GREY, ORANGE
+from wavefabric.cli.bench.common import check_words, result_of, rows, silent
+from wavefabric.cli.bench.solver_rates import first_modes
+from wavefabric.fabric.execution import report, timing
+from wavefabric.fabric.execution.timing import Ranks, times
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, RankOperators, rank_operators
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 from wavefabric.optics.propagation.rank_modes import RankModes
-from wavefabric.quantities import positive, whole
-from wavefabric.results.plots import BLUE, GREY, ORANGE
+from wavefabric.runtime.exchange.communicator import Communicator, solo
 
 EXCHANGES = ("dense", "factored")
 #: log2 of the samples a row by kind of device; the paper: 2^14 symbols of 128 samples.

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.bench.common import calls, check_words, percent, rows, silent
-from wavefabric.device import Device, get_device
-from wavefabric.errors import InputError
-from wavefabric.execution import report, timing
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import positive, whole
+from wavefabric.cli.bench.common import calls, check_words, percent, rows, silent
+from wavefabric.fabric.execution import report, timing
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.quantities import positive, whole
+from wavefabric.runtime.device import Device, get_device
 
 #: Field rows and log2 of the samples a row, by kind of device.
 CASES = {"cpu": ((2, 17), (30, 15)), "cuda": ((30, 21),)}

@@ -7,10 +7,10 @@ from typing import Any
 
 from benchmarks.rank_steps import RankSteps, grouped
 from wavefabric.acoustics.decomposition.decompose import Decomposition
-from wavefabric.bench.common import Triple, result_of, rows, silent
-from wavefabric.execution import report
-from wavefabric.execution.timing import Ranks
-from wavefabric.results.plots import BLUE, ORANGE
+from wavefabric.base.results.plots import BLUE, ORANGE
+from wavefabric.cli.bench.common import Triple, result_of, rows, silent
+from wavefabric.fabric.execution import report
+from wavefabric.fabric.execution.timing import Ranks
 
 SIZES = {"cpu": ((64, 64, 64),), "cuda": ((256, 256, 256), (512, 512, 512), (512, 512, 1024))}
 _COLOURS = {"global": BLUE, "local": ORANGE}

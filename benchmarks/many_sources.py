@@ -18,10 +18,10 @@ from wavefabric.acoustics import (
     simulate_and_gradients,
 )
 from wavefabric.acoustics.arguments import ensure
-from wavefabric.bench.common import silent
-from wavefabric.device import Device, get_device
-from wavefabric.execution import report, timing
-from wavefabric.results.plots import BLUE, ORANGE
+from wavefabric.base.results.plots import BLUE, ORANGE
+from wavefabric.cli.bench.common import silent
+from wavefabric.fabric.execution import report, timing
+from wavefabric.runtime.device import Device, get_device
 
 SIZES = ((128, 128), (256, 256))
 #: What is timed, by the key of its results.

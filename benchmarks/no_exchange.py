@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.exchange.communicator import Communicator
-from wavefabric.exchange.transports.base import SymmetricArray, Transport
+from wavefabric.runtime.exchange.communicator import Communicator
+from wavefabric.runtime.exchange.transports.base import SymmetricArray, Transport
 
 
 class NoExchange:

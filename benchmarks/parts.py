@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives.registry import why_refused
-from wavefabric.errors import InputError
 
 #: Numbers of ranks that are measured, up to what is there; the papers' rows end at eight.
 COUNTS = (1, 2, 4, 6, 8)

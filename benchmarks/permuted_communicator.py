@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from wavefabric.collectives import Schedule
-from wavefabric.exchange.communicator import Communicator
-from wavefabric.exchange.transports.base import Program, SymmetricArray
+from wavefabric.runtime.exchange.communicator import Communicator
+from wavefabric.runtime.exchange.transports.base import Program, SymmetricArray
 
 
 class PermutedCommunicator(Communicator):

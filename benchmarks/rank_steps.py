@@ -9,13 +9,13 @@ import numpy as np
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.decomposition.decompose import Decomposition, Partition, block_grids, decompose
 from wavefabric.acoustics.run_settings import PRECISIONS
-from wavefabric.bench.common import Triple
-from wavefabric.bench.ultrasound_cases import NO_SENSOR, Stepper, check, light_problem
-from wavefabric.errors import InputError
-from wavefabric.exchange.communicator import Communicator
-from wavefabric.execution import report
-from wavefabric.execution.report import shape_words
-from wavefabric.execution.timing import Ranks, timed
+from wavefabric.base.errors import InputError
+from wavefabric.cli.bench.common import Triple
+from wavefabric.cli.bench.ultrasound_cases import NO_SENSOR, Stepper, check, light_problem
+from wavefabric.fabric.execution import report
+from wavefabric.fabric.execution.report import shape_words
+from wavefabric.fabric.execution.timing import Ranks, timed
+from wavefabric.runtime.exchange.communicator import Communicator
 
 
 class RankSteps:

@@ -12,10 +12,10 @@ from benchmarks import ultrasound_scaling
 from benchmarks.parts import ALGORITHMS, COLLECTIVES, COMPARISONS, Part
 from benchmarks.runner import DONE, devices, read_json, read_record
 from papers.fibre import scaling
-from wavefabric.execution import measure_fabric
-from wavefabric.execution.report import size_words, transport_name, unavailable
-from wavefabric.files.output import replacing
-from wavefabric.results.provenance import stamp
+from wavefabric.base.files.output import replacing
+from wavefabric.base.results.provenance import stamp
+from wavefabric.fabric.execution import measure_fabric
+from wavefabric.fabric.execution.report import size_words, transport_name, unavailable
 
 FIBRE = "fibre fibre-copies fibre-mpi-cuda fibre-mpi"
 #: Cut along z alone, which is what is drawn over the number of ranks.
@@ -123,7 +123,7 @@ def _each(name: str, kinds: str) -> Callable[[Results], Iterator[str]]:
     """The tables of a benchmark for each part, and the picture of the last one."""
 
     def section(results: Results) -> Iterator[str]:
-        package = "benchmarks" if name in COMPARISONS else "wavefabric.bench"
+        package = "benchmarks" if name in COMPARISONS else "wavefabric.cli.bench"
         module = import_module(f"{package}.{name.replace('-', '_')}")
         result = results.of(kinds, f"{name}.json")
         for each in result:

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import wavefabric
 from benchmarks.parts import Part, filled
-from wavefabric.errors import InputError, cut, visible
-from wavefabric.files.input import read_bytes
-from wavefabric.files.output import replacing, sync_folder
-from wavefabric.results.provenance import stamp
-from wavefabric.system.interrupt import exit_code
-from wavefabric.system.processes import follow_parent
+from wavefabric.base.errors import InputError, cut, visible
+from wavefabric.base.files.input import read_bytes
+from wavefabric.base.files.output import replacing, sync_folder
+from wavefabric.base.results.provenance import stamp
+from wavefabric.base.system.interrupt import exit_code
+from wavefabric.base.system.processes import follow_parent
 
 DONE, FAILED, INTERRUPTED = "done", "failed", "interrupted"
 #: `wavefabric` of this Python, with the benchmarks of this folder.

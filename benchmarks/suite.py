@@ -14,15 +14,15 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from benchmarks import report, runner
 from benchmarks.parts import COUNTS, Part, choose, make_parts
 from papers.common import run
+from wavefabric.base.errors import InputError
+from wavefabric.base.results.lock import locked
+from wavefabric.base.system.interrupt import exit_code
+from wavefabric.base.system.progress import warn
+from wavefabric.base.units import quantity
 from wavefabric.cli.common.failure import FAILED, describe
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.show import print_written, status_line
-from wavefabric.errors import InputError
-from wavefabric.exchange.launch import environment
-from wavefabric.results.lock import locked
-from wavefabric.system.interrupt import exit_code
-from wavefabric.system.progress import warn
-from wavefabric.units import quantity
+from wavefabric.runtime.exchange.launch import environment
 
 
 @options()

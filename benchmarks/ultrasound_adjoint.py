@@ -16,13 +16,13 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.adjoint.step import AdjointStep, needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
-from wavefabric.bench.common import Triple, calls, silent
-from wavefabric.bench.ultrasound_cases import MEDIA, NO_SENSOR, Stepper, check, outline, problem
-from wavefabric.bench.ultrasound_step import SIZES
-from wavefabric.device import Device, get_device
-from wavefabric.execution import report, timing
-from wavefabric.lifecycle.agreement import check_memory
-from wavefabric.lifecycle.reversal import Reversal
+from wavefabric.cli.bench.common import Triple, calls, silent
+from wavefabric.cli.bench.ultrasound_cases import MEDIA, NO_SENSOR, Stepper, check, outline, problem
+from wavefabric.cli.bench.ultrasound_step import SIZES
+from wavefabric.fabric.execution import report, timing
+from wavefabric.runtime.device import Device, get_device
+from wavefabric.runtime.lifecycle.agreement import check_memory
+from wavefabric.runtime.lifecycle.reversal import Reversal
 
 #: By what is differentiated, by the name of the row.
 WRT = {

@@ -11,14 +11,14 @@ from benchmarks.rank_steps import RankSteps, even_grid, grouped, left_over
 from papers.common import log2_ticks
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.parallel.layouts import HaloExchange
-from wavefabric.bench.common import Triple, result_of, rows, silent
-from wavefabric.bench.ultrasound_cases import Stepper
+from wavefabric.base.errors import InputError
+from wavefabric.base.results.plots import BLUE, GREEN, GREY, ORANGE
+from wavefabric.cli.bench.common import Triple, result_of, rows, silent
+from wavefabric.cli.bench.ultrasound_cases import Stepper
 from wavefabric.cli.common.parse import parse_list, parse_shape
-from wavefabric.errors import InputError
-from wavefabric.exchange.communicator import Communicator
-from wavefabric.execution import report
-from wavefabric.execution.timing import Ranks
-from wavefabric.results.plots import BLUE, GREEN, GREY, ORANGE
+from wavefabric.fabric.execution import report
+from wavefabric.fabric.execution.timing import Ranks
+from wavefabric.runtime.exchange.communicator import Communicator
 
 OVERLAPS = (2, 4, 8, 16, 32)
 SIZES = {"cpu": (64, 64, 128), "cuda": (512, 512, 1024)}

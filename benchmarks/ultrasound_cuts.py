@@ -10,11 +10,11 @@ from benchmarks.permuted_communicator import PermutedCommunicator
 from benchmarks.rank_steps import RankSteps, grouped, left_over
 from benchmarks.ultrasound_breakdown import SIZES
 from wavefabric.acoustics.decomposition.decompose import Decomposition, block_grids
-from wavefabric.bench.common import Triple, result_of, rows, silent
-from wavefabric.errors import InputError
-from wavefabric.execution import report
-from wavefabric.execution.timing import Ranks
-from wavefabric.results.plots import COLOURS
+from wavefabric.base.errors import InputError
+from wavefabric.base.results.plots import COLOURS
+from wavefabric.cli.bench.common import Triple, result_of, rows, silent
+from wavefabric.fabric.execution import report
+from wavefabric.fabric.execution.timing import Ranks
 
 PLACEMENTS = ("identity", "reversed", "round-robin")
 

@@ -11,12 +11,12 @@ from typing import Any
 from benchmarks.rank_steps import RankSteps, even_grid, grouped
 from papers.common import log2_ticks
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.bench.common import Triple, check_words, percent, result_of, rows, silent
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
-from wavefabric.execution import report
-from wavefabric.execution.timing import Ranks
-from wavefabric.files.input import read_bytes
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.input import read_bytes
+from wavefabric.cli.bench.common import Triple, check_words, percent, result_of, rows, silent
+from wavefabric.fabric.execution import report
+from wavefabric.fabric.execution.timing import Ranks
+from wavefabric.runtime.exchange import solo
 
 #: Points along each axis: of a rank's block (weak), and of the whole grid (strong).
 BLOCKS, TOTALS = {"cpu": 48, "cuda": 512}, {"cpu": 64, "cuda": 1024}

@@ -14,8 +14,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from wavefabric.acoustics import Grid, Medium, Sensor, delay_and_sum, linear_array, log_compress, prepare
+from wavefabric.base.files.output import check_output
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.files.output import check_output
 
 SPEED, FREQUENCY, SPACING = 1540.0, 2e6, 0.2e-3  # m/s, Hz, m
 ANGLES = np.radians([-12, -6, 0, 6, 12])

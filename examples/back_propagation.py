@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from wavefabric.base.files.output import check_output
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.files.output import check_output
 from wavefabric.optics import run_link
 from wavefabric.optics.run_file.load import RunFile
 

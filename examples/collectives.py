@@ -10,7 +10,7 @@ NumPy on CPUs, CuPy where there are GPUs. PyTorch's tensors are given as they ar
 import time
 
 from wavefabric.collectives import build
-from wavefabric.exchange import world
+from wavefabric.runtime.exchange import world
 
 comm = world()  # all ranks; tuning="tuning.json" says which algorithm is fastest for which size
 xp = comm.device.xp  # numpy or cupy

@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from wavefabric.acoustics import Grid, Medium, Sensor, focused_bowl, simulate
 from wavefabric.acoustics.pictures.fields import plot_field, plot_profiles
 from wavefabric.acoustics.transducers.elements import bowl
+from wavefabric.base.files.output import check_output
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.files.output import check_output
 
 FREQUENCY, RADIUS, DIAMETER, SURFACE_PRESSURE = 500e3, 64e-3, 64e-3, 60e3  # Hz, m, m, Pa
 WATER = 1500.0  # m/s

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from scipy.optimize import minimize
 
 from wavefabric import acoustics
-from wavefabric.files.output import check_output
+from wavefabric.base.files.output import check_output
 
 WATER, DT, STEPS, NOISE = 1500.0, 0.4e-6, 270, 0.01  # m/s; s; noise of the largest signal
 RING, ELEMENTS, SHOTS, INSIDE = 53e-3, 32, range(0, 32, 4), 44e-3  # radii, m

@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 from numpy.polynomial.legendre import legval
 from scipy.optimize import minimize
 
-from wavefabric.device import get_device
-from wavefabric.files.output import check_output
+from wavefabric.base.files.output import check_output
 from wavefabric.optics import (
     Amplifier,
     DifferentiablePropagator,
@@ -27,6 +26,7 @@ from wavefabric.optics import (
     single_mode,
 )
 from wavefabric.optics.signal.transmitter import root_raised_cosine
+from wavefabric.runtime.device import get_device
 
 POWERS = [-2, 0, 2, 4, 6]  # dBm
 SPANS, SPAN, ROLLOFF, ORDERS = 15, 80e3, 0.1, (2, 4, 6, 8)

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from wavefabric import acoustics
 from wavefabric.acoustics import Grid, Medium, Sensor, Source
-from wavefabric.files.output import check_output
+from wavefabric.base.files.output import check_output
 
 DT, STEPS, NOISE, WEIGHT, EPSILON = 30e-9, 420, 0.03, 2.0, 30.0  # s; of the largest signal; λ, ε, Pa
 EDGE, ROW = -6.1e-3, (15, 0.7e-3, None, 0.8e-3)  # m: where arrays are; number, width, –, pitch of elements

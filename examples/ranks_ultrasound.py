@@ -8,7 +8,7 @@ import numpy as np
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 from wavefabric.acoustics.decomposition.decompose import Decomposition
-from wavefabric.exchange import world
+from wavefabric.runtime.exchange import world
 
 comm = world()  # all ranks; one if this was started alone
 

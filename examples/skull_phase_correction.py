@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 
 from wavefabric import acoustics
 from wavefabric.acoustics import ContinuousWave, Grid, Medium, Sensor, Source
-from wavefabric.files.output import check_output
+from wavefabric.base.files.output import check_output
 
 FREQUENCY, PERIOD, PERIODS = 500e3, 32, 42  # Hz; time steps; simulated, of which the last 4 are recorded
 DT, STEPS, WATER, PRESSURE = 1 / FREQUENCY / PERIOD, PERIOD * PERIODS, 1500.0, 50e3  # s; ; m/s; Pa

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, time_reversal
-from wavefabric.files.output import check_output
+from wavefabric.base.files.output import check_output
 
 WATER, DT, STEPS = Medium(1500.0, 1000.0), 20e-9, 500
 

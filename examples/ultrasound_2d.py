@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
-from wavefabric.files.output import check_output
+from wavefabric.base.files.output import check_output
 
 path = check_output(sys.argv[1] if len(sys.argv) > 1 else "ultrasound_2d.png", force=True)  # before the work
 grid = Grid((128, 128), "0.1 mm", pml_inside=False)  # the absorbing layer lies around these points

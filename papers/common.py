@@ -14,8 +14,8 @@ from click.exceptions import Exit
 from wavefabric.cli.common.options import make_command, option
 from wavefabric.cli.common.rank_session import show_measurement
 from wavefabric.cli.common.show import status_line
-from wavefabric.device import get_device
-from wavefabric.execution import timing
+from wavefabric.fabric.execution import timing
+from wavefabric.runtime.device import get_device
 
 Json = Annotated[bool, option("Print all numbers as JSON and write nothing.", "--json")]
 Output = Annotated[
@@ -73,8 +73,8 @@ def command(module: str, work: Callable[..., dict[str, Any]]) -> Command:
 
 def start_ranks(ranks: int | None, threads: int | None) -> None:
     """Start a script anew on so many ranks and leave with their exit code; nothing if they are there."""
-    from wavefabric.exchange.launch import environment
-    from wavefabric.exchange.launch.launcher import LaunchOptions, launch
+    from wavefabric.runtime.exchange.launch import environment
+    from wavefabric.runtime.exchange.launch.launcher import LaunchOptions, launch
 
     if ranks is None or ranks < 2 or environment.ranks() > 1:
         return

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from wavefabric.device import get_device
-from wavefabric.exchange.launch import environment
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange.launch import environment
 
 _CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 # Else a kernel is loaded when it is first launched, which waits for kernels that run: see `one_gpu.py`.
@@ -62,7 +62,7 @@ def comm():
 
     WAVEFABRIC_TEST_TRANSPORT names a transport, or is ``emulated`` for GPUs emulated on the CPU.
     """
-    from wavefabric.exchange import TRANSPORTS, world
+    from wavefabric.runtime.exchange import TRANSPORTS, world
 
     if os.environ.get("WAVEFABRIC_TEST_TRANSPORT") == "emulated":
         from emulated_device import emulated_world
@@ -159,7 +159,7 @@ def _agree(item, report) -> None:
     """A test that fails on one rank fails on all; where others hang, everything ends."""
     from mpi4py import MPI
 
-    from wavefabric.exchange.control import MPIControl
+    from wavefabric.runtime.exchange.control import MPIControl
 
     if not _channel:
         # Collective, and nothing before it can hang: the first test of a run is where all ranks meet.
@@ -180,6 +180,6 @@ def pytest_runtest_setup(item):
     if environment.ranks() > 1 and not _channel:
         from mpi4py import MPI
 
-        from wavefabric.exchange.control import MPIControl
+        from wavefabric.runtime.exchange.control import MPIControl
 
         _channel.append(MPIControl(MPI.COMM_WORLD))

@@ -19,19 +19,19 @@ from wavefabric.cli.common.options import argument, register
 from wavefabric.collectives import verify
 from wavefabric.collectives.builders.direct import direct
 from wavefabric.collectives.registry import ALGORITHMS, Algorithm, build
-from wavefabric.device import get_device
-from wavefabric.exchange import TRANSPORTS, Exchange, world
-from wavefabric.exchange.describe import transports
-from wavefabric.exchange.transports import TransportDescription
-from wavefabric.exchange.transports.base import Transport
-from wavefabric.execution import run_schedule
-from wavefabric.execution.timing import Ranks
 from wavefabric.fabric import cost, load, presets
 from wavefabric.fabric.cost_models import cost as costs
+from wavefabric.fabric.execution import run_schedule
+from wavefabric.fabric.execution.timing import Ranks
 from wavefabric.fabric.io import files
 from wavefabric.fabric.io import presets as folder
 from wavefabric.optics import propagate, single_mode
 from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange import TRANSPORTS, Exchange, world
+from wavefabric.runtime.exchange.describe import transports
+from wavefabric.runtime.exchange.transports import TransportDescription
+from wavefabric.runtime.exchange.transports.base import Transport
 
 
 class Symmetric(Integrator):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from wavefabric.system.processes import die_with_parent
+from wavefabric.base.system.processes import die_with_parent
 
 _TESTS = Path(__file__).parent
 # One thread a rank; and a rank that waits leaves its core to others at once, since there are fewer cores than

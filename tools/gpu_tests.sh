@@ -21,7 +21,7 @@ one)
     said $pytest -m gpu tests "${@:2}"
     ;;
 sanitizer)
-    files="tests/exchange/transports/test_plan_kernel.py tests/exchange/test_one_sided_regions.py"
+    files="tests/runtime/exchange/transports/test_plan_kernel.py tests/runtime/exchange/test_one_sided_regions.py"
     files+=" tests/optics/propagation/test_kerr_one_sided.py tests/acoustics/parallel/test_peers.py"
     files+=" tests/acoustics/solver/test_stages.py"
     # It waits for all kernels before it instruments a graph, also for those that wait for the graph's own.
@@ -38,7 +38,7 @@ ranks)
     mkdir -p "$logs" && echo "== logs: $logs"
     export over=$(grep -rlE 'mark\.(parallel|multigpu)' tests --include='test_*.py' | xargs ls -S)
     # The mpiexec of mpi4py; Open MPI's would bind the ranks of every group to the same cores.
-    ask="from wavefabric.exchange.launch.mpiexec import command; words, more = command($ranks, 'p2p', {})"
+    ask="from wavefabric.runtime.exchange.launch.mpiexec import command; words, more = command($ranks, 'p2p', {})"
     launch=$($python -c "$ask; print(*(f'{k}={v}' for k, v in more.items()), *words)") || exit 1
     export launch MPIR_CVAR_POLLS_BEFORE_YIELD=0 OMPI_MCA_mpi_yield_when_idle=1  # who waits leaves the core to others
     group() {

@@ -30,9 +30,9 @@ from wavefabric.acoustics.fused import axis_blocks
 from wavefabric.acoustics.fused import axis_kernels_cuda as kernels
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.bench.ultrasound_cases import light_problem
-from wavefabric.device import get_device
-from wavefabric.kernels.cuda_text import cuda_text
+from wavefabric.cli.bench.ultrasound_cases import light_problem
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.kernels.cuda_text import cuda_text
 
 _OF_A_KERNEL = r"entry function '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) reg"
 _MEDIA = ("homogeneous", "heterogeneous", "tissues")

@@ -16,9 +16,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from wavefabric.device import get_device
 from wavefabric.optics.propagation.kernels.fused_linear_cuda import FusedSteps
 from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, Transforms, fused_plan, transfers
+from wavefabric.runtime.device import get_device
 
 _ROWS, _SAMPLES, _RATE, _LENGTH, _REPEATS = 30, 1 << 21, 3e12, 1e4, 20
 _FIBRE = np.array([[5e-5, 1e-12, -2e-26, 1e-40, 0.0]])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 
 def richardson(steps: Sequence[float], values: ArrayLike, order: float) -> NDArray[np.float64]:

@@ -14,14 +14,14 @@ import numpy as np
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import DeviceName, Json, Output, Plot, run, show
+from wavefabric.base.results.plots import BLUE, GREY, RED
+from wavefabric.base.units import SPEED_OF_LIGHT, quantity
 from wavefabric.cli.common.options import option
-from wavefabric.device import get_device
-from wavefabric.execution import report, timing
+from wavefabric.fabric.execution import report, timing
 from wavefabric.optics.fibre.csv_files import read_columns
 from wavefabric.optics.fibre.modes import STEP, dispersion, extrapolate, solve_modes
 from wavefabric.optics.fibre.profile import profile_62_5
-from wavefabric.results.plots import BLUE, GREY, RED
-from wavefabric.units import SPEED_OF_LIGHT, quantity
+from wavefabric.runtime.device import get_device
 
 WAVELENGTH = 1550e-9
 GROUPS = range(1, 16)

@@ -13,17 +13,17 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import DeviceName, Json, Output, Plot, Threads, folder, run, show
 from papers.fibre.step_study import PAPER_CASE, compare
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import Result, read_result
+from wavefabric.base.results.plots import COLOURS, GREY, MARKERS, penalty_figure, q_squared_figure, received
+from wavefabric.base.units import SPEED_OF_LIGHT, quantity
 from wavefabric.cli.common.options import option
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
-from wavefabric.execution import report, timing
+from wavefabric.fabric.execution import report, timing
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.run_file.load import RunFile, load
-from wavefabric.results import Result, read_result
-from wavefabric.results.plots import COLOURS, GREY, MARKERS, penalty_figure, q_squared_figure, received
-from wavefabric.units import SPEED_OF_LIGHT, quantity
+from wavefabric.runtime.device import get_device
 
 #: Hz, baud, roll-off, and the middle of the paper's 191.95 to 194.9 THz.
 SPACING, SYMBOL_RATE, ROLLOFF, CENTRE = 50e9, 32e9, 0.1, 193.425e12

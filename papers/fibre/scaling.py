@@ -12,11 +12,11 @@ from typing import Annotated, Any
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import Json, Output, Plot, run, show
+from wavefabric.base.errors import InputError
+from wavefabric.base.results.plots import GREY
 from wavefabric.cli.common.options import option
-from wavefabric.errors import InputError
-from wavefabric.execution import report
-from wavefabric.execution.report import transport_name
-from wavefabric.results.plots import GREY
+from wavefabric.fabric.execution import report
+from wavefabric.fabric.execution.report import transport_name
 
 #: T_K/T_1 of table 1 (15 modes a GPU, K80 GPUs), by transport and GPUs.
 PAPER = {("mpi", 2): 1.38, ("mpi", 8): 6.76, ("nccl", 2): 1.51, ("nccl", 8): 4.26}

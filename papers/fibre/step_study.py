@@ -11,11 +11,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from papers.fibre.extrapolation import richardson
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import Result
+from wavefabric.base.results.plots import distance, mean_db, mode_groups, received
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.run_file.load import RunFile
-from wavefabric.results import Result
-from wavefabric.results.plots import distance, mean_db, mode_groups, received
 
 #: 0.23 dB/km, 1/m: the preset's own.
 _LOSS = 0.23e-4 * math.log(10)

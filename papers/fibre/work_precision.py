@@ -17,12 +17,12 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.fibre_step import relative_error
 from papers.common import DeviceName, Json, Output, Plot, Threads, run, show
+from wavefabric.base.errors import InputError
+from wavefabric.base.results.plots import COLOURS, GREY, MARKERS
 from wavefabric.cli.common.options import option
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import status_line
-from wavefabric.device import Device, get_device
-from wavefabric.errors import InputError
-from wavefabric.execution import report, timing
+from wavefabric.fabric.execution import report, timing
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
@@ -30,7 +30,7 @@ from wavefabric.optics.propagation.operators import FibreOperators, OperationCou
 from wavefabric.optics.propagation.step_size import make_control
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.results.plots import COLOURS, GREY, MARKERS
+from wavefabric.runtime.device import Device, get_device
 
 
 @dataclass

@@ -17,7 +17,7 @@ from papers.lumorph import closed_forms as forms
 from papers.lumorph.closed_forms import MIB, PAPER, SWITCH
 from papers.lumorph.data import lightpath
 from wavefabric.cli.common.options import option
-from wavefabric.execution import report
+from wavefabric.fabric.execution import report
 
 #: Sizes over which claims without a number of bytes are looked at, B.
 _SWEEP = np.geomspace(0.1, 64, 2000) * MIB

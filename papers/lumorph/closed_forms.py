@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives.builders.recursive import factors
 from wavefabric.collectives.builders.trees import double_tree as double_tree_schedule
-from wavefabric.errors import InputError
 
 MIB = 2**20
 #: Bytes of the all-reduce of figure 8a, which the paper does not give: from its ring, 418.0 µs.

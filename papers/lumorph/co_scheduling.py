@@ -11,8 +11,8 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import command, run
 from papers.lumorph.training import fabric, loaded
-from wavefabric.execution import report
-from wavefabric.results.plots import BLUE, GREEN, GREY, ORANGE
+from wavefabric.base.results.plots import BLUE, GREEN, GREY, ORANGE
+from wavefabric.fabric.execution import report
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.simulate import Iteration, simulate

@@ -12,8 +12,8 @@ from papers.common import command, run
 from papers.lumorph.data import SIZES, points
 from papers.lumorph.panels import draw_panels, rank_axis
 from papers.lumorph.routes import grid_of, least_overlap
-from wavefabric.execution import report
-from wavefabric.results.plots import BLUE, INK, RED
+from wavefabric.base.results.plots import BLUE, INK, RED
+from wavefabric.fabric.execution import report
 
 
 def figure(say=lambda line: None) -> dict[str, Any]:

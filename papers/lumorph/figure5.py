@@ -21,8 +21,8 @@ from papers.lumorph.panels import (
     spreads,
 )
 from papers.lumorph.routes import DIRECTIONS, grid_of, least_overlap, random_draws, spread
-from wavefabric.errors import InputError
-from wavefabric.results.plots import GREY
+from wavefabric.base.errors import InputError
+from wavefabric.base.results.plots import GREY
 
 
 def figure(seeds: Seeds = 1000, say=lambda line: None) -> dict[str, Any]:

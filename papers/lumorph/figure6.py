@@ -14,7 +14,7 @@ from papers.common import Seeds, command, run
 from papers.lumorph.data import compared, points
 from papers.lumorph.panels import deviations, draw_panels, least_lines, random_bands, rank_axis, spreads
 from papers.lumorph.routes import DIRECTIONS, WAVEGUIDES, grid_of, least_overlap, random_draws, spread
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 
 def figure(seeds: Seeds = 1000, say=lambda line: None) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from papers.lumorph.closed_forms import MIB, PRINTED
 from papers.lumorph.data import compared, lightpath, points, switch
 from papers.lumorph.panels import SERIES, deviations, draw_panels, number_ticks, size_axis
 from papers.lumorph.schedule_cost import affine
-from wavefabric.execution import report
-from wavefabric.results.plots import GREY
+from wavefabric.base.results.plots import GREY
+from wavefabric.fabric.execution import report
 
 #: Algorithm of each series of figure 7, its options, and whether it runs over circuits.
 _SCHEDULES: dict[str, tuple[str, dict[str, Any], bool]] = {

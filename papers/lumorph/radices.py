@@ -17,9 +17,9 @@ from papers.lumorph.data import GRIDS, SIZES, SWEEP, TABLE_SIZES, lightpath
 from papers.lumorph.panels import draw_panels, number_ticks, size_axis
 from papers.lumorph.routes import fewest_waveguides, least_overlap
 from papers.lumorph.schedule_cost import affine
+from wavefabric.base.results.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY
 from wavefabric.collectives.builders.recursive import factors
-from wavefabric.execution import report
-from wavefabric.results.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY
+from wavefabric.fabric.execution import report
 
 RADICES = (2, 4, 8, 16)
 RANKS = 256

@@ -13,8 +13,8 @@ from papers.lumorph.panels import draw_panels
 from papers.plans import machines
 from papers.plans.machines import step, words
 from wavefabric.acoustics.decomposition.decompose import block_grids
-from wavefabric.execution import report
-from wavefabric.results.plots import BLUE, ORANGE
+from wavefabric.base.results.plots import BLUE, ORANGE
+from wavefabric.fabric.execution import report
 
 RUNS = (("P40", 8), ("DGX-2", 8), ("DGX-2", 16))
 NOTES = ["the poster: cuts matter on both machines; data over QPI slow the P40 server, NVLink is immune"]

@@ -13,13 +13,13 @@ from papers.common import command, run
 from papers.fibre.scaling import PAPER, PAPER_CASE, PAPER_SPLIT
 from papers.lumorph.panels import draw_panels
 from papers.plans import machines
-from wavefabric.bench.solver_rates import first_modes
+from wavefabric.base.results.plots import BLUE, RED, SKY
+from wavefabric.cli.bench.solver_rates import first_modes
 from wavefabric.fabric import load
+from wavefabric.fabric.planner.exchange_times import ExchangeTimes
+from wavefabric.fabric.planner.fibre import FibreStep
+from wavefabric.fabric.planner.rates import load_rates
 from wavefabric.optics.propagation.rank_modes import RankModes
-from wavefabric.planner.exchange_times import ExchangeTimes
-from wavefabric.planner.fibre import FibreStep
-from wavefabric.planner.rates import load_rates
-from wavefabric.results.plots import BLUE, RED, SKY
 
 (MODES, SAMPLES), GPUS = PAPER_CASE, (1, 2, 4, 6, 8)
 #: Carrier, and B/s of a transfer where it is not that of the fabric file.

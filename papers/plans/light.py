@@ -12,16 +12,16 @@ from papers.common import command, run
 from papers.lumorph.panels import draw_panels
 from papers.plans import machines
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.bench.solver_rates import first_modes
+from wavefabric.base.results.plots import BLUE, GREEN, ORANGE, PURPLE, RED, SKY
+from wavefabric.cli.bench.solver_rates import first_modes
 from wavefabric.collectives import Schedule, point_to_point
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric import load
+from wavefabric.fabric.planner.exchange_times import ExchangeTimes
+from wavefabric.fabric.planner.fibre import FibreStep
+from wavefabric.fabric.planner.rates import load_rates
+from wavefabric.fabric.planner.ultrasound import UltrasoundStep
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
-from wavefabric.planner.exchange_times import ExchangeTimes
-from wavefabric.planner.fibre import FibreStep
-from wavefabric.planner.rates import load_rates
-from wavefabric.planner.ultrasound import UltrasoundStep
-from wavefabric.results.plots import BLUE, GREEN, ORANGE, PURPLE, RED, SKY
 
 TILES: tuple[int, ...] = (4, 8, 16, 32, 64)
 FABRICS = {"light": "lightpath-256", "switch": "switch:64", "hgx": "hgx-h200"}

@@ -9,13 +9,13 @@ from typing import Any
 
 from papers.common import log2_ticks
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.execution import report
 from wavefabric.fabric import load
 from wavefabric.fabric.electrical.static_routes import static_routes
+from wavefabric.fabric.execution import report
+from wavefabric.fabric.planner.exchange_times import ExchangeTimes
+from wavefabric.fabric.planner.rates import load_rates
+from wavefabric.fabric.planner.ultrasound import StepMedium, UltrasoundStep
 from wavefabric.fabric.rank_order import reordered
-from wavefabric.planner.exchange_times import ExchangeTimes
-from wavefabric.planner.rates import load_rates
-from wavefabric.planner.ultrasound import StepMedium, UltrasoundStep
 
 #: Fabric and device by the name of the machine.
 MACHINES = {"P40": ("pny-p40", "p40"), "DGX-2": ("dgx-2", "v100")}

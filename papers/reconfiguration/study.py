@@ -14,13 +14,13 @@ import numpy as np
 from papers.common import command, run
 from papers.lumorph.panels import draw_panels
 from papers.reconfiguration import bridge, swot
+from wavefabric.base.results.plots import BLUE, GREY, INK, ORANGE, RED
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.registry import build
-from wavefabric.execution import report
 from wavefabric.fabric import load
+from wavefabric.fabric.execution import report
 from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan, plan_reconfiguration
 from wavefabric.fabric.photonic.reconfiguration.search import shortest
-from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED
 
 ALGORITHMS = (
     ("recursive", 2, "all-reduce"),

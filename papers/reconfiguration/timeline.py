@@ -10,12 +10,12 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import command, run
 from papers.lumorph.panels import draw_panels
+from wavefabric.base.results.plots import GREY, INK
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.registry import build
-from wavefabric.execution import report
 from wavefabric.fabric import load
+from wavefabric.fabric.execution import report
 from wavefabric.fabric.photonic.reconfiguration.plan import plan_reconfiguration
-from wavefabric.results.plots import GREY, INK
 
 TILES, SIZE = "lightpath:4x8", 2.0**20
 

@@ -24,15 +24,15 @@ import numpy as np
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import Json, Output, Plot, run, show, start_ranks
+from wavefabric.base.errors import InputError
+from wavefabric.base.results.plots import BLUE, GREY
 from wavefabric.cli.common.options import option
 from wavefabric.cli.common.show import status_line
 from wavefabric.collectives import build
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
-from wavefabric.execution import report
-from wavefabric.execution.timing import Ranks, machine, timed
 from wavefabric.fabric import load
-from wavefabric.results.plots import BLUE, GREY
+from wavefabric.fabric.execution import report
+from wavefabric.fabric.execution.timing import Ranks, machine, timed
+from wavefabric.runtime.device import get_device
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.device_model import DeviceModel
@@ -149,12 +149,12 @@ def _torch_rank(rank: int, gpus: int, case: dict[str, int], repeats: int, folder
 class Perceptron:
     """The network's forward and backward pass by hand, on any device, and its all-reduces between ranks.
 
-    ``comm`` is a communicator of `wavefabric.exchange`; the gradients of layer i are ``gradients[i]``.
+    ``comm`` is a communicator of `runtime.exchange`; the gradients of layer i are ``gradients[i]``.
     """
 
     def __init__(self, comm, case: dict[str, int]):
         self.device, self.ranks = comm.device, comm.size
-        self.products = self.device.kernels("wavefabric.device.products")
+        self.products = self.device.kernels("wavefabric.runtime.device.products")
         sizes, rows = layer_sizes(case["blocks"], case["width"], case["inner"]), case["rows"]
         scales = [np.float32(before**-0.5) for before, _ in sizes]
         self.weights = [self._random(after, before) for before, after in sizes]

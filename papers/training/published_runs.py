@@ -14,10 +14,10 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from papers.common import command, run
 from papers.training.published_models import gpt, llama
 from papers.training.published_rows import LINKS, RUNS, Run
-from wavefabric.errors import InputError
-from wavefabric.execution import report
+from wavefabric.base.errors import InputError
+from wavefabric.base.results.plots import BLUE, GREY
 from wavefabric.fabric.electrical.fabric import Fabric, Link
-from wavefabric.results.plots import BLUE, GREY
+from wavefabric.fabric.execution import report
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.precision import PRECISIONS

@@ -14,8 +14,8 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import command, run
 from wavefabric.acoustics import Grid, Material, Medium, Sensor, Source, layered_medium, simulate
-from wavefabric.errors import InputError
-from wavefabric.execution import report
+from wavefabric.base.errors import InputError
+from wavefabric.fabric.execution import report
 
 WATER = Material(1500, 1000)
 PAIRS = {

@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from papers.common import command, run
 from wavefabric.acoustics import Grid, Material, Medium, Sensor, Source, layered_medium, simulate
 from wavefabric.cli.common.options import option
-from wavefabric.execution import report
+from wavefabric.fabric.execution import report
 
 WATER, BONE = Material(1500, 1000), Material(2800, 1850)
 FREQUENCY, THICKNESS = 500e3, 6.5e-3

@@ -21,16 +21,16 @@ from wavefabric.acoustics.decomposition.decompose import Decomposition, decompos
 from wavefabric.acoustics.decomposition.window import WINDOWS
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.bench.ultrasound_cases import MEDIA, problem
+from wavefabric.base.errors import InputError
+from wavefabric.base.results.plots import GREY
 from wavefabric.cli.bench.app import parse_media, parse_points
+from wavefabric.cli.bench.ultrasound_cases import MEDIA, problem
 from wavefabric.cli.common.options import option
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import status_line
-from wavefabric.errors import InputError
-from wavefabric.exchange.communicator import Communicator
-from wavefabric.execution import report
-from wavefabric.execution.timing import Ranks
-from wavefabric.results.plots import GREY
+from wavefabric.fabric.execution import report
+from wavefabric.fabric.execution.timing import Ranks
+from wavefabric.runtime.exchange.communicator import Communicator
 
 #: What the posters aim at.
 _AIM = 1e-3

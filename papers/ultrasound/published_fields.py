@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import scipy.io
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 #: Surface pressure of the sources, Pa: 0.04 m/s in water.
 SURFACE = 60e3

@@ -25,12 +25,12 @@ from wavefabric.acoustics.simulation import to_problem
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.energy import TOLERANCE
 from wavefabric.acoustics.stability.stable_time_step import Stability, stability
+from wavefabric.base.errors import FieldLost, InputError
 from wavefabric.cli.common.options import option
 from wavefabric.cli.common.show import status_line
-from wavefabric.device import get_device
-from wavefabric.errors import FieldLost, InputError
-from wavefabric.exchange.communicator import Communicator, solo
-from wavefabric.execution import report, timing
+from wavefabric.fabric.execution import report, timing
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange.communicator import Communicator, solo
 
 #: A spectral radius above 1 by this is growth; a double eigenvalue 1 comes out with 1e-7.
 _GROWS = 1e-6

@@ -29,12 +29,12 @@ from wavefabric.acoustics import (
     shaped_medium,
     simulate,
 )
+from wavefabric.base.errors import InputError
 from wavefabric.cli.common.options import option
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import status_line
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
-from wavefabric.execution import report, timing
+from wavefabric.fabric.execution import report, timing
+from wavefabric.runtime.device import get_device
 
 FREQUENCY = 500e3
 #: Spacing of the fields that are compared, m, and how far they reach along the axis and beside it.

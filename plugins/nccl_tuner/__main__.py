@@ -14,7 +14,7 @@ from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.rank_session import MeasureOptions, start_ranks
 from wavefabric.cli.common.show import conclude
-from wavefabric.exchange.launch import environment
+from wavefabric.runtime.exchange.launch import environment
 
 #: What ranks are started with, before the words of the command.
 PROGRAM = (sys.executable, str(Path(__file__).resolve().parent))
@@ -33,7 +33,7 @@ class NCCLTunerOptions(OutputOptions):
         "--size",
     )
     factor: int | None = option(FACTOR_HELP)
-    dtype: str = option("{wavefabric.execution.timed_schedule:EXACT}.", default="float32")
+    dtype: str = option("{wavefabric.fabric.execution.timed_schedule:EXACT}.", default="float32")
 
 
 @options()

@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.base.errors import InputError, not_one_of, show
+from wavefabric.base.files.output import check_output, made_folder, replacing
+from wavefabric.base.system.interrupt import DeferredInterrupt
+from wavefabric.base.system.progress import Progress
+from wavefabric.base.units import time_words
 from wavefabric.collectives.registry import build
-from wavefabric.errors import InputError, not_one_of, show
-from wavefabric.execution import report
-from wavefabric.execution.run_schedule import sizes_between
-from wavefabric.execution.timed_schedule import SizedSchedule, check_and_time, check_memory, values_of
-from wavefabric.execution.timing import Ranks, check_options
-from wavefabric.files.output import check_output, made_folder, replacing
-from wavefabric.system.interrupt import DeferredInterrupt
-from wavefabric.system.progress import Progress
-from wavefabric.units import time_words
+from wavefabric.fabric.execution import report
+from wavefabric.fabric.execution.run_schedule import sizes_between
+from wavefabric.fabric.execution.timed_schedule import SizedSchedule, check_and_time, check_memory, values_of
+from wavefabric.fabric.execution.timing import Ranks, check_options
 
 #: Operations that NCCL has algorithms for. What plugins call them has no hyphen.
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce")

@@ -16,7 +16,7 @@ from wavefabric.acoustics import (
     ThermalMedium,
 )
 from wavefabric.acoustics.arguments import typed
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 GRID, SOLID = Grid((12, 10), 1e-3, pml_size=2), Grid((12, 10, 8), 1e-3, pml_size=2)
 MEDIUM = Medium(1500.0, 1000.0, alpha_coeff=0.5, absorption="stokes")

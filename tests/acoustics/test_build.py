@@ -16,8 +16,8 @@ from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.solver.stages import PlainStages
-from wavefabric.device import get_device
-from wavefabric.device.cpu import CpuDevice
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.device.cpu import CpuDevice
 
 SHAPE = (40, 36, 30)
 

@@ -20,12 +20,12 @@ from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.device import get_device
-from wavefabric.device.base import repeated
-from wavefabric.device.cpu import CpuDevice
-from wavefabric.errors import InputError
-from wavefabric.lifecycle.checkpoint import file as files
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.device.base import repeated
+from wavefabric.runtime.device.cpu import CpuDevice
+from wavefabric.runtime.lifecycle.checkpoint import file as files
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 STEPS = 23
 SHAPE, FLAT = (14, 12, 9), (15, 13, 1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import mean_intensity, mechanical_index
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 
 def test_intensity_is_that_of_a_plane_wave():

@@ -7,7 +7,7 @@ import pytest
 
 from wavefabric.acoustics import Grid, Medium
 from wavefabric.acoustics.grid import largest_prime_factor
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 WATER = Medium(1500.0, 1000.0)
 

@@ -5,7 +5,7 @@ import pytest
 
 from wavefabric.acoustics import Grid, Medium
 from wavefabric.acoustics.medium import stagger
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 GRID = Grid((8, 6, 5), 1e-4, pml_size=1)
 

@@ -19,7 +19,7 @@ from wavefabric.acoustics import (
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.heating.heat import heat
 from wavefabric.acoustics.heating.tissue import ThermalMedium
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 DX, SHAPE, MOVED = 1e-4, (24, 18), (9, 7)
 GRID = Grid(SHAPE, DX, pml_size=0)

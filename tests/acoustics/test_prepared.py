@@ -19,8 +19,8 @@ from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.gradients.run import AdjointRun
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.stability import stable_time_step
-from wavefabric.device import get_device
-from wavefabric.errors import FieldLost, InputError
+from wavefabric.base.errors import FieldLost, InputError
+from wavefabric.runtime.device import get_device
 
 pytestmark = pytest.mark.filterwarnings("ignore:source:UserWarning", "ignore:medium:UserWarning")
 

@@ -19,13 +19,13 @@ from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.device import get_device
-from wavefabric.errors import FieldLost, InputError, LateRank
-from wavefabric.exchange import solo
-from wavefabric.exchange.transports.base import Transport
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
-from wavefabric.system.compiling import CLOCK
-from wavefabric.system.progress import Progress as NoProgress
+from wavefabric.base.errors import FieldLost, InputError, LateRank
+from wavefabric.base.system.compiling import CLOCK
+from wavefabric.base.system.progress import Progress as NoProgress
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange import solo
+from wavefabric.runtime.exchange.transports.base import Transport
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 SHAPE = (14, 12, 9)
 SENSOR = points(SHAPE, 5)

@@ -20,9 +20,9 @@ from wavefabric.acoustics.recording.quantities import QUANTITIES
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
-from wavefabric.errors import FieldLost, InputError
-from wavefabric.exchange import solo
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.base.errors import FieldLost, InputError
+from wavefabric.runtime.exchange import solo
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 DATA = Path(__file__).parents[1] / "data" / "kwave"
 NAMES = [p.stem for p in sorted(DATA.glob("*.h5")) if "_out" not in p.stem]
@@ -348,7 +348,7 @@ def test_all_ranks_by_default(comm):
 def test_a_field_that_grows_is_stopped_on_all_ranks(comm):
     """Density jumps on one rank, and the check and the watch say the same on both as on one."""
     from wavefabric.acoustics.stability.stable_time_step import stability
-    from wavefabric.exchange import solo
+    from wavefabric.runtime.exchange import solo
 
     rho = np.full(SHAPE[::-1], 1000.0)
     rho[:3, :5, :7] = 200.0

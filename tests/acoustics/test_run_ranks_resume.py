@@ -15,10 +15,10 @@ from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
-from wavefabric.lifecycle.checkpoint import file as checkpoint_file
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.exchange import solo
+from wavefabric.runtime.lifecycle.checkpoint import file as checkpoint_file
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 SHAPE, STEPS = (14, 12, 10), 17
 OPTIONS = {"global": None, "local": Decomposition("local", overlap=3)}

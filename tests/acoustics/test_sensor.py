@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from wavefabric.acoustics import Grid, Sensor
 from wavefabric.acoustics.problem import Cuboids, Interpolation
 from wavefabric.acoustics.recording.quantities import QUANTITIES, record_names
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 GRID = Grid((8, 6, 5), (1e-4, 2e-4, 3e-4), pml_size=1)
 

@@ -13,9 +13,9 @@ from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_prob
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, SeriesFiles
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
-from wavefabric.errors import InputError
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
-from wavefabric.results.file import read_result
+from wavefabric.base.errors import InputError
+from wavefabric.base.results.file import read_result
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 WATER = Medium(1500.0, 1000.0)
 CPU = {"device": "cpu", "threads": 1}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Source, Transducer, smooth
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 GRID = Grid((8, 6, 5), (1e-4, 2e-4, 3e-4), pml_size=1)
 DT = 2e-8
@@ -172,7 +172,7 @@ def test_half_precision_signals_are_not_scaled_in_half_precision():
 
 def test_ragged_lists_are_named():
     from wavefabric.acoustics import Grid, Medium, Sensor, Source, to_problem
-    from wavefabric.errors import InputError
+    from wavefabric.base.errors import InputError
 
     grid = Grid((16, 16), 1e-3, pml_size=2)
     with pytest.raises(InputError, match=r"p0: lists of different lengths"):

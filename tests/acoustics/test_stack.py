@@ -17,8 +17,8 @@ from wavefabric.acoustics import (
 )
 from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.stack import empty_stack, planes_together
-from wavefabric.device import get_device
-from wavefabric.errors import FieldLost, InputError
+from wavefabric.base.errors import FieldLost, InputError
+from wavefabric.runtime.device import get_device
 
 pytestmark = pytest.mark.filterwarnings(
     *(f"ignore:{what}:UserWarning" for what in ("source", "sensor", "medium"))

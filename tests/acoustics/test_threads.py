@@ -9,7 +9,7 @@ from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.simulation import to_problem
-from wavefabric.device import cpu
+from wavefabric.runtime.device import cpu
 
 
 @pytest.fixture

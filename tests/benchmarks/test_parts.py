@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import benchmarks.__main__  # noqa: F401 (adds its commands)
 from benchmarks.parts import COUNTS, ROOT, Part, choose, filled, make_parts
+from wavefabric.base.errors import InputError
 from wavefabric.cli import app
-from wavefabric.errors import InputError
 
 ALL = ("p2p", "nccl", "mpi-cuda", "mpi")
 

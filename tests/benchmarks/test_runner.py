@@ -15,8 +15,8 @@ import pytest
 from benchmarks import runner
 from benchmarks.parts import Part
 from benchmarks.runner import read_json, read_record
-from wavefabric.errors import InputError
-from wavefabric.exchange.launch import watch
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.exchange.launch import watch
 
 
 def run(work, *parts):

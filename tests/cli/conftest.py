@@ -2,8 +2,8 @@
 
 import pytest
 
+from wavefabric.base.system.compiling import CLOCK
 from wavefabric.cli import main
-from wavefabric.system.compiling import CLOCK
 
 GOOD = """\
 title = "test"

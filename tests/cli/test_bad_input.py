@@ -201,7 +201,7 @@ def test_bad_result_to_plot(command, tmp_path, name, content, words):
 def test_foreign_hdf5_and_empty_result(command, tmp_path):
     import h5py
 
-    from wavefabric.results import ResultWriter
+    from wavefabric.base.results import ResultWriter
 
     with h5py.File(tmp_path / "foreign.h5", "w") as file:
         file["x"] = 1

@@ -10,9 +10,9 @@ import pytest
 
 from wavefabric.acoustics.kwave import format as reader
 from wavefabric.acoustics.kwave.format import Reader
-from wavefabric.files import hdf5
-from wavefabric.results import ResultWriter
-from wavefabric.results.file import Data
+from wavefabric.base.files import hdf5
+from wavefabric.base.results import ResultWriter
+from wavefabric.base.results.file import Data
 
 P0 = Path(__file__).parents[1] / "data" / "kwave" / "p0_homogeneous.h5"
 

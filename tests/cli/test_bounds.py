@@ -5,9 +5,9 @@ import os
 import pytest
 
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.input import read_start, read_text
 from wavefabric.cli import main
-from wavefabric.errors import InputError
-from wavefabric.files.input import read_start, read_text
 
 
 @pytest.mark.parametrize("overlap", [10**9, 10**20, 10**30])

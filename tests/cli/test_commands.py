@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from wavefabric.base.errors import LateRank
+from wavefabric.base.results import Data, ResultWriter
+from wavefabric.base.system.progress import Bar, Progress
 from wavefabric.cli import app, gpu_of
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.errors import LateRank
-from wavefabric.results import Data, ResultWriter
-from wavefabric.system.progress import Bar, Progress
 
 
 def received(q, km):
@@ -134,8 +134,8 @@ def test_a_rank_that_did_not_come_is_one_line(command, run_text, tmp_path, monke
 
 
 def test_debug_shows_the_traceback(command, tmp_path):
+    from wavefabric.base.errors import InputError
     from wavefabric.cli import main
-    from wavefabric.errors import InputError
 
     with pytest.raises(InputError):
         main(["--debug", "run", str(tmp_path / "absent.toml")])

@@ -22,7 +22,7 @@ pytestmark = [
 PROGRAM = """\
 import sys
 from wavefabric.cli import main
-from wavefabric.exchange.launch import launcher
+from wavefabric.runtime.exchange.launch import launcher
 options = launcher.LaunchOptions
 class Dying(options):
     def __init__(self, *given):
@@ -31,9 +31,9 @@ class Dying(options):
 launcher.LaunchOptions = Dying
 RANK = '''
 import os, signal
-from wavefabric.lifecycle.checkpoint import when as checkpoints
+from wavefabric.runtime.lifecycle.checkpoint import when as checkpoints
 from wavefabric.cli import main
-from wavefabric.lifecycle.checkpoint.when import RankCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint.when import RankCheckpoint
 class Often(checkpoints.Checkpoints):
     def __init__(self, path, interval=None, resume=True):
         often = dict(every={every}) if interval is None else dict(interval=interval)

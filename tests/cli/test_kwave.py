@@ -326,9 +326,9 @@ MAIN = "from wavefabric.cli import main; main()"
 
 KILLED = """\
 import os, signal, sys
-from wavefabric.lifecycle.checkpoint import when as checkpoints
+from wavefabric.runtime.lifecycle.checkpoint import when as checkpoints
 from wavefabric.cli import main
-from wavefabric.lifecycle.checkpoint import file as checkpoint
+from wavefabric.runtime.lifecycle.checkpoint import file as checkpoint
 
 kept = checkpoint.save
 def save(*arguments):

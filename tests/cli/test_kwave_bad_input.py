@@ -276,7 +276,7 @@ def test_bad_path(command, tmp_path, words):
 
 
 def test_other_kinds_of_hdf5(command, tmp_path):
-    from wavefabric.results import ResultWriter
+    from wavefabric.base.results import ResultWriter
 
     ResultWriter(tmp_path / "result.h5").write({})
     shutil.copy(DATA / "dirichlet_2d_out.h5", tmp_path / "answer.h5")

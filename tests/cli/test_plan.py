@@ -13,8 +13,8 @@ import pytest
 
 from wavefabric.collectives import load
 from wavefabric.collectives.structure import sent_and_received
-from wavefabric.exchange.launch import launcher
-from wavefabric.exchange.launch.environment import PLAN
+from wavefabric.runtime.exchange.launch import launcher
+from wavefabric.runtime.exchange.launch.environment import PLAN
 
 DATA = Path(__file__).parents[1] / "data"
 HGX = ("--fabric", "hgx-h200")

@@ -19,7 +19,7 @@ RANKS = ("--ranks", "2", "--device", "cpu")
 INTERRUPTED = """\
 import sys
 from wavefabric.cli import main
-from wavefabric.exchange.launch import launcher
+from wavefabric.runtime.exchange.launch import launcher
 class Options(launcher.LaunchOptions):
     def __init__(self, *words):
         super().__init__(*words)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.link.build import build_transmitter
 from wavefabric.optics.run_file.load import RunFile, load
 from wavefabric.optics.run_file.tables import FibreTable, LinkTable, SignalTable, SolverTable

@@ -5,10 +5,10 @@ import math
 
 import pytest
 
+from wavefabric.base.results import read_result
 from wavefabric.optics.link.build import build_fibre, build_transmitter
 from wavefabric.optics.link.expected import warnings_before
 from wavefabric.optics.run_file.load import RunFile
-from wavefabric.results import read_result
 
 
 def settle(text: str, **changes: str) -> str:

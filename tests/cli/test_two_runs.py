@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from wavefabric.results.lock import FileLock
+from wavefabric.base.results.lock import FileLock
 
 DATA = Path(__file__).parents[1] / "data" / "kwave"
 LEG = ["--p_raw", "-t", "1", "--checkpoint_timesteps", "40", "-o", "o.h5"]

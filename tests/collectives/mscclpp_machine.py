@@ -10,9 +10,9 @@ import json
 import random
 from collections import Counter
 
+from wavefabric.base.files.faults import checked
 from wavefabric.collectives.formats.mscclpp.format import PLAN
 from wavefabric.collectives.formats.mscclpp.operations import PlanProgram
-from wavefabric.files.faults import checked
 
 CALLS = 3
 

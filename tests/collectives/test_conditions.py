@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import COLLECTIVES, TRANSFER, Schedule, kind, layout, point_to_point
 from wavefabric.collectives.conditions import ROOTED, operation, whole_elements
-from wavefabric.errors import InputError
 
 ARGUMENTS = {
     "collective": st.sampled_from(COLLECTIVES),

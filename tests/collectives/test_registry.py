@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedule_cases import OPERATIONS, Numbers, builds, plain_verdict
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import (
     ALGORITHMS,
     ScheduleError,
@@ -24,7 +25,6 @@ from wavefabric.collectives import (
 )
 from wavefabric.collectives.conditions import ROOTED
 from wavefabric.collectives.registry import extent, rings_of
-from wavefabric.errors import InputError
 
 #: Of what only copies; a chunk is written once there.
 _COPIES = [(a, c) for a, c in OPERATIONS if c in ("all-gather", "broadcast", "gather", "scatter")]

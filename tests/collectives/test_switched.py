@@ -21,7 +21,7 @@ from wavefabric.collectives import (
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.levels import dependencies
 from wavefabric.collectives.structure import in_rounds, units
-from wavefabric.execution.run_schedule import as_run
+from wavefabric.fabric.execution.run_schedule import as_run
 
 
 def schedule_of(rows, ranks=3, chunks=3):

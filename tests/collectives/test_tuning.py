@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import ALGORITHMS, build, kind, verify, why_refused
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.candidates import VARIANTS, Choice, refused
@@ -23,7 +24,6 @@ from wavefabric.collectives.tuning import (
     tuning_from_json,
     tuning_to_json,
 )
-from wavefabric.errors import InputError
 
 #: Each may be chosen for 8 ranks.
 _CHOICES = {

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedule_cases import BUILDERS, SCHEDULES, arbitrary, joined, plain_verdict
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import (
     TRANSFER,
     Schedule,
@@ -19,7 +20,6 @@ from wavefabric.collectives import (
     ring_all_reduce,
     verify,
 )
-from wavefabric.errors import InputError
 
 
 def accepted(schedule):

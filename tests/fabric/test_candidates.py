@@ -2,9 +2,9 @@
 
 import pytest
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import build
 from wavefabric.collectives.candidates import Choice
-from wavefabric.errors import InputError
 from wavefabric.fabric import Fabric, Link, cost, load
 from wavefabric.fabric.candidates import candidates_on, grids_of, runnable
 from wavefabric.fabric.cost_models.cost import model_for

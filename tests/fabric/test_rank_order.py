@@ -8,9 +8,9 @@ from electrical_routes import nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.registry import build
-from wavefabric.errors import InputError
 from wavefabric.fabric import Fabric, Link, cost, load, rank_order
 from wavefabric.fabric.draw.graph import positions
 from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered

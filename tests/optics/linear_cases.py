@@ -7,8 +7,8 @@ import math
 import numpy as np
 from emulated_device import EmulatedDevice
 
-from wavefabric.device import get_device
 from wavefabric.optics.propagation.kernels.fused_linear_cuda import FusedSteps
+from wavefabric.runtime.device import get_device
 
 DOUBLE, SINGLE = np.complex128, np.complex64
 TOLERANCE = {DOUBLE: 4e-15, SINGLE: 3e-7}

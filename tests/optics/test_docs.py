@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from wavefabric.base.results import read_result
 from wavefabric.optics import sweep
 from wavefabric.optics.run_file import load
 from wavefabric.optics.sweeps.points import make_grid
-from wavefabric.results import read_result
 
 DOCS = Path(__file__).parents[2] / "docs"
 

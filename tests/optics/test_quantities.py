@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics import Fibre, coupled_group, fibre_from_csv, fibre_from_profile, single_mode
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, Trench

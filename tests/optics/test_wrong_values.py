@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import wavefabric.optics as optics
-from wavefabric.errors import InputError, MissingExtra
+from wavefabric.base.errors import InputError, MissingExtra
 from wavefabric.optics.theory.gaussian_noise import Options
 
 VALUES = {

@@ -14,7 +14,7 @@ import pytest
 
 from examples import installed, prepare_peer
 from wavefabric.acoustics.kwave import drop_in
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.kwave import kspaceFirstOrder, kspaceFirstOrder2D, kspaceFirstOrder3D
 
 pytestmark = [

@@ -18,10 +18,10 @@ from plugins.nccl_tuner import __main__ as program
 from plugins.nccl_tuner import tuner as module
 from plugins.nccl_tuner.tuner import COMBINATIONS, LIBRARY, TABLE, NCCLChoice, NCCLSize, NCCLTuning
 from wavefabric import cli
-from wavefabric.errors import InputError
-from wavefabric.exchange.launch import launcher
-from wavefabric.execution.timing import Ranks
-from wavefabric.system.progress import Progress
+from wavefabric.base.errors import InputError
+from wavefabric.base.system.progress import Progress
+from wavefabric.fabric.execution.timing import Ranks
+from wavefabric.runtime.exchange.launch import launcher
 
 pytestmark = pytest.mark.skipif(not shutil.which("objdump"), reason="needs a C compiler and binutils")
 NUMBER = {"broadcast": 0, "reduce": 1, "all-gather": 2, "reduce-scatter": 3, "all-reduce": 4, "all-to-all": 8}

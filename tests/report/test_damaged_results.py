@@ -11,14 +11,14 @@ from report_cases import LINK, wave
 
 from wavefabric.acoustics.pictures.plot_recorded import plot_recorded
 from wavefabric.acoustics.pictures.recorded import open_recorded
+from wavefabric.base.errors import InputError
+from wavefabric.base.results.link_plots import plot_result
+from wavefabric.base.results.sweep_plots import plot_sweep
+from wavefabric.base.results.sweeps import read_sweep
 from wavefabric.cli import main
-from wavefabric.errors import InputError
 from wavefabric.optics import run_link, sweep
 from wavefabric.report import write_report
 from wavefabric.report.page import read_content
-from wavefabric.results.link_plots import plot_result
-from wavefabric.results.sweep_plots import plot_sweep
-from wavefabric.results.sweeps import read_sweep
 
 KWAVE = "dirichlet_2d_out.h5"
 

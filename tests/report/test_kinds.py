@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from report_cases import PLAN, wave
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import read_result
+from wavefabric.base.units import binary_bytes, time_words
 from wavefabric.collectives import build, load, save
 from wavefabric.collectives.tuning import load_tuning
-from wavefabric.errors import InputError
 from wavefabric.fabric import cost
 from wavefabric.fabric import load as load_fabric
 from wavefabric.optics.link.result import group_rows
 from wavefabric.report import write_report
-from wavefabric.results import read_result
-from wavefabric.units import binary_bytes, time_words
 
 
 def content(path, **options):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.fabric import load
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.compare import compare

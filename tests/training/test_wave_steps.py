@@ -7,9 +7,9 @@ from math import prod
 import pytest
 
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose, halo_messages
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.fabric import load
-from wavefabric.spectral.distributed import boxes, transpose_messages
+from wavefabric.runtime.spectral.distributed import boxes, transpose_messages
 from wavefabric.training import wave_steps
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.gpu.device_file import load_device

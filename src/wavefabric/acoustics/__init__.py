@@ -7,7 +7,7 @@ find errors before a run, `reconstruction` computes images from recorded data.
 >>> from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 """
 
-from wavefabric.lazy import lazy
+from wavefabric.base.lazy import lazy
 
 __getattr__, __dir__ = lazy(
     __name__,

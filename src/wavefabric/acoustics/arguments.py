@@ -7,10 +7,10 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from wavefabric.device import host_array
-from wavefabric.errors import InputError, one_line
-from wavefabric.quantities import instance
-from wavefabric.units import quantity, show
+from wavefabric.base.errors import InputError, one_line
+from wavefabric.base.quantities import instance
+from wavefabric.base.units import quantity, show
+from wavefabric.runtime.device import host_array
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -23,7 +23,7 @@ from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.source_terms import SourceTerms
 from wavefabric.acoustics.solver.stages import PlainStages, Stages
-from wavefabric.exchange.communicator import Communicator
+from wavefabric.runtime.exchange.communicator import Communicator
 
 
 class Form(NamedTuple):

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from wavefabric.acoustics.arguments import in_unit, require
-from wavefabric.quantities import positive
+from wavefabric.base.quantities import positive
 
 
 def mean_intensity(amplitude: Any, density: Any, sound_speed: Any) -> Any:

@@ -10,8 +10,8 @@ from wavefabric.acoustics.arguments import as_array, ensure, is_whole, per_axis,
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.parts import copy_in_order
 from wavefabric.acoustics.problem import Problem
-from wavefabric.errors import InputError
-from wavefabric.quantities import positive
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import positive
 
 #: A mask with fewer than one point in so many is searched in the order of its memory.
 _FEW = 16

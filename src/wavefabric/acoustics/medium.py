@@ -10,9 +10,9 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import as_array, ensure, listed, real, require
 from wavefabric.acoustics.parts import run_setup
-from wavefabric.errors import InputError, choice
-from wavefabric.kernels.cpu_launch import address
-from wavefabric.units import quantity, show
+from wavefabric.base.errors import InputError, choice
+from wavefabric.base.units import quantity, show
+from wavefabric.runtime.kernels.cpu_launch import address
 
 #: Ratio of neighbouring densities above which spectral derivatives ring and reflections are too weak.
 LARGEST_JUMP = 20

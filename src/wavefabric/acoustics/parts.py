@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.device.views import address as memory_address
-from wavefabric.kernels.cpu_launch import address, call_kernel
-from wavefabric.system.machine import usable_threads
+from wavefabric.base.system.machine import usable_threads
+from wavefabric.runtime.device.views import address as memory_address
+from wavefabric.runtime.kernels.cpu_launch import address, call_kernel
 
 #: Fewest points per thread for which threads pay.
 _THREAD = 1 << 17

@@ -10,8 +10,8 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Problem, Recording, split
 from wavefabric.acoustics.recording.quantities import describe, is_field, is_tone
 from wavefabric.acoustics.recording.sinks import Report
-from wavefabric.results.file import Data, ResultWriter
-from wavefabric.results.provenance import provenance
+from wavefabric.base.results.file import Data, ResultWriter
+from wavefabric.base.results.provenance import provenance
 
 
 class Results(dict[str, Any]):
@@ -79,7 +79,7 @@ class Results(dict[str, Any]):
         return f"Results({', '.join(self)}; {self.time.size} rows of {self._dt:.4g} s)"
 
     def save(self, path: str | Path, force: bool = False) -> Path:
-        """Write an HDF5 result file with units and provenance; read it with `wavefabric.results`.
+        """Write an HDF5 result file with units and provenance; read it with `wavefabric.base.results`.
 
         `InputError`: the file exists (without ``force``) or cannot be written.
         """

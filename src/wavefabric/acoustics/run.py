@@ -21,14 +21,14 @@ from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step, StepRecording
 from wavefabric.acoustics.stability.field_checks import FieldChecks, Look
 from wavefabric.acoustics.stability.stable_time_step import instability_causes
-from wavefabric.errors import FieldLost
-from wavefabric.exchange.control import check_agreement
-from wavefabric.lifecycle.agreement import Status, combine, locked_by_first_rank
-from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
-from wavefabric.system.compiling import CLOCK, working_time
-from wavefabric.system.interrupt import DeferredInterrupt
-from wavefabric.system.machine import peak_memory
-from wavefabric.system.progress import Progress
+from wavefabric.base.errors import FieldLost
+from wavefabric.base.system.compiling import CLOCK, working_time
+from wavefabric.base.system.interrupt import DeferredInterrupt
+from wavefabric.base.system.machine import peak_memory
+from wavefabric.base.system.progress import Progress
+from wavefabric.runtime.exchange.control import check_agreement
+from wavefabric.runtime.lifecycle.agreement import Status, combine, locked_by_first_rank
+from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
 
 #: Approximate seconds between two exchanges of the status of the ranks.
 _STATUS_SECONDS = 0.5

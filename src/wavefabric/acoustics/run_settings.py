@@ -11,14 +11,14 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.decomposition.decompose import Decomposition
-from wavefabric.device import get_device
-from wavefabric.device.select import cuda_count
-from wavefabric.errors import choice
-from wavefabric.exchange.communicator import Communicator, world
-from wavefabric.exchange.launch import environment
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
-from wavefabric.system.machine import usable_threads
-from wavefabric.system.progress import Progress
+from wavefabric.base.errors import choice
+from wavefabric.base.system.machine import usable_threads
+from wavefabric.base.system.progress import Progress
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.device.select import cuda_count
+from wavefabric.runtime.exchange.communicator import Communicator, world
+from wavefabric.runtime.exchange.launch import environment
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 PRECISIONS = {"single": np.float32, "double": np.float64}
 #: Grid points per thread. On an idle machine more threads pay on smaller grids too (eight on 256²: 2.6 times

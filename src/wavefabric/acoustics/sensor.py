@@ -12,9 +12,9 @@ from wavefabric.acoustics.arguments import as_array, ensure, is_whole, per_axis,
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recording
 from wavefabric.acoustics.recording.quantities import TONES, is_local, names_of, recorded_quantities
-from wavefabric.errors import InputError
-from wavefabric.quantities import positive
-from wavefabric.units import show
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import positive
+from wavefabric.base.units import show
 
 #: A point up to this far outside the grid, in spacings, counts as on its edge.
 _SLACK = 1e-6

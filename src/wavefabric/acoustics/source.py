@@ -18,9 +18,9 @@ from wavefabric.acoustics.problem import (
     VelocitySource,
 )
 from wavefabric.acoustics.series import check_series
-from wavefabric.errors import InputError, choice
-from wavefabric.kernels.cpu_launch import address
-from wavefabric.quantities import instance, positive
+from wavefabric.base.errors import InputError, choice
+from wavefabric.base.quantities import instance, positive
+from wavefabric.runtime.kernels.cpu_launch import address
 
 _MODES = get_args(SourceMode)[::-1]
 

@@ -15,13 +15,13 @@ from itertools import pairwise
 import click
 
 import wavefabric
+from wavefabric.base.errors import InputError, LateRank, MissingExtra, one_line
+from wavefabric.base.system.gpu_context import begin_context
+from wavefabric.base.system.interrupt import exit_code, terminable
+from wavefabric.base.system.user_cache import redirect
 from wavefabric.cli.common import encoding, failure
 from wavefabric.cli.common.options import Group, Invocation, make_command
-from wavefabric.errors import InputError, LateRank, MissingExtra, one_line
-from wavefabric.exchange.launch import environment, rank_status
-from wavefabric.system.gpu_context import begin_context
-from wavefabric.system.interrupt import exit_code, terminable
-from wavefabric.system.user_cache import redirect
+from wavefabric.runtime.exchange.launch import environment, rank_status
 
 #: Commands and groups of commands, with the first line of their help.
 _COMMANDS = {

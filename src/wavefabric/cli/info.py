@@ -5,15 +5,15 @@ from importlib.util import find_spec
 from typing import Any
 
 import wavefabric
+from wavefabric.base.results.provenance import git_commit, versions
+from wavefabric.base.system.machine import nvidia_driver
 from wavefabric.cli.common.options import Json
 from wavefabric.cli.common.show import conclude, pairs_table, table
-from wavefabric.device import describe
-from wavefabric.exchange import describe as exchange
-from wavefabric.exchange.control import world_control
-from wavefabric.exchange.launch import environment
-from wavefabric.kernels.library import library
-from wavefabric.results.provenance import git_commit, versions
-from wavefabric.system.machine import nvidia_driver
+from wavefabric.runtime.device import describe
+from wavefabric.runtime.exchange import describe as exchange
+from wavefabric.runtime.exchange.control import world_control
+from wavefabric.runtime.exchange.launch import environment
+from wavefabric.runtime.kernels.library import library
 
 #: Optional parts: name of the extra, module whose presence is checked, purpose.
 EXTRAS = {

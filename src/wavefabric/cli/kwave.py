@@ -11,15 +11,15 @@ from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.kwave.output import working_names
 from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local, meaning
 from wavefabric.acoustics.recording.sinks import PHASE_WORDS, Report
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.output import check_output
+from wavefabric.base.system.machine import usable_threads
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.kwave_run import run_on_ranks
 from wavefabric.cli.run_options import RunRankOptions
-from wavefabric.errors import InputError
-from wavefabric.exchange.launch import environment
-from wavefabric.files.output import check_output
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
-from wavefabric.system.machine import usable_threads
+from wavefabric.runtime.exchange.launch import environment
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 #: Options of this command, by the parameters of `run_kwave_file` that errors name.
 _NAMES = {

@@ -5,14 +5,14 @@ from typing import Any
 
 from wavefabric.acoustics.kwave.run_input import run_kwave_file
 from wavefabric.acoustics.recording.sinks import PHASE_WORDS, Report
+from wavefabric.base.files.output import check_output
 from wavefabric.cli.common.decomposition import file_traffic
 from wavefabric.cli.common.progress import make_progress, running
 from wavefabric.cli.common.show import conclude
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
-from wavefabric.exchange.launch import environment
-from wavefabric.files.output import check_output
-from wavefabric.lifecycle.checkpoint.file import checkpoint_path
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.exchange.launch import environment
+from wavefabric.runtime.lifecycle.checkpoint.file import checkpoint_path
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 
 def run_on_ranks(input: Path, output: Path, ranks: RunRankOptions, quiet: bool, **options: Any) -> Report:

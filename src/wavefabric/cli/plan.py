@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import binary_bytes, time_words
 from wavefabric.cli.common.files import PICTURES, load_fabric, write_all
 from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import conclude, status_line, table
-from wavefabric.errors import InputError
-from wavefabric.exchange.launch.environment import PROTOCOL
-from wavefabric.planner import Candidate, RunPlan
-from wavefabric.planner.files import RunPlanOptions, plan_file
-from wavefabric.planner.picture import draw_plan
-from wavefabric.planner.plan import error_words
-from wavefabric.units import binary_bytes, time_words
+from wavefabric.fabric.planner import Candidate, RunPlan
+from wavefabric.fabric.planner.files import RunPlanOptions, plan_file
+from wavefabric.fabric.planner.picture import draw_plan
+from wavefabric.fabric.planner.plan import error_words
+from wavefabric.runtime.exchange.launch.environment import PROTOCOL
 
 #: Number of candidates shown without ``--all``.
 _SHOWN = 12
@@ -31,7 +31,7 @@ class PlanCommandOptions(OutputOptions):
     fabric: str | None = option("Fabric between the GPUs: a preset, a family such as switch:8, or a file.")
     gpus: int | None = option("GPUs that share the run. [default: all of the fabric]")
     device_file: str = option(
-        "How fast a GPU runs the solvers: {wavefabric.planner.rates:DEVICE_NAMES}, or a file of "
+        "How fast a GPU runs the solvers: {wavefabric.fabric.planner.rates:DEVICE_NAMES}, or a file of "
         "`wavefabric bench solver-rates`.",
         default="h200",
         checked=False,
@@ -42,7 +42,7 @@ class PlanCommandOptions(OutputOptions):
         default="nested-sine",
     )
     transports: str | None = option(
-        "What may carry the data, semicolon between: {wavefabric.planner.exchange_times:CARRIERS}. "
+        "What may carry the data, semicolon between: {wavefabric.fabric.planner.exchange_times:CARRIERS}. "
         "[default: all that the fabric has]",
         checked=False,
     )

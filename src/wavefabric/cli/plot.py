@@ -6,16 +6,16 @@ from typing import Literal, get_args
 from wavefabric.acoustics.pictures.movie import Movie, draw_movie
 from wavefabric.acoustics.pictures.plot_recorded import plot_recorded, select_quantities
 from wavefabric.acoustics.pictures.recorded import RecordedFile, open_recorded
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.output import check_output, made_folder
+from wavefabric.base.results import read_result
+from wavefabric.base.results.link_plots import plot_result
+from wavefabric.base.results.sweep_plots import SweepFigure, plot_sweep
+from wavefabric.base.results.sweeps import read_sweep
+from wavefabric.base.system.progress import terminal_bar
+from wavefabric.base.units import quantity as quantity_of
 from wavefabric.cli.common.options import argument, changed, option, options, refuse
 from wavefabric.cli.common.show import print_written
-from wavefabric.errors import InputError
-from wavefabric.files.output import check_output, made_folder
-from wavefabric.results import read_result
-from wavefabric.results.link_plots import plot_result
-from wavefabric.results.sweep_plots import SweepFigure, plot_sweep
-from wavefabric.results.sweeps import read_sweep
-from wavefabric.system.progress import terminal_bar
-from wavefabric.units import quantity as quantity_of
 
 #: File formats of a figure.
 Format = Literal["png", "pdf", "svg"]

@@ -12,20 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from wavefabric.base.errors import InputError, quoted
 from wavefabric.cli.common.decomposition import GRID
 from wavefabric.cli.common.files import is_hdf5, read_json
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.progress import naming_no_resume
 from wavefabric.cli.common.ranks import PANEL
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
-from wavefabric.device import describe
-from wavefabric.device.select import cuda_count
-from wavefabric.errors import InputError, quoted
-from wavefabric.exchange.launch import environment
-from wavefabric.exchange.launch.environment import PROTOCOL
+from wavefabric.runtime.device import describe
+from wavefabric.runtime.device.select import cuda_count
+from wavefabric.runtime.exchange.launch import environment
+from wavefabric.runtime.exchange.launch.environment import PROTOCOL
 
 if TYPE_CHECKING:
-    from wavefabric.planner import RunPlan
+    from wavefabric.fabric.planner import RunPlan
 
 
 #: Options that need ``--plan auto``.
@@ -98,7 +98,7 @@ class PlannedRankOptions(RunRankOptions):
             actual = f"a plan for GPUs ({plan.device}), and ranks on CPUs"
             raise InputError(f"--plan: {actual}; allowed: a device file of this CPU")
         if self.plan != "auto":
-            from wavefabric.planner.files import file_problem
+            from wavefabric.fabric.planner.files import file_problem
 
             if (here := file_problem(file)) != (plan.problem, plan.steps):
                 actual = f"{self.plan} is for {plan.problem}, {plan.steps} steps"
@@ -132,7 +132,7 @@ def command(options: RunOptions, ranks: PlannedRankOptions) -> None:
 
 
 def _read(path: Path, ranks: int) -> "RunPlan":
-    from wavefabric.planner.plan import read_plan
+    from wavefabric.fabric.planner.plan import read_plan
 
     content = read_json(path, "--plan")
     try:
@@ -146,7 +146,7 @@ def _read(path: Path, ranks: int) -> "RunPlan":
 
 def _known_device(wanted: str | None) -> str:
     """Return the name of the built-in device file for this machine's GPU; `InputError` if there is none."""
-    from wavefabric.planner.rates import DEVICE_NAMES
+    from wavefabric.fabric.planner.rates import DEVICE_NAMES
 
     gpus = [] if wanted == "cpu" else [gpu["model"] for gpu in describe()["gpus"]]
     for name in DEVICE_NAMES:

@@ -9,13 +9,13 @@ from typing import Any
 
 from rich.table import Column, Table
 
+from wavefabric.base.results import read_result
+from wavefabric.base.results.link_plots import plot_result
 from wavefabric.cli.common.options import changed
 from wavefabric.cli.common.progress import running
 from wavefabric.cli.common.show import conclude, console, heading
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
 from wavefabric.collectives import direct_all_gather
-from wavefabric.exchange.launch import environment
-from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.optics.link.build import check_start, result_writer
 from wavefabric.optics.link.expected import left_out
 from wavefabric.optics.link.result import group_rows
@@ -23,8 +23,8 @@ from wavefabric.optics.link.run import run_link
 from wavefabric.optics.link.step_choice import StepCheck, choose_step, verify_step
 from wavefabric.optics.propagation.resonance import metres
 from wavefabric.optics.run_file.load import RunFile, load
-from wavefabric.results import read_result
-from wavefabric.results.link_plots import plot_result
+from wavefabric.runtime.exchange.launch import environment
+from wavefabric.runtime.lifecycle.checkpoint.file import checkpoint_path
 
 
 def run_link_file(options: RunOptions, ranks: RunRankOptions) -> None:

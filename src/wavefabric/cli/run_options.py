@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from wavefabric.base.files.output import check_output
+from wavefabric.base.system.progress import Progress
 from wavefabric.cli.common.decomposition import GridRankOptions
 from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
 from wavefabric.cli.common.ranks import PANEL
-from wavefabric.exchange.communicator import Communicator
-from wavefabric.files.output import check_output
-from wavefabric.system.progress import Progress
+from wavefabric.runtime.exchange.communicator import Communicator
 
 
 @options()

@@ -5,6 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.results.sweep_plots import plot_sweep
+from wavefabric.base.results.sweeps import SweepResult
 from wavefabric.cli.common.files import is_hdf5
 from wavefabric.cli.common.options import argument, changed, option, options, refuse
 from wavefabric.cli.common.progress import naming_no_resume, running
@@ -12,13 +15,10 @@ from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.cli.common.show import conclude, heading, table
 from wavefabric.cli.run_options import RunOptions
 from wavefabric.collectives import direct_all_gather
-from wavefabric.errors import InputError
-from wavefabric.exchange.launch import environment
 from wavefabric.optics.link.build import check_start
 from wavefabric.optics.sweeps.points import make_grid
 from wavefabric.optics.sweeps.run import output_path, points_folder, sweep
-from wavefabric.results.sweep_plots import plot_sweep
-from wavefabric.results.sweeps import SweepResult
+from wavefabric.runtime.exchange.launch import environment
 
 #: Largest number of points for which the table has one row per point.
 _MOST_ROWS = 40

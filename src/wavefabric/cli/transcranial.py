@@ -11,17 +11,17 @@ from wavefabric.acoustics.transcranial.page import draw_page
 from wavefabric.acoustics.transcranial.phantom import synthetic_head
 from wavefabric.acoustics.transcranial.plan import UNCHECKED, plan_sonication
 from wavefabric.acoustics.transcranial.sonication import Sonication
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.output import check_output
 from wavefabric.cli.common.decomposition import GridRankOptions, traffic
 from wavefabric.cli.common.options import argument, option, options
 from wavefabric.cli.common.progress import naming_no_resume, running
 from wavefabric.cli.common.show import conclude
 from wavefabric.cli.run_options import SimulationOptions
 from wavefabric.collectives import Schedule
-from wavefabric.errors import InputError
-from wavefabric.exchange.launch import environment
-from wavefabric.files.output import check_output
-from wavefabric.lifecycle.checkpoint.file import checkpoint_path
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.exchange.launch import environment
+from wavefabric.runtime.lifecycle.checkpoint.file import checkpoint_path
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 #: Argument that selects the synthetic head instead of a file of a CT.
 SYNTHETIC = "synthetic"

@@ -5,8 +5,8 @@ from itertools import zip_longest
 
 import numpy as np
 
-from wavefabric.errors import require
-from wavefabric.quantities import whole
+from wavefabric.base.errors import require
+from wavefabric.base.quantities import whole
 
 #: Limits on the chunks of all ranks together and on chunk moves: any schedule within both is built and
 #: verified within a minute and 4 GB.

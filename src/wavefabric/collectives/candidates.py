@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wavefabric.base.errors import show
 from wavefabric.collectives.builders.recursive import factors
 from wavefabric.collectives.plans.plan import MOST_RANKS as MOST_PLANNED
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
-from wavefabric.errors import show
 
 #: Ways to run a schedule that a choice may name: the transport's default, copy engines, kernels.
 VARIANTS = ("auto", "copies", *PROTOCOLS)

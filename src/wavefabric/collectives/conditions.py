@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from wavefabric.base.errors import choice, require
+from wavefabric.base.quantities import whole
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS
 from wavefabric.collectives.schedule import Holdings, Schedule, cached
-from wavefabric.errors import choice, require
-from wavefabric.quantities import whole
 
 #: Where the array lies: one part on each rank, all of it on each rank, or all of it on the root.
 _PART, _EACH, _ROOT = range(3)

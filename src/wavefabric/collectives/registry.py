@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 
+from wavefabric.base.errors import InputError, choice, not_one_of, require
+from wavefabric.base.quantities import whole
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS
 from wavefabric.collectives.builders import bruck, direct, messages, recursive, ring, switched, trees
 from wavefabric.collectives.builders.hierarchical import hierarchical
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError, choice, not_one_of, require
-from wavefabric.quantities import whole
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule, cached
-from wavefabric.errors import InputError
 
 #: Description of the texts that `is_name` allows.
 NAMES = "text of one line, not empty"

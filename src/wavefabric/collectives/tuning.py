@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wavefabric.base.errors import InputError, choice, require, show
+from wavefabric.base.files.input import parsed
+from wavefabric.base.files.output import json_rows, write_text
 from wavefabric.collectives.candidates import Choice, candidates, refused
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import why_refused
-from wavefabric.errors import InputError, choice, require, show
-from wavefabric.files.input import parsed
-from wavefabric.files.output import json_rows, write_text
 
 #: Bytes of the whole array up to which `default_choice` minimises rounds; above, it minimises bytes sent.
 SMALL = 256 << 10

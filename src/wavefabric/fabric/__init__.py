@@ -4,7 +4,7 @@ Packages: electrical, photonic (fabrics and routes); cost_models, bounds (time);
 Imports collectives, results, files, system and units; of the packages, draw imports all others.
 """
 
-from wavefabric.lazy import lazy
+from wavefabric.base.lazy import lazy
 
 __getattr__, __dir__ = lazy(
     __name__,

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from wavefabric.base.errors import InputError, require
 from wavefabric.collectives.candidates import Candidates, Choice, candidates
-from wavefabric.errors import InputError, require
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import wires

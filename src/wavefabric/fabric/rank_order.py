@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from wavefabric.base.errors import InputError, require
+from wavefabric.base.quantities import whole
 from wavefabric.collectives.assignment import all_assignments, descend, least_first
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError, require
 from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import resource_use, static_routes, transfer_bytes
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.quantities import whole
 
 #: Largest number of GPUs for which orders are searched, as the routes of all pairs are stored.
 MOST_GPUS = 512

@@ -6,7 +6,7 @@ The module docstring of each package below says what the package contains and ma
 acoustics, fabric, bench or cli.
 """
 
-from wavefabric.lazy import lazy
+from wavefabric.base.lazy import lazy
 
 __getattr__, __dir__ = lazy(
     __name__,

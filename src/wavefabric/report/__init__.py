@@ -4,6 +4,6 @@ A module per kind of result builds the `content.Content` of its page; templates/
 all packages below it but `bench`; only `cli` imports it.
 """
 
-from wavefabric.lazy import lazy
+from wavefabric.base.lazy import lazy
 
 __getattr__, __dir__ = lazy(__name__, {"page": ("ReportPages", "write_report")})

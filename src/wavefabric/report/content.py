@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from wavefabric.units import binary_bytes, time_words
+from wavefabric.base.units import binary_bytes, time_words
 
 GOOD, WARNED, BAD = "good", "warned", "bad"
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.errors import InputError
-from wavefabric.files.input import parse_toml
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.input import parse_toml
+from wavefabric.base.results import Result, plots
+from wavefabric.base.results.sweeps import SweepResult
+from wavefabric.base.units import counted, time_words
 from wavefabric.optics.link.result import group_rows
 from wavefabric.report.content import BAD, GOOD, WARNED, Content, Tile, pairs, plan_of, run_tiles, where_words
 from wavefabric.report.figures import PlotAxis, bars, plot, table, text
-from wavefabric.results import Result, plots
-from wavefabric.results.sweeps import SweepResult
-from wavefabric.units import counted, time_words
 
 #: Column headings of the table of mode groups.
 _HEADS = {"q_squared_mean_db": "Q²", "q_squared_min_db": "least", "penalty_db": "penalty", "gmi_mean": "GMI"}

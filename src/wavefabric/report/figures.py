@@ -17,8 +17,8 @@ from markupsafe import Markup
 from matplotlib.image import imsave
 from matplotlib.ticker import MaxNLocator
 
+from wavefabric.base.units import time_words
 from wavefabric.report.content import Content
-from wavefabric.units import time_words
 
 #: The box inside the margins of a plot of 480 × 270: left, right, top, bottom.
 BOX = (62.0, 468.0, 30.0, 228.0)

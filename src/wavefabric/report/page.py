@@ -11,12 +11,16 @@ from urllib.parse import quote
 
 from wavefabric import __version__, collectives
 from wavefabric.acoustics.pictures.recorded import open_recorded
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.hdf5 import attributes, open_hdf5, plain, reading
+from wavefabric.base.files.input import MOST_SCHEDULE, naming, parse_json, read_start, read_text
+from wavefabric.base.files.output import check_output, write_text
+from wavefabric.base.results import plots, read_result
+from wavefabric.base.results.file import FORMAT
+from wavefabric.base.results.provenance import stamp
+from wavefabric.base.results.sweeps import SweepResult
 from wavefabric.collectives.tuning import load_tuning
-from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, load
-from wavefabric.files.hdf5 import attributes, open_hdf5, plain, reading
-from wavefabric.files.input import MOST_SCHEDULE, naming, parse_json, read_start, read_text
-from wavefabric.files.output import check_output, write_text
 from wavefabric.report.content import BAD, Content
 from wavefabric.report.fibre import fibre_content, sweep_content
 from wavefabric.report.figures import environment
@@ -25,10 +29,6 @@ from wavefabric.report.schedule import schedule_content
 from wavefabric.report.training import training_content
 from wavefabric.report.tuning import tuning_content
 from wavefabric.report.ultrasound import ultrasound_content
-from wavefabric.results import plots, read_result
-from wavefabric.results.file import FORMAT
-from wavefabric.results.provenance import stamp
-from wavefabric.results.sweeps import SweepResult
 
 ALLOWED = "allowed: a result of a link, a sweep or ultrasound, a schedule, a tuning, a plan, JSON of train"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"

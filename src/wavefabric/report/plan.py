@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from wavefabric.planner.plan import error_words, read_plan
+from wavefabric.base.units import binary_bytes, counted, time_words
+from wavefabric.fabric.planner.plan import error_words, read_plan
 from wavefabric.report.content import Content, Tile, pairs
 from wavefabric.report.figures import bars, table
-from wavefabric.units import binary_bytes, counted, time_words
 
 #: Parts of a step, with their text.
 _PARTS = {"compute": "compute", "pack": "pack", "exposed": "exposed exchange"}

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.units import binary_bytes, counted, time_words
 from wavefabric.collectives import Schedule, ScheduleError, verify
 from wavefabric.collectives.conditions import kind, whole_elements
 from wavefabric.collectives.structure import transfer_elements
@@ -15,7 +16,6 @@ from wavefabric.fabric.draw.replay import replay
 from wavefabric.fabric.draw.scene import ring_scene, scene
 from wavefabric.report.content import BAD, Content, Tile, pairs
 from wavefabric.report.figures import bars, macro, plot, table
-from wavefabric.units import binary_bytes, counted, time_words
 
 #: Approximate number of transfers in an animation: of more, only the first rounds are shown.
 _MOST_DRAWN = 12_000

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from wavefabric.files.faults import checked
+from wavefabric.base.files.faults import checked
+from wavefabric.base.units import binary_bytes, three_digits, time_words
 from wavefabric.report.content import Content, Tile, pairs
 from wavefabric.report.figures import bars, table
 from wavefabric.training.iteration.simulate import COMPUTATION
-from wavefabric.units import binary_bytes, three_digits, time_words
 
 _Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 

@@ -6,10 +6,10 @@ from collections import Counter
 from itertools import groupby
 from typing import Any
 
+from wavefabric.base.units import binary_bytes, counted, time_words
 from wavefabric.collectives.tuning import TunedCollective, Tuning
 from wavefabric.report.content import Content, Tile, pairs
 from wavefabric.report.figures import COLOURS, PlotAxis, plot, table
-from wavefabric.units import binary_bytes, counted, time_words
 
 
 def tuning_content(tuning: Tuning, name: str) -> Content:

@@ -13,8 +13,8 @@ from wavefabric.acoustics.pictures.plot_recorded import colours_of, scale_of
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
 from wavefabric.acoustics.recording.quantities import describe
 from wavefabric.acoustics.recording.sinks import PHASE_WORDS
-from wavefabric.errors import InputError
-from wavefabric.files import hdf5
+from wavefabric.base.errors import InputError
+from wavefabric.base.files import hdf5
 from wavefabric.report.content import BAD, GOOD, WARNED, Content, pairs, plan_of, run_tiles, where_words
 from wavefabric.report.fibre import plan_bar
 from wavefabric.report.figures import plot, slices, table

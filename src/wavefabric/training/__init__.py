@@ -5,7 +5,7 @@ fabrics), iteration (tasks and the engine), search, traces, pytorch. Imports eve
 imports optics and acoustics only for the exchanges of their time steps.
 """
 
-from wavefabric.lazy import lazy
+from wavefabric.base.lazy import lazy
 
 __getattr__, __dir__ = lazy(
     __name__,

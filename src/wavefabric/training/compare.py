@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from wavefabric.errors import InputError, show
+from wavefabric.base.errors import InputError, show
+from wavefabric.base.system.progress import Progress
 from wavefabric.fabric import AnyFabric, PhotonicFabric
-from wavefabric.system.progress import Progress
 from wavefabric.training.communication.algorithms import parse_collective
 from wavefabric.training.communication.times import Communication, communication
 from wavefabric.training.fabrics import check_size, fabric_for, gpu_bandwidth, ideal_switch

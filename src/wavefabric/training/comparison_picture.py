@@ -7,11 +7,11 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from wavefabric.execution import report
-from wavefabric.results import plots
-from wavefabric.results.plots import COLOURS, GREY, INK, MARKERS
+from wavefabric.base.results import plots
+from wavefabric.base.results.plots import COLOURS, GREY, INK, MARKERS
+from wavefabric.base.units import amount
+from wavefabric.fabric.execution import report
 from wavefabric.training.compare import Case
-from wavefabric.units import amount
 
 #: Line styles of the first fabric, the second, …
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 1.6, 1.2, 1.6)))

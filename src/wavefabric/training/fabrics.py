@@ -1,7 +1,7 @@
 """Build fabrics with as many GPUs as a training run uses, and the ideal switch for comparison."""
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives.builders.messages import near_square
-from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric, load
 from wavefabric.fabric.bounds.cuts import port_rates
 from wavefabric.fabric.electrical import families

@@ -2,7 +2,7 @@
 
 Computation takes as long as reading or writing a number of fields at the rate of a copy. The numbers of
 fields are measured on one H200 (docs/performance.md): 10.8 ms for 30 rows of 2²¹ samples whose powers are
-exchanged, 7.49 and 11.5 ms for 512³ points. `wavefabric.planner` predicts single steps more accurately.
+exchanged, 7.49 and 11.5 ms for 512³ points. `fabric.planner` predicts single steps more accurately.
 """
 
 import math
@@ -15,15 +15,15 @@ from typing import Literal
 import numpy as np
 
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
+from wavefabric.base.errors import InputError, show
+from wavefabric.base.units import three_digits
 from wavefabric.collectives.structure import transfer_elements
-from wavefabric.errors import InputError, show
+from wavefabric.fabric.planner.ultrasound import busiest_exchange
 from wavefabric.optics.propagation.operators_ranks import chunks_for
 from wavefabric.optics.propagation.rank_modes import split_modes
-from wavefabric.planner.ultrasound import busiest_exchange
-from wavefabric.spectral.distributed import Box, boxes
+from wavefabric.runtime.spectral.distributed import Box, boxes
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.iteration.task_graph import Call, TaskGraph
-from wavefabric.units import three_digits
 
 #: Fraction of the memory bandwidth that a copy reaches.
 _COPY = 0.875

@@ -12,7 +12,7 @@ from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_prob
 from wavefabric.acoustics.check.warnings import power_law_line
 from wavefabric.acoustics.stability.power_law import PowerLaw
 from wavefabric.acoustics.stability.stable_time_step import stability
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 DT, STEPS = 1e-8, 1200
 STRIP = Grid((320, 2), "0.1 mm", pml_size=(20, 0))

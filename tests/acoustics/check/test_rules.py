@@ -16,7 +16,7 @@ from wavefabric.acoustics.problem import (
     VelocitySource,
 )
 from wavefabric.acoustics.recording.quantities import QUANTITIES
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 GRID = (4, 5, 6)
 INDEX = np.array([3, 50, 119])

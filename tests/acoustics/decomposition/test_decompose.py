@@ -16,7 +16,7 @@ from wavefabric.acoustics.decomposition.decompose import (
     smooth,
     widened,
 )
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 EMPTY = -1
 

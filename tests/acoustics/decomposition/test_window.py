@@ -7,7 +7,7 @@ import pytest
 
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.decomposition.window import WINDOWS, window
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 FADING = [name for name in WINDOWS if name != "none"]
 

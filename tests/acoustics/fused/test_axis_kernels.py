@@ -20,8 +20,14 @@ from wavefabric.acoustics.fused.axis_kernels_cuda import MediumKind, index_macro
 from wavefabric.acoustics.fused.fused_layout import axis_kernels, scaled_derivatives, scaled_squares
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.split_density import positions, runs_along
-from wavefabric.spectral.axis_fft import axis_radices, axis_table, row_space, transformed_points, twiddles
-from wavefabric.spectral.inplace_fft import radices
+from wavefabric.runtime.spectral.axis_fft import (
+    axis_radices,
+    axis_table,
+    row_space,
+    transformed_points,
+    twiddles,
+)
+from wavefabric.runtime.spectral.inplace_fft import radices
 
 REALS = [np.float32, np.float64]
 
@@ -182,7 +188,7 @@ def test_space_of_a_row_is_that_of_the_kernels():
     lengths, threads = (1, 2, 15, 16, 17, 30, 31, 64, 105, 128, 256, 625), (1, 2, 3, 4, 8, 14, 16, 32, 125)
     cases = list(product(lengths, threads))
     names = "butterflies.cu", "axis_fft.cu"
-    source = "".join(files("wavefabric.spectral").joinpath(name).read_text("utf-8") for name in names)
+    source = "".join(files("wavefabric.runtime.spectral").joinpath(name).read_text("utf-8") for name in names)
     calls = " ".join(f"note<{n}, {p}>(out);" for n, p in cases)
     out = np.full(sum(n + 1 for n, _ in cases), -1, np.int32)
     Module(source + POSITIONS.format(calls=calls), ("-DREAL=float",)).kernel("places")((1,), (1,), (out,))

@@ -11,7 +11,7 @@ from test_linearize import CASE, arguments, same
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate_and_gradient
 from wavefabric.acoustics.gradients import autograd
 from wavefabric.acoustics.gradients.autograd import simulate_jax, simulate_torch
-from wavefabric.errors import InputError, MissingExtra
+from wavefabric.base.errors import InputError, MissingExtra
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")
 CASES = {n: c for n, c in cases().items() if not (c.grid.axisymmetric or c.form or c.elements)}

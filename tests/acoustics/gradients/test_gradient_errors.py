@@ -6,8 +6,8 @@ import pytest
 from wavefabric.acoustics import ContinuousWave, Grid, Medium, Sensor, Source, simulate_and_gradient
 from wavefabric.acoustics.gradients import gradient as module
 from wavefabric.acoustics.solver.adjoint.step import AdjointStep
-from wavefabric.errors import InputError
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 MASK, BOX = np.eye(12, 10) > 0, np.zeros((3, 3, 5))
 TONES = Sensor(MASK, ("p", "p_amp"), frequencies="1 MHz")

@@ -13,7 +13,7 @@ from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.gradients import run as gradient_run
 from wavefabric.acoustics.gradients.gradient import GradientSettings
 from wavefabric.acoustics.simulation import solve
-from wavefabric.exchange import solo
+from wavefabric.runtime.exchange import solo
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")
 two, grids = pytest.mark.parallel(2), pytest.mark.parametrize("dimensions", GRIDS)

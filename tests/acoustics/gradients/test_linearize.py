@@ -9,7 +9,7 @@ from gradient_cases import cases, derivatives, leaves, objective
 from test_gradient import RUN
 
 from wavefabric.acoustics import linearize, simulate, simulate_and_gradient
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")
 CASE = cases()["nonlinear power law, PML outside 2-D"]

@@ -14,8 +14,8 @@ from wavefabric.acoustics import (
     simulate_and_gradient,
     simulate_and_gradients,
 )
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.device import get_device
 
 pytestmark = pytest.mark.filterwarnings(
     *(f"ignore:{what}:UserWarning" for what in ("source", "medium", "sensor"))

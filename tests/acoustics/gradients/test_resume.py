@@ -11,11 +11,11 @@ from test_gradient import gradient_of
 from test_transpose import GRIDS, made
 
 from wavefabric.acoustics.gradients import run as gradient_run
-from wavefabric.errors import InputError
-from wavefabric.lifecycle import reversal
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
-from wavefabric.lifecycle.reversal import advances
-from wavefabric.system.progress import Progress
+from wavefabric.base.errors import InputError
+from wavefabric.base.system.progress import Progress
+from wavefabric.runtime.lifecycle import reversal
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.reversal import advances
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")
 

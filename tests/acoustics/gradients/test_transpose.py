@@ -13,7 +13,7 @@ from test_gradient import gradient_of
 
 from wavefabric.acoustics import Grid, Sensor
 from wavefabric.acoustics.fused.axis_blocks import usable
-from wavefabric.device import get_device
+from wavefabric.runtime.device import get_device
 
 POWER, STOKES = dict(alpha_power=1.4), dict(absorption="stokes")
 #: Name to (what varies from point to point, other keywords of `Medium`).

@@ -19,9 +19,9 @@ from wavefabric.acoustics import (
     cem43,
     heat,
 )
-from wavefabric.device import get_device
-from wavefabric.errors import InputError, UnusableCheckpoint
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.base.errors import InputError, UnusableCheckpoint
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 TISSUE = ThermalMedium(1046.0, 3630.0, 0.51, 9.7e-3)
 DRY = ThermalMedium(1000.0, 4000.0, 0.5)
@@ -138,7 +138,7 @@ def test_a_sensor_keeps_the_series(device):
 
 
 def test_a_result_file_says_what_it_holds(tmp_path, device):
-    from wavefabric.results import read_result
+    from wavefabric.base.results import read_result
 
     result = heat(Grid((8, 7), 1e-3, pml_size=0), TISSUE, 1e5, [(1.0, 1.0)], device=device)
     path = result.save(tmp_path / "hot.h5")
@@ -201,7 +201,7 @@ def test_a_checkpoint_of_another_grid_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parallel(2)
 def test_ranks_share_the_grid(comm):
-    from wavefabric.exchange.communicator import solo
+    from wavefabric.runtime.exchange.communicator import solo
 
     rng = np.random.default_rng(1)
     for shape in ((12, 10, 8), (16, 12)):

@@ -12,9 +12,9 @@ from wavefabric import kwave
 from wavefabric.acoustics.kwave import drop_in
 from wavefabric.acoustics.kwave import objects as kwave_objects
 from wavefabric.acoustics.kwave.input import read_input
-from wavefabric.device.cpu import CpuDevice
-from wavefabric.errors import InputError
-from wavefabric.system.compiling import CompilationClock
+from wavefabric.base.errors import InputError
+from wavefabric.base.system.compiling import CompilationClock
+from wavefabric.runtime.device.cpu import CpuDevice
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:source\..* of its energy lies above")
 SHAPE = (24, 20)

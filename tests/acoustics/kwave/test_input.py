@@ -20,7 +20,7 @@ from wavefabric.acoustics.problem import (
     TransducerSource,
     VelocitySource,
 )
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 DATA = Path(__file__).parents[2] / "data" / "kwave"
 

@@ -7,7 +7,7 @@ import pytest
 
 from wavefabric.acoustics import choose_stages, simulate_kwave
 from wavefabric.acoustics.kwave import objects
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 SHAPE = (18, 16)
 

@@ -9,7 +9,7 @@ import pytest
 from wavefabric.acoustics import Grid, Medium, bowl, from_kwave, simulate, simulate_kwave
 from wavefabric.acoustics.kwave.objects import _record
 from wavefabric.acoustics.problem import Cuboids, Interpolation
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 SHAPE = (8, 6, 5)
 DT = 2e-8

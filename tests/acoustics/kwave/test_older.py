@@ -12,7 +12,7 @@ from wavefabric.acoustics.kwave import drop_in
 from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.acoustics.kwave.older_options import keywords, recorded
 from wavefabric.acoustics.source import smooth
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:source\..* of its energy lies above")
 SHAPE = {2: (24, 20), 3: (16, 18, 20)}

@@ -16,7 +16,7 @@ from wavefabric.acoustics.kwave import output_layout
 from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.acoustics.kwave.output import KWaveOutput
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 DATA = Path(__file__).parents[2] / "data" / "kwave"
 NAMES = [p.stem for p in sorted(DATA.glob("*.h5")) if "_out" not in p.stem]

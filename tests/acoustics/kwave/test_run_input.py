@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import run_kwave_file
+from wavefabric.base.errors import InputError
+from wavefabric.base.system.progress import Progress
 from wavefabric.cli import app
-from wavefabric.errors import InputError
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
-from wavefabric.system.progress import Progress
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 D2 = Path(__file__).parents[2] / "data" / "kwave" / "dirichlet_2d.h5"
 CPU = {"device": "cpu", "threads": 1}

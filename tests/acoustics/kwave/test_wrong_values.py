@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import from_kwave, simulate_kwave
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 SHAPE = (8, 6)
 OPTIONS = dict(

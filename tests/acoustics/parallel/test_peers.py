@@ -13,8 +13,8 @@ from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.parallel.fused_layouts import FusedLocalLayout, OneSidedLayout
 from wavefabric.acoustics.problem import Recording
-from wavefabric.errors import LateRank
-from wavefabric.exchange import solo
+from wavefabric.base.errors import LateRank
+from wavefabric.runtime.exchange import solo
 
 #: Of even shares all ranks have the same kernels, which must be compiled.
 EVEN, UNEVEN = (10, 6, 4), (10, 7, 5)

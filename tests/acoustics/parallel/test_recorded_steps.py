@@ -12,12 +12,12 @@ from wavefabric.acoustics.decomposition.decompose import Decomposition, decompos
 from wavefabric.acoustics.parallel.fused_layouts import FusedLocalLayout, OneSidedLayout
 from wavefabric.acoustics.run import _Run
 from wavefabric.acoustics.solver.step import Step
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import verify
 from wavefabric.collectives.structure import sent_and_received
-from wavefabric.errors import InputError
-from wavefabric.exchange.halos_transposes import RegionExchange
 from wavefabric.fabric import load
 from wavefabric.fabric.cost_models.cost import cost
+from wavefabric.runtime.exchange.halos_transposes import RegionExchange
 
 SHAPE = (24, 20, 28)
 MEDIA = pytest.mark.parametrize(

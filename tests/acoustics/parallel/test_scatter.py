@@ -36,7 +36,7 @@ extern "C" __global__ void ranks(int rank, const Scatter *scatter, const unsigne
 
 @pytest.fixture(scope="module")
 def kernel():
-    sources = ("exchange/transports/signals.cu", "acoustics/parallel/scatter.cu")
+    sources = ("runtime/exchange/transports/signals.cu", "acoustics/parallel/scatter.cu")
     signals, scatter = (files("wavefabric").joinpath(each).read_text("utf-8") for each in sources)
     return Module(BEFORE + signals + scatter + AFTER).kernel("ranks")
 

@@ -16,7 +16,7 @@ from wavefabric.acoustics.parallel.restrict import restrict_array
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording, VelocitySource
 from wavefabric.acoustics.solver.formulas import unstaggering
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 EVEN, ODD, FLAT, RING = (24, 20, 18), (35, 27, 21), (31, 45, 1), (31, 46, 1)
 POWER, STOKES, BENT = dict(absorption="power_law"), dict(absorption="stokes"), dict(nonlinearity=True)

@@ -5,7 +5,7 @@ import pytest
 
 from wavefabric.acoustics import Grid
 from wavefabric.acoustics.pictures.fields import plane, plot_field, plot_profiles
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 GRID = Grid((20, 12, 30), 1e-3, pml_size=0)
 FLAT = Grid((20, 12), 1e-3, pml_size=0)

@@ -11,7 +11,7 @@ from wavefabric.acoustics.pictures import movie as module
 from wavefabric.acoustics.pictures.movie import Movie, draw_movie
 from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.acoustics.simulation import to_problem
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 WATER = Medium(1500.0, 1000.0)
 

@@ -10,7 +10,7 @@ from matplotlib.image import AxesImage
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 from wavefabric.acoustics.pictures.plot_recorded import recorded_figure, select_quantities
 from wavefabric.acoustics.pictures.recorded import open_recorded
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 KWAVE = Path(__file__).parents[2] / "data" / "kwave"
 DT = 2e-8

@@ -8,7 +8,7 @@ import pytest
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, bowl, join, simulate, time_reversal
 from wavefabric.acoustics.reconstruction.imposed import Imposed
 from wavefabric.acoustics.series import densified
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 C, DT = 1500.0, 20e-9
 WATER, GRID = Medium(C, 1000.0), Grid((56, 56), 1e-4, pml_size=10, pml_inside=False)

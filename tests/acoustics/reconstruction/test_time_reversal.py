@@ -10,10 +10,10 @@ from scipy.ndimage import binary_dilation
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, time_reversal
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
-from wavefabric.system.progress import Progress
+from wavefabric.base.errors import InputError
+from wavefabric.base.system.progress import Progress
+from wavefabric.runtime.exchange import solo
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 C, SPACING, DT = 1500.0, 1e-4, 2e-8
 WATER = Medium(C, 1000.0)

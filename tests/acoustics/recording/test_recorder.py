@@ -16,7 +16,7 @@ from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.kernels import TABLE
-from wavefabric.device import get_device
+from wavefabric.runtime.device import get_device
 
 SHAPES = [(14, 12, 9), (15, 13, 1)]
 STEPS = 23

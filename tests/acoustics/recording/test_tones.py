@@ -7,9 +7,9 @@ import pytest
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 from wavefabric.acoustics.pictures.plot_recorded import recorded_figure
 from wavefabric.acoustics.pictures.recorded import open_recorded
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.exchange import solo
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 F, STEPS, PERIOD = 0.5e6, 400, 40
 DT = 1 / F / PERIOD

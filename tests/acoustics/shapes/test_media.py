@@ -20,7 +20,7 @@ from wavefabric.acoustics import (
     simulate,
 )
 from wavefabric.acoustics.shapes.averaging import REACH, weights
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 WATER, BONE = Material(1500, 1000), Material(2800, 1850)
 FREQUENCY, THICKNESS = 500e3, 6.5e-3

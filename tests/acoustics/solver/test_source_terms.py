@@ -10,7 +10,7 @@ from random_problems import pressure_source, problem, signal, transducer, veloci
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.problem import PressureSource, TransducerSource, VelocitySource
 from wavefabric.acoustics.solver.source_terms import rank_one
-from wavefabric.device import get_device
+from wavefabric.runtime.device import get_device
 
 SHAPE = (24, 20, 18)
 

@@ -19,7 +19,7 @@ from wavefabric.acoustics.solver.formulas import unstaggering
 from wavefabric.acoustics.solver.stages import PlainStages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import Energy
-from wavefabric.device import get_device
+from wavefabric.runtime.device import get_device
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 #: Largest error of any field after all steps, of its largest value.

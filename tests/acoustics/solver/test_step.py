@@ -7,8 +7,8 @@ from random_problems import pressure_source, problem, velocity_source
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.device import get_device
-from wavefabric.device.base import repeated
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.device.base import repeated
 
 C, RHO, SPACING = 1540.0, 1060.0, (1e-4, 1.3e-4, 0.8e-4)
 

@@ -9,7 +9,7 @@ from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.stability import alternation
 from wavefabric.acoustics.stability.alternation import Alternation, AlternationWatch
 from wavefabric.acoustics.stability.energy import EnergyWatch
-from wavefabric.errors import FieldLost
+from wavefabric.base.errors import FieldLost
 
 
 def sums_of(history, device, dtype=np.float64):

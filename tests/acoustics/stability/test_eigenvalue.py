@@ -14,8 +14,8 @@ from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.stability import eigenvalue
 from wavefabric.acoustics.stability.eigenvalue import LIMIT, LargestEigenvalue
 from wavefabric.acoustics.stability.stable_time_step import stability
-from wavefabric.device import get_device
-from wavefabric.exchange import solo
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange import solo
 
 CPU = solo(get_device("cpu", threads=1))
 ABSORPTION = {

@@ -14,9 +14,9 @@ from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import TOLERANCE, Energy, EnergyWatch, source_strength
-from wavefabric.device import get_device
-from wavefabric.errors import FieldLost
-from wavefabric.exchange import solo
+from wavefabric.base.errors import FieldLost
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange import solo
 
 CPU = solo(get_device("cpu", threads=1))
 

@@ -13,10 +13,10 @@ from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.device import get_device
-from wavefabric.errors import FieldLost
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
-from wavefabric.system.progress import Progress as NoProgress
+from wavefabric.base.errors import FieldLost
+from wavefabric.base.system.progress import Progress as NoProgress
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 SHAPE, STEPS = (12, 8, 1), 60
 RECORDING = Recording(("p_raw",), points(SHAPE, 4))

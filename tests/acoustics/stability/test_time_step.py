@@ -11,9 +11,9 @@ from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.stability.free_steps import FreeSteps
 from wavefabric.acoustics.stability.free_steps import growth as noise_growth
 from wavefabric.acoustics.stability.stable_time_step import stability
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange import solo
 
 
 def problem_of(shape=(12, 9), spacing=(1e-4, 1.3e-4), **medium):

@@ -14,9 +14,9 @@ from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.stability.eigenvalue import LargestEigenvalue
 from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise, growth
 from wavefabric.acoustics.stability.stable_time_step import proved_limit, refuse_unstable, stability
-from wavefabric.device import get_device
-from wavefabric.errors import FieldLost, InputError
-from wavefabric.exchange import solo
+from wavefabric.base.errors import FieldLost, InputError
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange import solo
 
 CPU = solo(get_device("cpu", threads=1))
 GRID = Grid((96, 96), "0.2 mm", pml_size=12)

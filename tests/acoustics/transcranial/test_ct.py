@@ -8,7 +8,7 @@ import pytest
 from wavefabric.acoustics import Grid, Medium, along_beam, read_ct, resample, synthetic_head, write_ct
 from wavefabric.acoustics.transcranial import ct as module
 from wavefabric.acoustics.transcranial.ct import CT, BeamFrame
-from wavefabric.errors import InputError, MissingExtra
+from wavefabric.base.errors import InputError, MissingExtra
 
 SKEW = along_beam((0.03, -0.02, 0.05), ("-4 mm", "5 mm", "2 mm"), at=-0.01)
 WORLD = BeamFrame(np.zeros(3), np.eye(3))

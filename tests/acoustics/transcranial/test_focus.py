@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 
 from wavefabric.acoustics import Grid, Medium, focus_of
 from wavefabric.acoustics.focused_bowl import bowl_on_axis
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 SIGMA = np.array([4e-3, 1e-3, 1.5e-3])
 CENTRE = np.array([0.23e-3, -0.13e-3, 0.05e-3])

@@ -5,7 +5,7 @@ import pytest
 
 from wavefabric.acoustics import Grid, Sensor, Source, media_from_hounsfield, simulate
 from wavefabric.acoustics.transcranial.ct import CT
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 
 def at(hounsfield, **options):

@@ -5,7 +5,7 @@ import pytest
 
 from wavefabric.acoustics import synthetic_head
 from wavefabric.acoustics.transcranial.phantom import HOUNSFIELD
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 LAYERS = (2e-3, 1.5e-3, 2e-3, 1.2e-3)
 

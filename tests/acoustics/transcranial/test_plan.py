@@ -10,8 +10,8 @@ from wavefabric.acoustics import CT, Medium, PreparedSimulation, Sonication, pla
 from wavefabric.acoustics.transcranial import plan as module
 from wavefabric.acoustics.transcranial.page import draw_page
 from wavefabric.acoustics.transcranial.sonication import WATER
-from wavefabric.errors import InputError
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 HEAD = {"semi_axes": (0.03, 0.034, 0.032), "thickness": (3e-3, 1.5e-3, 2e-3, 1.5e-3), "variation": 0.5}
 SETTING = {
@@ -95,7 +95,7 @@ def test_the_brain_is_what_the_skull_encloses(planned):
 def test_figures_and_files(planned, tmp_path):
     import h5py
 
-    from wavefabric.results.file import ResultWriter
+    from wavefabric.base.results.file import ResultWriter
 
     figures = {name: value for name, (value, _) in planned.figures().items()}
     assert figures["peak pressure in the brain"] == pytest.approx(

@@ -12,7 +12,7 @@ from wavefabric.acoustics import Grid, focused_bowl
 from wavefabric.acoustics.transducers.arrays import linear_array
 from wavefabric.acoustics.transducers.elements import bowl, disc, rectangle
 from wavefabric.acoustics.transducers.mask import periodic_sinc, spread, star
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 
 def free(shape, spacing):

@@ -28,8 +28,8 @@ from wavefabric.acoustics import (
     time_gain,
 )
 from wavefabric.acoustics.transducers.beamforming import _analytic
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.device import get_device
 
 WATER = Medium(1500.0, 1000.0)
 DT = 1.5e-7
@@ -143,7 +143,7 @@ def test_elements_over_ranks(comm):
 
 
 def solo(comm):
-    from wavefabric.exchange.communicator import solo as alone
+    from wavefabric.runtime.exchange.communicator import solo as alone
 
     return alone(comm.device)
 

@@ -7,7 +7,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from wavefabric.acoustics import focused_bowl
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 RADIUS, DIAMETER, FREQUENCY, SPEED = 64e-3, 64e-3, 500e3, 1500.0
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from wavefabric.base.errors import InputError
 from wavefabric.cli.collective.algorithm import default_elements, whole_array
 from wavefabric.cli.collective.circuit_file import circuits_text, load_circuits
 from wavefabric.cli.common.parse import parse_sizes
@@ -15,7 +16,6 @@ from wavefabric.collectives import from_json, load, ring_all_gather, save, verif
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.collectives.schedule import TRANSFER, Schedule
-from wavefabric.errors import InputError
 from wavefabric.fabric import load as load_fabric
 from wavefabric.fabric import save as save_fabric
 from wavefabric.fabric.photonic.check import check_plan
@@ -695,7 +695,7 @@ def test_run_replaces_nothing(command, tmp_path, there, words):
 
 @pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
 def test_run_starts_as_many_ranks_as_the_schedule_has(command, tmp_path, monkeypatch):
-    from wavefabric.exchange.launch import launcher
+    from wavefabric.runtime.exchange.launch import launcher
 
     jobs = []
     monkeypatch.setattr(launcher, "launch", lambda job: jobs.append(job) or 0)

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
+from wavefabric.base.errors import InputError
 from wavefabric.cli import app
 from wavefabric.cli.common.files import write_all
 from wavefabric.collectives import ring_all_gather, save
 from wavefabric.collectives.registry import build
-from wavefabric.errors import InputError
 
 
 def told(command, *words):

@@ -11,7 +11,7 @@ from wavefabric.cli.collective.tune import command as tune_command
 from wavefabric.collectives import ALGORITHMS
 from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.tuning import load_tuning
-from wavefabric.execution import tune
+from wavefabric.fabric.execution import tune
 
 WORDS = ("collective", "tune", "--fabric", "dgx-1", "--sizes", "4K", "--size", "1M:4M")
 
@@ -93,7 +93,7 @@ def test_kernels_are_told_apart_by_their_protocol(command):
 
 @pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
 def test_ranks_are_started(command, monkeypatch, tmp_path):
-    from wavefabric.exchange.launch import launcher
+    from wavefabric.runtime.exchange.launch import launcher
 
     jobs = []
     monkeypatch.setattr(launcher, "launch", lambda job: jobs.append(job) or 0)
@@ -136,6 +136,6 @@ def test_ranks_that_measure_nothing(monkeypatch, capsys):
     tune_command(TuneOptions(sizes=["1K"], fabric="ring:4"), TuneRankOptions(transports="none"))
     shown = capsys.readouterr().out
     assert shown.count("4 ranks, ring:4") in (0, 2)
-    from wavefabric.exchange.launch import environment
+    from wavefabric.runtime.exchange.launch import environment
 
     assert bool(shown) == (environment.rank() == 0)

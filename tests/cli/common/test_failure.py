@@ -13,8 +13,8 @@ pytestmark = [
 
 PROGRAM = """\
 import wavefabric.cli as cli
-from wavefabric.errors import InputError
-from wavefabric.exchange.control import world_control
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.exchange.control import world_control
 
 @cli.app.command("probe")
 def probe():
@@ -26,7 +26,7 @@ cli.main(["probe"])
 """
 LAUNCHER = """\
 import sys
-from wavefabric.exchange.launch.launcher import LaunchOptions, launch
+from wavefabric.runtime.exchange.launch.launcher import LaunchOptions, launch
 sys.exit(launch(LaunchOptions(["-c", sys.argv[2]], int(sys.argv[1]), program=[sys.executable])))
 """
 
@@ -97,8 +97,8 @@ def test_one_is_interrupted_before_all_have_met():
     """It cannot agree with the others on anything: they are elsewhere, in calls that need it."""
     body = """\
 from mpi4py import MPI
-from wavefabric.exchange import control as agreement
-from wavefabric.exchange.control import MPIControl
+from wavefabric.runtime.exchange import control as agreement
+from wavefabric.runtime.exchange.control import MPIControl
 agreement.world_control.cache_clear()
 cli.failure._TIMEOUT = {130: 0.2}
 cli.failure._SHORT = 0.2
@@ -123,7 +123,7 @@ control.barrier()"""
 
 def test_disagreement_is_named():
     body = """\
-from wavefabric.exchange.control import check_agreement
+from wavefabric.runtime.exchange.control import check_agreement
 facts = {"version": "1", "input": "abc" if rank < 2 else "xyz", "precision": str(rank)}
 check_agreement(control, facts)"""
     assert probe(3, body) == (

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from wavefabric.base.system.compiling import CompilationClock
 from wavefabric.cli.common import progress
-from wavefabric.device.cpu import CpuDevice
-from wavefabric.system.compiling import CompilationClock
+from wavefabric.runtime.device.cpu import CpuDevice
 
 KWAVE = Path(__file__).parents[2] / "data" / "kwave" / "dirichlet_2d.h5"
 RUN = ("run", "run.toml", "--device", "cpu", "--threads", 1)

@@ -14,11 +14,11 @@ import h5py
 import numpy as np
 import pytest
 
+from wavefabric.base.system import gpu_topology
+from wavefabric.base.system.gpu_topology import GpuTopology
 from wavefabric.cli.common import decomposition
-from wavefabric.exchange.launch import launcher
-from wavefabric.exchange.placement import traffic
-from wavefabric.system import gpu_topology
-from wavefabric.system.gpu_topology import GpuTopology
+from wavefabric.runtime.exchange.launch import launcher
+from wavefabric.runtime.exchange.placement import traffic
 
 KWAVE = Path(__file__).parents[2] / "data" / "kwave" / "pressure_source_corners.h5"  # 40 x 36 x 32
 needs_mpi = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
@@ -203,7 +203,7 @@ def test_kwave_file_on_two_ranks(command, files):
 @needs_mpi
 @apart
 def test_info_under_mpiexec(tmp_path):
-    from wavefabric.exchange.launch import mpiexec
+    from wavefabric.runtime.exchange.launch import mpiexec
 
     starter, variables = mpiexec.command(2, "auto", {})
     result = wavefabric(
@@ -272,7 +272,7 @@ def test_stopped_ranks_leave_a_checkpoint_and_go_on(files, how, ranks):
 @apart
 def test_sigterm_under_mpiexec_saves(files):
     """A batch system ends mpiexec, which hands the signal on: a fibre's ranks save and say where."""
-    from wavefabric.exchange.launch import mpiexec
+    from wavefabric.runtime.exchange.launch import mpiexec
 
     if mpiexec.library().family != "MPICH":
         pytest.skip("other mpiexecs kill their ranks at once")
@@ -299,7 +299,7 @@ def test_sigterm_under_mpiexec_saves(files):
 #: The command whose ranks say their process, and save often, and wait then, to be caught in the middle.
 PATCHED = """\
 import sys
-from wavefabric.exchange.launch import launcher
+from wavefabric.runtime.exchange.launch import launcher
 options = launcher.LaunchOptions
 class Often(options):
     def __init__(self, *given):
@@ -310,10 +310,10 @@ RANK = '''
 import os
 import time
 from pathlib import Path
-from wavefabric.lifecycle.checkpoint import when as checkpoints
-from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint import when as checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.cli import main
-from wavefabric.exchange.launch import environment
+from wavefabric.runtime.exchange.launch import environment
 class Saves(checkpoints.Checkpoints):
     def __init__(self, path, resume):
         Path(f"rank-{{environment.rank()}}.pid").write_text(str(os.getpid()))

@@ -44,7 +44,7 @@ RUN = ["--device", "cpu", "--threads", "1", "--quiet"]
 @pytest.fixture
 def over_hosts(tmp_path):
     """Starts ``wavefabric`` with arguments on so many ranks of each of two hosts."""
-    from wavefabric.exchange.launch import environment, mpiexec
+    from wavefabric.runtime.exchange.launch import environment, mpiexec
 
     login = tmp_path / "rsh"
     login.write_text(RSH.format(unshare=" ".join(UNSHARE)))

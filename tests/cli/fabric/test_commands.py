@@ -215,7 +215,7 @@ def test_a_fabric_that_does_not_fit_is_not_written(command, tmp_path, monkeypatc
     module = "wavefabric.cli.fabric.measure"
     monkeypatch.setattr(f"{module}.start_ranks", lambda *_: SimpleNamespace(rank=0))
     monkeypatch.setattr(f"{module}.show_measurement", lambda *_: None)
-    monkeypatch.setattr("wavefabric.execution.measure_fabric.run", run)
+    monkeypatch.setattr("wavefabric.fabric.execution.measure_fabric.run", run)
     words = ("fabric", "measure", "--ranks", 2, "-o", "m.toml")
     code, _, err = command(*words)
     assert code == 2

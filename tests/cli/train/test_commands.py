@@ -368,8 +368,8 @@ def test_a_search_is_told_what_is_simulated(command, monkeypatch):
 
 
 def test_an_interrupted_search_gives_the_best_so_far(command, monkeypatch):
+    from wavefabric.base.system.progress import Progress
     from wavefabric.cli.train import work
-    from wavefabric.system.progress import Progress
 
     class Impatient(Progress):
         def update(self, done, message=""):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import greedy, point_to_point, verify
-from wavefabric.errors import InputError
 
 RANK = st.integers(0, 5)
 

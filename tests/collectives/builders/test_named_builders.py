@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import wavefabric.collectives as collectives
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import (
     all_to_all,
     direct_all_gather,
@@ -17,7 +18,6 @@ from wavefabric.collectives import (
     ring_all_reduce,
     verify,
 )
-from wavefabric.errors import InputError
 
 
 def volume(schedule):

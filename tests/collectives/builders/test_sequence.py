@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import build, from_json, in_sequence, levels, point_to_point, to_json, verify
 from wavefabric.collectives.structure import sent_and_received
-from wavefabric.errors import InputError
 
 PARTS = [
     build("ring", "all-reduce", 4, 8),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedule_cases import SCHEDULES, joined
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import (
     TRANSFER,
     Schedule,
@@ -23,7 +24,6 @@ from wavefabric.collectives import (
     verify,
 )
 from wavefabric.collectives.schedule import MscclOrigin
-from wavefabric.errors import InputError
 
 
 def same(a, b):

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from plan_cases import CASES, VARIANTS
 from plan_interpreter import slice_of
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import ScheduleError, build
 from wavefabric.collectives.plans.moves import STAGING, Move, joined, moves
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import MOST_RANKS, compile_plan
-from wavefabric.errors import InputError
 
 
 @settings(max_examples=60)

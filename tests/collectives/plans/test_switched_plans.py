@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from plan_cases import wrong_of_calls
 from plan_mutants import dropped, misplaced, renumbered, swapped
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import ScheduleError, build, verify
 from wavefabric.collectives.plans.check import check_execution_plan
 from wavefabric.collectives.plans.moves import Move
 from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.collectives.registry import ALGORITHMS
 from wavefabric.collectives.schedule import TRANSFER, Schedule
-from wavefabric.errors import InputError
 
 KINDS = [(name, c) for name, each in ALGORITHMS.items() if each.switched for c in each.collectives]
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthesis_cases import check_circuits, fewest_rounds, grid
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import COLLECTIVES, kind, layout
 from wavefabric.collectives.synthesis import OpticalNetwork, Undecided, synthesise
 from wavefabric.collectives.synthesis.circuit_search import CircuitSearch
-from wavefabric.errors import InputError
 
 
 def all_gather(ranks, pieces=1):

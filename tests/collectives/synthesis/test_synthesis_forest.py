@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import kind, layout
 from wavefabric.collectives.synthesis import Links
 from wavefabric.collectives.synthesis.deadline import OutOfTime
 from wavefabric.collectives.synthesis.forest import forest_schedule, forests
-from wavefabric.errors import InputError
 from wavefabric.fabric import Fabric, cost, load
 from wavefabric.fabric.bounds.cuts import bottleneck
 from wavefabric.fabric.electrical.fabric import Link

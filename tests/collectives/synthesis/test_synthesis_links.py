@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthesis_cases import check_links, fewest_steps
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import COLLECTIVES, kind, layout
 from wavefabric.collectives.synthesis import Links, Undecided, least_steps, synthesise_links
-from wavefabric.errors import InputError
 
 
 def all_gather(ranks, pieces=1):

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthesis_cases import grid
 
+from wavefabric.base.errors import InputError, MissingExtra
 from wavefabric.collectives import layout
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis import Links, OpticalNetwork, solve, synthesise
@@ -20,7 +21,6 @@ from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.demand import task
 from wavefabric.collectives.synthesis.graphs import colours
 from wavefabric.collectives.synthesis.model import Model
-from wavefabric.errors import InputError, MissingExtra
 
 
 @settings(max_examples=60)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
-from wavefabric.errors import InputError
 from wavefabric.fabric import cost
 from wavefabric.fabric.bounds import cuts
 from wavefabric.fabric.bounds.bound import bound

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import ROOTED
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
-from wavefabric.errors import InputError
 from wavefabric.fabric import cost, load
 from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
 

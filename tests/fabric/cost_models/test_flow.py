@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from schedule_cases import arbitrary
 from scipy.optimize import linprog
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import (
     TRANSFER,
     Schedule,
@@ -20,12 +21,11 @@ from wavefabric.collectives import (
 )
 from wavefabric.collectives.levels import dependencies
 from wavefabric.collectives.structure import moves
-from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.alpha_beta import alpha_beta
 from wavefabric.fabric.cost_models.flow import SharedLinks, flow
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.files import load
-from wavefabric.kernels.cpu_launch import call_kernel
+from wavefabric.runtime.kernels.cpu_launch import call_kernel
 
 STAR = Fabric(
     "star",

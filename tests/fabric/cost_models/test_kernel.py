@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.collectives.registry import build
-from wavefabric.errors import InputError
 from wavefabric.fabric import cost, load
 from wavefabric.fabric.cost_models.kernel import plan_events
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link

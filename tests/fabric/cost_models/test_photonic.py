@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import point_to_point, verify
 from wavefabric.collectives.registry import build
-from wavefabric.errors import InputError
 from wavefabric.fabric import load
 from wavefabric.fabric.cost_models.photonic import photonic
 from wavefabric.fabric.photonic.fabric import PhotonicFabric

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import time_words
 from wavefabric.collectives import (
     point_to_point,
     ring_all_gather,
     ring_all_reduce,
 )
 from wavefabric.collectives.registry import build
-from wavefabric.errors import InputError
 from wavefabric.fabric import Cost, LowerBound, RoundCost, load
 from wavefabric.fabric.draw import graph, pictures, style
 from wavefabric.fabric.draw.page import page
@@ -26,7 +27,6 @@ from wavefabric.fabric.draw.scene import HALF, flat, scene
 from wavefabric.fabric.draw.style import evenly
 from wavefabric.fabric.draw.timeline import lanes
 from wavefabric.fabric.photonic.planning import plan_circuits
-from wavefabric.units import time_words
 
 
 @pytest.fixture(scope="module")

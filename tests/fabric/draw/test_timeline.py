@@ -6,9 +6,9 @@ from dataclasses import replace
 import matplotlib as mpl
 import pytest
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.collectives.registry import build
-from wavefabric.errors import InputError
 from wavefabric.fabric import load
 from wavefabric.fabric.draw.pictures import draw_timeline
 

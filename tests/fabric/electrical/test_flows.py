@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import TRANSFER, Schedule, build
-from wavefabric.errors import InputError
 from wavefabric.fabric import cost, load
 from wavefabric.fabric.bounds.bound import bound
 from wavefabric.fabric.electrical.fabric import Fabric, Link

@@ -10,7 +10,7 @@ from electrical_routes import nodes, uses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.electrical.static_routes import hop_counts, resource_use, static_routes
 from wavefabric.fabric.io.files import load

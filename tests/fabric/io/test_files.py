@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import quantity
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link, TransportTimes
 from wavefabric.fabric.electrical.static_routes import resource_use
@@ -15,7 +16,6 @@ from wavefabric.fabric.io.files import check_connected, from_toml, load, save, t
 from wavefabric.fabric.photonic.budget import budget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
-from wavefabric.units import quantity
 
 NAMES = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=6).filter(
     str.isprintable

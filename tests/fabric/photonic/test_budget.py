@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import point_to_point
-from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.budget import RATES, budget, rates, slowest_circuit
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget, bit_error_rate, required_q

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.registry import build
-from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.check import PlanError, check_plan, needs_wavelength_switches
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric

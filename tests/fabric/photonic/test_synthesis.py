@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.synthesis import synthesise
 from wavefabric.collectives.synthesis.problem import Circuit, Synthesis
-from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.photonic import photonic
 from wavefabric.fabric.photonic.check import PlanError, check_plan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric

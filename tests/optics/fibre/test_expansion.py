@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import ResultWriter, read_result
+from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.fibre.fibre import at_frequency, shift_expansion
 from wavefabric.optics.fibre.presets import graded_index_62_5, single_mode
 from wavefabric.optics.fibre.profile import IndexProfile
@@ -26,8 +26,8 @@ from wavefabric.optics.run_file.tables import (
     SignalTable,
     SolverTable,
 )
-from wavefabric.results import ResultWriter, read_result
-from wavefabric.units import SPEED_OF_LIGHT
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange import solo
 
 CPU = get_device("cpu", 1)
 #: s/m … s⁴/m; β3 and β4 as strong as in real fibres, β1 as between modes.

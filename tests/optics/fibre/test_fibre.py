@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.presets import coupled_group, graded_index_62_5, single_mode
 from wavefabric.optics.fibre.profile import ConstantIndex, IndexProfile
 from wavefabric.optics.fibre.sources import fibre_from_csv, fibre_from_profile

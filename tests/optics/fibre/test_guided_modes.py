@@ -8,13 +8,13 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import iv, ivp, jn_zeros, jv, jvp, kv, kvp, yv, yvp
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics import IndexProfile, TableProfile, fibre_from_profile, graded_index_62_5
 from wavefabric.optics.fibre.modes import LONGEST_DECAY, dispersion, extrapolate, solve_modes
 from wavefabric.optics.fibre.profile import ConstantIndex
 from wavefabric.optics.link.build import build_fibre
 from wavefabric.optics.run_file.load import load
-from wavefabric.units import SPEED_OF_LIGHT
 
 LAM, NA, CLAD = 1550e-9, 0.2, 1.444
 K = 2 * math.pi / LAM

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.fibre.spectra import LossSpectrum
-from wavefabric.units import SPEED_OF_LIGHT
 
 DB_PER_KM = np.log(10) / 1e4
 

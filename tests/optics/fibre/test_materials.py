@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.profile import GERMANIA, SILICA, ConstantIndex, Sellmeier, fraction_of, mix_n2
 
 

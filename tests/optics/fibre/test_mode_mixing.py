@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
 
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.random_coupling import ModeMixing, haar_unitary, total
+from wavefabric.runtime.device import get_device
 
 CPU = get_device("cpu")
 

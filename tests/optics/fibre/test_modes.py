@@ -8,12 +8,12 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import jn_zeros, jv, kv
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.fibre import modes
 from wavefabric.optics.fibre.csv_files import read_columns
 from wavefabric.optics.fibre.modes import dispersion, extrapolate, lp_label, solve_mesh, solve_modes
 from wavefabric.optics.fibre.profile import ConstantIndex, IndexProfile, TableProfile, profile_62_5
-from wavefabric.units import SPEED_OF_LIGHT
 
 LAM = 1550e-9
 PARABOLA = IndexProfile(100e-6, 0.3, 2, cladding=ConstantIndex(1.444))

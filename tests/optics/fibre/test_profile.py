@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.modes import solve_modes
 from wavefabric.optics.fibre.profile import (
     SILICA,

@@ -7,7 +7,7 @@ import pytest
 from fibre_cases import make_fibre
 from scipy.integrate import cumulative_simpson, solve_ivp
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import coupled_group, graded_index_62_5, single_mode
 from wavefabric.optics.fibre.profile import IndexProfile

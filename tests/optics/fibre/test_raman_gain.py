@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.fibre import spectra
 from wavefabric.optics.fibre.spectra import RamanGain, silica_spectrum
-from wavefabric.units import SPEED_OF_LIGHT
 
 #: A pump of 1454 nm, Hz, for which gains of standard fibre are published.
 PUMP = SPEED_OF_LIGHT / 1454e-9

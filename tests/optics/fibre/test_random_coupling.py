@@ -7,7 +7,7 @@ import pytest
 from fibre_cases import make_fibre
 from scipy.stats import kstest, maxwell
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics import graded_index_62_5, single_mode
 from wavefabric.optics.fibre.random_coupling import RandomCoupling
 

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import read_result
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.fibre.profile import ConstantIndex, IndexProfile
 from wavefabric.optics.fibre.sources import fibre_from_csv, fibre_from_profile
 from wavefabric.optics.link.build import build_fibre
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.run_file.load import load
-from wavefabric.results import read_result
 
 FEW = {"profile": IndexProfile(16e-6, 0.2, 2, cladding=ConstantIndex(1.444)), "step": 0.05e-6}
 SOLVED = fibre_from_profile(FEW["profile"], 1550e-9, 3, coupling="modes", step=FEW["step"])

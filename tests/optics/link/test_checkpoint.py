@@ -5,11 +5,11 @@ import os
 import numpy as np
 import pytest
 
-from wavefabric.lifecycle.checkpoint import file as checkpoint_file
-from wavefabric.lifecycle.checkpoint.when import RankCheckpoint
+from wavefabric.base.results import read_result
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file import load
-from wavefabric.results import read_result
+from wavefabric.runtime.lifecycle.checkpoint import file as checkpoint_file
+from wavefabric.runtime.lifecycle.checkpoint.when import RankCheckpoint
 
 RUN = """\
 [fibre]

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import read_result
 from wavefabric.optics.link import run as links
 from wavefabric.optics.link.build import build_fibre, check_start
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.result import group_rows
 from wavefabric.optics.run_file import load
 from wavefabric.optics.signal import equaliser
-from wavefabric.results import read_result
 
 RUN = """\
 seed = 3

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from scipy.special import erfc
 
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
-from wavefabric.lifecycle.checkpoint.when import RankCheckpoint
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import read_result
+from wavefabric.base.system.progress import Progress
+from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.results import read_result
-from wavefabric.system.progress import Progress
-from wavefabric.units import SPEED_OF_LIGHT
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange import solo
+from wavefabric.runtime.lifecycle.checkpoint.when import RankCheckpoint
 
 PLANCK, CARRIER, RATE, SPAN = 6.62607015e-34, 193.4e12, 32e9, 50e3
 #: 0.2 dB/km over a span of 50 km: 10 dB.

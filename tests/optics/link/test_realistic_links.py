@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import maxwell
 
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import read_result
 from wavefabric.optics import graded_index_62_5, single_mode
 from wavefabric.optics.fibre.fibre import gamma_of
 from wavefabric.optics.fibre.raman import raman_evolution
@@ -20,7 +19,8 @@ from wavefabric.optics.propagation.propagate import PropagationOptions, Propagat
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.results import read_result
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange import solo
 
 #: Six spatial modes, three channels, linear; what a test changes is merged in.
 LINK = {
@@ -163,7 +163,7 @@ def test_the_step_that_a_warning_names_is_that_of_the_sections(cpu, tmp_path):
 
 def test_a_resumed_run_has_the_same_bits(device, tmp_path):
     """Stopped inside a span, between sections; on a nonlinear fibre."""
-    from wavefabric.system.progress import Progress
+    from wavefabric.base.system.progress import Progress
 
     run = settings(
         fibre={"n2": None, "random_coupling": {"correlation_length": "7 km"}},
@@ -403,7 +403,7 @@ def test_a_single_channel_back_propagated_is_free_of_its_own_kerr_effect(simulat
 def test_bad_tables(changes, text):
     from pydantic import ValidationError
 
-    from wavefabric.files.faults import one_line
+    from wavefabric.base.files.faults import one_line
 
     with pytest.raises((InputError, ValidationError)) as caught:
         settings(**changes)

@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from wavefabric.exchange import solo
+from wavefabric.fabric.planner.files import file_problem
 from wavefabric.optics.link.build import build_fibre
 from wavefabric.optics.link.expected import expected_of
 from wavefabric.optics.link.step_choice import verify_step
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import ReceiverTable
-from wavefabric.planner.files import file_problem
+from wavefabric.runtime.exchange import solo
 
 SINGLE = {"fibre": {"preset": "single-mode"}, "link": {"length": "80 km", "spans": 2}}
 GROUPS = {"fibre": {"preset": "graded-index-62.5", "groups": 2}, "link": {"length": "80 km"}}

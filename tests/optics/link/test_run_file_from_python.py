@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import read_result
 from wavefabric.cli import main
-from wavefabric.errors import InputError
 from wavefabric.optics import run_link
 from wavefabric.optics.run_file.load import checked_run, load
-from wavefabric.results import read_result
 
 RUN = """\
 [fibre]
@@ -53,7 +53,7 @@ def same(one, other):
 
 def stop_after(steps):
     """Ctrl-C after so many steps of the span."""
-    from wavefabric.system.progress import Progress
+    from wavefabric.base.system.progress import Progress
 
     class Stop(Progress):
         inside = False

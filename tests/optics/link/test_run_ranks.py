@@ -6,11 +6,11 @@ import signal
 import numpy as np
 import pytest
 
-from wavefabric.errors import FieldLost, InputError
-from wavefabric.lifecycle.checkpoint.when import RankCheckpoint
+from wavefabric.base.errors import FieldLost, InputError
+from wavefabric.base.results import read_result
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file import load
-from wavefabric.results import read_result
+from wavefabric.runtime.lifecycle.checkpoint.when import RankCheckpoint
 
 RUN = """\
 seed = 3
@@ -199,7 +199,7 @@ def test_a_rank_that_cannot_write_is_said_by_all(comm, folder, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("wavefabric.results.file._dataset", fail)
+    monkeypatch.setattr("wavefabric.base.results.file._dataset", fail)
     with pytest.raises(InputError, match="No space left"):
         links.run_link(run, folder / "full.h5", comm=comm)
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import read_result
+from wavefabric.base.system.progress import Progress
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.run_file.load import RunFile
-from wavefabric.results import read_result
-from wavefabric.system.progress import Progress
+from wavefabric.runtime.exchange import solo
 
 
 def settings(snapshots, **output):

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import read_result
 from wavefabric.optics.link import run as links
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.link.step_choice import choose_step, verify_step
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import SolverTable
-from wavefabric.results import read_result
+from wavefabric.runtime.exchange import solo
 
 LINK = {
     "fibre": {"preset": "single-mode", "attenuation": "0.2 dB/km"},

@@ -4,11 +4,11 @@ import h5py
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import read_result
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.run_file.load import RunFile
-from wavefabric.results import read_result
+from wavefabric.runtime.exchange import solo
 
 SAMPLES = 256
 

@@ -10,7 +10,7 @@ import pytest
 from complex_steps import STEP, Written, stepped, tangent, value
 from fibre_cases import distance, make_fibre, smooth_field
 
-from wavefabric.errors import FieldLost, InputError
+from wavefabric.base.errors import FieldLost, InputError
 from wavefabric.optics.propagation.adjoint.gradient import (
     DifferentiablePropagator,
     gradient_memory,

@@ -9,12 +9,12 @@ import math
 import numpy as np
 import pytest
 
-from wavefabric.device import get_device
 from wavefabric.optics.fibre.presets import single_mode
 from wavefabric.optics.propagation.propagate import propagate
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter, root_raised_cosine
 from wavefabric.optics.signal.wdm import WdmGrid
+from wavefabric.runtime.device import get_device
 
 RATE, SPACING, CHANNELS, ROLLOFF, POWER = 32e9, 37.5e9, 3, 0.05, 0.5e-3
 BETA2, GAMMA, LENGTH = -21.7e-27, 1.3e-3, 80e3

@@ -7,10 +7,10 @@ import pytest
 from emulated_device import opened
 from fibre_cases import ALL, FOURTH, distance, make_fibre, run, smooth_field
 
-from wavefabric.device import get_device
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.propagate import propagate
+from wavefabric.runtime.device import get_device
 
 DT = 2e-12
 KAPPA = np.array([[0.9, 0.5, 0.4], [0.6, 1.1, 0.3], [0.4, 0.3, 0.8]])

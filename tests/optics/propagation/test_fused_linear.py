@@ -10,10 +10,10 @@ from emulated_device import EmulatedDevice
 from fibre_cases import distance
 from linear_cases import DOUBLE, SINGLE, TOLERANCE, device_named, draw, fused_of, reference, to_device
 
-from wavefabric.device import get_device
 from wavefabric.optics.propagation.kernels.fused_linear_cuda import PACKAGE, FusedSteps
 from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, Transforms, fused_plan
-from wavefabric.spectral.inplace_fft import SOURCES
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.spectral.inplace_fft import SOURCES
 
 SLOW = pytest.mark.slow
 

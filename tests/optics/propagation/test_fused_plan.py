@@ -16,7 +16,7 @@ from wavefabric.optics.propagation.kernels.fused_plan import (
     fused_plan,
     transfers,
 )
-from wavefabric.spectral.inplace_fft import radices
+from wavefabric.runtime.spectral.inplace_fft import radices
 
 DTYPES = [np.complex128, np.complex64]
 

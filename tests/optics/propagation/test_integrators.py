@@ -10,7 +10,7 @@ import pytest
 from emulated_device import opened
 from fibre_cases import ALL, distance, make_fibre, smooth_field
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS, KERR, LINEAR
 from wavefabric.optics.propagation.operators import FibreOperators, OperationCounts
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed, propagate

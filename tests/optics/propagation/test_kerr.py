@@ -8,9 +8,6 @@ from complex_steps import STEP, kerr, stepped, tangent, turn
 from complex_steps import rate as phase_rate
 from emulated_device import opened
 
-from wavefabric.device import get_device
-from wavefabric.kernels.cpu_launch import CpuKernels, CpuLauncher
-from wavefabric.kernels.table import kernel_table
 from wavefabric.optics.propagation.kernels import kerr as kerr_kernels
 from wavefabric.optics.propagation.operators import (
     DERIVATIVE,
@@ -20,6 +17,9 @@ from wavefabric.optics.propagation.operators import (
     ROTATE_RK4,
 )
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.kernels.cpu_launch import CpuKernels, CpuLauncher
+from wavefabric.runtime.kernels.table import kernel_table
 
 DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
 #: (rows, samples): one tile, less than a tile, several tiles with a rest.
@@ -268,7 +268,7 @@ def test_transfer_table(device, kernels, n):
 
 
 def test_apply_transfer(device, kernels, size, dtype):
-    """On a GPU; a CPU multiplies in its transforms, see tests/device/test_cpu_fft.py."""
+    """On a GPU; a CPU multiplies in its transforms, see tests/runtime/device/test_cpu_fft.py."""
     if device.name == "cpu":
         return
     rows, n = size

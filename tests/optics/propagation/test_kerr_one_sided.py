@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from one_gpu import some_examples
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.propagation import operators
 from wavefabric.optics.propagation.kernels import kerr_one_sided_cuda
 from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import (

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.phase_groups import KERR_FORMS, find_phase_groups, phase_group_coupling
 

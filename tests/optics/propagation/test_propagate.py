@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from fibre_cases import ALL, FIBRE, LOSS, RATE, distance, launch, propagator, put
 
-from wavefabric.device import get_device
-from wavefabric.errors import FieldLost, InputError
+from wavefabric.base.errors import FieldLost, InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator, propagate
+from wavefabric.runtime.device import get_device
 
 
 def test_text_with_units_and_plain_numbers(cpu):

@@ -7,7 +7,7 @@ import pytest
 from fake_gpus import EmulatedGpu, together
 from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
 
-from wavefabric.errors import LateRank
+from wavefabric.base.errors import LateRank
 from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import most_nbytes
 from wavefabric.optics.propagation.operators_ranks import RankOperators
 from wavefabric.optics.propagation.propagate import (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
 
-from wavefabric.errors import FieldLost, InputError
+from wavefabric.base.errors import FieldLost, InputError
 from wavefabric.optics.propagation.operators_ranks import RankOperators
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator, propagate
 

@@ -8,12 +8,12 @@ from fibre_cases import distance, make_fibre, smooth_field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
+from wavefabric.base.errors import InputError
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, RankOperators, chunks_for
 from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, split_modes
+from wavefabric.runtime.exchange import solo
 
 
 @given(st.integers(1, 200), st.data())

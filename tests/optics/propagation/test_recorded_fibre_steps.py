@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from fibre_cases import RATE, make_fibre, smooth_field
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import verify
 from wavefabric.collectives.structure import sent_and_received
-from wavefabric.errors import InputError
 from wavefabric.fabric import load
 from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.optics.propagation.operators_ranks import RankOperators

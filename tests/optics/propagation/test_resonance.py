@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from fibre_cases import make_fibre
 
-from wavefabric.device import get_device
 from wavefabric.optics.propagation.propagate import propagate
 from wavefabric.optics.propagation.resonance import delay_spread, step_limit
+from wavefabric.runtime.device import get_device
 
 CPU = get_device("cpu", 1)
 N, BIN, EDGE = 64, 10e9, 12  # samples, Hz a bin, bin of the band's edge

@@ -21,11 +21,11 @@ from fibre_cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavefabric.device import get_device
-from wavefabric.device.cpu import CpuDevice
 from wavefabric.optics.propagation.integrators import Strang
 from wavefabric.optics.propagation.propagate import propagate
 from wavefabric.optics.propagation.step_size import FixedStep, on_grid
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.device.cpu import CpuDevice
 
 # --- step control --------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wavefabric.errors import InputError
-from wavefabric.files.faults import submodel
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.faults import submodel
 from wavefabric.optics.run_file.load import RunFile, checked_run
 
 RUN = """

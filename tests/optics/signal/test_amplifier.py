@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.signal.amplifier import Amplifier, osnr_noise_density
 from wavefabric.optics.signal.wdm import WdmGrid
+from wavefabric.runtime.device import get_device
 
 CPU = get_device("cpu")
 GRID = WdmGrid.centred(193.4e12, 50e9, 3, 32e9, 16, 8192)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import erfc
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.signal.constellation import Constellation
 
 DIGITAL = ["qpsk", "16qam", "64qam"]

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.random_coupling import haar_unitary
 from wavefabric.optics.signal import equaliser
 from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
+from wavefabric.runtime.device import get_device
 
 CPU = get_device("cpu")
 RATE = 32e9

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from wavefabric.device import get_device
 from wavefabric.optics.signal.constellation import Constellation, gmi, information_rates, mutual_information
+from wavefabric.runtime.device import get_device
 
 CPU = get_device("cpu")
 

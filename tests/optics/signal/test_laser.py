@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.recovery import blind_phase, sliding_sum
 from wavefabric.optics.signal.transmitter import LOCAL_OSCILLATOR, TRANSMITTER, Transmitter, laser_phase
 from wavefabric.optics.signal.wdm import WdmGrid
+from wavefabric.runtime.device import get_device
 
 CPU = get_device("cpu")
 RATE = 32e9

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import quantity
 from wavefabric.optics.sweeps.points import MOST_POINTS, axes_of_table, axis, values_of
-from wavefabric.units import quantity
 
 DECIMALS = st.integers(-(10**7), 10**7).map(lambda number: Decimal(number).scaleb(-4))
 

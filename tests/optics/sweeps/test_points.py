@@ -2,7 +2,7 @@
 
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.run_file.load import load
 from wavefabric.optics.sweeps.points import make_grid
 

@@ -6,8 +6,9 @@ import h5py
 import numpy as np
 import pytest
 
-from wavefabric.errors import FieldLost, InputError, UnusableCheckpoint
-from wavefabric.exchange.communicator import solo
+from wavefabric.base.errors import FieldLost, InputError, UnusableCheckpoint
+from wavefabric.base.results import read_result
+from wavefabric.base.results.sweeps import read_sweep
 from wavefabric.optics import run_link, sweep
 from wavefabric.optics.link import build
 from wavefabric.optics.link import path as paths
@@ -15,8 +16,7 @@ from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file.load import load
 from wavefabric.optics.sweeps import run as sweeps
 from wavefabric.optics.sweeps.points import make_grid
-from wavefabric.results import read_result
-from wavefabric.results.sweeps import read_sweep
+from wavefabric.runtime.exchange.communicator import solo
 
 QUANTITIES = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
-from wavefabric.exchange import solo
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import read_result
 from wavefabric.optics import sweep
 from wavefabric.optics.link import run as links
-from wavefabric.results import read_result
+from wavefabric.runtime.exchange import solo
 
 
 @pytest.mark.parallel(2)

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from wavefabric.device import get_device
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import single_mode
 from wavefabric.optics.propagation.propagate import propagate
@@ -14,6 +13,7 @@ from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
 from wavefabric.optics.theory.response import Steps
+from wavefabric.runtime.device import get_device
 
 LOSS, LENGTH, POWER = 0.2e-3 * math.log(10) / 10, 80e3, 0.5e-3
 SINGLE = single_mode(-21.7e-27, 1.3e-3, LOSS)

@@ -6,6 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from wavefabric.base.results import read_result
+from wavefabric.base.units import PLANCK
 from wavefabric.optics import run_link
 from wavefabric.optics.fibre.presets import single_mode
 from wavefabric.optics.link.build import build_fibre
@@ -18,8 +20,6 @@ from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.optics.theory.expected import EVALUATED, expected_quality
 from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
 from wavefabric.optics.theory.response import Steps
-from wavefabric.results import read_result
-from wavefabric.units import PLANCK
 
 LOSS = 0.2e-3 * math.log(10) / 10
 

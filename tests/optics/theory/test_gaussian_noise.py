@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import coupled_group, single_mode
 from wavefabric.optics.signal.transmitter import Transmitter, root_raised_cosine

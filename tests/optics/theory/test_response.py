@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from wavefabric.errors import InputError
-from wavefabric.kernels.cpu_launch import call_kernel
+from wavefabric.base.errors import InputError
 from wavefabric.optics.theory.response import QUADRATURES, Accumulation, Steps
+from wavefabric.runtime.kernels.cpu_launch import call_kernel
 
 ALPHA, LENGTH = 5e-5, 80e3
 MISMATCHES = np.array([0.0, 1e-6, -3e-5, 2e-4, 2 * math.pi / 2e3 + 1e-5, -9.1e-3])

@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import trapezoid
 
 from papers.fibre.extrapolation import observed_order, richardson
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 PERFORMANCE = Path(__file__).parents[3] / "docs" / "lab-book.md"
 

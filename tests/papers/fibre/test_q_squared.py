@@ -7,7 +7,7 @@ import pytest
 
 from papers.fibre import q_squared
 from papers.fibre.step_study import compare
-from wavefabric.results import Data, ResultWriter, read_result
+from wavefabric.base.results import Data, ResultWriter, read_result
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from papers.lumorph import closed_forms as forms
 from papers.lumorph.closed_forms import MIB, PAPER, PRINTED, SWITCH
 from papers.lumorph.data import lightpath, points, switch
 from papers.lumorph.schedule_cost import affine
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 MILLION = 1e6
 

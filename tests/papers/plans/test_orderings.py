@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from papers.plans import cuts, dgx2, k80, light, machines, p40
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.fabric import load
-from wavefabric.planner.rates import DEVICE_NAMES, load_rates
+from wavefabric.fabric.planner.rates import DEVICE_NAMES, load_rates
 
 FOLDER = Path(p40.__file__).parent
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from papers.training import data_parallel_step as module
-from wavefabric.exchange import solo
-from wavefabric.execution.timing import Ranks
 from wavefabric.fabric import load
+from wavefabric.fabric.execution.timing import Ranks
+from wavefabric.runtime.exchange import solo
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.gpu.device_model import DEVICES
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from papers.ultrasound import local_basis_error
-from wavefabric.execution.timing import Ranks
+from wavefabric.fabric.execution.timing import Ranks
 
 
 @pytest.mark.parallel(2)

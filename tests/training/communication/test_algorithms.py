@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import kind, verify
 from wavefabric.collectives.builders.ring import ring_of_one_part
 from wavefabric.collectives.candidates import Choice
-from wavefabric.errors import InputError
 from wavefabric.fabric import load
 from wavefabric.training.communication.algorithms import (
     ALIASES,

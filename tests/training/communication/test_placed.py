@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import ScheduleError, build, point_to_point, verify, why_refused
-from wavefabric.errors import InputError
 from wavefabric.training.communication.placed import combined, common_unit
 
 ALGORITHMS = (

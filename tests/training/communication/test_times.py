@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import ALGORITHMS, build, point_to_point, verify, why_refused
-from wavefabric.errors import InputError
 from wavefabric.fabric import Fabric, Link, check_plan, cost, load, plan_circuits
 from wavefabric.training.communication.placed import combined
 from wavefabric.training.communication.times import Communication, communication

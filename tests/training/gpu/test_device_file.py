@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.training.gpu.device_file import (
     EfficiencyTable,
     device_from_toml,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.training.gpu import operator_times as module
 from wavefabric.training.gpu.device_file import device_from_toml, device_to_toml
 from wavefabric.training.gpu.operator_times import measure, product_shape
@@ -59,7 +59,7 @@ def test_every_operator_has_its_row(quick, device, arithmetic):
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize(("arithmetic", "error"), [("fp32", 1e-5), ("tf32", 2e-2), ("bf16", 5e-2)])
 def test_products(device, arithmetic, error, transpose_a, transpose_b):
-    products = device.kernels("wavefabric.device.products")
+    products = device.kernels("wavefabric.runtime.device.products")
     a = products.random_matrix((7, 5) if transpose_a else (5, 7), arithmetic)
     b = products.random_matrix((3, 7) if transpose_b else (7, 3), arithmetic)
     out = device.empty((5, 3), a.dtype)

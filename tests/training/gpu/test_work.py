@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.gpu.work import backward_work, forward_work, parameters_held, update_work

@@ -3,7 +3,7 @@
 import pytest
 from random_models import PlainFabric
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.training.iteration.engine import POLICIES, run
 from wavefabric.training.iteration.task_graph import Call, TaskGraph
 

@@ -7,7 +7,7 @@ import pytest
 from random_models import chain, workload
 
 from papers.training.published_models import gpt
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.fabric import load
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.training.models import MODELS, load_model
 
 MATRICES = ("matmul", "convolution", "attention")

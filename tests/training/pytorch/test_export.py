@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from wavefabric.errors import InputError, MissingExtra
+from wavefabric.base.errors import InputError, MissingExtra
 from wavefabric.training.models import load_model
 from wavefabric.training.pytorch import from_torch
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.training.pytorch.export import GraphReader
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import chain, layer
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import (
     LayerLayout,

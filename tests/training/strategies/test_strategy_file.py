@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategy_models import chain
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, uniform
 from wavefabric.training.strategies.strategy_text import from_json, load_strategy, save_strategy, to_json
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategy_models import chain, tables
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.training.strategies.strategy import LayerLayout, uniform
 from wavefabric.training.strategies.strategy_text import parse_strategy, save_strategy
 

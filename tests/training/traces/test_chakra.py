@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_graphs import Wire, graphs
 
-from wavefabric.errors import InputError, MissingExtra
+from wavefabric.base.errors import InputError, MissingExtra
 from wavefabric.fabric import load
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.gpu.device_model import DEVICES

@@ -8,7 +8,7 @@ import pytest
 from chakra_bytes import COLL, COMP, REDUCE, file_of, integer, node, saved, text, varint
 from random_graphs import Wire
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.training.iteration.engine import run
 from wavefabric.training.traces.chakra import read_chakra
 from wavefabric.training.traces.chakra.messages import COMM_TYPES

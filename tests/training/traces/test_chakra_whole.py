@@ -2,7 +2,7 @@
 
 import pytest
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.training.iteration.task_graph import Call, TaskGraph
 from wavefabric.training.traces.chakra import read_chakra, write_chakra
 

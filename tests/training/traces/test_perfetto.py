@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_graphs import Wire, graphs
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.fabric.draw.timeline import lanes
 from wavefabric.training.iteration.simulate import simulate_tasks
 from wavefabric.training.iteration.task_graph import Call, TaskGraph

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.training.iteration.simulate import simulate_tasks
 from wavefabric.training.iteration.task_graph import Call, TaskGraph
 from wavefabric.training.traces.timeline import (

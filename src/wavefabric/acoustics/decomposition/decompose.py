@@ -17,10 +17,10 @@ from typing import Literal
 from wavefabric.acoustics.arguments import is_whole
 from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
 from wavefabric.acoustics.decomposition.window import WINDOWS
-from wavefabric.errors import InputError
-from wavefabric.exchange.halos_transposes import Message
-from wavefabric.kernels.roots import factorised
-from wavefabric.spectral.distributed import boxes
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.exchange.halos_transposes import Message
+from wavefabric.runtime.kernels.roots import factorised
+from wavefabric.runtime.spectral.distributed import boxes
 
 KINDS = ("global", "local")
 _AXES = "xyz"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wavefabric.spectral.axis_fft import axis_radices, row_space, transformed_points
+from wavefabric.runtime.spectral.axis_fft import axis_radices, row_space, transformed_points
 
 #: Buffers in shared memory per row; one for kernels that are not listed.
 _SPACES = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}

@@ -16,14 +16,14 @@ import numpy as np
 from wavefabric.acoustics.fused.axis_blocks import axes_of, pitch
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.materials.indexed import Indexed
-from wavefabric.exchange.transports import SIGNALS
-from wavefabric.spectral.axis_fft import axis_table
+from wavefabric.runtime.exchange.transports import SIGNALS
+from wavefabric.runtime.spectral.axis_fft import axis_table
 
 #: CUDA sources of the kernels, in order.
 SOURCES = (
-    "wavefabric.spectral/butterflies.cu",
-    "wavefabric.spectral/axis_fft.cu",
-    "wavefabric.spectral/real_rows.cu",
+    "wavefabric.runtime.spectral/butterflies.cu",
+    "wavefabric.runtime.spectral/axis_fft.cu",
+    "wavefabric.runtime.spectral/real_rows.cu",
     "wavefabric.acoustics.solver/split_density.cu",
     "wavefabric.acoustics.fused/fused.cu",
     "wavefabric.acoustics.fused/fused_columns.cu",

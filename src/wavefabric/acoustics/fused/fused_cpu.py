@@ -27,7 +27,7 @@ from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.source_terms import SourceTerm
 from wavefabric.acoustics.solver.split_density import SplitLayers
 from wavefabric.acoustics.solver.stages import Stages
-from wavefabric.spectral.line_transforms import LineTransforms, pitch
+from wavefabric.runtime.spectral.line_transforms import LineTransforms, pitch
 
 
 class FusedCpuStages(Stages):

@@ -14,8 +14,8 @@ transformed back. The kernels of `wavefabric.acoustics.solver.kernels` are the r
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from wavefabric.kernels.cpu_launch import address, medium_words
-from wavefabric.kernels.table import kernel_table
+from wavefabric.runtime.kernels.cpu_launch import address, medium_words
+from wavefabric.runtime.kernels.table import kernel_table
 
 #: Codes of derivatives, at points half a spacing up or down, and of absorption.
 NONE, UP, DOWN = range(3)

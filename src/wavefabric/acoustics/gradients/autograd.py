@@ -19,8 +19,8 @@ from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import simulate
 from wavefabric.acoustics.source import Source
-from wavefabric.errors import InputError, MissingExtra
-from wavefabric.quantities import instance
+from wavefabric.base.errors import InputError, MissingExtra
+from wavefabric.base.quantities import instance
 
 #: The last forward run of JAX, by its number, until its gradient is computed.
 _LAST: dict[int, Any] = {}

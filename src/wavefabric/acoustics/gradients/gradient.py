@@ -28,13 +28,13 @@ from wavefabric.acoustics.simulation import PreparedSimulation, SimulateSettings
 from wavefabric.acoustics.solver.adjoint.sources import SOURCES
 from wavefabric.acoustics.solver.adjoint.step import MEDIUM
 from wavefabric.acoustics.source import ContinuousWave, Source
-from wavefabric.errors import InputError, choice
-from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
-from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
-from wavefabric.lifecycle.reversal import Tiers
-from wavefabric.results.file import Data, ResultWriter
-from wavefabric.results.provenance import provenance
-from wavefabric.units import show
+from wavefabric.base.errors import InputError, choice
+from wavefabric.base.results.file import Data, ResultWriter
+from wavefabric.base.results.provenance import provenance
+from wavefabric.base.units import show
+from wavefabric.runtime.lifecycle.agreement import locked_by_first_rank, on_first_rank
+from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.runtime.lifecycle.reversal import Tiers
 
 #: Parameters of `Medium` and `Source` with respect to which a simulation can be differentiated.
 PARAMETERS = ("p0", *SOURCES, *MEDIUM, "density_staggered")

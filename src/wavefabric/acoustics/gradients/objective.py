@@ -10,8 +10,8 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.quantities import is_field, is_tone
 from wavefabric.acoustics.result import Results
-from wavefabric.errors import InputError
-from wavefabric.units import show
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import show
 
 #: A function of `Results` that returns its value and, by name, its derivatives with respect to results.
 Objective = Callable[[Results], tuple[float, Mapping[str, Any]]]

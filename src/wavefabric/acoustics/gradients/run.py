@@ -21,14 +21,14 @@ from wavefabric.acoustics.solver.adjoint.step import AdjointStep, needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step, StepRecording
-from wavefabric.errors import InputError
-from wavefabric.lifecycle.agreement import Status, check_memory, combine, on_all_ranks
-from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
-from wavefabric.lifecycle.reversal import Reversal, StateStore, Tiers, advances, choose_tiers
-from wavefabric.lifecycle.state_copies import StateCopies, state_bytes
-from wavefabric.system.compiling import working_time
-from wavefabric.system.interrupt import DeferredInterrupt
-from wavefabric.system.progress import Progress
+from wavefabric.base.errors import InputError
+from wavefabric.base.system.compiling import working_time
+from wavefabric.base.system.interrupt import DeferredInterrupt
+from wavefabric.base.system.progress import Progress
+from wavefabric.runtime.lifecycle.agreement import Status, check_memory, combine, on_all_ranks
+from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.runtime.lifecycle.reversal import Reversal, StateStore, Tiers, advances, choose_tiers
+from wavefabric.runtime.lifecycle.state_copies import StateCopies, state_bytes
 
 #: Steps, forward or adjoint, between two exchanges of the ranks' status.
 _STATUS_STEPS = 16

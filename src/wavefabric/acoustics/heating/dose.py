@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.arguments import real_array, require
-from wavefabric.quantities import positive
+from wavefabric.base.quantities import positive
 
 #: Factor R per degree from 43 °C on, and below; the dose rate is 0 below 39 °C.
 HOT, WARM = 0.5, 0.25

@@ -21,15 +21,15 @@ from wavefabric.acoustics.recording.sampling import Sampler
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.errors import FieldLost
-from wavefabric.exchange.control import check_agreement
-from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank
-from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
-from wavefabric.quantities import positive
-from wavefabric.results.file import Data, ResultWriter
-from wavefabric.results.provenance import provenance
-from wavefabric.system.interrupt import DeferredInterrupt
-from wavefabric.system.progress import Progress
+from wavefabric.base.errors import FieldLost
+from wavefabric.base.quantities import positive
+from wavefabric.base.results.file import Data, ResultWriter
+from wavefabric.base.results.provenance import provenance
+from wavefabric.base.system.interrupt import DeferredInterrupt
+from wavefabric.base.system.progress import Progress
+from wavefabric.runtime.exchange.control import check_agreement
+from wavefabric.runtime.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank
+from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
 
 #: Largest number of steps between two exchanges of the ranks' status, and default longest step, s.
 _LOOK, _LONGEST = 20, 0.1

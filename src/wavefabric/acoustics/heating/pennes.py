@@ -16,7 +16,7 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.heating.tissue import ThermalMedium
 from wavefabric.acoustics.medium import Medium, stagger
 from wavefabric.acoustics.parallel.restrict import restrict_array
-from wavefabric.exchange.communicator import Communicator
+from wavefabric.runtime.exchange.communicator import Communicator
 
 #: An arbitrary medium: only the transforms of the stages are used, sound is not simulated.
 _SOUND = Medium(1500.0, 1000.0)

@@ -8,8 +8,8 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import per_axis, real_array, require, typed
 from wavefabric.acoustics.medium import Medium
-from wavefabric.errors import InputError
-from wavefabric.quantities import positive
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import positive
 
 _UNITS = {
     "density": "kg/m^3",

@@ -22,10 +22,10 @@ from wavefabric.acoustics.kwave.values import PROBLEM_NAMES, ObjectOptions, each
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import vector_of
 from wavefabric.acoustics.run_checks import warn_of
-from wavefabric.errors import InputError, choice
-from wavefabric.system.compiling import CLOCK
-from wavefabric.system.machine import usable_threads
-from wavefabric.system.progress import terminal_bar
+from wavefabric.base.errors import InputError, choice
+from wavefabric.base.system.compiling import CLOCK
+from wavefabric.base.system.machine import usable_threads
+from wavefabric.base.system.progress import terminal_bar
 
 #: PML sizes from which ``pml_size="auto"`` selects.
 _AUTO = range(10, 41)

@@ -15,10 +15,18 @@ import numpy as np
 
 import wavefabric
 from wavefabric.acoustics.problem import Absorption, Cuboids, SourceMode
-from wavefabric.errors import InputError
-from wavefabric.files.contiguous import read_whole
-from wavefabric.files.hdf5 import attributes, bytes_of, check_inside, check_stored, open_hdf5, read, reading
-from wavefabric.system.machine import usable_threads
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.contiguous import read_whole
+from wavefabric.base.files.hdf5 import (
+    attributes,
+    bytes_of,
+    check_inside,
+    check_stored,
+    open_hdf5,
+    read,
+    reading,
+)
+from wavefabric.base.system.machine import usable_threads
 
 #: Source modes and kinds of absorption; the file stores their indices.
 MODES: tuple[SourceMode, ...] = get_args(SourceMode)

@@ -28,11 +28,11 @@ from wavefabric.acoustics.problem import (
     TransducerSource,
     VelocitySource,
 )
-from wavefabric.device.base import Device
-from wavefabric.errors import InputError
-from wavefabric.files.output import check_output, replacing
-from wavefabric.results.hdf5_output import OutputFile
-from wavefabric.system.machine import host_memory
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.output import check_output, replacing
+from wavefabric.base.results.hdf5_output import OutputFile
+from wavefabric.base.system.machine import host_memory
+from wavefabric.runtime.device.base import Device
 
 # Indices are 64 bit in the file, and sizes are multiplied freely.
 _MAX_POINTS = 1 << 50

@@ -34,9 +34,9 @@ from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.setup import Setup
 from wavefabric.acoustics.simulation import ResultSettings, solve
 from wavefabric.acoustics.source import Source, smooth
-from wavefabric.errors import InputError, show
-from wavefabric.exchange.launch import environment
-from wavefabric.system.machine import host_memory
+from wavefabric.base.errors import InputError, show
+from wavefabric.base.system.machine import host_memory
+from wavefabric.runtime.exchange.launch import environment
 
 _ELASTIC = "Wavefabric simulates fluids, not elastic media"
 #: Attributes that raise an error if they are set, and the replacement in Wavefabric.

@@ -39,8 +39,8 @@ from wavefabric.acoustics.kwave.values import (
 from wavefabric.acoustics.recording.quantities import vector_of
 from wavefabric.acoustics.run_checks import warn_of
 from wavefabric.acoustics.source import Source
-from wavefabric.errors import InputError
-from wavefabric.system.compiling import CLOCK
+from wavefabric.base.errors import InputError
+from wavefabric.base.system.compiling import CLOCK
 
 #: Names in messages of `run_input`; no option runs an unstable step.
 _NAMES = {**PROBLEM_NAMES, "check_stability=False": "", "where": ""}

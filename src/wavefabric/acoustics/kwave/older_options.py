@@ -10,8 +10,8 @@ from wavefabric.acoustics.grid import auto_pml_size
 from wavefabric.acoustics.kwave.drop_in import name_once
 from wavefabric.acoustics.kwave.values import ObjectOptions, each_axis, plain
 from wavefabric.acoustics.recording.quantities import record_names, recorded_quantities
-from wavefabric.lifecycle.checkpoint.when import Checkpoints
-from wavefabric.system.progress import terminal_bar
+from wavefabric.base.system.progress import terminal_bar
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 
 #: Options of which only these values are supported; the first is the value of a missing option.
 _ONLY = {

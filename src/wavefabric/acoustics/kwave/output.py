@@ -23,11 +23,11 @@ from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.kwave.output_layout import OPEN_OPTIONS, OutputDataset, output_datasets
 from wavefabric.acoustics.problem import Cuboids, split
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
-from wavefabric.errors import InputError
-from wavefabric.files.input import read_bytes
-from wavefabric.files.output import check_output, sync_folder, unwritable, write_text
-from wavefabric.lifecycle.checkpoint.file import read_state
-from wavefabric.results.hdf5_output import OutputFile
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.input import read_bytes
+from wavefabric.base.files.output import check_output, sync_folder, unwritable, write_text
+from wavefabric.base.results.hdf5_output import OutputFile
+from wavefabric.runtime.lifecycle.checkpoint.file import read_state
 
 
 @dataclass(eq=False)

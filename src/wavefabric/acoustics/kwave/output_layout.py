@@ -17,7 +17,7 @@ from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.acoustics.run_settings import default_threads
-from wavefabric.results.hdf5_output import OutputFile
+from wavefabric.base.results.hdf5_output import OutputFile
 
 #: Options of all output files: a format that older readers know, and no chunk cache. Rows are written whole,
 #: and HDF5's chunk cache would only copy them once more, at up to three quarters of the speed.

@@ -18,10 +18,10 @@ from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_checks import check_run
 from wavefabric.acoustics.run_settings import RunSettings
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
-from wavefabric.exchange.launch import environment
-from wavefabric.lifecycle.agreement import on_all_ranks
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange.launch import environment
+from wavefabric.runtime.lifecycle.agreement import on_all_ranks
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from wavefabric.acoustics.parts import run_setup, threads_for
 from wavefabric.acoustics.problem import Problem
-from wavefabric.device.views import address as memory_address
-from wavefabric.kernels.cpu_launch import address
+from wavefabric.runtime.device.views import address as memory_address
+from wavefabric.runtime.kernels.cpu_launch import address
 
 #: Largest number of materials of an index, which has at most 16 bits.
 LIMIT = 1 << 16

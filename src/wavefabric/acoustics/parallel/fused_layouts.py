@@ -15,8 +15,8 @@ from wavefabric.acoustics.fused.fused_layout import FusedLayout, axis_kernels, s
 from wavefabric.acoustics.parallel.layouts import HaloExchange
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.formulas import disperses, unstaggering
-from wavefabric.exchange.halos_transposes import message_schedule, region_exchange
-from wavefabric.spectral.distributed import box_shape, boxes, transpose_messages
+from wavefabric.runtime.exchange.halos_transposes import message_schedule, region_exchange
+from wavefabric.runtime.spectral.distributed import box_shape, boxes, transpose_messages
 
 _OUTLET = [("at", np.int64), ("along", np.int64), ("across", np.int64), ("flag", np.uint64)]
 

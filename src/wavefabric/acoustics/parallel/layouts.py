@@ -16,9 +16,9 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.coefficients import Coefficients
 from wavefabric.acoustics.solver.formulas import disperses
 from wavefabric.acoustics.solver.layout import FieldLayout
-from wavefabric.exchange.communicator import Communicator
-from wavefabric.exchange.halos_transposes import RegionSum, region_exchange
-from wavefabric.spectral.distributed import DistributedRealFFT, held_elements
+from wavefabric.runtime.exchange.communicator import Communicator
+from wavefabric.runtime.exchange.halos_transposes import RegionSum, region_exchange
+from wavefabric.runtime.spectral.distributed import DistributedRealFFT, held_elements
 
 
 class HaloExchange:

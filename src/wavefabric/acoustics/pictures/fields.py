@@ -11,11 +11,11 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import ensure, in_unit, require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.errors import choice
-from wavefabric.files.output import save_figure
-from wavefabric.results import plots
-from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED, new_axes, style
-from wavefabric.units import show
+from wavefabric.base.errors import choice
+from wavefabric.base.files.output import save_figure
+from wavefabric.base.results import plots
+from wavefabric.base.results.plots import BLUE, GREY, INK, ORANGE, RED, new_axes, style
+from wavefabric.base.units import show
 
 _LINE_COLOURS = (BLUE, RED, ORANGE, INK)
 

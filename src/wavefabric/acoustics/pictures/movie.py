@@ -15,11 +15,11 @@ from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.pictures.fields import add_colour_bar, show_image
 from wavefabric.acoustics.pictures.plot_recorded import colours_of, scale_of
 from wavefabric.acoustics.pictures.recorded import RecordedFile
-from wavefabric.errors import InputError
-from wavefabric.files.output import replacing
-from wavefabric.results.plots import new_axes, style
-from wavefabric.system.progress import Progress
-from wavefabric.units import show
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.output import replacing
+from wavefabric.base.results.plots import new_axes, style
+from wavefabric.base.system.progress import Progress
+from wavefabric.base.units import show
 
 #: Largest default number of frames, and number of values read at once.
 _FRAMES, _BLOCK = 200, 1 << 22

@@ -12,10 +12,10 @@ from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.pictures.fields import add_colour_bar, save, show_image
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
 from wavefabric.acoustics.recording.quantities import describe, vector_of
-from wavefabric.errors import InputError
-from wavefabric.results import plots
-from wavefabric.results.plots import BLUE, GREY, new_axes, style
-from wavefabric.units import show
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import plots
+from wavefabric.base.results.plots import BLUE, GREY, new_axes, style
+from wavefabric.base.units import show
 
 #: Largest number of points whose time series are drawn as stacked curves, and not as a picture.
 CURVES = 12

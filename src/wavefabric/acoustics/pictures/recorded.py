@@ -15,10 +15,10 @@ import numpy as np
 
 from wavefabric.acoustics.kwave.format import AXES, Reader
 from wavefabric.acoustics.recording.quantities import is_tone, quantity_of
-from wavefabric.errors import InputError
-from wavefabric.files.hdf5 import bytes_of, check_inside, check_memory, check_stored
-from wavefabric.results.file import FORMAT
-from wavefabric.system.machine import host_memory
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.hdf5 import bytes_of, check_inside, check_memory, check_stored
+from wavefabric.base.results.file import FORMAT
+from wavefabric.base.system.machine import host_memory
 
 #: Bytes of a number for each of three axes; memory of a sensor's points relative to that of their indices.
 _AXES_BYTES, _INDEX_BYTES = 24, 8

@@ -27,12 +27,12 @@ from wavefabric.acoustics.simulation import PreparedSimulation, prepare
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.bounds import MediumExtremes
 from wavefabric.acoustics.stability.stable_time_step import stable_step
-from wavefabric.errors import InputError
-from wavefabric.exchange.control import check_agreement
-from wavefabric.lifecycle.agreement import check_memory, locked_by_first_rank
-from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
-from wavefabric.quantities import instance, positive
-from wavefabric.system.progress import Progress
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import instance, positive
+from wavefabric.base.system.progress import Progress
+from wavefabric.runtime.exchange.control import check_agreement
+from wavefabric.runtime.lifecycle.agreement import check_memory, locked_by_first_rank
+from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
 
 #: Largest number of iterations: a Neumann series that converges does so long before.
 MOST_ITERATIONS = 1000

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from wavefabric.errors import InputError, not_one_of
+from wavefabric.base.errors import InputError, not_one_of
 
 if TYPE_CHECKING:  # the command line builds its options from this table without loading NumPy
     import numpy as np

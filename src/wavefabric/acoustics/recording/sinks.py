@@ -12,8 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from wavefabric.errors import InputError
-from wavefabric.files.output import unwritable
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.output import unwritable
 
 _SERIES_ENDING = ".series.partial"
 

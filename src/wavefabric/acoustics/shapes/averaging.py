@@ -20,7 +20,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from wavefabric.acoustics.medium import density_jump
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 Kernel = Literal["lanczos", "box", "geometric"]
 #: Cells used beyond the grid: three for a kernel, and half a spacing.

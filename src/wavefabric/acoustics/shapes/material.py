@@ -8,7 +8,7 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import in_unit, real, require
 from wavefabric.acoustics.solver.formulas import neper_coefficient
-from wavefabric.quantities import positive
+from wavefabric.base.quantities import positive
 
 #: dB of one Np.
 _DB_PER_NEPER = 20 / math.log(10)

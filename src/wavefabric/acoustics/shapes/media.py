@@ -12,8 +12,8 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.shapes.averaging import REACH, Averages, Kernel, effective
 from wavefabric.acoustics.shapes.material import Material
-from wavefabric.errors import choice
-from wavefabric.quantities import instance, positive
+from wavefabric.base.errors import choice
+from wavefabric.base.quantities import instance, positive
 
 #: Fine cells per spacing: of layers, which cost little, and of shapes.
 LAYER_CELLS, SHAPE_CELLS = 1000, 8

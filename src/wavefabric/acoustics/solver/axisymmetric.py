@@ -14,8 +14,8 @@ from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.stages import PlainStages
-from wavefabric.spectral.distributed import DistributedRealFFT, box_shape, boxes
-from wavefabric.spectral.symmetric import Symmetry, symmetric_fft
+from wavefabric.runtime.spectral.distributed import DistributedRealFFT, box_shape, boxes
+from wavefabric.runtime.spectral.symmetric import Symmetry, symmetric_fft
 
 
 class _Radial:

@@ -12,7 +12,7 @@ from wavefabric.acoustics.materials.indexed import Indexed, indexed_parameters
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import formulas, kernels
 from wavefabric.acoustics.solver.split_density import make_split_layers, split_points
-from wavefabric.spectral import symmetric
+from wavefabric.runtime.spectral import symmetric
 
 
 class Coefficients:

@@ -13,8 +13,8 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem
-from wavefabric.spectral import symmetric
-from wavefabric.spectral.wavenumbers import derivative, squared, translation
+from wavefabric.runtime.spectral import symmetric
+from wavefabric.runtime.spectral.wavenumbers import derivative, squared, translation
 
 #: Kinds of functions of |k| that ``fill_operator`` knows.
 SINC, COS, POWER = 0, 1, 2

@@ -1,4 +1,4 @@
-"""Table of the whole-array kernels of the ultrasound time step; `wavefabric.kernels` has their formulas.
+"""Table of the whole-array kernels of the ultrasound time step; `runtime.kernels` has their formulas.
 
 Real grids are C-order ``(Nz, Ny, Nx)``, half spectra ``(Nz, Ny, Nx//2+1)``. A medium parameter is a full grid
 or one row ``(1, 1, Nx)`` for all points. ``clock`` holds the number of the time step, one int64. A signal has
@@ -33,7 +33,7 @@ every factor 1/N of the transforms.
   sums of squares of this part and of p.
 """
 
-from wavefabric.kernels.table import kernel_table
+from wavefabric.runtime.kernels.table import kernel_table
 
 #: CUDA sources to compile before ``kernels.cu``.
 BEFORE = ("wavefabric.acoustics.solver/split_density.cu", "wavefabric.acoustics.solver/points.cu")

@@ -10,7 +10,7 @@ import numpy as np
 from wavefabric.acoustics.decomposition.decompose import Partition
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.exchange.communicator import Communicator
+from wavefabric.runtime.exchange.communicator import Communicator
 
 
 class FieldLayout:

@@ -10,8 +10,8 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.stability.alternation import ORDER, Alternation, AlternationWatch
 from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
-from wavefabric.exchange.communicator import Communicator
-from wavefabric.lifecycle.agreement import Status
+from wavefabric.runtime.exchange.communicator import Communicator
+from wavefabric.runtime.lifecycle.agreement import Status
 
 #: Pressures from this limit of single precision count as lost in double precision too.
 _LOST = float(np.finfo(np.float32).max)

@@ -14,10 +14,10 @@ import numpy as np
 from wavefabric.acoustics.arguments import as_array, in_unit, per_axis, real, real_array, require, typed
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.mask import Length, Point, beam_axes, direction, point
-from wavefabric.errors import InputError, MissingExtra
-from wavefabric.files.input import check_regular
-from wavefabric.files.output import check_output, write_bytes
-from wavefabric.quantities import positive
+from wavefabric.base.errors import InputError, MissingExtra
+from wavefabric.base.files.input import check_regular
+from wavefabric.base.files.output import check_output, write_bytes
+from wavefabric.base.quantities import positive
 
 #: Hounsfield units of air.
 AIR = -1000.0

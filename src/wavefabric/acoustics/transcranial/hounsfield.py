@@ -17,8 +17,8 @@ import numpy as np
 from wavefabric.acoustics.arguments import real, real_array, require
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.transcranial.ct import CT
-from wavefabric.errors import choice
-from wavefabric.quantities import positive
+from wavefabric.base.errors import choice
+from wavefabric.base.quantities import positive
 
 
 class Tissue(NamedTuple):

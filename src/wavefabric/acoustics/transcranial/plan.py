@@ -25,11 +25,11 @@ from wavefabric.acoustics.transcranial.ct import CT, check_hounsfield, resample
 from wavefabric.acoustics.transcranial.focus import Focus, focus_of
 from wavefabric.acoustics.transcranial.hounsfield import RELATIONS, media_from_hounsfield
 from wavefabric.acoustics.transcranial.sonication import WATER, Sonication
-from wavefabric.errors import InputError
-from wavefabric.files.output import replacing
-from wavefabric.lifecycle.agreement import on_first_rank
-from wavefabric.results.file import Data, ResultWriter
-from wavefabric.results.provenance import provenance
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.output import replacing
+from wavefabric.base.results.file import Data, ResultWriter
+from wavefabric.base.results.provenance import provenance
+from wavefabric.runtime.lifecycle.agreement import on_first_rank
 
 #: Periods over which amplitudes are measured, and waiting time after the longest path, in periods.
 _PERIODS, _SETTLE = 3, 14

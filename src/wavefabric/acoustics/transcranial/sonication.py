@@ -14,8 +14,8 @@ from wavefabric.acoustics.transcranial.ct import BeamFrame, along_beam
 from wavefabric.acoustics.transducers.arrays import spherical_array
 from wavefabric.acoustics.transducers.elements import bowl
 from wavefabric.acoustics.transducers.mask import Point, TransducerMask, point
-from wavefabric.errors import InputError, choice
-from wavefabric.quantities import positive
+from wavefabric.base.errors import InputError, choice
+from wavefabric.base.quantities import positive
 
 #: Largest number of elements of an array: each is sampled on the grid separately.
 MOST_ELEMENTS = 4096

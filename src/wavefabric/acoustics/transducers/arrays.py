@@ -10,8 +10,8 @@ from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.elements import flat, placed, ring, spiral
 from wavefabric.acoustics.transducers.mask import Length, Point, TransducerMask, assemble
-from wavefabric.errors import InputError
-from wavefabric.quantities import instance, positive
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import instance, positive
 
 
 def join(*parts: TransducerMask) -> TransducerMask:

@@ -13,8 +13,8 @@ import scipy.fft
 
 from wavefabric.acoustics.arguments import as_array, real, real_array, require
 from wavefabric.acoustics.series import check_series, densified, energy_above, warn_if_coarse
-from wavefabric.errors import InputError
-from wavefabric.quantities import positive
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import positive
 
 #: Samples of (points, elements) in memory at once.
 _BLOCK = 1 << 21

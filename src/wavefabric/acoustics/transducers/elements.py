@@ -26,9 +26,9 @@ from wavefabric.acoustics.transducers.mask import (
     direction,
     point,
 )
-from wavefabric.errors import InputError
-from wavefabric.quantities import positive
-from wavefabric.units import show
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import positive
+from wavefabric.base.units import show
 
 __all__ = ["TransducerMask", "annulus", "bowl", "disc", "line", "rectangle", "surfaces"]
 

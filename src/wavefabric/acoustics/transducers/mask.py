@@ -26,9 +26,9 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import ProductSignal
 from wavefabric.acoustics.series import check_series
 from wavefabric.acoustics.source import ContinuousWave, Source
-from wavefabric.errors import InputError, choice
-from wavefabric.quantities import positive
-from wavefabric.units import show
+from wavefabric.base.errors import InputError, choice
+from wavefabric.base.quantities import positive
+from wavefabric.base.units import show
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

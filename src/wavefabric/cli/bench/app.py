@@ -6,12 +6,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from wavefabric.bench import ultrasound_cases as cases
+from wavefabric.base.errors import choice
+from wavefabric.cli.bench import ultrasound_cases as cases
 from wavefabric.cli.common.options import Group, argument, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.rank_session import RankedOptions, show_measurement, start_ranks
 from wavefabric.cli.common.show import status_line
-from wavefabric.errors import choice
 
 app = Group()
 
@@ -47,7 +47,7 @@ def benchmark(
     base: type,
     help: str,
     least: int = 2,
-    package: str = "wavefabric.bench",
+    package: str = "wavefabric.cli.bench",
     /,
     **keywords: tuple[Any, Any],
 ) -> None:

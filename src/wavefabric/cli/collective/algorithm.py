@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.input import MOST_SCHEDULE, naming
 from wavefabric.cli.common.files import read_text
 from wavefabric.cli.common.options import OutputOptions, argument, changed, check_range, option, options
 from wavefabric.cli.common.parse import parse_shape
@@ -14,10 +16,8 @@ from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.formats.msccl.read import from_msccl
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp, is_mscclpp
 from wavefabric.collectives.registry import ALGORITHMS, build, rings_of, why_refused
-from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import node_grid, own_grid
-from wavefabric.files.input import MOST_SCHEDULE, naming
 
 _PANEL = "Of an algorithm"
 FABRIC_HELP = "A name (see `wavefabric fabric show`), such as lightpath:4x8, or a file."

@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.faults import checked
+from wavefabric.base.files.input import naming
+from wavefabric.base.files.output import json_rows
 from wavefabric.cli.common.files import read_json
-from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
-from wavefabric.files.faults import checked
-from wavefabric.files.input import naming
-from wavefabric.files.output import json_rows
 
 _FORMAT = "wavefabric circuits"
 #: Fields of a round that are written besides its circuits.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from wavefabric.base.errors import InputError
 from wavefabric.cli.collective.algorithm import (
     RankedAlgorithmOptions,
     ScheduleOptions,
@@ -18,7 +19,6 @@ from wavefabric.collectives.plans.check import check_execution_plan
 from wavefabric.collectives.plans.moves import STAGING, Address, Move, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import MOST_RANKS, ExecutionPlan, Instruction, compile_plan
-from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.cost_models.cost import check_sizes
 from wavefabric.fabric.draw.pictures import STILL, draw_timeline

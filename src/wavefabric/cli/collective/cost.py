@@ -5,6 +5,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from wavefabric.base.errors import InputError, choice, not_one_of
 from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.algorithm import AlgorithmOptions
 from wavefabric.cli.collective.facts import Costed, circuit_facts, in_order, rows_of, show_costs
@@ -16,7 +17,6 @@ from wavefabric.cli.common.show import conclude
 from wavefabric.collectives.builders.messages import near_square
 from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
-from wavefabric.errors import InputError, choice, not_one_of
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import candidates_on
 from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from wavefabric.base.errors import InputError
 from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.setting import DrawnCircuitOptions, make_setting, order_text
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
-from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.draw import pictures

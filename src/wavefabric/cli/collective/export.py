@@ -3,6 +3,9 @@
 from dataclasses import MISSING
 from pathlib import Path
 
+from wavefabric.base.errors import InputError, choice
+from wavefabric.base.files.input import naming
+from wavefabric.base.files.output import check_output
 from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.cli.common.files import load_fabric, write_all
@@ -11,11 +14,8 @@ from wavefabric.cli.common.show import conclude
 from wavefabric.collectives import to_json
 from wavefabric.collectives.formats.msccl.write import to_msccl
 from wavefabric.collectives.formats.mscclpp.write import to_mscclpp
-from wavefabric.errors import InputError, choice
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
-from wavefabric.files.input import naming
-from wavefabric.files.output import check_output
 
 #: Formats, and the options of each.
 _FORMATS = {"json": (), "msccl": ("proto", "instances", "slots", "shared"), "mscclpp": ("proto", "instances")}

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from wavefabric.base.units import counted, time_words
 from wavefabric.cli.collective.setting import ORDER_NOTE, order_text
 from wavefabric.cli.common.files import write_all
 from wavefabric.cli.common.options import OutputOptions, argument, option, options
@@ -16,13 +17,12 @@ from wavefabric.collectives import Schedule, to_json
 from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.conditions import kind, whole_elements
 from wavefabric.collectives.structure import sent_and_received
-from wavefabric.execution.report import size_words
 from wavefabric.fabric import Cost
 from wavefabric.fabric.bounds.bound import LowerBound
+from wavefabric.fabric.execution.report import size_words
 from wavefabric.fabric.photonic.budget import slowest_circuit
 from wavefabric.fabric.photonic.check import needs_wavelength_switches
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
-from wavefabric.units import counted, time_words
 
 #: Properties of an MSCCL file that no cost model includes.
 MSCCL_NOT_COUNTED = ("protocol", "channels")

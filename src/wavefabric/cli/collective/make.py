@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from wavefabric.base.errors import InputError
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, RankedAlgorithmOptions, build_by_name
 from wavefabric.cli.collective.facts import MakeOptions, show_made
 from wavefabric.cli.collective.optimal import SolverOptions, optimal
@@ -13,7 +14,6 @@ from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.builders.messages import greedy
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
-from wavefabric.errors import InputError
 
 #: Names that `make` takes besides the algorithms of the registry.
 SOLVERS = {

@@ -11,6 +11,9 @@ from typing import Any
 
 from click.exceptions import Exit
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.output import check_output
+from wavefabric.base.units import counted, time_words
 from wavefabric.cli.collective.algorithm import (
     AlgorithmOptions,
     build_by_name,
@@ -28,14 +31,11 @@ from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole
 from wavefabric.collectives.registry import ALGORITHMS, extent, rings_of, why_refused
 from wavefabric.collectives.synthesis.deadline import OutOfTime
 from wavefabric.collectives.synthesis.forest import forest_schedule, forests
-from wavefabric.errors import InputError
-from wavefabric.execution.report import size_words
 from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.electrical.synthesis_problem import direct_links, routed_links
+from wavefabric.fabric.execution.report import size_words
 from wavefabric.fabric.photonic.synthesis_problem import circuit_plan, optical_network
-from wavefabric.files.output import check_output
-from wavefabric.units import counted, time_words
 
 #: Collectives with the whole array on one rank. With as many pieces as ranks, each rank has one piece to add
 #: or forward; the arrays of other collectives are divided among the ranks anyway.

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from wavefabric.base.errors import InputError
 from wavefabric.cli.collective.algorithm import (
     AlgorithmOptions,
     ScheduleOptions,
@@ -18,9 +19,8 @@ from wavefabric.cli.common.rank_session import MeasureOptions, check_free, show_
 from wavefabric.cli.common.show import status_line
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.conditions import whole_elements
-from wavefabric.errors import InputError
-from wavefabric.exchange.launch import environment
-from wavefabric.execution import run_schedule as module
+from wavefabric.fabric.execution import run_schedule as module
+from wavefabric.runtime.exchange.launch import environment
 
 
 @options()
@@ -31,7 +31,7 @@ class ScheduleRunOptions(ScheduleOptions):
         "Bytes of the whole array: least:most, or with commas between; K, M, G: 2^10, …"
     )
     factor: int | None = option(FACTOR_HELP)
-    dtype: str = option("{wavefabric.execution.timed_schedule:EXACT}.", default="float32")
+    dtype: str = option("{wavefabric.fabric.execution.timed_schedule:EXACT}.", default="float32")
     fabric: str | None = option("Predict for this fabric: a name or a file.", "--fabric", "-f")
     order: str | None = option(ORDER_HELP)
     model: str = option(

@@ -5,13 +5,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
+from wavefabric.base.errors import InputError
 from wavefabric.cli.collective.algorithm import FABRIC_HELP
 from wavefabric.cli.collective.circuit_file import load_circuits
 from wavefabric.cli.common.files import load_fabric
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.planning_options import PANEL, PlanningOptions
 from wavefabric.collectives import Schedule
-from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.photonic.check import check_plan
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from wavefabric.base.errors import InputError
 from wavefabric.cli.collective.algorithm import FABRIC_HELP
 from wavefabric.cli.common.files import PICTURES, load_fabric
 from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
@@ -13,12 +14,11 @@ from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.rank_session import MeasureOptions, start_ranks
 from wavefabric.cli.common.show import conclude
 from wavefabric.collectives.tuning import save_tuning, tuning_to_json
-from wavefabric.errors import InputError
-from wavefabric.exchange.launch import environment
-from wavefabric.exchange.transports import TRANSPORTS
-from wavefabric.execution import tune_report
-from wavefabric.execution.run_schedule import fabric_of_ranks
-from wavefabric.execution.tune import WITHIN, TuningSearch, tune
+from wavefabric.fabric.execution import tune_report
+from wavefabric.fabric.execution.run_schedule import fabric_of_ranks
+from wavefabric.fabric.execution.tune import WITHIN, TuningSearch, tune
+from wavefabric.runtime.exchange.launch import environment
+from wavefabric.runtime.exchange.transports import TRANSPORTS
 
 _BOTH = ("all-reduce", "all-gather")
 
@@ -50,7 +50,7 @@ class TuneOptions(OutputOptions):
         allowed="from 1",
     )
     dtype: str = option(
-        "Of what is measured: {wavefabric.execution.timed_schedule:EXACT}.", default="float32"
+        "Of what is measured: {wavefabric.fabric.execution.timed_schedule:EXACT}.", default="float32"
     )
     output: Path | None = option("Tuning (JSON).", "--output", "-o", endings=(".json",))
     plot: Path | None = option("Picture: time over size, and which is fastest where.", endings=PICTURES)

@@ -4,16 +4,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.input import naming
+from wavefabric.base.units import counted
 from wavefabric.cli.collective import facts as about
 from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuit_file import load_circuits
 from wavefabric.cli.common.options import argument, option, options
 from wavefabric.cli.common.show import conclude
 from wavefabric.collectives.conditions import kind
-from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.check import check_plan
-from wavefabric.files.input import naming
-from wavefabric.units import counted
 
 
 @options()

@@ -4,10 +4,10 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wavefabric.base.errors import InputError
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.cli.common.ranks import PANEL, RankOptions
-from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.decomposition.decompose import Decomposition
@@ -69,6 +69,6 @@ def file_traffic(file: Path, ranks: int, options: "Decomposition | None") -> "Sc
 def traffic(shape: tuple[int, int, int], ranks: int, options: "Decomposition | None") -> "Schedule":
     """Return the schedule of the exchange that ranks sharing a grid of ``shape`` perform most often."""
     from wavefabric.acoustics.decomposition.decompose import decompose
-    from wavefabric.planner.ultrasound import busiest_exchange
+    from wavefabric.fabric.planner.ultrasound import busiest_exchange
 
     return busiest_exchange(decompose(shape, ranks, options))

@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wavefabric.errors import InputError, MissingExtra, one_line
-from wavefabric.exchange.launch import dev_shm, environment, rank_status
-from wavefabric.system.interrupt import INTERRUPTED, TERMINATED, TERMINATING
+from wavefabric.base.errors import InputError, MissingExtra, one_line
+from wavefabric.base.system.interrupt import INTERRUPTED, TERMINATED, TERMINATING
+from wavefabric.runtime.exchange.launch import dev_shm, environment, rank_status
 
 if TYPE_CHECKING:
-    from wavefabric.exchange.communicator import Communicator
+    from wavefabric.runtime.exchange.communicator import Communicator
 
 BAD_INPUT, FAILED = 2, 1
 #: Seconds that a failing rank waits for the other ranks to fail too, by exit code: after Ctrl-C a rank may
@@ -72,7 +72,7 @@ def leave(
             _say(f"wavefabric: rank {rank} of {ranks}: {message or 'interrupted; all ranks end'}")
         rank_status.exits(code)
 
-    from wavefabric.exchange.control import world_control
+    from wavefabric.runtime.exchange.control import world_control
 
     timeout = _TIMEOUT.get(code, _SHORT)
     # Making the control plane would wait forever for ranks that keep running.

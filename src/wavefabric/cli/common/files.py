@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.files import input as input_file
+from wavefabric.base.files.input import MOST_TEXT, read_start
+from wavefabric.base.files.output import check_output, replacing
 from wavefabric.cli.common.options import check_range, refuse
-from wavefabric.errors import InputError
-from wavefabric.files import input as input_file
-from wavefabric.files.input import MOST_TEXT, read_start
-from wavefabric.files.output import check_output, replacing
 
 if TYPE_CHECKING:
     from wavefabric.fabric import AnyFabric

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_tr
 
 import click
 
-from wavefabric.errors import InputError, choice
-from wavefabric.exchange.launch import environment
+from wavefabric.base.errors import InputError, choice
+from wavefabric.runtime.exchange.launch import environment
 
 if TYPE_CHECKING:
-    from wavefabric.exchange.communicator import Communicator
+    from wavefabric.runtime.exchange.communicator import Communicator
 
 _T = TypeVar("_T")
 #: Reference to a tuple or dict of the library that lists the allowed words: ``{module:NAME}``.
@@ -145,7 +145,7 @@ def _check_outputs(params: Sequence[click.Parameter], values: dict[str, Any]) ->
     inputs = [each for values in lists for each in values if isinstance(each, (str, Path))]
     for key, param in outputs.items():
         if values[key] is not None:
-            from wavefabric.files.output import check_output
+            from wavefabric.base.files.output import check_output
 
             endings, force = vars(param)["endings"], values.get("force", False)
             check_output(values[key], force, param.opts[0], inputs=inputs, endings=endings)

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Collection
 
-from wavefabric.errors import InputError
-from wavefabric.units import binary_size
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import binary_size
 
 FACTOR_HELP = "From one size to the next of least:most. [default: 4]"
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from click.exceptions import Exit
 
+from wavefabric.base.errors import InputError, UnusableCheckpoint
+from wavefabric.base.system.compiling import CLOCK
+from wavefabric.base.system.interrupt import exit_code
+from wavefabric.base.system.progress import Bar, Progress, terminal_bar
 from wavefabric.cli.common.ranks import RankOptions, open_ranks, start
-from wavefabric.errors import InputError, UnusableCheckpoint
-from wavefabric.exchange.launch import environment
-from wavefabric.system.compiling import CLOCK
-from wavefabric.system.interrupt import exit_code
-from wavefabric.system.progress import Bar, Progress, terminal_bar
+from wavefabric.runtime.exchange.launch import environment
 
 if TYPE_CHECKING:
     from wavefabric.collectives import Schedule
-    from wavefabric.exchange.communicator import Communicator
+    from wavefabric.runtime.exchange.communicator import Communicator
 
 
 class Lines(Progress):

@@ -8,18 +8,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from wavefabric.base.errors import InputError
 from wavefabric.cli.common import ranks as common_ranks
 from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.cli.common.show import console, plain
-from wavefabric.errors import InputError
-from wavefabric.exchange.launch import environment
-from wavefabric.exchange.transports import TRANSPORTS
+from wavefabric.runtime.exchange.launch import environment
+from wavefabric.runtime.exchange.transports import TRANSPORTS
 
 if TYPE_CHECKING:
     from wavefabric.collectives import Schedule
-    from wavefabric.execution.timing import Ranks
+    from wavefabric.fabric.execution.timing import Ranks
 
 TRANSPORTS_HELP = f"{', '.join(list(TRANSPORTS)[:0:-1])}, comma between, or all."
 
@@ -43,8 +43,8 @@ class MeasureOptions(RankedOptions):
 
 def start_ranks(who: RankedOptions, as_json: bool, least: int = 2) -> "Ranks":
     """Return the ranks of a measurement, at least ``least``, and start them if necessary; collective."""
-    from wavefabric.device.select import cuda_count
-    from wavefabric.execution.timing import Ranks
+    from wavefabric.fabric.execution.timing import Ranks
+    from wavefabric.runtime.device.select import cuda_count
 
     names = parse_list(who.transports)
     # Only the launcher can enable device memory in MPI.
@@ -81,7 +81,7 @@ def show_measurement(
     module: ModuleType, result: dict[str, Any], as_json: bool, output: Path | None, plot: bool | None
 ) -> None:
     """Print tables or JSON; write ``NAME.png`` if asked for, and ``NAME.json`` if ``output`` is a folder."""
-    from wavefabric.files.output import made_folder, write_text
+    from wavefabric.base.files.output import made_folder, write_text
 
     written, result = [], plain(result)
     stem = (output or Path()) / result["benchmark"]

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Self
 
 from click.exceptions import Exit
 
+from wavefabric.base.errors import InputError, quoted
+from wavefabric.base.system.machine import usable_threads
 from wavefabric.cli.common.options import Invocation, changed, option, options, refuse
-from wavefabric.errors import InputError, quoted
-from wavefabric.exchange.launch import environment
-from wavefabric.exchange.transports import serving
-from wavefabric.system.machine import usable_threads
+from wavefabric.runtime.exchange.launch import environment
+from wavefabric.runtime.exchange.transports import serving
 
 if TYPE_CHECKING:
     from wavefabric.collectives import Schedule
-    from wavefabric.exchange.communicator import Communicator
+    from wavefabric.runtime.exchange.communicator import Communicator
 
 PANEL = "Several ranks"
 #: Largest number of ranks on any machine, to refuse absurd input.
@@ -37,7 +37,7 @@ class RankOptions:
 
     ranks: int | None = option("Processes, each with a GPU or CPU threads.", limits=(1,))
     transport: str | None = option(
-        "How ranks exchange data: {wavefabric.exchange.transports:TRANSPORTS}. [default: auto]"
+        "How ranks exchange data: {wavefabric.runtime.exchange.transports:TRANSPORTS}. [default: auto]"
     )
     placement: str | None = option("GPU of each rank: a file, or auto (least traffic over slow links).")
     device: str | None = None
@@ -98,8 +98,8 @@ class RankOptions:
         chosen = os.environ.get(environment.PLACEMENT)
         if chosen and environment.expected_ranks() is not None:
             return [int(word) for word in chosen.split()]
-        from wavefabric.exchange.placement import best_placement, read_placement
-        from wavefabric.system import gpu_topology
+        from wavefabric.base.system import gpu_topology
+        from wavefabric.runtime.exchange.placement import best_placement, read_placement
 
         if self.placement != "auto":
             return read_placement(self.placement, here)
@@ -131,7 +131,7 @@ def start(
     if not is_alone() or options.count == 1:
         return
     check()
-    from wavefabric.exchange.launch import launcher
+    from wavefabric.runtime.exchange.launch import launcher
 
     launched = launcher.LaunchOptions(
         list(options.invocation.words),
@@ -153,8 +153,8 @@ def open_ranks(
     """Open and return the communicator of several ranks; return None for one process; collective."""
     if is_alone():
         return None
-    from wavefabric.device.select import cuda_count, get_device
-    from wavefabric.exchange import world
+    from wavefabric.runtime.device.select import cuda_count, get_device
+    from wavefabric.runtime.exchange import world
 
     device = options.device or "auto"
     gpus = options.gpus(schedule, quiet or environment.rank() > 0)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wavefabric.errors import visible
-from wavefabric.exchange.launch import environment
+from wavefabric.base.errors import visible
+from wavefabric.runtime.exchange.launch import environment
 
 if TYPE_CHECKING:
     from rich.console import Console

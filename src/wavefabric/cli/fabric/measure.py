@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.output import write_text
 from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
 from wavefabric.cli.common.rank_session import MeasureOptions, show_measurement, start_ranks
 from wavefabric.cli.common.show import print_written, status_line
-from wavefabric.errors import InputError
-from wavefabric.execution import measure_fabric as module
-from wavefabric.files.output import write_text
+from wavefabric.fabric.execution import measure_fabric as module
 
 
 @options()

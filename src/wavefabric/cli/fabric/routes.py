@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.errors import InputError, choice
+from wavefabric.base.units import time_words
 from wavefabric.cli.common.files import PICTURES, load_fabric, read_rows
 from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
 from wavefabric.cli.common.show import conclude, table
 from wavefabric.collectives.registry import build
-from wavefabric.errors import InputError, choice
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.draw.pictures import draw_routes
 from wavefabric.fabric.photonic.budget import budget
@@ -19,7 +20,6 @@ from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.planning import round_pairs
 from wavefabric.fabric.photonic.routing.routes import Routing, route
 from wavefabric.fabric.photonic.tile_grid import Pair
-from wavefabric.units import time_words
 
 PATTERNS = ("recursive", "permutation", "pairs")
 

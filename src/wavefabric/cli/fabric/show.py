@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.input import naming
+from wavefabric.base.units import counted, time_words
 from wavefabric.cli.common.files import PICTURES, load_fabric, read_text
 from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
 from wavefabric.cli.common.show import conclude, pairs_table, rate_text, table
-from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric, presets
 from wavefabric.fabric import save as save_fabric
 from wavefabric.fabric.bounds.bound import bound
@@ -16,8 +18,6 @@ from wavefabric.fabric.draw.pictures import draw_fabric
 from wavefabric.fabric.electrical.families import EXAMPLES
 from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
-from wavefabric.files.input import naming
-from wavefabric.units import counted, time_words
 
 
 @options("Import")

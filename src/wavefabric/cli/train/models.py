@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from wavefabric.base.units import amount, time_words
 from wavefabric.cli.common.options import Json, OutputOptions, argument, option, options
 from wavefabric.cli.common.show import conclude, rate_text, status_line, table
 from wavefabric.cli.train.table import bytes_words
-from wavefabric.device import get_device
+from wavefabric.runtime.device import get_device
 from wavefabric.training.gpu.device_file import save_device
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.operator_times import measure
 from wavefabric.training.models import MODELS, load_model
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.units import amount, time_words
 
 
 @options()

@@ -6,6 +6,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.output import check_output
 from wavefabric.cli.common.files import PICTURES, load_fabric
 from wavefabric.cli.common.options import OutputOptions, argument, changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_list
@@ -15,10 +17,8 @@ from wavefabric.cli.common.show import conclude
 from wavefabric.cli.train.table import facts, show_case, show_comparison
 from wavefabric.cli.train.work import WorkOptions, make_work
 from wavefabric.collectives.arguments import MOST_RANKS
-from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.electrical.families import FAMILIES
-from wavefabric.files.output import check_output
 from wavefabric.training.compare import Case, check_lists, compare
 from wavefabric.training.comparison_picture import draw_comparison
 from wavefabric.training.fabrics import fabric_for

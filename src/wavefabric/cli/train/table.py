@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from wavefabric.base.units import amount, three_digits, time_words
 from wavefabric.cli.common.show import console, pairs_table, rate_text, table
 from wavefabric.training.compare import Case
 from wavefabric.training.fabrics import gpu_bandwidth
@@ -16,7 +17,6 @@ from wavefabric.training.iteration.memory import largest_need
 from wavefabric.training.iteration.simulate import COMPUTATION
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.strategies.strategy import LayerLayout
-from wavefabric.units import amount, three_digits, time_words
 
 #: Boolean fields of a strategy, and the words shown for each.
 _OPTIONS = {"sequence": "sequence-parallel", "recompute": "recomputed", "selective": "attention recomputed",

@@ -10,9 +10,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import quantity, time_words
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.progress import make_progress
-from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import PRECISIONS
@@ -29,7 +30,6 @@ from wavefabric.training.strategies.strategy_text import parse_strategy
 from wavefabric.training.traces.chakra.read import read_chakra, trace_files
 from wavefabric.training.traces.order import gpus_of_workers
 from wavefabric.training.wave_steps import parse_wave_step
-from wavefabric.units import quantity, time_words
 
 _COUNT = {"limits": (1, 10**12), "allowed": "whole numbers from 1"}
 #: Options that only the search for a strategy has.

@@ -7,11 +7,11 @@ from operator import or_
 
 import numpy as np
 
+from wavefabric.base.errors import InputError, require
+from wavefabric.base.quantities import whole
 from wavefabric.collectives.arguments import padded
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 from wavefabric.collectives.structure import in_rounds
-from wavefabric.errors import InputError, require
-from wavefabric.quantities import whole
 
 
 def point_to_point(name: str, ranks: int, messages: Iterable[tuple[int, int, int]]) -> Schedule:

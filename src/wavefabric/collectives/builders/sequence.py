@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from wavefabric.base.errors import require
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
-from wavefabric.errors import require
 
 
 def in_sequence(name: str, schedules: Sequence[Schedule], element_bytes: int | None = None) -> Schedule:

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.base.errors import InputError, require
 from wavefabric.collectives.conditions import CUT_BY_RANK, ROOTED, layout
 from wavefabric.collectives.schedule import Holdings, Schedule
 from wavefabric.collectives.structure import units
-from wavefabric.errors import InputError, require
 
 #: GPU, buffer and chunk.
 ChunkAt = tuple[int, int, int]

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.errors import InputError, require, show
+from wavefabric.base.files.input import MOST_SCHEDULE, parse_json, parsed
+from wavefabric.base.files.output import json_rows, write_text
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS
 from wavefabric.collectives.schedule import PROTOCOLS, TRANSFER, Holdings, MscclOrigin, Schedule
 from wavefabric.collectives.structure import NAMES, check_structure, is_name
-from wavefabric.errors import InputError, require, show
-from wavefabric.files.input import MOST_SCHEDULE, parse_json, parsed
-from wavefabric.files.output import json_rows, write_text
 
 FORMAT, VERSION = "wavefabric schedule", 1
 #: More origins than this are written as hexadecimal text.

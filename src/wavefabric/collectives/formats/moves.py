@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives.builders.transfers import neighbours_joined
 from wavefabric.collectives.conditions import COLLECTIVES, operation
 from wavefabric.collectives.formats.buffers import ChunkAt, CollectiveArrays, buffer_map, conditions
@@ -13,7 +14,6 @@ from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
 from wavefabric.collectives.structure import in_rounds, units
 from wavefabric.collectives.structure import moves as single_moves
 from wavefabric.collectives.verify import verify
-from wavefabric.errors import InputError
 
 #: A transfer between a file's buffers (input, output, scratch); the rows of a GPU run in order.
 MOVE = np.dtype([(name, np.int64) for name in (*(TRANSFER.names or ()), "instance")])

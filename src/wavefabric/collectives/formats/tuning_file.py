@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
+from wavefabric.base.errors import InputError, show
+from wavefabric.base.files.faults import checked
+from wavefabric.base.files.input import parse_json
 from wavefabric.collectives.arguments import MOST_RANKS
-from wavefabric.errors import InputError, show
-from wavefabric.files.faults import checked
-from wavefabric.files.input import parse_json
 
 FORMAT: Literal["wavefabric tuning"] = "wavefabric tuning"
 VERSION: Literal[1] = 1

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from wavefabric.base.errors import InputError, require
 from wavefabric.collectives.plans.moves import Move, StagingBuffer, joined, moves
 from wavefabric.collectives.plans.order import Barrier, Signal, Wait, ordered
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import checked_structure
-from wavefabric.errors import InputError, require
 
 #: How receivers learn that data have come: by flags in every packet of 16 bytes, or by signals.
 PROTOCOLS = ("packets", "signals")

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
+from wavefabric.base.errors import InputError, require
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis.problem import Edge
-from wavefabric.errors import InputError, require
 
 #: Buffer and chunk.
 Location = tuple[int, int]

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.synthesis.deadline import Deadline
@@ -22,7 +23,6 @@ from wavefabric.collectives.synthesis.demand import Demand, task
 from wavefabric.collectives.synthesis.problem import Edge, Links
 from wavefabric.collectives.synthesis.search import Solution
 from wavefabric.collectives.synthesis.write import ScheduleWriter
-from wavefabric.errors import InputError
 
 
 @dataclass

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
+from wavefabric.base.units import counted
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import link_bounds
 from wavefabric.collectives.synthesis.demand import Demand, Move
@@ -13,7 +14,6 @@ from wavefabric.collectives.synthesis.model import Model, SendVariables
 from wavefabric.collectives.synthesis.problem import Links, Undecided
 from wavefabric.collectives.synthesis.search import HalfResult, Progress, Search, Solution
 from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
-from wavefabric.units import counted
 
 _ATTEMPTS = 6
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from wavefabric.base.errors import InputError, require
+from wavefabric.base.quantities import whole
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError, require
-from wavefabric.quantities import whole
 
 Edge = tuple[int, int]
 

@@ -4,13 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from wavefabric.base.errors import InputError, require
+from wavefabric.base.units import counted
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import UNREACHABLE, Bound
 from wavefabric.collectives.synthesis.demand import FAR, Demand, Move
 from wavefabric.collectives.synthesis.problem import Undecided, no_time_to_begin
 from wavefabric.collectives.synthesis.solve import TOO_MANY
-from wavefabric.errors import InputError, require
-from wavefabric.units import counted
 
 #: Wavelength, and tiles of the route.
 Lightpath = tuple[int, tuple[int, ...]]

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.errors import MissingExtra
+from wavefabric.base.system.processes import die_with_parent
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.model import Model
-from wavefabric.errors import MissingExtra
-from wavefabric.system.processes import die_with_parent
 
 #: Seconds that CP-SAT runs alone before HiGHS starts too, and its number of workers in that time.
 _ALONE, _WORKERS = 2.0, 2

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from wavefabric.base.errors import InputError, require
+from wavefabric.base.quantities import whole
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import link_uses
@@ -11,8 +13,6 @@ from wavefabric.collectives.synthesis.link_search import LinkSearch
 from wavefabric.collectives.synthesis.problem import Circuit, Links, OpticalNetwork, Synthesis, Undecided
 from wavefabric.collectives.synthesis.search import HalfResult, Progress
 from wavefabric.collectives.synthesis.write import ScheduleWriter
-from wavefabric.errors import InputError, require
-from wavefabric.quantities import whole
 
 
 def synthesise(

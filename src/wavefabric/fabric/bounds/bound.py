@@ -7,14 +7,14 @@ from functools import lru_cache
 
 import numpy as np
 
+from wavefabric.base.errors import choice, require
+from wavefabric.base.units import binary_bytes
 from wavefabric.collectives.conditions import COLLECTIVES, operation, whole_elements
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import choice, require
 from wavefabric.fabric.bounds.cuts import as_electrical, bottleneck, port_rates, restrict, tightest_by_size
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import hop_counts
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.units import binary_bytes
 
 
 @dataclass(frozen=True)

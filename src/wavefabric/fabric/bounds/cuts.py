@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.electrical.static_routes import resource_use, wires
 from wavefabric.fabric.photonic.fabric import PhotonicFabric

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wavefabric.errors import InputError, not_one_of, require
+from wavefabric.base.errors import InputError, not_one_of, require
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 

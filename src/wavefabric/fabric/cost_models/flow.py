@@ -1,13 +1,14 @@
 """Simulates transfers as flows: each starts once its data are ready, and shares links fairly with others.
 
 The simulation itself, and max–min fair shares (Bertsekas & Gallager, *Data Networks*, 2nd ed., section
-6.5.2), are ``flow.cpp`` of `wavefabric.kernels`.
+6.5.2), are ``flow.cpp`` of `wavefabric.runtime.kernels`.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from wavefabric.base.quantities import whole
 from wavefabric.collectives.levels import dependencies
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import issuers, units
@@ -17,8 +18,7 @@ from wavefabric.fabric.cost_models.cost import Cost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.flows import flows
 from wavefabric.fabric.electrical.static_routes import ResourceUse, transfer_bytes
-from wavefabric.kernels.cpu_launch import call_kernel
-from wavefabric.quantities import whole
+from wavefabric.runtime.kernels.cpu_launch import call_kernel
 
 
 class Transfers(NamedTuple):

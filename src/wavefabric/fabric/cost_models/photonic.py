@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.errors import InputError, require
+from wavefabric.base.units import counted
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import batches
-from wavefabric.errors import InputError, require
 from wavefabric.fabric.bounds.bound import schedule_bound
 from wavefabric.fabric.cost_models.cost import Cost, RoundCost, check_sizes
 from wavefabric.fabric.electrical.static_routes import transfer_bytes
@@ -19,7 +20,6 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan, plan_reconfiguration
-from wavefabric.units import counted
 
 #: Attributes in which a plan's fabric and the given fabric must agree.
 _GRID = ("rows", "columns", "wafer_rows", "wafer_columns", "lasers", "ports", "waveguides", "fibres")

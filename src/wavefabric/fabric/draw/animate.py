@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wavefabric.base.system.progress import Progress
 from wavefabric.fabric.draw import style, wafers
 from wavefabric.fabric.draw.scene import Frame, Scene
-from wavefabric.system.progress import Progress
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from wavefabric.base.errors import InputError, require
+from wavefabric.base.files import output
+from wavefabric.base.files.output import check_output, replacing, write_text
+from wavefabric.base.system.progress import Progress
+from wavefabric.base.units import binary_bytes, counted, time_words
 from wavefabric.collectives.plans.plan import ExecutionPlan
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError, require
 from wavefabric.fabric.cost_models.cost import AnyFabric, Cost
 from wavefabric.fabric.cost_models.flow import flow
 from wavefabric.fabric.cost_models.kernel import plan_events
@@ -22,10 +26,6 @@ from wavefabric.fabric.electrical.flows import flows
 from wavefabric.fabric.electrical.static_routes import transfer_bytes
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.files import output
-from wavefabric.files.output import check_output, replacing, write_text
-from wavefabric.system.progress import Progress
-from wavefabric.units import binary_bytes, counted, time_words
 
 #: File name endings of still pictures, and of animations.
 STILL, ANIMATED = (".png", ".svg", ".pdf"), (".gif", ".html")
@@ -176,8 +176,8 @@ def draw_costs(
     path: str | Path, sizes: Sequence[float], costs: Mapping[str, Sequence[Cost]], fabric: str
 ) -> Path:
     """Plot time over bytes of the whole array, with the bound; ``costs``: one per size, by schedule."""
-    from wavefabric.results import plots
-    from wavefabric.results.plots import COLOURS, GREY, MARKERS, plain_text
+    from wavefabric.base.results import plots
+    from wavefabric.base.results.plots import COLOURS, GREY, MARKERS, plain_text
 
     with plots.style(**{"axes.titlepad": 8, "axes.grid.axis": "both"}):
         axes = plots.new_axes(8.4, 4.8)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.base.units import counted, time_words
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import transfer_elements
@@ -23,7 +24,6 @@ from wavefabric.fabric.draw.replay import replay
 from wavefabric.fabric.draw.style import evenly
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.units import counted, time_words
 
 #: Half a tile, its distance from the first waveguide, the width of a street, the gap between wafers.
 HALF, MARGIN, STREET, GAP = 0.27, 0.035, 0.175, 0.42

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from wavefabric.base.units import binary_bytes
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import issuers, units
 from wavefabric.fabric.cost_models.kernel import PlanEvent
 from wavefabric.fabric.draw import style
-from wavefabric.units import binary_bytes
 
 #: Fraction of a bar by which it may overlap the previous bar in its lane, as latencies overlap.
 _TOUCH = 0.05

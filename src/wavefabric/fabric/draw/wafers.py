@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.units import counted, time_words
 from wavefabric.fabric.draw import style
 from wavefabric.fabric.draw.scene import HALF, MARGIN, STREET, Frame, Scene, flat, lay_out_tiles, right_of
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.routing.routes import Routing
 from wavefabric.fabric.photonic.tile_grid import edge_loads, edge_numbers
-from wavefabric.units import counted, time_words
 
 #: Title and routes of each panel.
 Routings = Sequence[tuple[str, Routing]]

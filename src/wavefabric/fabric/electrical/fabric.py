@@ -38,7 +38,7 @@ class KernelTimes:
 class TransportTimes:
     """Holds the performance of a transport other than peer copies on a fabric; None: as for peer copies."""
 
-    name: str  # one of `wavefabric.exchange.transports.TRANSPORTS`
+    name: str  # one of `wavefabric.runtime.exchange.transports.TRANSPORTS`
     alpha: Seconds | None = None  # per round
     flow_bandwidth: Bandwidth | None = None  # limit of a single transfer
     #: Total rate of all ranks of a host through the host's memory; None: data do not pass through it.

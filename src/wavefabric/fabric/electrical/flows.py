@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import units
-from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import ResourceUse, resource_use, static_routes
 

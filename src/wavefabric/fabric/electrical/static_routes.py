@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import transfer_elements
-from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric
 
 #: Number of GPUs per batch of distance computations.

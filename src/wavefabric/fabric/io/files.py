@@ -10,7 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.errors import InputError, not_one_of, require
+from wavefabric.base.errors import InputError, not_one_of, require
+from wavefabric.base.files.faults import checked
+from wavefabric.base.files.input import parse_toml, parsed
+from wavefabric.base.files.output import write_text
+from wavefabric.base.units import show
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link, TransportTimes
 from wavefabric.fabric.electrical.static_routes import wires
@@ -19,10 +23,6 @@ from wavefabric.fabric.io.tables import ElectricalTable, FabricLinkTable, Family
 from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
-from wavefabric.files.faults import checked
-from wavefabric.files.input import parse_toml, parsed
-from wavefabric.files.output import write_text
-from wavefabric.units import show
 
 #: Largest number of links in a file, against absurd input.
 MOST_LINKS = 10**6

@@ -16,11 +16,11 @@ from pydantic import (
     create_model,
 )
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import quantity, show
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, TransportTimes
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
-from wavefabric.units import quantity, show
 
 
 def converted(value: Any, *, unit: str, most: float, least: float = 0.0, above: float | None = None) -> float:

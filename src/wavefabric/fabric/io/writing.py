@@ -6,10 +6,10 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+from wavefabric.base.units import PLAIN, quantity
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io import tables
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.units import PLAIN, quantity
 
 #: Units for writing a quantity, preferred first, and the smallest value in SI units to write in each.
 _WRITTEN_UNITS = {

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from wavefabric.errors import require
+from wavefabric.base.errors import require
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import FORMATS, LinkBudget, bit_error_rate, required_q

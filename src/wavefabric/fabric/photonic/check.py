@@ -6,9 +6,9 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import transfer_elements
-from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan

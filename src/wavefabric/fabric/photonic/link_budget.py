@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from wavefabric.errors import InputError, require
+from wavefabric.base.errors import InputError, require
 
 #: By modulation format: bits per symbol, factor before erfc, and divisor of Q in its argument.
 FORMATS = {"NRZ": (1, 0.5, math.sqrt(2.0)), "PAM4": (2, 0.375, 3.0 * math.sqrt(2.0))}

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wavefabric.base.errors import require
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import batches, refuse_switches
-from wavefabric.errors import require
 from wavefabric.fabric.photonic import wavelengths
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.edge_colouring import degrees, split_by_degree

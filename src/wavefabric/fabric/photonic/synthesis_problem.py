@@ -7,9 +7,10 @@ from itertools import permutations
 
 import numpy as np
 
+from wavefabric.base.errors import InputError, require
+from wavefabric.base.quantities import whole
 from wavefabric.collectives.synthesis.deadline import check
 from wavefabric.collectives.synthesis.problem import OpticalNetwork, Synthesis
-from wavefabric.errors import InputError, require
 from wavefabric.fabric.photonic.check import check_plan
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
@@ -18,7 +19,6 @@ from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 from wavefabric.fabric.photonic.routing.routes import xy
 from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
 from wavefabric.fabric.photonic.wavelengths import circuit_round
-from wavefabric.quantities import whole
 
 #: Routes that a synthesis may use: row–column routes (one or two per pair), or the k shortest.
 METHODS = ("xy", "shortest")

@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import whole
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.quantities import whole
 
 Route = tuple[int, ...]
 Pair = tuple[int, int]

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wavefabric.errors import InputError, quoted
-from wavefabric.files.input import read_bytes
+from wavefabric.base.errors import InputError, quoted
+from wavefabric.base.files.input import read_bytes
 
 Array = NDArray[np.float64]
 

@@ -8,9 +8,16 @@ from typing import Any, Literal, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wavefabric.errors import InputError, choice, quoted
-from wavefabric.quantities import BETA_UNITS, dispersion_coefficients, instance, numbers, positive, within
-from wavefabric.units import SPEED_OF_LIGHT
+from wavefabric.base.errors import InputError, choice, quoted
+from wavefabric.base.quantities import (
+    BETA_UNITS,
+    dispersion_coefficients,
+    instance,
+    numbers,
+    positive,
+    within,
+)
+from wavefabric.base.units import SPEED_OF_LIGHT
 
 Array = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.kernels.table import kernel_table
+from wavefabric.runtime.kernels.table import kernel_table
 
 #: Number of samples mixed at once, as in ``mixing.cpp``.
 _SIDE = 16

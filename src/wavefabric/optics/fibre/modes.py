@@ -20,10 +20,10 @@ import numpy as np
 import scipy  # whose parts are loaded where they are used
 from numpy.typing import NDArray
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import positive
+from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.fibre.profile import Array, Profile
-from wavefabric.quantities import positive
-from wavefabric.units import SPEED_OF_LIGHT
 
 #: Default radial step in m.
 STEP = 0.02e-6

@@ -8,12 +8,12 @@ from typing import Literal, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wavefabric.errors import choice
+from wavefabric.base.errors import choice
+from wavefabric.base.quantities import BETA_UNITS, number, numbers, whole
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, Labelling
 from wavefabric.optics.fibre.modes import STEP
 from wavefabric.optics.fibre.profile import profile_62_5
 from wavefabric.optics.fibre.sources import fibre_from_csv, fibre_from_profile
-from wavefabric.quantities import BETA_UNITS, number, numbers, whole
 
 
 def graded_index_62_5(

@@ -10,12 +10,12 @@ import numpy as np
 import scipy  # whose parts are loaded where they are used
 from numpy.typing import ArrayLike, NDArray
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import instance, numbers, positive
+from wavefabric.base.units import show
 from wavefabric.optics.fibre.csv_files import Array
 from wavefabric.optics.fibre.fibre import N2_SILICA, Fibre
 from wavefabric.optics.fibre.spectra import LossSpectrum, RamanGain
-from wavefabric.quantities import instance, numbers, positive
-from wavefabric.units import show
 
 _KNOTS = 50e9  # spacing for the gain over a band, Hz: silica has no feature below 0.5 THz
 

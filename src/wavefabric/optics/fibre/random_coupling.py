@@ -7,10 +7,10 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
-from wavefabric.device import philox
-from wavefabric.errors import InputError, choice
+from wavefabric.base.errors import InputError, choice
+from wavefabric.base.quantities import positive
 from wavefabric.optics.fibre.fibre import Array, Fibre
-from wavefabric.quantities import positive
+from wavefabric.runtime.device import philox
 
 #: Sets of rows that a random unitary couples at full strength.
 COUPLED = ("groups", "polarisations")

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wavefabric.errors import InputError, choice
+from wavefabric.base.errors import InputError, choice
+from wavefabric.base.quantities import instance, number, numbers, within
 from wavefabric.optics.fibre.csv_files import Array, read_columns, read_square_matrix
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, gamma_of, group_numbers
 from wavefabric.optics.fibre.modes import STEP, ModeSet, dispersion, solve_modes, spatial_modes
 from wavefabric.optics.fibre.profile import Profile
-from wavefabric.quantities import instance, number, numbers, within
 
 #: Columns of β1 … β4 and of the loss: the factor to SI, and the value if there is no such column.
 _LINEAR = {

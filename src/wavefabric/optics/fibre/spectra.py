@@ -10,12 +10,12 @@ import numpy as np
 import scipy  # whose parts are loaded where they are used
 from numpy.typing import ArrayLike
 
-from wavefabric.errors import InputError
-from wavefabric.files.input import naming
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.input import naming
+from wavefabric.base.quantities import number, numbers, positive
+from wavefabric.base.units import SPEED_OF_LIGHT, quantity, show
 from wavefabric.optics.fibre.csv_files import Array, read_columns
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.quantities import number, numbers, positive
-from wavefabric.units import SPEED_OF_LIGHT, quantity, show
 
 #: Vibrational modes of silica: wavenumber (1/cm), amplitude, full widths at half maximum of the Gaussian and
 #: of the Lorentzian line (1/cm). Hollenbeck and Cantrell 2002, table 1.

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import ResultWriter
+from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.fibre.fibre import ATTENUATION, Fibre, at_frequency
 from wavefabric.optics.fibre.presets import graded_index_62_5, single_mode
 from wavefabric.optics.fibre.profile import IndexProfile, TableProfile, Trench
@@ -21,8 +23,6 @@ from wavefabric.optics.run_file.values import POWER_FORMS
 from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.results import ResultWriter
-from wavefabric.units import SPEED_OF_LIGHT
 
 
 class SharedParts:

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.results import Data
+from wavefabric.base.system.progress import warn
+from wavefabric.base.units import db
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.raman import raman_tilt, tilt_bound
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter
@@ -19,9 +22,6 @@ from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.theory.expected import PARTS, Expectation, expected_quality
 from wavefabric.optics.theory.gaussian_noise import Options, Spans
 from wavefabric.optics.theory.response import QUADRATURES, Steps
-from wavefabric.results import Data
-from wavefabric.system.progress import warn
-from wavefabric.units import db
 
 #: Change of a channel in a span, dB, above which Raman scattering should be included.
 RAMAN_DB = 0.3

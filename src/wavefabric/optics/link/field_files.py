@@ -7,14 +7,14 @@ from typing import Any
 import h5py
 import numpy as np
 
-from wavefabric.errors import InputError
-from wavefabric.exchange.communicator import Communicator
-from wavefabric.files import hdf5
-from wavefabric.lifecycle.agreement import on_first_rank
+from wavefabric.base.errors import InputError
+from wavefabric.base.files import hdf5
+from wavefabric.base.results import Data, ResultWriter, Rows, read_result
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.results import Data, ResultWriter, Rows, read_result
+from wavefabric.runtime.exchange.communicator import Communicator
+from wavefabric.runtime.lifecycle.agreement import on_first_rank
 
 
 def check_waveform(path: Path, rows: int, grid: WdmGrid) -> None:

@@ -8,9 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from wavefabric.device import philox
-from wavefabric.errors import InputError
-from wavefabric.exchange.communicator import Communicator
+from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.fibre import Array, Fibre, shift_expansion
 from wavefabric.optics.fibre.random_coupling import ModeMixing, RandomCoupling, total
 from wavefabric.optics.link.spectral_gain import SpectralGain, filter_band
@@ -25,6 +23,8 @@ from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.optics.theory.gaussian_noise import Spans
+from wavefabric.runtime.device import philox
+from wavefabric.runtime.exchange.communicator import Communicator
 
 #: Keys of [fibre] by which gain or loss depends on frequency.
 _SPECTRAL = ("raman", "attenuation_csv", "attenuation_slope")

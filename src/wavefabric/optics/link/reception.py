@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.device import Device, get_device
-from wavefabric.exchange.communicator import Communicator
+from wavefabric.base.system.progress import Progress
 from wavefabric.optics.link.build import propagation_options
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.run_file.tables import BackPropagationTable
 from wavefabric.optics.signal.receiver import Receiver, ReceiverResult
-from wavefabric.system.progress import Progress
+from wavefabric.runtime.device import Device, get_device
+from wavefabric.runtime.exchange.communicator import Communicator
 
 #: Default samples per symbol of one channel: they cover the spectrum that the Kerr effect widens.
 CHANNEL_SAMPLES = 4

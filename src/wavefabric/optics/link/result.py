@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.results import Data, Result, Rows, plots
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.propagate import Propagator
 from wavefabric.optics.propagation.resonance import StepLimit
 from wavefabric.optics.signal.receiver import ReceiverResult
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.results import Data, Result, Rows, plots
 
 #: Number of received symbols stored per polarisation, for the constellation plot.
 POINTS = 1024

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.device import get_device
-from wavefabric.errors import FieldLost
-from wavefabric.exchange.communicator import Communicator, solo
-from wavefabric.exchange.control import check_agreement
-from wavefabric.lifecycle import agreement
-from wavefabric.lifecycle.checkpoint.file import checkpoint_path
-from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
+from wavefabric.base.errors import FieldLost
+from wavefabric.base.results import ResultWriter, Rows, fingerprint, provenance
+from wavefabric.base.results.provenance import stamp
+from wavefabric.base.system.compiling import CLOCK, working_time
+from wavefabric.base.system.interrupt import DeferredInterrupt
+from wavefabric.base.system.machine import peak_memory
+from wavefabric.base.system.progress import Progress, warn
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.link import build
 from wavefabric.optics.link import expected as theory
@@ -29,12 +29,12 @@ from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import Propagator
 from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.optics.signal.equaliser import Equaliser, scratch_bytes
-from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
-from wavefabric.results.provenance import stamp
-from wavefabric.system.compiling import CLOCK, working_time
-from wavefabric.system.interrupt import DeferredInterrupt
-from wavefabric.system.machine import peak_memory
-from wavefabric.system.progress import Progress, warn
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange.communicator import Communicator, solo
+from wavefabric.runtime.exchange.control import check_agreement
+from wavefabric.runtime.lifecycle import agreement
+from wavefabric.runtime.lifecycle.checkpoint.file import checkpoint_path
+from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
 
 
 @dataclass

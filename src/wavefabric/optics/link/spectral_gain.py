@@ -5,13 +5,13 @@ from functools import lru_cache
 import numpy as np
 import scipy  # whose parts are loaded where they are used
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.fibre.fibre import N2_SILICA, Array, Fibre
 from wavefabric.optics.fibre.raman import PowerEvolution, intensity_overlap, raman_evolution
 from wavefabric.optics.fibre.spectra import LossSpectrum, RamanGain
 from wavefabric.optics.run_file.tables import FibreTable
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.units import SPEED_OF_LIGHT
 
 #: Number of frequencies between which a device interpolates a filter.
 _KNOTS = 4096

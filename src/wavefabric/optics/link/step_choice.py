@@ -6,10 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.device import get_device
-from wavefabric.errors import InputError
-from wavefabric.exchange.communicator import Communicator, solo
-from wavefabric.lifecycle.agreement import on_first_rank
+from wavefabric.base.errors import InputError
+from wavefabric.base.system.progress import Progress
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, propagation_options
 from wavefabric.optics.link.expected import expected_of, resonance
 from wavefabric.optics.link.path import LinkPath
@@ -17,7 +15,9 @@ from wavefabric.optics.link.reception import LinkReceiver
 from wavefabric.optics.propagation.propagate import PropagationOptions
 from wavefabric.optics.propagation.resonance import metres
 from wavefabric.optics.run_file.load import RunFile, run_file
-from wavefabric.system.progress import Progress
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange.communicator import Communicator, solo
+from wavefabric.runtime.lifecycle.agreement import on_first_rank
 
 #: Symbols and spans of the short part: spurious products of two spans add up partly in phase.
 SYMBOLS, SPANS = 1024, 2

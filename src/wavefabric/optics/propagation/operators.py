@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.kernels.fused_linear_cuda import FusedSteps

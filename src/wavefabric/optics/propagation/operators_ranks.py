@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wavefabric.collectives import direct_all_gather
-from wavefabric.exchange.communicator import Communicator
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import OneSidedKerr
 from wavefabric.optics.propagation.operators import DERIVATIVE, ROTATE, FibreOperators
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes
+from wavefabric.runtime.exchange.communicator import Communicator
 
 #: Chunks of time for long rows: first and last chunk do not overlap, but more chunks cost more messages.
 CHUNKS = 4

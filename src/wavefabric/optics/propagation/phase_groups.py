@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from wavefabric.errors import InputError, choice
+from wavefabric.base.errors import InputError, choice
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.rank_modes import RankModes
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wavefabric.device import Device, get_device, host_array
-from wavefabric.errors import FieldLost, InputError, choice
-from wavefabric.exchange.communicator import Communicator, solo
-from wavefabric.exchange.step_recorder import StepRecorder
-from wavefabric.lifecycle.agreement import check_memory
+from wavefabric.base.errors import FieldLost, InputError, choice
+from wavefabric.base.quantities import field_array, instance, positive, whole, within
+from wavefabric.base.system.compiling import working_time
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import most_nbytes
@@ -25,8 +23,10 @@ from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, chunk
 from wavefabric.optics.propagation.phase_groups import KERR_FORMS, exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.step_size import FixedStep, Sections, make_control, section_end
-from wavefabric.quantities import field_array, instance, positive, whole, within
-from wavefabric.system.compiling import working_time
+from wavefabric.runtime.device import Device, get_device, host_array
+from wavefabric.runtime.exchange.communicator import Communicator, solo
+from wavefabric.runtime.exchange.step_recorder import StepRecorder
+from wavefabric.runtime.lifecycle.agreement import check_memory
 
 
 @dataclass
@@ -341,7 +341,7 @@ def propagate(
     done). The other options are those of `PropagationOptions`. Returns the field at the end, (2M, N) on the
     host, and a `PropagationReport`.
 
-    Ranks share the work with ``comm``, a `Communicator` such as `wavefabric.exchange.world` returns; its
+    Ranks share the work with ``comm``, a `Communicator` such as `runtime.exchange.world` returns; its
     device then replaces ``device``. Every rank passes the whole field and receives the whole result: for
     fields too large for that, use `Propagator`.
 

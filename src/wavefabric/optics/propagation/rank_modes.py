@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 
 
 class RankModes:

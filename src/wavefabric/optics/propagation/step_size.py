@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import positive
 from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
-from wavefabric.quantities import positive
 
 #: Variable steps come from this geometric grid, so that transfer tables are reused.
 _GRID = 2 ** (1 / 8)

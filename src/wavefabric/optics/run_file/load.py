@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import PrivateAttr, StrictStr, ValidationError
 
-from wavefabric.errors import InputError
-from wavefabric.files.faults import one_line
-from wavefabric.files.input import parse_toml, read_bytes, read_text
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.faults import one_line
+from wavefabric.base.files.input import parse_toml, read_bytes, read_text
+from wavefabric.base.quantities import instance
+from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.run_file import tables, values
 from wavefabric.optics.signal.recovery import check_phase
-from wavefabric.quantities import instance
-from wavefabric.units import SPEED_OF_LIGHT
 
 #: Default wavelength of a fibre, m.
 DESIGN_WAVELENGTH = 1550e-9

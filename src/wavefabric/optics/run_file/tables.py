@@ -12,14 +12,14 @@ import numpy as np
 import pydantic
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import show
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORMS
 from wavefabric.optics.run_file import values
 from wavefabric.optics.signal.constellation import FORMATS
 from wavefabric.optics.signal.recovery import PHASES
 from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_between
-from wavefabric.units import show
 
 
 class ProfileTable(values.RunFileTable):

@@ -8,9 +8,9 @@ import numpy as np
 import pydantic
 from pydantic import BeforeValidator, Field, PlainValidator, StrictInt
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import EXAMPLES, quantity, show
 from wavefabric.optics.signal.transmitter import MOST_POWER
-from wavefabric.units import EXAMPLES, quantity, show
 
 
 def _read(

@@ -3,10 +3,10 @@
 import math
 from dataclasses import dataclass
 
-from wavefabric.device import philox
-from wavefabric.errors import InputError
-from wavefabric.quantities import number, positive, within
-from wavefabric.units import PLANCK
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import number, positive, within
+from wavefabric.base.units import PLANCK
+from wavefabric.runtime.device import philox
 
 #: Reference bandwidth of the OSNR, Hz: 0.1 nm at 1550 nm, as the field rounds it.
 REFERENCE_BANDWIDTH = 12.5e9

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import whole
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.quantities import whole
 
 #: Least squares ends when no row's squared error falls by more than this fraction per step, after this many
 #: steps, or when the error is below this fraction of the signal.

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.device import get_device, philox
-from wavefabric.errors import InputError, choice, quoted
+from wavefabric.base.errors import InputError, choice, quoted
+from wavefabric.base.quantities import field_array, instance, numbers, whole, within
+from wavefabric.base.system.progress import warn
 from wavefabric.optics.fibre.random_coupling import ModeMixing
 from wavefabric.optics.signal import recovery
 from wavefabric.optics.signal.amplifier import osnr_noise_density
@@ -23,8 +24,7 @@ from wavefabric.optics.signal.transmitter import (
     root_raised_cosine,
 )
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.quantities import field_array, instance, numbers, whole, within
-from wavefabric.system.progress import warn
+from wavefabric.runtime.device import get_device, philox
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.optics.signal.constellation import Constellation
 
 CLOCKS = ("auto", "square-law", "data-aided", "none")

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.device import philox
-from wavefabric.errors import InputError, quoted
+from wavefabric.base.errors import InputError, quoted
+from wavefabric.base.quantities import instance, number, numbers
 from wavefabric.optics.signal.constellation import Constellation, constellation
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.quantities import instance, number, numbers
+from wavefabric.runtime.device import philox
 
 #: Largest launch power, W.
 MOST_POWER = 1e6

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from wavefabric.errors import InputError, cut, show, visible
-from wavefabric.files.faults import submodel
+from wavefabric.base.errors import InputError, cut, show, visible
+from wavefabric.base.files.faults import submodel
+from wavefabric.base.results import fingerprint
+from wavefabric.base.units import quantity
 from wavefabric.optics.link.build import fibre_key, propagator_key
 from wavefabric.optics.run_file.load import RunFile, checked_run, read_toml
-from wavefabric.results import fingerprint
-from wavefabric.units import quantity
 
 #: Most points of a sweep, and so most values of an axis.
 MOST_POINTS = 10_000

@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.device import get_device
-from wavefabric.errors import FieldLost, InputError, UnusableCheckpoint
-from wavefabric.exchange.communicator import Communicator, solo
-from wavefabric.exchange.control import check_agreement
-from wavefabric.exchange.launch.watch import waiting
-from wavefabric.files.output import unwritable
-from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
-from wavefabric.lifecycle.checkpoint.file import unusable
+from wavefabric.base.errors import FieldLost, InputError, UnusableCheckpoint
+from wavefabric.base.files.output import unwritable
+from wavefabric.base.results import Data, Result, ResultWriter, provenance, read_result
+from wavefabric.base.results.plots import distance, received
+from wavefabric.base.results.sweeps import SweepResult, read_sweep
+from wavefabric.base.system.progress import Progress, warn
+from wavefabric.base.units import counted
 from wavefabric.optics.link.build import SharedParts
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.sweeps.points import Point, SweepGrid, make_grid
-from wavefabric.results import Data, Result, ResultWriter, provenance, read_result
-from wavefabric.results.plots import distance, received
-from wavefabric.results.sweeps import SweepResult, read_sweep
-from wavefabric.system.progress import Progress, warn
-from wavefabric.units import counted
+from wavefabric.runtime.device import get_device
+from wavefabric.runtime.exchange.communicator import Communicator, solo
+from wavefabric.runtime.exchange.control import check_agreement
+from wavefabric.runtime.exchange.launch.watch import waiting
+from wavefabric.runtime.lifecycle.agreement import locked_by_first_rank, on_first_rank
+from wavefabric.runtime.lifecycle.checkpoint.file import unusable
 
 #: Seconds between checks whether other ranks have finished, and between updates of the progress.
 _LOOK, _LOOK_FOR_PROGRESS = 0.1, 0.5

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import scipy  # whose parts are loaded where they are used
 
-from wavefabric.errors import InputError, quoted
+from wavefabric.base.errors import InputError, quoted
+from wavefabric.base.quantities import instance, whole
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.amplifier import Amplifier, osnr_noise_density
 from wavefabric.optics.signal.constellation import Constellation
@@ -24,7 +25,6 @@ from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.recovery import BLIND_OWN
 from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
 from wavefabric.optics.theory.sums import window_weights
-from wavefabric.quantities import instance, whole
 
 #: Parts of the noise, attributes of `Expectation`.
 PARTS = ("nli", "ase", "loaded", "numerical")

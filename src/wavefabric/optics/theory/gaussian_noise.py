@@ -34,7 +34,9 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import instance, whole, within
+from wavefabric.base.units import db
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.transmitter import Transmitter
@@ -49,8 +51,6 @@ from wavefabric.optics.theory.sums import (
     overlap_areas,
     walk_off,
 )
-from wavefabric.quantities import instance, whole, within
-from wavefabric.units import db
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wavefabric.errors import choice
+from wavefabric.base.errors import choice
 from wavefabric.optics.propagation.step_size import step_count
 
 #: Weights and positions of the Kerr operator in a step of unit length, period of |μ|² in 2π/h, by integrator.

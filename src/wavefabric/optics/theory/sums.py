@@ -1,7 +1,7 @@
 """Compute the four-wave mixing sums between kinds of rows, and the frequencies and weights of these sums.
 
 Rows with equal propagation and launch have equal sums. ``interference.cpp`` and ``correlation.cpp`` of
-`wavefabric.kernels` describe the integration; sums run in a fixed order, whatever the number of threads.
+`runtime.kernels` describe the integration; sums run in a fixed order, whatever the number of threads.
 """
 
 import math
@@ -13,12 +13,12 @@ import numpy as np
 import scipy  # whose parts are loaded where they are used
 from numpy.polynomial import Polynomial
 
-from wavefabric.kernels.cpu_launch import call_kernel
+from wavefabric.base.system.machine import usable_threads
 from wavefabric.optics.fibre.fibre import Array
 from wavefabric.optics.signal.recovery import sliding_sum
 from wavefabric.optics.signal.transmitter import root_raised_cosine
 from wavefabric.optics.theory.response import CORRELATED, Accumulation, Table
-from wavefabric.system.machine import usable_threads
+from wavefabric.runtime.kernels.cpu_launch import call_kernel
 
 #: Number of delays between two channels at which their correlated mixing is evaluated.
 _WALKS = 121

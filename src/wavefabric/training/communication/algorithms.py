@@ -10,6 +10,7 @@ from math import gcd, lcm
 
 import numpy as np
 
+from wavefabric.base.errors import InputError, show
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.builders.messages import greedy, point_to_point
 from wavefabric.collectives.builders.recursive import factors
@@ -19,7 +20,6 @@ from wavefabric.collectives.candidates import PIECES, Candidates, Choice, refuse
 from wavefabric.collectives.registry import ALGORITHMS, build, rings_of
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.verify import verify
-from wavefabric.errors import InputError, show
 from wavefabric.fabric.candidates import candidates_on
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric

@@ -6,9 +6,9 @@ from functools import cache, partial
 
 import numpy as np
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import whole
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
-from wavefabric.errors import InputError
-from wavefabric.quantities import whole
 
 #: Bits of precision of the sizes in a combined schedule, and most bits of the elements per GPU.
 _STEP_BITS, _MOST_BITS = 40, 62

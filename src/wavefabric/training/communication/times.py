@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError
 from wavefabric.fabric.candidates import runnable
 from wavefabric.fabric.cost_models.cost import AnyFabric, Cost, cost, model_for
 from wavefabric.fabric.electrical.fabric import Fabric

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from wavefabric.errors import InputError, not_one_of
+from wavefabric.base.errors import InputError, not_one_of
+from wavefabric.base.files.faults import checked
+from wavefabric.base.files.input import parse_toml, parsed
+from wavefabric.base.files.output import write_text
 from wavefabric.fabric.io.tables import Seconds, converted, fields_of, make_table
 from wavefabric.fabric.io.writing import entries
-from wavefabric.files.faults import checked
-from wavefabric.files.input import parse_toml, parsed
-from wavefabric.files.output import write_text
 from wavefabric.training.gpu.device_model import ARITHMETIC, DEVICES, EFFICIENCY, DeviceModel, MeasuredTime
 from wavefabric.training.models.graph import OPERATORS
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictStr
 
-from wavefabric.errors import InputError, choice, show
+from wavefabric.base.errors import InputError, choice, show
 from wavefabric.fabric.io.tables import Bandwidth, Bytes, Name, Seconds
 from wavefabric.training.models.graph import MATRIX_OPERATORS, OPERATORS
 

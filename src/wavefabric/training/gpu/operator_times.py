@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wavefabric.device import Device
-from wavefabric.errors import InputError, choice
-from wavefabric.execution.timing import milliseconds
-from wavefabric.quantities import whole
+from wavefabric.base.errors import InputError, choice
+from wavefabric.base.quantities import whole
+from wavefabric.fabric.execution.timing import milliseconds
+from wavefabric.runtime.device import Device
 from wavefabric.training.gpu.device_model import ARITHMETIC, MATRIX_OPERATORS, DeviceModel, MeasuredTime
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
@@ -60,7 +60,7 @@ def measure(
     arithmetic : str
         One of `wavefabric.training.gpu.device_model.ARITHMETIC`; also selects the precision of that name.
     device : Device
-        Device to measure, from `wavefabric.device.get_device`.
+        Device to measure, from `wavefabric.runtime.device.get_device`.
     repeats : int
         Timing samples per operator.
     name : str
@@ -156,7 +156,7 @@ class _Bench:
 
     def __init__(self, device: Device, repeats: int):
         self._device, self._repeats = device, repeats
-        self._products = device.kernels("wavefabric.device.products")
+        self._products = device.kernels("wavefabric.runtime.device.products")
 
     def seconds(self, case: _Case, samples: int, arithmetic: str) -> float:
         """Return the time in s of a layer's pass, or of an update."""

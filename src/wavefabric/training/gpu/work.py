@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from wavefabric.errors import choice
+from wavefabric.base.errors import choice
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.models.graph import OPTIMIZERS, Layer
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from wavefabric.errors import InputError, choice, show
+from wavefabric.base.errors import InputError, choice, show
 from wavefabric.training.iteration.task_graph import Call, TaskGraph
 
 #: Orders in which ready calls are executed. ``batched``: calls that a later layer waits for before gradients;

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from wavefabric.errors import InputError, show
+from wavefabric.base.errors import InputError, show
 from wavefabric.fabric import AnyFabric, Fabric
 from wavefabric.training.iteration.task_graph import NO_OPERATIONS, TaskGraph
 

@@ -6,13 +6,13 @@ from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import three_digits
 from wavefabric.collectives.arguments import MOST_RANKS
-from wavefabric.errors import InputError
 from wavefabric.training.gpu.work import optimizer_states, parameters_held
 from wavefabric.training.iteration.tasks import FORWARD, Workload, pipeline_order
 from wavefabric.training.models.graph import Layer, blocks_of
 from wavefabric.training.strategies.strategy import Strategy, check_strategy, uniform
-from wavefabric.units import three_digits
 
 
 @dataclass(frozen=True)

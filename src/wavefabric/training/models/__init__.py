@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wavefabric.errors import InputError, not_one_of, show
+from wavefabric.base.errors import InputError, not_one_of, show
 from wavefabric.training.models import inception, recommendation, transformers
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.graph_file import load_graph

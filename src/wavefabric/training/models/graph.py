@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
-from wavefabric.errors import InputError, choice, show
+from wavefabric.base.errors import InputError, choice, show
 
 #: Classes of operators; a device has a separate efficiency for each.
 OPERATORS = (

@@ -5,11 +5,11 @@ from pathlib import Path
 from types import GenericAlias
 from typing import Any, Literal
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.faults import checked
+from wavefabric.base.files.input import parse_json, parsed
+from wavefabric.base.files.output import json_rows, write_text
 from wavefabric.fabric.io.tables import fields_of, make_table
-from wavefabric.files.faults import checked
-from wavefabric.files.input import parse_json, parsed
-from wavefabric.files.output import json_rows, write_text
 from wavefabric.training.models.graph import Layer, ModelGraph
 
 FORMAT: Literal["wavefabric model"] = "wavefabric model"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from wavefabric.errors import InputError, MissingExtra, show
+from wavefabric.base.errors import InputError, MissingExtra, show
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import (
     FROM_OUTPUT,

@@ -14,7 +14,7 @@ from random import Random
 from time import monotonic
 from typing import NamedTuple
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
 from wavefabric.training.iteration.engine import CallTimes, FreeCommunication, run
 from wavefabric.training.iteration.memory import largest_need
 from wavefabric.training.iteration.task_graph import Call

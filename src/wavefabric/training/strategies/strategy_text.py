@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 from pydantic import StrictStr
 
-from wavefabric.errors import InputError, show
+from wavefabric.base.errors import InputError, show
+from wavefabric.base.files.faults import checked
+from wavefabric.base.files.input import naming, parse_json, read_text
+from wavefabric.base.files.output import json_rows, write_text
+from wavefabric.base.units import binary_size
 from wavefabric.fabric.io.tables import fields_of, make_table
-from wavefabric.files.faults import checked
-from wavefabric.files.input import naming, parse_json, read_text
-from wavefabric.files.output import json_rows, write_text
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import (
     LayerLayout,
@@ -26,7 +27,6 @@ from wavefabric.training.strategies.strategy import (
     mixed_layouts,
     uniform,
 )
-from wavefabric.units import binary_size
 
 #: Words without a number, and keys followed by a number, that `parse_strategy` accepts.
 WORDS = ("data", "sharded", "tables", "recompute", "selective", "sequence", "overlap")

@@ -7,9 +7,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.output import write_text
 from wavefabric.fabric.draw.timeline import lanes
-from wavefabric.files.output import write_text
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import Call
 from wavefabric.training.traces.order import ranges, worker_names

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import time_words
 from wavefabric.fabric.draw import style
 from wavefabric.fabric.draw.pictures import check_picture, save_figure
 from wavefabric.fabric.draw.timeline import lanes, time_axis
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import PURPOSES
 from wavefabric.training.traces.order import worker_names
-from wavefabric.units import time_words
 
 #: Colours of computation, for even and odd microbatches, and of calls.
 COMPUTE = {

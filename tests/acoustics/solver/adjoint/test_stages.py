@@ -11,7 +11,7 @@ from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.fused.fused_cpu import FusedCpuStages
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.solver.stages import PlainStages
-from wavefabric.device import get_device
+from wavefabric.runtime.device import get_device
 
 SOLID, ODD, FLAT, LINE = (12, 10, 8), (14, 9, 7), (15, 12, 1), (30, 1, 1)
 PLANE = (16, 15, 1)

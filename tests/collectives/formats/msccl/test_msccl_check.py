@@ -19,13 +19,13 @@ from msccl_cases import (
 )
 from msccl_machine import Machine, Stuck, numbers
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import all_to_all, direct_all_reduce, ring_all_reduce
 from wavefabric.collectives.formats.msccl.check import check_algorithm, check_msccl, find_circle, runs_up_to
 from wavefabric.collectives.formats.msccl.format import NOP, read_algorithm, write_algorithm
 from wavefabric.collectives.formats.msccl.read import from_msccl
 from wavefabric.collectives.formats.msccl.write import to_msccl
 from wavefabric.collectives.registry import build
-from wavefabric.errors import InputError
 
 
 @pytest.mark.parametrize(

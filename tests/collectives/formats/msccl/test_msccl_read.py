@@ -14,11 +14,11 @@ from msccl_cases import (
 )
 from msccl_machine import Machine, numbers, traffic
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import levels, verify
 from wavefabric.collectives.conditions import kind, operation, whole_elements
 from wavefabric.collectives.formats.msccl.read import from_msccl
 from wavefabric.collectives.formats.msccl.write import to_msccl
-from wavefabric.errors import InputError
 
 
 def test_exchange_of_halves():

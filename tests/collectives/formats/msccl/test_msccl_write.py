@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msccl_machine import Machine, numbers, traffic
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import (
     TRANSFER,
     Schedule,
@@ -27,7 +28,6 @@ from wavefabric.collectives.formats.msccl.read import from_msccl, load_msccl
 from wavefabric.collectives.formats.msccl.write import save_msccl, to_msccl
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.collectives.structure import ScheduleError
-from wavefabric.errors import InputError
 
 BUFFER = {"all-gather": "o", "broadcast": "o"}
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from mscclpp_machine import mutants, wrong
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import ScheduleError, build
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp
 from wavefabric.collectives.formats.mscclpp.write import to_mscclpp
-from wavefabric.errors import InputError
 
 DATA = Path(__file__).parents[3] / "data" / "mscclpp"
 #: Plans, and how many faults of theirs do harm at least.

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from mscclpp_machine import wrong
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import kind
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp, load_mscclpp
-from wavefabric.errors import InputError
 
 PLANS = Path(__file__).parents[3] / "data" / "mscclpp"
 #: Rounds, transfers.

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from mscclpp_machine import wrong
 from schedule_cases import builds, ends
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import build, verify
 from wavefabric.collectives.conditions import operation
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp
 from wavefabric.collectives.formats.mscclpp.write import save_mscclpp, to_mscclpp
-from wavefabric.errors import InputError
 
 
 def _moved(schedule, names):

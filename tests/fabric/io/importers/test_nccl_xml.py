@@ -9,8 +9,8 @@ from electrical_routes import route
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import ring_all_gather
-from wavefabric.errors import InputError
 from wavefabric.fabric import cost
 from wavefabric.fabric.io.files import from_toml, to_toml
 from wavefabric.fabric.io.importers import bandwidths

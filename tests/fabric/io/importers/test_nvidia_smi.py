@@ -7,10 +7,10 @@ from electrical_routes import route
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavefabric.errors import InputError
+from wavefabric.base.errors import InputError
+from wavefabric.base.system.gpu_topology import parse
 from wavefabric.fabric.io.files import check_connected, from_toml, to_toml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
-from wavefabric.system.gpu_topology import parse
 
 DATA = Path(__file__).parents[3] / "data" / "fabric"
 FILES = sorted(DATA.glob("smi-*.txt"))

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wavefabric.base.errors import InputError
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.registry import build
-from wavefabric.errors import InputError
 from wavefabric.fabric import load
 from wavefabric.fabric.cost_models.photonic import photonic
 from wavefabric.fabric.photonic.check import PlanError, check_reconfiguration

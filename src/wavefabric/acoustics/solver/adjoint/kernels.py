@@ -1,4 +1,4 @@
-"""Table of the whole-array kernels of the adjoint time step; `wavefabric.kernels` has their formulas.
+"""Table of the whole-array kernels of the adjoint time step; `wavefabric.runtime.kernels` has their formulas.
 
 Conventions are those of `wavefabric.acoustics.solver.kernels`. A bar is the derivative of the objective with
 respect to a field. The adjoint density is stored like densities: ``total`` is every part ρ̄_ξ outside the
@@ -30,7 +30,7 @@ layers of its axis, and the layers store the parts inside. An empty array is an 
 """
 
 from wavefabric.acoustics.solver.kernels import BEFORE
-from wavefabric.kernels.table import kernel_table
+from wavefabric.runtime.kernels.table import kernel_table
 
 TABLE = kernel_table(
     """

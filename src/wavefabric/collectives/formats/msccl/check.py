@@ -14,11 +14,11 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
+from wavefabric.base.errors import InputError, require
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.formats.buffers import buffer_map
 from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.levels import hazards
-from wavefabric.errors import InputError, require
 
 #: Steps of a cycle that an error names, and entries of clocks in memory at once.
 _NAMED, _AT_ONCE = 6, 50_000_000

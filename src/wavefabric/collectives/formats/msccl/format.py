@@ -10,13 +10,13 @@ from functools import cached_property
 
 import numpy as np
 
+from wavefabric.base.errors import InputError, require
+from wavefabric.base.files.xml import one_of, parse_xml, text_of, whole_of
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.formats.buffers import CollectiveArrays
 from wavefabric.collectives.schedule import PROTOCOLS
 from wavefabric.collectives.structure import NAMES, is_name
-from wavefabric.errors import InputError, require
-from wavefabric.files.xml import one_of, parse_xml, text_of, whole_of
 
 #: Limits of the runtime: steps of a thread block, thread blocks of a GPU, channels, thread blocks of a
 #: channel that send (and as many that receive), chunks that a step moves, number of a block that a step may

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from wavefabric.base.files.input import MOST_SCHEDULE, parsed
+from wavefabric.base.quantities import whole
 from wavefabric.collectives.formats.buffers import BufferMap, ChunkAt, buffer_map
 from wavefabric.collectives.formats.moves import Row, proved, straight
 from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.formats.msccl.check import check_algorithm, run_order
 from wavefabric.collectives.schedule import MscclOrigin, Schedule
-from wavefabric.files.input import MOST_SCHEDULE, parsed
-from wavefabric.quantities import whole
 
 
 def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: int = fmt.SLOTS) -> Schedule:

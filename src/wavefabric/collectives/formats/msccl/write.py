@@ -5,6 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from wavefabric.base.errors import InputError, require
+from wavefabric.base.files.output import write_text
+from wavefabric.base.quantities import whole
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.formats.moves import written
 from wavefabric.collectives.formats.msccl import format as fmt
@@ -12,9 +15,6 @@ from wavefabric.collectives.formats.msccl.blocks import build_blocks
 from wavefabric.collectives.formats.msccl.check import check_algorithm
 from wavefabric.collectives.schedule import PROTOCOLS, Schedule
 from wavefabric.collectives.structure import refuse_switches
-from wavefabric.errors import InputError, require
-from wavefabric.files.output import write_text
-from wavefabric.quantities import whole
 
 #: Names of the collectives in MSCCL.
 _COLLS = {collective: coll for coll, collective in fmt.COLLS.items()}

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.errors import require
 from wavefabric.collectives.formats.buffers import ChunkAt, CollectiveArrays
 from wavefabric.collectives.formats.mscclpp import format as fmt
 from wavefabric.collectives.plans.clocks import Access, Accesses, Clock
-from wavefabric.errors import require
 
 
 class PlanLimitExceeded(Exception):

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.base.errors import require
 from wavefabric.collectives.arguments import MOST_CHUNKS
 from wavefabric.collectives.formats.buffers import CollectiveArrays, buffer_map
 from wavefabric.collectives.formats.mscclpp import format as fmt
-from wavefabric.errors import require
 
 #: Largest number of operations that are replayed, counting every repetition in a pipeline.
 _MOST = 1 << 18

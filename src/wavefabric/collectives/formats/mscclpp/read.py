@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
+from wavefabric.base.files.faults import checked
+from wavefabric.base.files.input import MOST_SCHEDULE, parse_json, parsed
+from wavefabric.base.quantities import whole
 from wavefabric.collectives.builders.transfers import joined
 from wavefabric.collectives.formats.moves import Row, proved, straight
 from wavefabric.collectives.formats.mscclpp.check import run_order
 from wavefabric.collectives.formats.mscclpp.format import PLAN
 from wavefabric.collectives.formats.mscclpp.operations import PlanOperation, PlanProgram
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.files.faults import checked
-from wavefabric.files.input import MOST_SCHEDULE, parse_json, parsed
-from wavefabric.quantities import whole
 
 
 def from_mscclpp(text: str, *, elements: int = 1) -> Schedule:

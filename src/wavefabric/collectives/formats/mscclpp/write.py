@@ -4,15 +4,15 @@ import json
 from itertools import product
 from pathlib import Path
 
+from wavefabric.base.errors import InputError, require
+from wavefabric.base.files.output import write_text
+from wavefabric.base.quantities import whole
 from wavefabric.collectives.formats.moves import written
 from wavefabric.collectives.formats.mscclpp import format as fmt
 from wavefabric.collectives.formats.mscclpp.blocks import PlanLimitExceeded, PlanWriter
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp
 from wavefabric.collectives.plans.plan import MOST_RANKS
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError, require
-from wavefabric.files.output import write_text
-from wavefabric.quantities import whole
 
 #: Protocols of an execution plan: signals, or flags in each packet.
 PLAN_PROTOCOLS = ("Simple", "LL")

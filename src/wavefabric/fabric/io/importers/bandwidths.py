@@ -6,8 +6,8 @@ that a copy reaches, a little less than nominal rates.
 
 from pathlib import Path
 
-from wavefabric.errors import require
-from wavefabric.files.input import read_text
+from wavefabric.base.errors import require
+from wavefabric.base.files.input import read_text
 
 #: B/s of a path within a device or a host bridge.
 LOCAL = 5000e9

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-from wavefabric.errors import InputError, require
+from wavefabric.base.errors import InputError, require
+from wavefabric.base.files.xml import one_of, parse_xml, text_of
+from wavefabric.base.units import show
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.files import check_connected
 from wavefabric.fabric.io.importers import bandwidths
-from wavefabric.files.xml import one_of, parse_xml, text_of
-from wavefabric.units import show
 
 #: Largest numbers of GPUs and of XML elements in a plausible file.
 _GPUS, _NODES = 4096, 100_000

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.errors import InputError, require
+from wavefabric.base.errors import InputError, require
+from wavefabric.base.system.gpu_topology import SLOW_FIRST, GpuTopology, parse
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.importers import bandwidths
-from wavefabric.system.gpu_topology import SLOW_FIRST, GpuTopology, parse
 
 #: Total NVLinks per GPU, by compute capability times ten.
 _NVLINKS = {60: 4, 70: 6, 80: 12, 86: 4, 90: 18, 100: 18}

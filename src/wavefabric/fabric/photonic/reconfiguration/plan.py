@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.base.errors import require
 from wavefabric.collectives.builders.messages import point_to_point
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import transfer_elements
-from wavefabric.errors import require
 from wavefabric.fabric.photonic.circuit_plan import Bundle
 from wavefabric.fabric.photonic.edge_colouring import degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric

@@ -5,9 +5,9 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from wavefabric.base.quantities import whole
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.tile_grid import Route, TileGrid, check_pairs, tile_grid, trace
-from wavefabric.quantities import whole
 
 
 def k_shortest(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[Route]:

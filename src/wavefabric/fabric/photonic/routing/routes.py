@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wavefabric.errors import require
+from wavefabric.base.errors import require
+from wavefabric.base.quantities import whole
 from wavefabric.fabric.photonic.budget import rates
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
@@ -15,7 +16,6 @@ from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
 from wavefabric.fabric.photonic.routing.ripup import ripup
 from wavefabric.fabric.photonic.tile_grid import Pair, Route, check_pairs, edge_loads, tile_grid
-from wavefabric.quantities import whole
 
 #: Methods of choosing routes, described in `route`.
 METHODS = ("auto", "xy", "shortest", "random", "ripup", "exact")

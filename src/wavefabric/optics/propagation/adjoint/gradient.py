@@ -6,12 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.device import Device, get_device
-from wavefabric.errors import InputError, quoted
-from wavefabric.exchange.communicator import solo
-from wavefabric.lifecycle.agreement import check_memory
-from wavefabric.lifecycle.reversal import Reversal, Reversible, StateStore, choose_tiers
-from wavefabric.lifecycle.state_copies import state_bytes
+from wavefabric.base.errors import InputError, quoted
+from wavefabric.base.quantities import instance, positive, whole
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS, StepOperators
 from wavefabric.optics.propagation.integrators import INTEGRATORS
@@ -24,7 +20,11 @@ from wavefabric.optics.propagation.propagate import (
     memory_needed,
 )
 from wavefabric.optics.propagation.step_size import step_count
-from wavefabric.quantities import instance, positive, whole
+from wavefabric.runtime.device import Device, get_device
+from wavefabric.runtime.exchange.communicator import solo
+from wavefabric.runtime.lifecycle.agreement import check_memory
+from wavefabric.runtime.lifecycle.reversal import Reversal, Reversible, StateStore, choose_tiers
+from wavefabric.runtime.lifecycle.state_copies import state_bytes
 
 
 class DifferentiablePropagator(Reversible):

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.errors import InputError
-from wavefabric.lifecycle.agreement import check_memory
+from wavefabric.base.errors import InputError
+from wavefabric.base.quantities import numbers
 from wavefabric.optics.propagation.operators import FibreOperators
-from wavefabric.quantities import numbers
+from wavefabric.runtime.lifecycle.agreement import check_memory
 
 
 class StepOperators:

@@ -1,7 +1,7 @@
 """Contains the kernels of the propagation on one device, for CPU (C++) and GPU (CUDA).
 
 A Kerr operator is described twice: by a `KerrOperator` in ``operators.py``, and by its formulas for one
-sample in ``wavefabric/kernels/kerr.h``. All kernels are made from these two.
+sample in ``wavefabric/runtime/kernels/kerr.h``. All kernels are made from these two.
 """
 
 from typing import NamedTuple

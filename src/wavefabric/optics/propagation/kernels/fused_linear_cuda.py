@@ -4,7 +4,7 @@ import numpy as np
 
 from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, transfers
 from wavefabric.optics.propagation.linear_propagation import LinearPropagation
-from wavefabric.spectral.inplace_fft import SOURCES, leg_factors
+from wavefabric.runtime.spectral.inplace_fft import SOURCES, leg_factors
 
 PACKAGE = "wavefabric.optics.propagation.kernels"
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.kernels.roots import unit_roots
-from wavefabric.spectral.inplace_fft import gap, radices
+from wavefabric.runtime.kernels.roots import unit_roots
+from wavefabric.runtime.spectral.inplace_fft import gap, radices
 
 #: Number of values of a transform per thread.
 _HELD = 16

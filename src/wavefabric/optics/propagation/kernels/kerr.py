@@ -1,5 +1,5 @@
 """Describe and launch the CPU kernels of Kerr operators, linear part and norms. The formulas are in
-`wavefabric.kernels`; the CUDA kernels have the same names and argument order.
+`wavefabric.runtime.kernels`; the CUDA kernels have the same names and argument order.
 
 A field ``A`` is (rows, N), C-contiguous, complex64 or complex128, √W. Rows of one *phase group* are
 contiguous and share a Kerr phase: the phase rate of group g is Σ_d γκ_gd P_d in rad/m, P_d the power of all
@@ -28,10 +28,10 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.kernels.cpu_launch import address
-from wavefabric.kernels.table import kernel_table
 from wavefabric.optics.propagation.kernels import ADJOINTS, KerrOperator
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
+from wavefabric.runtime.kernels.cpu_launch import address
+from wavefabric.runtime.kernels.table import kernel_table
 
 #: Bytes of one tile of one field: two fields and the sums stay in the second-level cache.
 TILE_BYTES = 1 << 18

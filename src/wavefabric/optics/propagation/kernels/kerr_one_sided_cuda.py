@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wavefabric.errors import InputError
-from wavefabric.exchange.communicator import Communicator
-from wavefabric.exchange.transports import SIGNALS
+from wavefabric.base.errors import InputError
 from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.kernels.kerr_cuda import PACKAGE, type_options
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
+from wavefabric.runtime.exchange.communicator import Communicator
+from wavefabric.runtime.exchange.transports import SIGNALS
 
 #: Samples of a tile by bytes of a real number, best first: rows of 512 bytes down to 128, a cache line.
 _SAMPLES = {8: (32, 16, 8), 4: (64, 32, 16)}

@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 
 from scipy.cluster.hierarchy import DisjointSet
 
-from wavefabric.errors import show
+from wavefabric.base.errors import show
 from wavefabric.training.iteration.task_graph import KINDS, PURPOSES, Call, TaskGraph
 from wavefabric.training.traces.chakra import messages
 from wavefabric.training.traces.chakra.messages import NodeType

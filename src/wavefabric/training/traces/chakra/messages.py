@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wavefabric.errors import InputError, MissingExtra
+from wavefabric.base.errors import InputError, MissingExtra
 
 #: Schema version of the files that `write_chakra` writes.
 VERSION = "0.0.4"

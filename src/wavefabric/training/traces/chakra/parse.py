@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wavefabric.errors import InputError, quoted, show
-from wavefabric.files.input import read_bytes
+from wavefabric.base.errors import InputError, quoted, show
+from wavefabric.base.files.input import read_bytes
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.traces.chakra import messages
 from wavefabric.training.traces.chakra.messages import NodeType

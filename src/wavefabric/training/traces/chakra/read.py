@@ -5,7 +5,7 @@ from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 
-from wavefabric.errors import InputError, choice
+from wavefabric.base.errors import InputError, choice
 from wavefabric.training.gpu.device_model import ARITHMETIC, DeviceModel
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.traces.chakra.assemble import Assembly, matched_collectives, matched_messages

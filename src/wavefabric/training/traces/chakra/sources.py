@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
-from wavefabric.errors import InputError
-from wavefabric.files.input import check_regular, read_bytes
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.input import check_regular, read_bytes
 
 #: Maximum uncompressed size of a file in bytes.
 MOST_TRACE = 1 << 29

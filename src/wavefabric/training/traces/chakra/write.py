@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from wavefabric.errors import InputError
-from wavefabric.files.output import check_output, replacing
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.output import check_output, replacing
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import Call, TaskGraph
 from wavefabric.training.traces.chakra import messages

@@ -1,0 +1,91 @@
+"""Turn Pydantic's errors about the tables of a file into one line."""
+
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from wavefabric.base.errors import InputError, cut, meant, one_value, show, visible
+
+_Table = TypeVar("_Table", bound=BaseModel)
+
+#: Allowed values by kind of error; Pydantic's message for other kinds.
+_ALLOWED = {
+    "greater_than": "above {gt}",
+    "greater_than_equal": "from {ge}",
+    "less_than": "below {lt}",
+    "less_than_equal": "up to {le}",
+    "literal_error": "{expected}",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "string_unicode": "text",
+    "string_pattern_mismatch": "text of the form {pattern}",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "too_short": "a list with at least one entry",
+    "too_long": "a list of at most {max_length} entries",
+    "model_type": "a table",
+    "dict_type": "a table",
+}
+
+
+#: Errors that describe a list as a whole.
+_WHOLE_LISTS = ("value_error", "too_short", "too_long", "model_type", "dict_type")
+
+
+def checked(model: type[_Table], content: Any) -> _Table:
+    """Return the validated table of a file; `InputError` with its first error in one line."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise InputError(one_line(error, model)) from None
+
+
+def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -> str:
+    """Return the first error as text: its key from the top (after ``prefix``), the value, what is allowed."""
+    # An unknown key explains a missing one, so it goes first.
+    faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
+    first = faults[0]
+    path, kind, inputs, ctx = first["loc"], first["type"], first["input"], first.get("ctx", {})
+    name = prefix + "".join(
+        f"[{part}]" if isinstance(part, int) else f".{visible(cut(part))}" for part in path
+    )
+    message = str(ctx.get("error"))
+    if kind == "extra_forbidden":
+        message = _unknown(str(path[-1]), inputs, _holder(model, path))
+    elif kind == "missing":
+        message = "missing; allowed: a value for it"
+    elif isinstance(ctx.get("error"), InputError):  # it names the key of the table itself
+        key, _, message = message.partition(": ")
+        name += f".{key}"
+    elif isinstance(inputs, list) and kind not in _WHOLE_LISTS:
+        message = one_value(inputs)
+    elif kind != "value_error":
+        words = {key: str(value).replace("'", '"') for key, value in ctx.items()}
+        message = f"{show(inputs)} given; allowed: {_ALLOWED.get(kind, first['msg']).format(**words)}"
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{name.removeprefix('.')}: {message}{more}"
+
+
+def _holder(model: type[BaseModel], path: tuple) -> type[BaseModel]:
+    """Return the table that contains the last key of ``path``."""
+    for part in path[:-1]:
+        if part in model.model_fields:
+            model = submodel(model.model_fields[part].annotation) or model
+    return model
+
+
+def submodel(annotation: Any) -> type[BaseModel] | None:
+    """Return the table class in the annotation of a field, or None."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for a in get_args(annotation) if (model := submodel(a))), None)
+
+
+def _unknown(key: str, value: Any, holder: type[BaseModel]) -> str:
+    fields = {field.alias or name: field for name, field in holder.model_fields.items()}
+    keys = {name: f"[{name}]" if submodel(field.annotation) else name for name, field in fields.items()}
+    what = "table" if isinstance(value, dict) else "key"
+    return f"unknown {what}{meant(key, keys, keys)}; allowed: {', '.join(keys.values())}"

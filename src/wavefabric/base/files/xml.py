@@ -1,0 +1,75 @@
+"""Read untrusted XML files of other programs, without document types or custom entities."""
+
+import re
+from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
+from xml.parsers import expat
+
+from wavefabric.base.errors import InputError, show
+
+#: Maximum nesting depth; files in the formats read here are not deeper.
+_DEEPEST = 64
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+class _Builder(TreeBuilder):
+    """Refuses a document type (and so entities), and too deep nesting."""
+
+    def __init__(self, what: str):
+        super().__init__()
+        self._what, self._depth = what, 0
+
+    def start(self, tag, attrs):
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            fault = f"nested more than {_DEEPEST} deep"
+            raise InputError(f"{self._what}: {fault}; allowed: a file of that format")
+        return super().start(tag, attrs)
+
+    def end(self, tag):
+        self._depth -= 1
+        return super().end(tag)
+
+    def doctype(self, *_) -> None:
+        fault = "a document type (DOCTYPE) given"
+        raise InputError(f"{self._what}: {fault}; allowed: elements and comments alone")
+
+
+def parse_xml(text: str, what: str) -> Element:
+    """Return the root element of XML text; ``what`` names the format in errors."""
+    parser = XMLParser(target=_Builder(what))
+    try:
+        parser.feed(text)
+        return parser.close()
+    except ParseError as error:
+        where = "line {}, column {}".format(*error.position)
+        fault = f"not XML ({expat.ErrorString(error.code)} at {where})"
+    except UnicodeEncodeError:
+        fault = "not text that can be encoded"
+    raise InputError(f"{what}: {fault}; allowed: well-formed XML")
+
+
+def text_of(element: Element, where: str, name: str, default: str | None = None) -> str:
+    """Return an attribute; `InputError` if it is missing and there is no default."""
+    value = element.get(name, default)
+    if value is None:
+        raise InputError(f"{where}: no attribute {name}; allowed: one")
+    return value
+
+
+def one_of(element: Element, where: str, name: str, allowed: tuple[str, ...]) -> str:
+    """Return an attribute that must be one of the ``allowed`` words."""
+    value = text_of(element, where, name)
+    if value not in allowed:
+        raise InputError(f"{where} {name}: {show(value)}; allowed: {', '.join(allowed)}")
+    return value
+
+
+def whole_of(element: Element, where: str, name: str, low: int, high: int, default: int | None = None) -> int:
+    """Return an attribute that must be a whole number from ``low`` to ``high``."""
+    value = element.get(name)
+    if value is None and default is not None:
+        return default
+    value = text_of(element, where, name)
+    if not _WHOLE.fullmatch(value.strip()) or not low <= int(value) <= high:
+        raise InputError(f"{where} {name}: {show(value)}; allowed: whole numbers from {low} to {high}")
+    return int(value)

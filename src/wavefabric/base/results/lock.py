@@ -1,0 +1,136 @@
+"""Lock an output and its checkpoint with `flock` on ``NAME.lock``; the lock file names the owner.
+
+The kernel releases the lock when its process ends for any reason. On NFS the server does, for clients on all
+machines, also when one has been silent for its lease time. Lustre mounted with ``localflock`` only separates
+processes of one machine; a file system without locks causes a warning.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import platform
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.output import unwritable
+
+
+def lock_path(path: str | Path) -> Path:
+    """Return the path of a file's lock."""
+    return Path(f"{path}.lock")
+
+
+class FileLock:
+    """The lock of one file, held by this process until `release`; errors refer to the file by ``key``.
+
+    InputError if another process or another `FileLock` holds it, or if it cannot be created.
+    """
+
+    def __init__(self, path: str | Path, key: str = "output"):
+        self.path, self._key, self._lock = Path(path), key, lock_path(path)
+        owner = {"process": os.getpid(), "host": platform.node(), "token": os.urandom(8).hex()}
+        self._text = json.dumps(owner)
+        try:
+            self._file = self._take()
+            try:
+                self._file.truncate(0)
+                if os.write(self._file.fileno(), self._text.encode()) < len(self._text):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                self._lock.unlink(missing_ok=True)
+                self._file.close()
+                raise
+        except OSError as error:
+            raise unwritable(self._lock, key, error) from None
+
+    def _take(self) -> TextIO:
+        while True:
+            with contextlib.ExitStack() as closing:
+                file = closing.enter_context(open(self._lock, "a+", encoding="utf-8", errors="replace"))
+                free = True
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    free = False
+                except OSError as error:  # a file system without locks
+                    text = f"{self.path}: cannot be locked ({error.strerror}); let no other run write it"
+                    warnings.warn(text, RuntimeWarning, stacklevel=3)
+                file.seek(0)
+                text = file.read(4096)
+                if text and not _owner(text):
+                    fault = f"{self._lock} is there and is no lock that can be read"
+                    allowed = f"to remove it, if no other run writes {self.path.name}"
+                    raise InputError(f"{self._key}: {fault}; allowed: {allowed}")
+                if not free:
+                    fault = f"{self.path} is in use by {_name(text)}"
+                    raise InputError(f"{self._key}: {fault}; allowed: another name for each run")
+                # The last owner may have removed the file since it was opened.
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(file.fileno()), os.stat(self._lock)):
+                        closing.pop_all()
+                        return file
+
+    def check(self) -> None:
+        """Raise `InputError` if this process has lost the lock: removed, or reassigned by an NFS server."""
+        if (text := self._held()) != self._text:
+            whose = f"{_name(text)} has" if text else "somebody has removed its lock and may have"
+            fault = f"{whose} taken over {self.path} while this process stood still"
+            raise InputError(f"{self._key}: {fault}; nothing more is written to it")
+
+    def release(self) -> None:
+        """Release the lock; a lock that this process has lost is left in place."""
+        if self._held() == self._text:
+            self._lock.unlink(missing_ok=True)
+        self._file.close()
+
+    def _held(self) -> str:
+        try:
+            return self._lock.read_text("utf-8")
+        except (OSError, ValueError):
+            return ""
+
+
+_held: dict[tuple[Path, int], FileLock] = {}
+
+
+@contextlib.contextmanager
+def locked(path: str | Path | None, key: str = "output") -> Iterator[None]:
+    """Lock a file (None: no file) inside the block; a thread may lock it again. Errors as for `FileLock`."""
+    name = (Path(path or "").parent.resolve() / Path(path or "").name, threading.get_ident())
+    if path is None or name in _held:
+        yield
+        return
+    _held[name] = lock = FileLock(path, key)
+    try:
+        yield
+    finally:
+        del _held[name]
+        lock.release()
+
+
+def check_held() -> None:
+    """Call `FileLock.check` for all locks that this thread holds by `locked`, before a file is replaced."""
+    for (_, thread), lock in list(_held.items()):
+        if thread == threading.get_ident():
+            lock.check()
+
+
+def _owner(text: str) -> dict[str, Any]:
+    """Return a lock file's entries on its owner; empty if it is no lock file."""
+    try:
+        result = json.loads(text)
+        return result if isinstance(result, dict) and {"process", "host"} <= result.keys() else {}
+    except ValueError:
+        return {}
+
+
+def _name(text: str) -> str:
+    if not (owner := _owner(text)):
+        return "another process"
+    return f"process {owner['process']}" + f" on {owner['host']}" * (owner["host"] != platform.node())

@@ -1,0 +1,290 @@
+"""Draw figures of an MDM link, in the form of figures 4 and 5 of Brehler et al., and constellations.
+
+Matplotlib is imported when a figure is drawn, with the Agg backend, so that no display is needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wavefabric.base.errors import InputError
+from wavefabric.base.results.file import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, distinguishable with any colour vision. Distances also differ by marker.
+BLUE, ORANGE, GREEN, PURPLE, SKY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
+COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY)
+MARKERS = "osD^vP"
+INK, GREY, BAND = "#222222", "#6b6b6b", "#eef2f6"
+#: Above this back-to-back Q² (dB) there was only round-off and no noise: no reference for a penalty.
+NOISELESS_DB = 60.0
+_MOST_DB = 1000
+STYLE: Any = {
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 26,
+    "axes.titley": 1.0,  # nothing above the axes that a title must avoid: skips the search
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": "#d5d9de",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}
+
+
+def received(result: Result) -> list[str]:
+    """Return the names in /received in the order of distance, ``back_to_back`` first."""
+    names = [name for name in result.groups("received") if f"received/{name}/q_squared_db" in result]
+    return sorted(names, key=lambda name: (name != "back_to_back", distance(result, name)))
+
+
+def distance(result: Result, name: str) -> float:
+    """Return the distance at which a signal was received, m."""
+    inputs = result.attrs(f"received/{name}").get("distance_m", 0.0)
+    if not (isinstance(inputs, (int, float, np.number)) and 0 <= inputs < 1e12):
+        raise InputError(f"{result.path}: 'received/{name}' has the distance {inputs}; allowed: from 0 m")
+    return float(inputs)
+
+
+def q_squared_figure(result: Result) -> Figure:
+    """Draw minimum, mean and maximum Q² over the channels per mode at the farthest receiver (as figure 4)."""
+    name = received(result)[-1]
+    q = _q_squared_db(result, name)
+    modes, channels = q.shape
+    axes, x, size = _mode_axes(result, modes)
+    low, high = q.min(axis=1), q.max(axis=1)
+    if channels > 1:
+        width = 0.45 * float(np.clip(60 / modes, 1.2, 8))
+        axes.vlines(x, low, high, color=GREY, linewidth=width, alpha=0.55, zorder=2)
+        axes.plot(x, high, "^", color=GREEN, markersize=size, label="maximum", zorder=3)
+    axes.plot(x, mean_db(q), "o", color=BLUE, markersize=1.15 * size, label="mean", zorder=4)
+    if (theory := expected_db(result, name, q.shape)) is not None:
+        axes.plot(x, mean_db(theory), "_", color=INK, markersize=2.2 * size, label="theory", zorder=5)
+    if channels > 1:
+        axes.plot(x, low, "v", color=RED, markersize=size, label="minimum", zorder=3)
+    axes.set_ylabel("Q² (dB)")
+    count = f"over {channels} WDM channels" if channels > 1 else "of the channel"
+    _finish(axes, f"Q² {count}, {_where(result, name)}")
+    return axes.figure
+
+
+def penalty_figure(
+    result: Result, extrapolated: Mapping[str, Sequence[float]] | None = None
+) -> Figure | None:
+    """Draw the mean Q² of each mode relative to back-to-back, for each distance (as figure 5).
+
+    None without back-to-back, or if that was received without noise. ``extrapolated`` contains penalties of
+    the modes at step zero in dB, by position; they are drawn as hollow markers.
+    """
+    names = received(result)
+    if names[0] != "back_to_back" or len(names) < 2:
+        return None
+    reference = mean_db(_q_squared_db(result, "back_to_back"))
+    if np.any(reference > NOISELESS_DB):
+        return None
+    modes = len(reference)
+    axes, x, size = _mode_axes(result, modes)
+    size *= 1.15
+    axes.axhline(0, color=GREY, linewidth=1, zorder=1)
+    for k, name in enumerate(names[1:]):
+        q = _q_squared_db(result, name)
+        if len(q) != modes:
+            actual = f"has {len(q)} modes; allowed: {modes}, those of back_to_back"
+            raise InputError(f"{result.path}: 'received/{name}/q_squared_db' {actual}")
+        with np.errstate(invalid="ignore"):  # Lost in both: the penalty is unknown.
+            penalty = mean_db(q) - reference
+        marker, colour = MARKERS[k % len(MARKERS)], COLOURS[k % len(COLOURS)]
+        label = f"{distance(result, name) / 1e3:g} km"
+        axes.plot(x, penalty, marker, color=colour, markersize=size, label=label, zorder=3 + k)
+        theory, sent = (expected_db(result, each, q.shape) for each in (name, "back_to_back"))
+        if theory is not None and sent is not None:
+            look = {"color": colour, "markersize": 2.2 * size, "zorder": 2.8}
+            penalty = mean_db(theory) - mean_db(sent)
+            axes.plot(x, penalty, "_", label="theory" if k == 0 else None, **look)
+        if extrapolated and name in extrapolated:
+            hollow = {"mec": colour, "mfc": "white", "mew": 0.9, "zorder": 2.5}
+            axes.plot(x, extrapolated[name], marker, ms=size, label=f"{label}, step → 0", **hollow)
+    axes.set_ylabel("mean Q² − back-to-back (dB)")
+    # The legend, then twice as long, shares the line.
+    _finish(axes, "Nonlinear penalty" if extrapolated else "Nonlinear penalty of each spatial mode")
+    return axes.figure
+
+
+def constellation_figure(
+    result: Result, mode: int | None = None, channel: int | None = None
+) -> Figure | None:
+    """Draw symbols at the farthest receiver: of ``mode``, from 1, or of the first, the worst and the last.
+
+    ``channel``, from 1, needs a file with those of all; by default it is the middle one. None without
+    symbols. InputError for modes and channels that the file does not contain.
+    """
+    from matplotlib.figure import Figure
+
+    name = received(result)[-1]
+    if (key := f"received/{name}/constellation") not in result:
+        return None
+    q = _q_squared_db(result, name)
+    mean, points = mean_db(q), np.asarray(result[key])
+    if points.dtype.kind != "c" or not points.size or points.size % len(q):
+        actual = f"has {points.size} values of type {points.dtype}"
+        allowed = f"complex symbols of each of {len(q)} modes"
+        raise InputError(f"{result.path}: '{key}' {actual}; allowed: {allowed}")
+    if channel is not None or points.ndim == 4:
+        points = _of_channel(result, points, q.shape[1], channel)
+    points = points.reshape(len(q), -1)
+    if mode is not None and not 1 <= mode <= len(q):
+        raise InputError(f"mode: {mode} given; allowed: 1 to {len(q)}")
+    groups, labels = mode_groups(result, len(q)), _labels(result, len(q))
+    chosen = sorted({0, int(np.argmin(mean)), len(q) - 1}) if mode is None else [mode - 1]
+    with style():
+        figure = Figure(figsize=(3.4 * len(chosen) + 0.4, 4.1), layout="constrained")
+        parts = np.abs(points[chosen].astype(complex).view(float))
+        parts = parts[np.isfinite(parts)]
+        limit = 1.08 * float(np.quantile(parts, 0.999)) if parts.size and parts.any() else 1.0
+        for k, m in enumerate(chosen):
+            axes = figure.add_subplot(1, len(chosen), k + 1)
+            axes.set_aspect("equal")
+            shown = points[m][np.isfinite(points[m])][:4000]
+            axes.plot(shown.real, shown.imag, ".", color=BLUE, markersize=3, alpha=0.35, markeredgewidth=0)
+            axes.set(xlim=(-limit, limit), ylim=(-limit, limit), xlabel="in phase")
+            axes.set_ylabel("" if k else "quadrature")
+            axes.grid(True, axis="both")
+            title = f"{labels[m]}, group {groups[m]}: Q² = {mean[m]:.2f} dB"
+            axes.set_title(title, pad=8, fontsize=10)
+        of = "" if channel is None else f"of channel {channel} "
+        title = f"Received symbols {of}{_where(result, name)}"
+        figure.suptitle(title, x=0.02, ha="left", fontsize=11, fontweight="bold")
+    return figure
+
+
+def _of_channel(result: Result, points: np.ndarray, channels: int, channel: int | None) -> np.ndarray:
+    """Return the symbols of one channel, from 1, (modes, 2, symbols)."""
+    if channel is not None and not 1 <= channel <= channels:
+        raise InputError(f"channel: {channel} given; allowed: 1 to {channels}")
+    index = channels // 2 if channel is None else channel - 1
+    if points.ndim == 4 and index < points.shape[1]:
+        return points[:, index]
+    if index == channels // 2:
+        return points
+    kept = f"{result.path} keeps symbols of channel {channels // 2 + 1} alone"
+    raise InputError(f'channel: {channel} given, {kept}; allowed: a run with receiver.constellations = "all"')
+
+
+def mean_db(q: np.ndarray) -> np.ndarray:
+    """Return the mean over the second axis of Q² in dB, (M, C), averaged in linear units; in dB, (M,)."""
+    with np.errstate(divide="ignore"):  # A lost signal has Q² = 0, -inf dB.
+        return 10 * np.log10(np.mean(10 ** (q / 10), axis=1))
+
+
+def expected_db(result: Result, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return the Q² in dB expected from theory, [mode, channel]; None if missing, or of another shape."""
+    key = f"theory/{name}/q_squared_db"
+    q = np.asarray(result[key]) if key in result else np.zeros(0)
+    return q if q.shape == shape and q.dtype.kind == "f" else None
+
+
+def mode_groups(result: Result, modes: int) -> np.ndarray:
+    """Return the mode group of each mode; all 1 if the result does not say."""
+    groups = np.asarray(result.get("fibre/groups", []))
+    return groups if groups.shape == (modes,) and groups.dtype.kind in "iu" else np.ones(modes, int)
+
+
+def plain_text(text: str) -> str:
+    """Return text of a file for a figure, without formulae between dollar signs."""
+    return str(text).replace("$", r"\$")
+
+
+def style(**more: Any) -> Any:
+    """Return a context in which figures are drawn with `STYLE` and more Matplotlib settings."""
+    import matplotlib as mpl
+
+    return mpl.rc_context({**STYLE, **more})  # type: ignore[arg-type]
+
+
+def new_axes(width: float, height: float) -> Any:
+    """Return the axes of a new figure; size in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained").add_subplot()
+
+
+def _q_squared_db(result: Result, name: str) -> np.ndarray:
+    q = numbers(result, key := f"received/{name}/q_squared_db", 2)
+    if not np.all((np.abs(q) < _MOST_DB) | ~np.isfinite(q)):  # -inf: a lost signal; NaN: none was sent
+        raise InputError(f"{result.path}: '{key}' has values that are no Q² in dB; allowed: below {_MOST_DB}")
+    return q
+
+
+def numbers(result: Result, key: str, dimensions: int) -> np.ndarray:
+    """Return a dataset of numbers; `InputError` if it is not numeric with this number of dimensions."""
+    values = np.asarray(result[key])
+    if values.dtype.kind not in "fiu" or values.ndim != dimensions or not values.size:
+        actual = f"has the shape {values.shape} and the type {values.dtype}"
+        raise InputError(f"{result.path}: '{key}' {actual}; allowed: numbers of {dimensions} dimensions")
+    return values
+
+
+def _where(result: Result, name: str) -> str:
+    return "back to back" if name == "back_to_back" else f"after {distance(result, name) / 1e3:g} km"
+
+
+def _labels(result: Result, modes: int) -> list[str]:
+    # LP0,1 and LP01a read better with the indices as a subscript.
+    indices = re.compile(r"^LP(\d+,?\d*)(.*)$")
+    results = result.get("fibre/labels", [])
+    inputs = [plain_text(label) for label in results] if isinstance(results, list) else []
+    shown = [indices.sub(r"LP$_{\\mathrm{\1}}$\2", label) for label in inputs]
+    return shown if len(shown) == modes else [f"mode {m + 1}" for m in range(modes)]
+
+
+def _mode_axes(result: Result, modes: int) -> tuple[Any, np.ndarray, float]:
+    """Return axes over the spatial modes, abscissa of the modes, and marker size.
+
+    Every other mode group is shaded, with the group numbers on top.
+    """
+    groups = mode_groups(result, modes)
+    with style():
+        axes = new_axes(8.4, 4.4)
+        ends = [0, *(np.flatnonzero(np.diff(groups)) + 1), modes]
+        several = len(ends) > 2
+        text = {"ha": "center", "va": "bottom", "fontsize": 8 if len(ends) > 9 else 9, "color": GREY}
+        for k, (start, end) in enumerate(pairwise(ends)):
+            if k % 2 == 0 and several:
+                axes.axvspan(start + 0.5, end + 0.5, color=BAND, linewidth=0, zorder=0)
+            above = axes.get_xaxis_transform()
+            axes.text((start + end + 1) / 2, 1.012, str(groups[start]), transform=above, **text)
+        axes.set(xlim=(0.5, modes + 0.5), xlabel="spatial mode (mode group on top)")
+        every = 1 if modes <= 20 else 5 if modes <= 50 else 10
+        axes.set_xticks([1, *range(max(2, every), modes + 1, every)])
+    return axes, np.arange(1, modes + 1), float(np.clip(60 / modes + 2.2, 2.8, 6))
+
+
+def _finish(axes: Axes, title: str) -> None:
+    low, high = axes.get_ylim()
+    axes.set_ylim(low - 0.02 * (high - low), high + 0.02 * (high - low))
+    with style():
+        axes.set_title(title)
+        if len(axes.get_legend_handles_labels()[0]) > 1 or "penalty" in title:
+            # Right of the title, above the group numbers.
+            look = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.05), "borderaxespad": 0}
+            axes.legend(ncols=6, handletextpad=0.2, columnspacing=1.2, **look)

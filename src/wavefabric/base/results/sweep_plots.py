@@ -1,0 +1,178 @@
+"""Draw a parameter sweep: a quantity over an axis, or over distance; the other axes give the lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wavefabric.base.errors import InputError
+from wavefabric.base.files.hdf5 import reading
+from wavefabric.base.files.output import made_folder, save_figure
+from wavefabric.base.results import plots
+from wavefabric.base.results.sweeps import SweepResult, mean
+
+_Q, _PENALTY, _DISTANCE = "q_squared_db", "penalty_db", "distance"
+_LABELS = {_Q: "Q² (dB)", _PENALTY: "Q² − back-to-back (dB)", "evm": "EVM", "delay": "delay (symbols)"}
+_LABELS |= {"ber_counted": "bit error ratio, counted", "ber_from_q": "bit error ratio from Q²"}
+#: Axes that only change the randomness: a figure shows the mean over them.
+_SEEDS = ("seed", "receiver.noise_seed")
+#: Largest number of lines in the legend.
+_MOST_NAMED = 12
+
+
+@dataclass(frozen=True)
+class SweepFigure:
+    """Describes a figure: a quantity over an axis of a sweep or ``"distance"``; default: Q², the first axis.
+
+    ``mode`` and ``channel``, from 1, select signals, by default all. Their mean is drawn (of Q² in linear
+    units), with a band from the minimum to the maximum.
+    """
+
+    quantity: str = _Q
+    over: str | None = None
+    mode: int | None = None
+    channel: int | None = None
+
+
+def plot_sweep(
+    result: SweepResult, out_dir: str | Path | None = None, suffix="png", wanted: SweepFigure | None = None
+) -> list[Path]:
+    """Draw one figure of a sweep, or Q² over the first axis and the penalty over distance; return the paths.
+
+    These are ``<stem>-<quantity>-over-<axis>``, in ``out_dir``, created if missing, or next to the result.
+    InputError for a quantity, an axis, a mode or a channel that the result does not contain.
+    """
+    figures = [wanted or SweepFigure()]
+    folder, written = result.path.parent if out_dir is None else Path(out_dir), []
+    with made_folder(folder), reading(result.path):
+        if wanted is None and len(result["position"]) > 2 and np.isfinite(_values(result, _PENALTY)).any():
+            figures.append(SweepFigure(_PENALTY, _DISTANCE))
+        for each in figures:
+            axis = (each.over or next(iter(result.axes))).rpartition(".")[2]
+            name = f"{result.path.stem}-{each.quantity}-over-{axis}.{suffix}".replace("_", "-")
+            written.append(save_figure(draw_sweep(result, each), folder / name, dpi=160))
+    return written
+
+
+def draw_sweep(result: SweepResult, wanted: SweepFigure) -> plots.Figure:
+    """Return the figure of one quantity; its theory, if in the file, is a dashed line in the same colour."""
+    over = wanted.over or next(iter(result.axes))
+    if over not in (allowed := [*result.axes, _DISTANCE]):
+        raise InputError(f"--over: {over} given; allowed: {', '.join(allowed)}")
+    values = _values(result, wanted.quantity)
+    centre, low, high = _reduced(result, wanted, over, values)
+    theory = _theory(result) if wanted.quantity == _Q else np.full_like(values, np.nan)
+    expected = _reduced(result, wanted, over, theory)[0]
+    shape, names = centre.shape[:-1], [name for name in result.axes if name not in (over, *_SEEDS)]
+    with plots.style():
+        axes = plots.new_axes(8.8, 4.6)
+        x = _abscissa(result, over, centre.shape, axes)
+        for line in np.ndindex(shape):
+            keep = np.flatnonzero(np.isfinite(centre[line]))
+            keep = keep[np.argsort(x[line][keep], kind="stable")]
+            where, (colour, marker) = x[line][keep], _look(line, shape)
+            axes.plot(where, centre[line][keep], color=colour, marker=marker, ms=4.5, lw=1.4, zorder=3)
+            alpha = 0.25 / np.prod(shape) ** 0.75
+            axes.fill_between(where, low[line][keep], high[line][keep], color=colour, alpha=alpha, lw=0)
+            if np.isfinite(expected[line]).any():
+                axes.plot(where, expected[line][keep], "--", color=colour, lw=1.4, zorder=4)
+        for number, name in enumerate(names):
+            for i in range(min(_MOST_NAMED, len(result.axes[name]))):
+                colour, marker = _look(tuple(i if k == number else 0 for k in range(len(names))), shape)
+                style: Any = {"color": plots.GREY, "marker": marker} if number else {"color": colour}
+                label = plots.plain_text(f"{name.rpartition('.')[2]} {result.label(name, i)}")
+                axes.plot([], [], label=label, ms=4.5, lw=1.4, **style)
+        if np.isfinite(expected).any():
+            axes.plot([], [], "--", color=plots.GREY, label="theory")
+        if wanted.quantity == _PENALTY:
+            axes.axhline(0, color=plots.GREY, lw=1, zorder=1)
+        if wanted.quantity.startswith("ber") and np.fmin.reduce(low, None) > 0:
+            axes.set_yscale("log")
+        axes.set_ylabel(_LABELS.get(wanted.quantity, wanted.quantity))
+        axes.set_title(_title(result, wanted, over, values.shape[-2:]), pad=10)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=8.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return axes.figure
+
+
+def _look(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:
+    """Return colour and marker of a line by its index: the first axis sets colours, all others markers."""
+    import matplotlib as mpl
+
+    if not line:
+        return plots.COLOURS[0], plots.MARKERS[0]
+    marker = plots.MARKERS[int(np.ravel_multi_index((0, *line[1:]), shape)) % len(plots.MARKERS)]
+    if shape[0] <= len(plots.COLOURS):
+        return plots.COLOURS[line[0]], marker
+    return mpl.colormaps["viridis"](0.92 * line[0] / (shape[0] - 1)), marker
+
+
+def _values(result: SweepResult, quantity: str) -> np.ndarray:
+    """Return a quantity by axes, position, mode and channel; the last two have length 1 if not applicable."""
+    axis, names = len(result.shape), list(result["position"])
+    values = result.numbers(_Q if quantity == _PENALTY else quantity)
+    if values.ndim - axis in (0, 2):  # a number of the solver, or the launch power
+        values = np.repeat(np.expand_dims(values, axis), len(names), axis)
+    if quantity == _PENALTY:
+        sent = np.array([name == "back_to_back" for name in names])[:, None, None]
+        reference = np.fmax.reduce(np.where(sent, values, np.nan), axis, keepdims=True)
+        return np.where((reference <= plots.NOISELESS_DB) & ~sent, values - reference, np.nan)
+    return values if values.ndim - axis > 1 else values[..., None, None]
+
+
+def _theory(result: SweepResult) -> np.ndarray:
+    """Return Q² from theory in the shape of received Q², NaN where the file has none."""
+    out = np.full_like(result.numbers(_Q), np.nan)
+    for number, name in enumerate(result["position"]):
+        if (key := f"theory/{name}/{_Q}") in result:
+            values = result.numbers(key)
+            out[..., number, :, :] = values if values.ndim > len(result.shape) else values[..., None, None]
+    return out
+
+
+def _reduced(result: SweepResult, wanted: SweepFigure, over: str, values: np.ndarray) -> list[np.ndarray]:
+    """Return mean, minimum and maximum over selected signals and seeds: axes of lines, then the abscissa."""
+    for name, number, axis in (("mode", wanted.mode, -2), ("channel", wanted.channel, -1)):
+        if number is not None:
+            if not 1 <= number <= values.shape[axis]:
+                allowed = f"1 to {values.shape[axis]} for {wanted.quantity}"
+                raise InputError(f"--{name}: {number} given; allowed: {allowed}")
+            values = np.take(values, [number - 1], axis)
+    names = list(result.axes)
+    if over != _DISTANCE:
+        values = np.moveaxis(result.at_farthest(values), names.index(over), len(names) - 1)
+        names.remove(over)
+    seeds = (number for number, name in enumerate(names) if name in _SEEDS)
+    axis = (*seeds, values.ndim - 2, values.ndim - 1)
+    ends = np.fmin.reduce(values, axis), np.fmax.reduce(values, axis)
+    return [mean(values, axis, wanted.quantity == _Q), *ends]
+
+
+def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: plots.Axes) -> np.ndarray:
+    """Return the abscissa of each line; set label, scale and ticks of ``axes``."""
+    if over == _DISTANCE:
+        axes.set_xlabel("distance (km)")
+        return _reduced(result, SweepFigure(_DISTANCE), over, _values(result, _DISTANCE))[0] / 1e3
+    x, unit = np.asarray(result.axes[over]), result.attrs(over)["units"]
+    axes.set_xlabel(f"{over} ({unit})" if unit else over)
+    if x.dtype.kind not in "fiu":
+        axes.set_xticks(range(len(x)), [plots.plain_text(text) for text in x])
+        return np.broadcast_to(np.arange(len(x)), shape)
+    ordered = np.unique(x)
+    if len(ordered) > 2 and ordered[0] > 0 and np.ptp(np.diff(np.log(ordered))) < 0.05:  # e.g. halved steps
+        axes.set_xscale("log")
+        axes.set_xticks(ordered, [f"{value:g}" for value in ordered])
+        axes.minorticks_off()
+    return np.broadcast_to(x.astype(float), shape)
+
+
+def _title(result: SweepResult, wanted: SweepFigure, over: str, signals: tuple[int, ...]) -> str:
+    """Return a title that says over which signals mean and range are taken, and where."""
+    chosen = ("mode", wanted.mode, signals[0]), ("channel", wanted.channel, signals[1])
+    many = [f"{name} {number}" if number else f"{n} {name}s" for name, number, n in chosen if number or n > 1]
+    many += [f"{len(result.axes[name])} seeds" for name in result.axes if name in _SEEDS and name != over]
+    where = "" if over == _DISTANCE else " at the farthest receiver position"
+    return f"Mean and range of {', '.join(many)}{where}" if many else ""

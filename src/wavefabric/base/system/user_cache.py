@@ -1,0 +1,103 @@
+"""Provide a directory to cache reproducible files between runs: compiled kernels, fonts.
+
+This is the user's cache directory, or if that cannot be written (a service without a home, a container, a
+full quota) a temporary directory of this user, with a line on stderr that says so.
+"""
+
+import atexit
+import contextlib
+import os
+import stat
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+from wavefabric.base.errors import InputError
+
+#: Environment variable that sets the directory; also passes the selected one to child processes and ranks.
+VARIABLE = "WAVEFABRIC_CACHE"
+#: Variables with the rank: only the first rank prints the message.
+_RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+
+
+def cache_directory(name: str = "", quiet: bool = False) -> Path:
+    """Return an existing, writable cache directory, or its subdirectory ``name``.
+
+    ``$WAVEFABRIC_CACHE`` if it is set, else ``$XDG_CACHE_HOME/wavefabric``, else ``~/.cache/wavefabric``. If
+    that cannot be written, it is ``wavefabric-UID`` in the directory for temporary files, readable only by
+    this user; a line on stderr says so once (unless ``quiet``), and child processes use the same directory.
+    """
+    root, problem = _usable_root(_wanted())
+    if problem and not quiet:
+        os.environ[VARIABLE] = str(root)  # for child processes, and so that the message is printed once
+        if all(os.environ.get(each, "0") == "0" for each in _RANK) and sys.stderr is not None:
+            print(f"wavefabric: cache: {problem}; using {root} ({VARIABLE} names another)", file=sys.stderr)
+    directory = root / name
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def redirect(variable: str, name: str, *usual: str) -> None:
+    """Make another library store its files in our cache if it cannot write to its ``usual`` directories.
+
+    The environment variable ``variable`` sets the library's directory; it is unchanged if already set.
+    """
+    if not os.environ.get(variable) and not all(map(_writable, usual)):
+        os.environ[variable] = str(cache_directory(name, quiet=True))
+
+
+def _writable(directory: str) -> bool:
+    """Return whether files can be created in a directory, or it can be created itself."""
+    path = Path(os.path.expanduser(directory))
+    if directory.startswith("~") and not os.path.isdir(os.path.expanduser("~")):
+        return False
+    while not os.path.lexists(path):
+        path = path.parent
+    return path.is_dir() and os.access(path, os.W_OK | os.X_OK)
+
+
+def _wanted() -> Path | None:
+    if chosen := os.environ.get(VARIABLE):
+        return Path(chosen).absolute()
+    if caches := os.environ.get("XDG_CACHE_HOME"):
+        return Path(caches).absolute() / "wavefabric"
+    with contextlib.suppress(RuntimeError):  # no HOME, and the user is not in the user database
+        return Path.home() / ".cache" / "wavefabric"
+    return None
+
+
+@lru_cache
+def _usable_root(wanted: Path | None) -> tuple[Path, str]:
+    """Return the directory, and why it is not ``wanted``, or an empty text."""
+    if wanted is None:
+        return _temporary(), "there is no home directory"
+    import tempfile
+
+    try:
+        wanted.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=wanted):
+            return wanted, ""
+    except OSError as error:
+        return _temporary(), f"{wanted} cannot be written ({error.strerror or error})"
+
+
+def _temporary() -> Path:
+    """Return a directory private to this user: others could place code in it, which would be run."""
+    import shutil
+    import tempfile
+
+    try:
+        directory = Path(tempfile.gettempdir()) / f"wavefabric-{os.getuid()}"
+        with contextlib.suppress(OSError):
+            directory.mkdir(mode=0o700, exist_ok=True)
+            facts = directory.lstat()
+            own = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid()
+            if own and not stat.S_IMODE(facts.st_mode) & 0o077:
+                with tempfile.TemporaryFile(dir=directory):
+                    return directory
+        directory = Path(tempfile.mkdtemp(prefix="wavefabric-"))
+    except OSError:
+        fault = "neither the cache directory nor one for temporary files can be written"
+        raise InputError(f"cache: {fault}; allowed: {VARIABLE} or TMPDIR with a directory that can") from None
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory

@@ -1,0 +1,47 @@
+"""Share code of benchmarks: checks of options, the frame of a result, rows of tables."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from wavefabric.base.errors import choice
+from wavefabric.fabric.execution import report, timing
+from wavefabric.fabric.execution.timing import Ranks
+from wavefabric.runtime.device import Device
+
+Triple = tuple[int, int, int]
+
+
+def silent(line: str) -> None:
+    """Ignore a line of progress."""
+
+
+def check_words(key: str, inputs: Iterable[str], allowed: Iterable[str]) -> None:
+    """Raise `InputError` for a word that is not in ``allowed``."""
+    for word in inputs:
+        choice(key, word, tuple(allowed))
+
+
+def calls(device: Device, work: Callable[[], Any], sample_ms: float) -> int:
+    """Return how many calls make a sample long enough for the clock."""
+    first = timing.milliseconds(device, work, 1)[0]
+    return min(200, math.ceil(sample_ms / max(first, 1e-3)))
+
+
+def result_of(ranks: Ranks, benchmark: str, cases: list[dict[str, Any]], **facts: Any) -> dict[str, Any]:
+    """Return the result of a benchmark over ranks: facts, cases, unavailable transports, the machine."""
+    frame = {"benchmark": benchmark, "ranks": ranks.size, **facts, "cases": cases}
+    return frame | {"unavailable": ranks.unavailable, "machine": ranks.machine()}
+
+
+def rows(cases: Iterable[dict[str, Any]], *cells: str) -> list[list[str]]:
+    """Return a row per case, a cell per format, such as ``{ms:.3g}``; ``{via}`` is the transport's name."""
+    return [
+        [cell.format(**case, via=report.transport_name(case.get("transport", ""))) for cell in cells]
+        for case in cases
+    ]
+
+
+def percent(fraction: float | None) -> str:
+    """Return a fraction as a whole percentage, "-" for None."""
+    return "-" if fraction is None else f"{fraction * 100:.0f} %"

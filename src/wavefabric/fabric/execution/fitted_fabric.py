@@ -1,0 +1,265 @@
+"""Build a fabric from times: fit lines to them, derive the fabric, and show both as tables."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
+from wavefabric.fabric.execution import report
+
+#: Residuals beyond this many standard deviations get less weight (Huber 1964, doi:10.1214/aoms/1177703732;
+#: 95 % as efficient as least squares if errors are normal).
+_HUBER = 1.345
+_TURNS = 20
+#: Largest residual of a valid fit: at 0.75 a time is four times its line.
+RESIDUAL = 0.75
+#: Lines with a larger residual are listed as rough, in the report and in the file.
+ROUGH = 0.25
+#: If the bytes' part of the time at the largest size is below this fraction, their rate cannot be measured.
+_SEEN = 0.01
+#: If all ranks at once each reach less than this fraction of a pair's rate, they share a link.
+_SHARED = 0.7
+#: Text for each pattern.
+_WORDS = {
+    "ring": "each rank to the next",
+    "both": "each rank to both neighbours",
+    "one-to-all": "one to all",
+    "all-to-one": "all to one",
+    "all-to-all": "all to all",
+    "round": "a round of a ring",
+    "add": "an addition",
+    "signals": "signals",
+}
+#: Patterns whose lines become numbers of a fabric, besides the pairs; signals are for its kernels.
+_USED = ("one-to-all", "all-to-one", "all-to-all", "round", "add", "signals")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line t = max(floor, α + bytes/bandwidth); s, B/s; ``residuals`` are (fitted − measured)/measured."""
+
+    alpha: float
+    bandwidth: float
+    floor: float
+    residuals: tuple[float, ...]
+
+    @property
+    def worst(self) -> float:
+        """Return the largest absolute residual."""
+        return max(map(abs, self.residuals))
+
+    def grows(self, nbytes: float) -> bool:
+        """Return whether ``nbytes``, the largest size sent, contribute measurably to the time."""
+        return nbytes / self.bandwidth > _SEEN * self.seconds(nbytes)
+
+    def seconds(self, nbytes):
+        """Return the time for ``nbytes`` bytes."""
+        return np.maximum(self.floor, self.alpha + nbytes / self.bandwidth)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "residuals": list(self.residuals), "worst": self.worst}
+
+
+def fit(nbytes: Sequence[float], seconds: Sequence[float], floor: bool = False) -> Line:
+    """Fit a line with α ≥ 0 to times (two sizes or more) by their relative errors, outliers weighing less.
+
+    With ``floor``, times of small sizes may be constant: a host needs that long to issue a transfer, while
+    the device is still busy with the one before. The number of sizes at the floor is the best-fitting one.
+    The fit is iteratively reweighted least squares with Huber's weights, started from equal weights; the
+    scale is the median absolute residual over 0.6745.
+    """
+    b, t = np.asarray(nbytes, float), np.asarray(seconds, float)
+    sizes = np.unique(b)
+    if sizes.size < 2 or (t <= 0).any():
+        raise ValueError("a line needs two sizes, and times above 0")
+    lines = []
+    for level in sizes[: sizes.size - 1 if floor else 1]:
+        low = b < level
+        alpha, slope = _huber(b[~low], t[~low])
+        least = float(np.median(t[low])) if low.any() else 0.0
+        residual = np.maximum(least, alpha + slope * b) / t - 1
+        lines.append(Line(alpha, 1 / slope, least, tuple(map(float, residual))))
+    # Of equally good fits the one with fewer points at the floor.
+    errors = [np.abs(line.residuals).sum() * (1 + 1e-9 * number) for number, line in enumerate(lines)]
+    return lines[int(np.argmin(errors))]
+
+
+def _huber(b: np.ndarray, t: np.ndarray) -> tuple[float, float]:
+    """Return α ≥ 0 and seconds per byte > 0."""
+    from scipy.optimize import nnls
+
+    weights, unit = np.ones_like(t), float(b.max())
+    alpha = slope = 0.0
+    for _ in range(_TURNS):
+        w = weights / t
+        (alpha, slope), _ = nnls(np.column_stack([w, w * b / unit]), w * t)
+        # Times that do not grow at all: the largest rate that these times can show.
+        alpha, slope = float(alpha), max(float(slope) / unit, 1e-6 * float(np.median(t)) / unit)
+        residual = np.abs((alpha + slope * b) / t - 1)
+        scale = max(float(np.median(residual)) / 0.6745, 1e-6)
+        weights = np.sqrt(np.minimum(1.0, _HUBER * scale / np.maximum(residual, 1e-300)))
+    return alpha, slope
+
+
+def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine: dict, command: str) -> str:
+    """Return the fabric of a case of `wavefabric.fabric.execution.measure_fabric.run`, as TOML text.
+
+    Each ordered pair has a link with the bandwidth that the pair reaches alone. Its latency is the excess of
+    its α over the smallest of all pairs, at most α of a round of a ring; the fabric's α is α of that round
+    minus the largest latency in the ring.
+    A single transfer reaches (``flow_bandwidth``) the rate of one in a ring, with all others in progress; a
+    GPU sends or receives in total (``copy_bandwidth``) its rate to or from all others. If a ring is much
+    slower than a pair alone, as in the memory of a host, all ranks are joined to one shared link instead,
+    with the highest total rate that was measured.
+    """
+    from wavefabric.fabric.io.files import to_toml
+
+    patterns, pairs = case["patterns"], {(p["src"], p["dst"]): p["line"] for p in case["pairs"]}
+    step, add, peer = patterns["round"]["line"], patterns["add"]["line"], patterns["peer"]["us"]
+    alpha, together = step["alpha"], step["bandwidth"]
+    typical = statistics.median(line["bandwidth"] for line in pairs.values())
+    gpus = tuple(f"{'GPU' if on_gpu else 'CPU'}{r}" for r in range(ranks))
+    fans = [patterns[p]["line"]["bandwidth"] for p in ("one-to-all", "all-to-one") if p in patterns]
+    everybody = patterns["all-to-all"]["line"]["bandwidth"] if "all-to-all" in patterns else together
+    kind = "peer" if case["transport"] in ("p2p", "nccl", "mpi-cuda") else "memory"
+    if max(together, everybody) < _SHARED * typical:
+        copy, flow = max([typical, *fans]), typical
+        switches = ("shared in", "shared out")
+        links = [Link(gpu, switches[0], _round(copy), 0.0, kind) for gpu in gpus]
+        links += [Link(*switches, _round(ranks * max(together, everybody)), 0.0, kind)]
+        links += [Link(switches[1], gpu, _round(copy), 0.0, kind) for gpu in gpus]
+    else:
+        switches, copy, flow = (), min([everybody, *fans]), min(together, typical)
+        first = min(line["alpha"] for line in pairs.values())
+        late = {pair: _time(min(line["alpha"] - first, alpha)) for pair, line in pairs.items()}
+        links = [
+            Link(gpus[a], gpus[b], _round(line["bandwidth"]), late[a, b], kind)
+            for (a, b), line in pairs.items()
+        ]
+        # A round of the ring waits for the last of its links.
+        alpha = max(0.0, alpha - max(late[r, (r + 1) % ranks] for r in range(ranks)))
+    kernels = (case.get("kernels") or {}).get("times")
+    if kernels is not None:
+        rates = ("bandwidth", "memory")
+        kernels = KernelTimes(**{k: (_round if k in rates else _time)(v) for k, v in kernels.items()})
+    doubts = f"; rough: {'; '.join(case['rough'])}" if case.get("rough") else ""
+    chip = machine.get("gpu") or machine.get("cpu") or "unknown processor"
+    return to_toml(
+        Fabric(
+            name=name,
+            gpus=gpus,
+            switches=switches,
+            links=tuple(links),
+            alpha=_time(alpha),
+            copy_bandwidth=_round(copy),
+            flow_bandwidth=_round(flow),
+            description=f"{ranks} ranks over {case['transport']}",
+            source=f"measured over {case['transport']} between {ranks} x {chip}: {command}{doubts}",
+            reduce_bandwidth=_round(add["bandwidth"]),
+            reduce_alpha=_time(add["alpha"]),
+            round_overhead=_time(step["floor"]),
+            peer_overhead=_time(peer * 1e-6) if step["floor"] else 0.0,
+            reduce_overhead=_time(add["floor"]),
+            kernels=kernels,
+        )
+    )
+
+
+def _round(value: float, unit: float = 1e9) -> float:
+    """Round to four digits, the precision of measurements, in the unit of files: GB/s."""
+    return float(f"{value / unit:.4g}") * unit
+
+
+def _time(value: float) -> float:
+    return _round(value, 1e-6)
+
+
+def _lines(case: dict[str, Any], patterns) -> list[tuple[str, Line, list[dict[str, Any]]]]:
+    """Return for each pair and each of ``patterns`` its text, the fitted line, and its times."""
+    fitted = {f"rank {p['src']} to rank {p['dst']}": p for p in case["pairs"]}
+    fitted |= {_WORDS[key]: case["patterns"][key] for key in patterns if key in case["patterns"]}
+    keys = ("alpha", "bandwidth", "floor", "residuals")
+    return [(words, Line(*(f["line"][key] for key in keys)), f["rows"]) for words, f in fitted.items()]
+
+
+def rough(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
+    """Return lines that the fabric uses, with residuals up to ``limit``, but above `ROUGH`."""
+    return [
+        f"{words} (up to {100 * line.worst:.0f} %)"
+        for words, line, _ in _lines(case, _USED)
+        if ROUGH < line.worst <= limit
+    ]
+
+
+def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
+    """Return lines, as text, that no fabric should use: residuals above ``limit``, or constant times."""
+    wrong = []
+    for words, line, times in _lines(case, _USED):
+        if line.worst > limit:
+            wrong.append(f"{words}: residual of {100 * line.worst:.1f} %")
+        elif not line.grows(max(row["bytes"] for row in times)):
+            wrong.append(f"{words}: times do not grow with bytes")
+    return wrong
+
+
+def reliable_kernels(measured: dict[str, Any] | None, limit: float = RESIDUAL) -> dict[str, Any] | None:
+    """Return kernel measurements; without times, and with ``why_not``, if rounds of signals are misfits."""
+    if measured is None or "times" not in measured:
+        return measured
+    wrong = misfits({"pairs": [], "patterns": {"signals": measured["lines"]["signals"]}}, limit)
+    return {"lines": measured["lines"], "why_not": "; ".join(wrong)} if wrong else measured
+
+
+def table(result: dict[str, Any]) -> list:
+    """Return a table of fitted lines for each transport, and a summary of its fabric."""
+    shown: list = []
+    for case in result["cases"]:
+        rows = []
+        for words, line, _ in _lines(case, _WORDS):
+            floor = f"{line.floor * 1e6:.1f}" if line.floor else "-"
+            rate = f"{line.bandwidth * 1e-9:.4g}"
+            rows.append((words, f"{line.alpha * 1e6:.2f}", rate, floor, f"{line.worst * 100:.1f} %"))
+        title = f"{report.transport_name(case['transport'])}, {result['ranks']} ranks"
+        columns = ("<pattern", "alpha us", "GB/s", "floor us", "worst residual")
+        caption = "fitted: the larger of floor and alpha + bytes/bandwidth; bytes of the busiest rank"
+        shown.append(report.table(title, columns, rows, caption, plain=True))
+        shown.append(_summary(case["fabric"]))
+        if why := (case.get("kernels") or {}).get("why_not"):
+            shown.append(f"kernels: not in the fabric; {why}")
+        if case.get("rough"):
+            limit = f"off by more than {100 * ROUGH:g} % at some size"
+            shown.append(f"rough ({limit}): {'; '.join(case['rough'])}")
+        if case["misfits"]:
+            limit = f"residuals above {100 * result['residual']:g} % or level times"
+            shown.append(f"no fabric to rely on ({limit}): {'; '.join(case['misfits'])}")
+    return shown + report.unavailable(result)
+
+
+def _summary(text: str) -> str:
+    """Return a fabric's numbers as text, except those of single links."""
+    from wavefabric.fabric.io.files import from_toml
+
+    fabric: Any = from_toml(text)
+    bandwidths = {"flow": "a transfer at most", "copy": "a rank in all", "reduce": "sums"}
+    times = {
+        "reduce_alpha": "before each sum",
+        "round_overhead": "of the host a round",
+        "peer_overhead": "a further rank",
+        "reduce_overhead": "a sum",
+    }
+    parts = [f"alpha {fabric.alpha * 1e6:.3g} us"]
+    for key, words in bandwidths.items():
+        if (value := getattr(fabric, f"{key}_bandwidth")) is not None:
+            parts.append(f"{words} {value * 1e-9:.4g} GB/s")
+    for key, words in times.items():
+        if value := getattr(fabric, key):
+            parts.append(f"{value * 1e6:.3g} us {words}")
+    if fabric.kernels is not None:
+        own = fabric.kernels
+        words = ", ".join(f"{key} {getattr(own, key) * 1e6:.3g} us" for key in ("launch", "signal", "packet"))
+        parts.append(f"kernels: {words}, {own.bandwidth * 1e-9:.4g} GB/s")
+    shared = " (all ranks share one link)" if fabric.switches else ""
+    return f"fabric {fabric.name}{shared}: {', '.join(parts)}"

@@ -1,0 +1,205 @@
+"""Predicts the time per step of light in a multimode fibre on each rank, exchanges of powers included.
+
+The integrators themselves say which operators a step calls; the pipeline of a Kerr operator is that of
+`RankOperators`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+from wavefabric.collectives import Schedule, direct_all_gather
+from wavefabric.fabric.planner.exchange_times import ExchangeTimes, host_launch
+from wavefabric.fabric.planner.rates import SolverRates
+from wavefabric.fabric.planner.timeline import StepTimeline, StepTimes, steady_step
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.operators import RK4IP_LAST, RK4IP_MIDDLE, ROTATE, ROTATE_RK4
+from wavefabric.optics.propagation.operators_ranks import chunks_for
+from wavefabric.optics.propagation.phase_groups import (
+    PhaseGroupCoupling,
+    phase_group_coupling,
+    rank_phase_group_coupling,
+)
+from wavefabric.optics.propagation.rank_modes import RankModes
+
+_LINEAR, _COPY = "linear", "copy"
+#: Exchanges of powers in each Kerr operator.
+_EXCHANGES = {each.name: each.stages for each in (ROTATE, ROTATE_RK4, RK4IP_MIDDLE, RK4IP_LAST)}
+_EXCHANGES |= {"phase_rate": 1, "rotate_mean": 0}
+#: Fractions of the time of an operator whose powers are exchanged: sums before the first exchange, update
+#: after the last (measured with Nsight Compute); the rest couples powers.
+_SUMS, _UPDATE = 0.30, 0.62
+#: Model of the one kernel that stores powers on other GPUs, fitted on two H200s: the fraction of the transfer
+#: time that is hidden, and multiplications per second of the coupling, by bytes per power.
+_HIDDEN, _COUPLED = 0.94, {8: 3.4e12, 4: 6.8e12}
+
+
+class _Field:
+    """Reports that a field is copied into it."""
+
+    def __init__(self, calls: list[str]):
+        self._calls = calls
+
+    def __setitem__(self, where: Any, values: Any) -> None:
+        self._calls.append(_COPY)
+
+
+class _Operators:
+    """Records calls of `FibreOperators` by the names under which device files time them."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def empty(self) -> _Field:
+        return _Field(self.calls)
+
+    empty_rates = empty
+
+    def squared_error(self) -> float:
+        return 0.0
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: self.calls.append(name.removeprefix("kerr_"))
+
+
+@lru_cache(maxsize=16)
+def operations(integrator: str) -> tuple[str, ...]:
+    """Return the operations of one step in order: linear propagations, Kerr operators, copies of a field.
+
+    An adaptive integrator takes a trial step.
+    """
+    operators: Any = _Operators()
+    method: Any = INTEGRATORS[integrator](operators)
+    (method.trial if method.adaptive else method.step)(operators.empty(), 1.0)
+    return tuple(operators.calls)
+
+
+@dataclass(frozen=True)
+class FibreStep:
+    """Predicts one step of ``integrator`` with ``samples`` per row; times are of the rank with most modes."""
+
+    fibre: Fibre
+    samples: int
+    integrator: str
+    precision: str
+    rates: SolverRates
+    ranks: RankModes
+    #: Form of the Kerr coupling: dense or factored; with one rank any form of `phase_group_coupling`.
+    form: str = "auto"
+    exchange: ExchangeTimes | None = None
+    chunks: int | None = None
+    _seconds: dict[int, float] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def times(self) -> StepTimes:
+        """Return the time of a step, divided into computation, packing and exposed exchange."""
+        return steady_step(self._step, host_launch(self.exchange, self.rates))
+
+    def by(self, exchange: ExchangeTimes | None) -> "FibreStep":
+        """Return the same step with another ``exchange``; None for a single rank."""
+        return replace(self, exchange=exchange)
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows of the first rank, which has the most modes."""
+        return self.ranks.row_ends[1]
+
+    @property
+    def numbers(self) -> int:
+        return self.rows * self.samples
+
+    @cached_property
+    def coupling(self) -> PhaseGroupCoupling:
+        if self.ranks.ranks == 1:
+            return phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, self.form)
+        return rank_phase_group_coupling(self.fibre, self.ranks, self.form, "auto")
+
+    @property
+    def item(self) -> int:
+        """Return the bytes per power value."""
+        return 4 if self.precision == "single" else 8
+
+    @cached_property
+    def pieces(self) -> list[int]:
+        """Return the numbers of samples in the time chunks that the pipeline works on."""
+        size = -(-self.samples // (self.chunks or chunks_for(self.samples)))
+        return [min(size, self.samples - first) for first in range(0, self.samples, size)]
+
+    @property
+    def schedule(self) -> Schedule:
+        """Return the schedule of one exchange of powers of one time chunk."""
+        return self._all_gather(self.pieces[0])
+
+    def _all_gather(self, samples: int) -> Schedule:
+        return direct_all_gather([groups * samples for groups in self.coupling.parts])
+
+    @property
+    def bytes_sent(self) -> float:
+        """Return the bytes per step sent by the rank with the most phase groups."""
+        exchanges = sum(_EXCHANGES.get(name, 0) for name in operations(self.integrator))
+        return exchanges * (self.ranks.ranks - 1) * max(self.coupling.parts) * self.samples * self.item
+
+    def _step(self, t: StepTimeline) -> None:
+        for name in operations(self.integrator):
+            if name == _LINEAR:
+                t.work(self.rates.linear(self.precision, self.samples, self.rows))
+            elif name == _COPY:
+                t.work(self.rates.copy(2 * self.numbers * 2 * self.item))
+            elif self.exchange is None:
+                t.work(self.rates.launch + self._one(name) * self.numbers)
+            elif not _EXCHANGES[name]:
+                t.work(self._split(name)[0])
+            else:
+                self._operator(t, name)
+
+    def _one(self, name: str) -> float:
+        """Return seconds per number of an operator on one rank; for an SVD interpolate by its products."""
+        coupling, table = self.coupling, (name, self.precision)
+        dense, few = (self.rates.kerr(*table, form, "one", self.rows) for form in ("dense", "factored"))
+        if coupling.form != "svd":
+            return few if coupling.form == "factored" else dense
+        return few + (dense - few) * min(1.0, coupling.products / self.rows**2)
+
+    def _split(self, name: str) -> tuple[float, float]:
+        """Return the seconds of sums and update, and of the coupling with the powers of all ranks."""
+        table = name, self.precision
+        few = self.rates.kerr(*table, "factored", "split", self.rows)
+        couples = few * (1 - _SUMS - _UPDATE)
+        if self.coupling.form == "dense":
+            couples += self.rates.kerr(*table, "dense", "split", sum(self.coupling.parts)) - few
+        return few * (_SUMS + _UPDATE) * self.numbers, max(0.0, couples) * self.numbers
+
+    def _operator(self, t: StepTimeline, name: str) -> None:
+        """Add a Kerr operator: sums, exchange, coupling, exchange, …, update, pipelined over time chunks."""
+        assert self.exchange is not None
+        stages, overhead = _EXCHANGES[name], self.exchange.own.overhead
+        if self.exchange.one_sided:
+            wire = stages * self.exchange.wire(self._all_gather(self.samples), self.item)
+            few = self.rates.kerr(name, self.precision, "factored", "one", self.rows)
+            products = stages * max(self.coupling.parts) * sum(self.coupling.parts) * self.samples
+            coupling = self.rates.factor * products / _COUPLED[self.item]
+            kernel = self.rates.launch + few * self.numbers + coupling
+            signals = stages * self.exchange.kernels.signal
+            t.beside(max(wire, kernel + (1 - _HIDDEN) * wire) + signals, kernel)
+            return
+        own, coupling = self._split(name)
+        sums, update = (own * part / (_SUMS + _UPDATE) for part in (_SUMS, _UPDATE))
+        work = [sums, *[coupling / stages] * (stages - 1), coupling / stages + update]
+        for turn in range(len(self.pieces) + stages):
+            for stage in range(stages + 1):
+                chunk = turn - stage
+                if 0 <= chunk < len(self.pieces):
+                    piece = self.pieces[chunk]
+                    t.finish(f"{stage - 1} {chunk}", overhead)
+                    t.work(self.rates.launch + work[stage] * piece / self.samples)
+                    if stage < stages:
+                        self._start(t, f"{stage} {chunk}", piece)
+
+    def _start(self, t: StepTimeline, name: str, samples: int) -> None:
+        assert self.exchange is not None
+        if samples not in self._seconds:
+            self._seconds[samples] = self.exchange.seconds(self._all_gather(samples), self.item)
+        parts, others = self.coupling.parts, self.ranks.ranks - 2
+        moved = (sum(parts) + others * max(parts)) * samples * self.item
+        t.start(name, self._seconds[samples], self.rates.copy(self.exchange.passes * moved))

@@ -1,0 +1,317 @@
+"""Predicts the time per step of ultrasound on each rank, exchanges included, for every decomposition.
+
+The solver's own stages say in which order kernels and exchanges come (`modelled_stages`); the schedules are
+those that `wavefabric.acoustics.parallel` binds.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.decomposition.decompose import Partition, halo_messages
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
+from wavefabric.acoustics.fused.fused_layout import FusedLayout
+from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout
+from wavefabric.collectives import Schedule
+from wavefabric.collectives.structure import transfer_elements
+from wavefabric.fabric.planner.exchange_times import ExchangeTimes, host_launch
+from wavefabric.fabric.planner.modelled_stages import (
+    ModelledKernels,
+    advance,
+    fields_exchanged,
+    kernel_runs,
+    transposes,
+    without_fields,
+)
+from wavefabric.fabric.planner.rates import SolverRates
+from wavefabric.fabric.planner.timeline import StepTimeline, StepTimes, steady_step
+from wavefabric.runtime.exchange.halos_transposes import message_schedule
+from wavefabric.runtime.spectral.axis_fft import transformed_points
+from wavefabric.runtime.spectral.distributed import boxes, transpose_messages
+
+#: Fraction of the rate of stores in other GPUs' memory that a transpose reaches: 310 of 368 GB/s, measured
+#: on two H200s.
+_SCATTERED = 0.84
+#: Shortest time of any kernel, s; time per step of recording at a sensor, s, from runs of 128³ points.
+_LEAST_KERNEL, _SENSOR = 3e-6, 35e-6
+#: Number of whole-array transforms of a lossless step in three dimensions, and in two.
+_TRANSFORMS, _FLAT_TRANSFORMS = 10, 7
+
+
+def busiest_exchange(partition: Partition) -> Schedule:
+    """Return the schedule of the exchange that ranks of a decomposed grid perform most often.
+
+    Local bases: one filling of all overlaps of a field. Global basis: the transposes of one transform.
+    """
+    if partition.options.kind == "local":
+        return message_schedule(partition.ranks, halo_messages(partition))
+    _, *layouts = boxes(partition.shape, partition.grid)
+    messages = [m for a, b in pairwise(layouts) if a != b for m in transpose_messages(a, b)]
+    return message_schedule(partition.ranks, messages)
+
+
+@dataclass(frozen=True)
+class StepMedium:
+    """Holds the properties of a medium that determine the time per step."""
+
+    #: Storage form, as in device files: homogeneous, heterogeneous (arrays) or tissues (an index).
+    form: str
+    #: Number of fractional Laplacians: 0 if lossless or Stokes, 1 if absorbing, 2 if dispersive too.
+    laplacians: int = 0
+
+
+@dataclass(frozen=True)
+class UltrasoundStep:
+    """Predicts a step of a decomposed grid, ``stages`` fused or plain; times are of the busiest rank."""
+
+    partition: Partition
+    medium: StepMedium
+    precision: str
+    stages: str
+    rates: SolverRates
+    exchange: ExchangeTimes | None = None
+    #: Number of statistics recorded for all points, and whether there is a sensor.
+    recorded: tuple[int, bool] = (0, False)
+    #: Cached times of `schedule` in s, by the number of real fields sent together.
+    _seconds: dict[float, float] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    @property
+    def item(self) -> int:
+        """Return the bytes per real number."""
+        return 4 if self.precision == "single" else 8
+
+    @cached_property
+    def _busiest(self) -> Subdomain:
+        return max(self.partition.subdomains, key=lambda part: math.prod(part.size))
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Return the points of the busiest rank's block along x, y and z, overlaps included."""
+        return self._busiest.size
+
+    @cached_property
+    def points(self) -> int:
+        return math.prod(self.size)
+
+    def times(self) -> StepTimes:
+        """Return the time of a step, divided into computation, packing and exposed exchange."""
+        local, plain = self.partition.options.kind == "local", self.stages == "plain"
+        if local:
+            program = self._plain_local if plain else self._fused
+        else:
+            program = self._plain_global if plain else self._fused
+
+        def step(t: StepTimeline) -> None:
+            program(t) if self.exchange else t.work(self._whole_step())
+            fields, sensor = self.recorded
+            t.work(fields * self.rates.copy(3 * self.points * self.item))
+            t.work(_SENSOR if sensor and self.rates.name != "cpu" else 0.0)
+
+        return steady_step(step, host_launch(self.exchange, self.rates))
+
+    # --- Kernels and schedules -------------------------------------------------------------------------
+
+    def kernel(self, name: str, count: float = 1) -> float:
+        """Return the time in s of ``count`` runs of a kernel over the points of the busiest rank.
+
+        Transforms computed as a convolution were not timed; their time is assumed to grow with their points.
+        """
+        plain = name == "x_density" and not self.medium.laplacians
+        form = "homogeneous" if plain else self.medium.form
+        n = self._axes["xyz".index(name[0])] // (2 if name[0] == "x" else 1)
+        count *= transformed_points(n) / n
+        return count * self.points * self.rates.kernel(name, self.precision, form, self._axes, self.points)
+
+    @cached_property
+    def _axes(self) -> tuple[int, int, int]:
+        """Return transform lengths: of the block for local bases and one rank, else of the whole grid.
+
+        Columns of a plane are transformed like columns along z.
+        """
+        if self.partition.options.kind == "local" or self.partition.ranks == 1:
+            x, y, z = self.size
+            return (x, y, z) if z > 1 else (x, 1, y)
+        return self.partition.shape
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """Return the schedule of the most frequent exchange."""
+        return busiest_exchange(self.partition)
+
+    @cached_property
+    def _sent(self) -> float:
+        """Return the number of elements that the busiest rank sends in `schedule`."""
+        sent = np.bincount(self.schedule.transfers["src"], transfer_elements(self.schedule))
+        return float(sent.max(initial=0))
+
+    def by(self, exchange: ExchangeTimes | None) -> "UltrasoundStep":
+        """Return the same step with another ``exchange``; the schedule is computed only once."""
+        step = replace(self, exchange=exchange)
+        if self.partition.ranks > 1:
+            vars(step).update(schedule=self.schedule, _sent=self._sent)
+        return step
+
+    def _pack(self, fields: float) -> float:
+        """Return the seconds to pack or unpack data; of spectra the part that stays is copied too."""
+        moved = self._sent * fields * self.item
+        if self.partition.options.kind == "local":
+            return self.rates.pack(moved, "points" if self.partition.grid[0] > 1 else "planes")
+        return self.rates.pack(moved, "spectrum") / (1 - 1 / self.partition.ranks)
+
+    def send(self, t: StepTimeline, name: str, fields: float) -> None:
+        t.work(self._pack(fields), "pack")
+        self._start(t, name, fields)
+
+    def receive(self, t: StepTimeline, name: str, fields: float) -> None:
+        assert self.exchange is not None
+        t.finish(name, self.exchange.own.overhead)
+        t.work(self._pack(fields), "pack")
+
+    def _start(self, t: StepTimeline, name: str, fields: float) -> None:
+        assert self.exchange is not None
+        if fields not in self._seconds:
+            self._seconds[fields] = self.exchange.seconds(self.schedule, round(fields * self.item))
+        moved = self.exchange.passes * 2 * self._sent * fields * self.item
+        t.start(name, self._seconds[fields], self.rates.copy(moved))
+
+    @property
+    def bytes_sent(self) -> float:
+        """Return the bytes per step sent by the busiest rank."""
+        local = self.partition.options.kind == "local"
+        # A plane has one velocity component less.
+        filled = fields_exchanged(self.medium.laplacians) - (self.size[2] == 1)
+        count = filled if local else 2 * self._transposes
+        return self._sent * self.item * count
+
+    # --- One rank --------------------------------------------------------------------------------------
+
+    def _whole_step(self) -> float:
+        flat = self.size[2] == 1
+        if self.stages == "fused" and self.rates.name != "cpu":
+            counts = kernel_runs(self.medium.laplacians, flat)
+            return sum(self.kernel(name, count) for name, count in counts.items())
+        shape = (round(self.points ** (1 / 3)),) * 3
+        each = self.rates.step(self.precision, self.medium.form, self.stages, shape)
+        least = 0.0 if self.rates.name == "cpu" else _LEAST_KERNEL * 4 * self._lossless_transforms
+        return max(least, each * self.points * (0.7 if flat else 1.0))
+
+    @property
+    def _lossless_transforms(self) -> int:
+        """Return the number of whole-array transforms per lossless step; each takes four kernels."""
+        return _TRANSFORMS if self.size[2] > 1 else _FLAT_TRANSFORMS
+
+    # --- Blocks with overlaps --------------------------------------------------------------------------
+
+    def _fused(self, t: StepTimeline) -> None:
+        one_sided = self.exchange is not None and self.exchange.one_sided
+        local = self.partition.options.kind == "local"
+        kind = _LocalLayout if local else _OneSidedLayout if one_sided else _GlobalLayout
+        advance(kind(self, t), self.medium.laplacians)
+
+    def forward_y(self, t: StepTimeline, fields: int) -> None:
+        """Add the y transforms: first of planes without overlaps, then, after the exchange, of the others.
+
+        Rows of overlaps are transformed along x again once they are received.
+        """
+        part, (x, y, _) = self._busiest, self.partition.grid
+        early = part.owned_size[2] / part.size[2] if x == y == 1 else 0.0
+        again = 1.0 if x > 1 else 1 - math.prod(part.owned_size[1:]) / math.prod(part.size[1:])
+        t.work(self.kernel("y_transform", fields * early))
+        self.receive(t, "overlaps", fields)
+        t.work(self.kernel("x_forward", fields * again))
+        t.work(self.kernel("y_transform", fields * (1 - early)))
+
+    def _plain_local(self, t: StepTimeline) -> None:
+        groups = [1, 3 if self.size[2] > 1 else 2, *[1] * self.medium.laplacians]
+        for fields in groups:
+            self.send(t, "halo", fields)
+            self.receive(t, "halo", fields)
+            t.work(self._whole_step() / len(groups), launches=4 * self._lossless_transforms // len(groups))
+
+    # --- One Fourier basis -----------------------------------------------------------------------------
+
+    @property
+    def _transposes(self) -> int:
+        """Return the number of transposes of spectra per step; there and back count as two."""
+        if self.stages == "fused":
+            return transposes(self.medium.laplacians)
+        return self._lossless_transforms + 2 * self.medium.laplacians
+
+    def _plain_global(self, t: StepTimeline) -> None:
+        assert self.exchange is not None
+        count = self._transposes
+        for _ in range(count):
+            t.work(self._whole_step() / count, launches=4)
+            t.work(2 * self._pack(2), "pack")
+            self._start(t, "transpose", 2)
+            t.finish("transpose", self.exchange.own.overhead)
+
+    @property
+    def wire(self) -> float:
+        """Return the seconds in which kernels store one spectrum in the memory of the other ranks."""
+        assert self.exchange is not None
+        return self.exchange.wire(self.schedule, 2 * self.item) / _SCATTERED
+
+
+class _LocalLayout(FusedLayout):
+    """Puts the kernels of a step with a Fourier basis per block, and its exchanges, on a timeline."""
+
+    def __init__(self, step: UltrasoundStep, timeline: StepTimeline):
+        without_fields(self, lambda name, count: timeline.work(step.kernel(name, count)))
+        self._step, self._timeline = step, timeline
+
+    def start_exchange(self, fields: list, spectra: list) -> None:
+        self._step.send(self._timeline, "overlaps", len(spectra))
+
+    def forward_y(self, spectra: list) -> None:
+        self._step.forward_y(self._timeline, len(spectra))
+
+
+class _GlobalLayout(FusedGlobalLayout):
+    """Puts the kernels of a step with one Fourier basis on slabs, and its transposes, on a timeline."""
+
+    def __init__(self, step: UltrasoundStep, timeline: StepTimeline):
+        without_fields(self, lambda name, count: timeline.work(step.kernel(name, count)))
+        self._columns, self._step, self._timeline = self.spectra, step, timeline
+
+    def _send_planes(self, number: int, along_y: bool) -> None:
+        self.plane_kernels.y_transform([self.spectra[number]], False)
+        self._step.send(self._timeline, f"planes {number}", 2)
+
+    def _send_columns(self, number: int) -> None:
+        self._step.send(self._timeline, f"columns {number}", 2)
+
+    def _receive(self, number: int, planes: bool) -> None:
+        self._step.receive(self._timeline, f"{'columns' if planes else 'planes'} {number}", 2)
+
+
+class _OneSidedLayout(_GlobalLayout):
+    """Times kernels that store their results in other GPUs' memory, which may take longer than computing."""
+
+    def __init__(self, step: UltrasoundStep, timeline: StepTimeline):
+        super().__init__(step, timeline)
+        #: Whether kernels have stored planes (True) or columns (False) that no rank has waited for yet.
+        self._stored = {True: False, False: False}
+        self.column_kernels: Any = ModelledKernels(self._along_z)
+
+    def _along_z(self, name: str, count: float) -> None:
+        spectra = 2 if name == "z_gradient" else count
+        self._timeline.beside(spectra * self._step.wire, self._step.kernel(name, count))
+        self._stored[True] = True
+
+    def _send_planes(self, number: int, along_y: bool) -> None:
+        self._timeline.beside(self._step.wire, self._step.kernel("y_transform"))
+        self._stored[False] = True
+
+    def _send_columns(self, number: int) -> None:
+        """Do nothing: the kernel along z has sent the columns."""
+
+    def _receive(self, number: int, planes: bool) -> None:
+        assert self._step.exchange is not None
+        if self._stored[planes]:
+            self._timeline.beside(self._step.exchange.kernels.signal)
+        self._stored[planes] = False

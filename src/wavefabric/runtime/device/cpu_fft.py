@@ -1,0 +1,106 @@
+"""Transform rows, axes and real fields on a CPU with kernels of ``kernels/cpu/rows.cpp``."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wavefabric.runtime.kernels.series_plan import RowPlan, SeriesPlan, convolution_kernel
+from wavefabric.runtime.kernels.table import kernel_table
+
+TABLE = kernel_table("""
+    once transform_rows(plan rows, shape array field, int backward)
+    once arrange_factors(plan rows, shape doubles factors, columns array arranged)
+    once multiply_spectra(plan rows, shape array field, shape array arranged, int32s kinds, int part)
+    once transform_axis(plan series, array field, int outer, int stride, int backward)
+    once transform_real_rows(plan series, array field, array spectra, int rows, int backward)
+""")
+#: Modes of `multiply_spectra`, as numbered in ``rows.cpp``: everything, or one of three parts.
+_ALL, *_PARTS = range(4)
+
+
+class CpuRowFFT:
+    """Transforms rows of ``n`` complex samples in place; the number of rows is arbitrary."""
+
+    def __init__(self, device: Any, n: int, dtype: Any):
+        self._device, self._kernels, kernel = device, device.kernels(TABLE), None
+        self._dtype = np.dtype(dtype)
+        if (plan := RowPlan(n, dtype)).inner != n:
+            points = RowPlan(plan.inner, dtype)
+            kernel = self._arranged(points, convolution_kernel(n, plan.inner)[None])
+            plan = RowPlan(n, dtype, kernel)
+        self._plan = plan
+
+    def forward(self, field: np.ndarray) -> None:
+        """Transform the rows of ``field``, (rows, n) or (n,), in place."""
+        self._kernels.transform_rows(self._plan, np.atleast_2d(field), False)
+
+    def backward(self, field: np.ndarray) -> None:
+        """Transform rows back in place, unscaled: n times the inverse."""
+        self._kernels.transform_rows(self._plan, np.atleast_2d(field), True)
+
+    def arrange(self, factors: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Return ``factors`` of spectra, (kinds, n) complex128, as real numbers in the order of `multiply`.
+
+        Each row of a field uses one of the kinds. The result is (kinds, `RowPlan.factors`), in ``out`` if
+        given.
+        """
+        return self._arranged(self._plan, factors, out)
+
+    def multiply(self, field: np.ndarray, arranged: np.ndarray, kinds: np.ndarray) -> None:
+        """Transform the rows of a field, multiply each by the factors of its kind, and transform it back.
+
+        Nothing is scaled. ``kinds`` (rows,) int32. With fewer rows than threads, several threads share a row.
+        """
+        together = len(field) < self._device.threads and self._plan.inner == self._plan.points
+        for part in _PARTS if together else (_ALL,):
+            self._kernels.multiply_spectra(self._plan, field, arranged, kinds, part)
+
+    def _arranged(self, plan: RowPlan, factors: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        real = np.finfo(self._dtype).dtype
+        arranged = self._device.zeros((len(factors), plan.factors), real) if out is None else out
+        self._kernels.arrange_factors(plan, factors.view(np.float64).reshape(len(factors), -1), arranged)
+        return arranged
+
+
+class CpuAxisFFT:
+    """Transforms complex arrays of ``shape`` (Nz, Ny, Nx) in place along axis 0 or 1."""
+
+    def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any, axis: int):
+        self._run: Callable[..., None] = device.kernels(TABLE).transform_axis
+        self._plan = SeriesPlan(int(shape[axis]), dtype)
+        nz, ny, nx = map(int, shape)
+        self._outer, self._stride = (1, ny * nx) if axis == 0 else (nz, nx)
+
+    def forward(self, field: np.ndarray) -> None:
+        """Transform ``field`` along the axis, in place."""
+        self._run(self._plan, field, self._outer, self._stride, False)
+
+    def backward(self, field: np.ndarray) -> None:
+        """Transform back in place, unscaled: the inverse times the number of points of the axis."""
+        self._run(self._plan, field, self._outer, self._stride, True)
+
+
+class CpuRealFFT:
+    """Transforms real fields (Nz, Ny, Nx) along x, then along those of ``axes`` with several points."""
+
+    def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any, axes: tuple[int, ...]):
+        nz, ny, nx = map(int, shape)
+        half, self._rows = (nz, ny, nx // 2 + 1), nz * ny
+        self._run: Callable[..., None] = device.kernels(TABLE).transform_real_rows
+        self._plan = SeriesPlan(nx, dtype)
+        self._others = [
+            CpuAxisFFT(device, half, dtype, axis) for axis in (1, 0) if axis in axes and shape[axis] > 1
+        ]
+
+    def forward(self, field: np.ndarray, spectrum: np.ndarray) -> None:
+        """Write the transform of ``field`` to ``spectrum`` (…, Nx//2 + 1)."""
+        self._run(self._plan, field, spectrum, self._rows, False)
+        for transform in self._others:
+            transform.forward(spectrum)
+
+    def backward(self, spectrum: np.ndarray, field: np.ndarray) -> None:
+        """Write the unscaled inverse transform of ``spectrum`` to ``field``; overwrites ``spectrum``."""
+        for transform in reversed(self._others):
+            transform.backward(spectrum)
+        self._run(self._plan, field, spectrum, self._rows, True)

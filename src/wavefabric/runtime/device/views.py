@@ -1,0 +1,79 @@
+"""View arrays of other libraries as NumPy arrays, without a copy if they are in host memory."""
+
+from typing import Any
+
+import numpy as np
+
+from wavefabric.runtime.device.bfloat16 import viewed
+
+#: DLPack's numbers of GPU memory and of managed memory.
+DLPACK_CUDA = (2, 13)
+
+
+class _Memory:
+    """A memory region with an array interface for NumPy; it keeps ``keep`` alive."""
+
+    def __init__(self, array: np.ndarray, shape: tuple[int, ...], strides=None, keep: Any = None):
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address(array), False),
+            "shape": shape,
+            "strides": strides,
+            "typestr": array.dtype.str,
+        }
+        self._keep = keep
+
+
+def address(array: np.ndarray, /) -> int:
+    """Return the start address of an array in memory, whatever its strides."""
+    return array.__array_interface__["data"][0]
+
+
+def host_array(array: Any, /) -> Any:
+    """Return a host copy of an array on a GPU (of CuPy, PyTorch, JAX); any other object unchanged."""
+    shared = hasattr(array, "__cuda_array_interface__")
+    if not shared and not (
+        hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] in DLPACK_CUDA
+    ):
+        return array
+    import cupy
+
+    return cupy.asnumpy(cupy.asarray(array) if shared else cupy.from_dlpack(array))
+
+
+def view(array: Any, /, write: bool = False) -> np.ndarray | None:
+    """Return an array of any library as a NumPy view; see `wavefabric.runtime.device.base.Device.view`."""
+    return viewed(array, lambda each: _view(each, write))
+
+
+def _view(array: Any, write: bool) -> np.ndarray | None:
+    if isinstance(array, np.generic):  # NumPy's scalars: their interface refers to a copy
+        result = np.asarray(array)
+        result.flags.writeable = False
+    elif isinstance(array, np.ndarray) or hasattr(array, "__array_interface__"):
+        result = np.asarray(array)
+    elif hasattr(array, "__dlpack__"):
+        result = _from_dlpack(array)
+    else:
+        return None
+    if write and not result.flags.writeable:
+        raise ValueError("read-only")
+    return result
+
+
+def _from_dlpack(array: Any) -> np.ndarray:
+    result = np.from_dlpack(array)
+    if result.flags.writeable:
+        return result
+    try:
+        array.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        # DLPack before 1.0 is for writable memory, but NumPy returns a read-only array.
+        return np.asarray(_Memory(result, result.shape, result.strides, keep=result))
+    return result
+
+
+def borrow(array: np.ndarray, /) -> np.ndarray:
+    """Return a contiguous array as a 1-D view that does not keep its memory alive."""
+    # The interface has the width of a type that is not NumPy's, but not the type.
+    return np.asarray(_Memory(array, (array.size,))).view(array.dtype)

@@ -1,0 +1,225 @@
+"""Exchange small Python objects and host arrays between ranks, by MPI, or without MPI for one rank.
+
+Also: find the other ranks, and check that all ranks were given the same inputs.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache, reduce
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from wavefabric.base.errors import InputError, MissingExtra, UnusableCheckpoint
+from wavefabric.runtime.exchange.launch import dev_shm, environment, rank_status, watch
+from wavefabric.runtime.exchange.launch.watch import waiting
+
+#: MPI counts are 32-bit integers in many calls: larger messages are split into pieces of this size.
+_PIECE = 1 << 30
+_FAILURE_BYTES = 4096
+#: Characters of a value that a message shows.
+_SHOWN = 60
+#: Seconds that a rank with an uncaught error waits for the other ranks to fail as well.
+_TIMEOUT = 5.0
+_guarded: "list[Control]" = []
+_T = TypeVar("_T")
+
+
+class Control:
+    """The control plane of a single rank. All calls are collective but `abort` and the two array calls."""
+
+    rank, size = 0, 1
+
+    def bcast(self, obj: Any, root: int = 0) -> Any:
+        """Return ``obj`` of rank ``root`` on all ranks."""
+        return obj
+
+    def gather(self, obj: Any, root: int = 0) -> list | None:
+        """Return the objects of all ranks on rank ``root``, None on the others."""
+        return [obj]
+
+    def all_gather(self, obj: Any) -> list:
+        """Return the objects of all ranks, on all ranks."""
+        return [obj]
+
+    def barrier(self) -> None:
+        """Wait until all ranks have called this."""
+
+    def max(self, value: Any) -> Any:
+        """Return the largest value of all ranks; NaN if any is NaN."""
+        return value
+
+    def sum(self, value: Any) -> Any:
+        """Return the sum, in rank order, of numbers or equal-shaped arrays: the same bits on all ranks."""
+        return value
+
+    def send_array(self, peer: int, array: np.ndarray, tag: int = 0) -> None:
+        """Send a contiguous host array to rank ``peer``."""
+
+    def recv_array(self, peer: int, array: np.ndarray, tag: int = 0) -> None:
+        """Receive from rank ``peer`` into a contiguous host array of the same size."""
+
+    def gather_failures(self, message: str, code: int, timeout: float) -> list[tuple[str, int]] | None:
+        """Return messages and exit codes of all ranks if all fail within ``timeout`` s, else None."""
+        return [(message, code)]
+
+    def abort(self, code: int) -> NoReturn:
+        """End all ranks."""
+        raise SystemExit(code)
+
+
+class MPIControl(Control):
+    """Uses MPI as the control plane, on a duplicate of ``comm`` (mpi4py) that separates its messages."""
+
+    def __init__(self, comm):
+        self._comm, self._failures = comm.Dup(), comm.Dup()
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        own, told = self._comm, waiting()
+        self.bcast, self.gather, self.all_gather = told(own.bcast), told(own.gather), told(own.allgather)
+        self.barrier, self._all_gather_array = told(own.Barrier), told(own.Allgather)
+        rank_status.note_shared_files()
+        watch.start(comm)
+
+    def max(self, value):
+        return self._reduce(np.maximum, value)
+
+    def sum(self, value):
+        return self._reduce(np.add, value)
+
+    def _reduce(self, operation, value):
+        array = np.asarray(value)
+        values = np.empty((self.size, *array.shape), array.dtype)
+        self._all_gather_array(np.ascontiguousarray(array), values)
+        result = reduce(operation, values)
+        return result if array.ndim else result.item()
+
+    def send_array(self, peer, array, tag=0):
+        self._move(self._comm.Send, peer, array, tag)
+
+    def recv_array(self, peer, array, tag=0):
+        self._move(self._comm.Recv, peer, array, tag)
+
+    def _move(self, call, peer, array, tag):
+        flat = array.reshape(-1).view(np.uint8)
+        for first in range(0, flat.size, _PIECE):
+            with waiting(peer):
+                call(flat[first : first + _PIECE], peer, tag)
+
+    def gather_failures(self, message, code, timeout):
+        mine = np.zeros(_FAILURE_BYTES, np.uint8)
+        text = f"{code} {message}".encode()[: _FAILURE_BYTES - 1]
+        mine[: len(text)] = np.frombuffer(text, np.uint8)
+        rows = np.zeros((self.size, _FAILURE_BYTES), np.uint8)
+        request = self._failures.Iallgather(mine, rows)
+        deadline = time.monotonic() + timeout
+        while not request.Test():
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.01)
+        texts = [bytes(row).rstrip(b"\0").decode(errors="replace").partition(" ") for row in rows]
+        return [(said, int(number)) for number, _, said in texts]
+
+    def abort(self, code) -> NoReturn:
+        dev_shm.remove_own()  # MPI_Abort does not
+        rank_status.close_output()
+        self._comm.Abort(code)
+        raise SystemExit(code)
+
+
+def check_agreement(control: Control, facts: dict[str, str]) -> None:
+    """Check that facts, such as versions, digests of the input or options, agree between ranks; collective.
+
+    If they differ, all ranks raise the same `InputError`: the first differing key, two ranks, their values.
+    """
+    compare(control.all_gather(facts))
+
+
+def on_first_rank(control: Control, call: Callable[[], _T]) -> _T:
+    """Run ``call`` on rank 0; all ranks return its (small) value or raise its error. Collective.
+
+    Other ranks raise InputError and OSError unchanged, and RuntimeError for other errors.
+    """
+    value, error = _attempt(call) if control.rank == 0 else (None, None)
+    value, told = control.bcast((value, _for_all(error)))
+    if told is not None:
+        raise error or told
+    return value
+
+
+def on_all_ranks(control: Control, call: Callable[[], _T]) -> _T:
+    """Run ``call``, which is not collective, on every rank; if one fails, all raise as in `on_first_rank`."""
+    value, error = _attempt(call)
+    for rank, told in enumerate(control.all_gather(_for_all(error))):
+        if told is not None:
+            raise error if error is not None and rank == control.rank else told
+    return value  # type: ignore[return-value]
+
+
+def _attempt(call: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
+    try:
+        return call(), None
+    except Exception as error:
+        return None, error
+
+
+def _for_all(error: Exception | None) -> Exception | None:
+    """Return an error that every rank can raise: without parts that cannot be sent."""
+    match error:
+        case None:
+            return None
+        case OSError(errno=int()):
+            return OSError(error.errno, error.strerror, error.filename)
+        case UnusableCheckpoint():
+            return UnusableCheckpoint(str(error))
+        case InputError():
+            return InputError(str(error))
+    return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def compare(gathered: Sequence[dict[str, str]]) -> None:
+    """Raise the error of `check_agreement` for gathered facts, one dictionary per rank."""
+    for key in dict.fromkeys(key for each in gathered for key in each):
+        values = [each.get(key, "nothing") for each in gathered]
+        other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
+        if other is not None:
+            differ = f"rank 0 has {values[0][:_SHOWN]}, rank {other} has {values[other][:_SHOWN]}"
+            raise InputError(f"{key}: {differ}; allowed: the same on all ranks")
+
+
+def mpi_world():
+    """Return mpi4py's communicator of all ranks; `MissingExtra` without it, `InputError` on a wrong size."""
+    started = environment.expected_ranks() or environment.ranks()
+    fault = "they do not see one another" if environment.ranks() == 1 else ""
+    if not fault:
+        try:
+            from mpi4py import MPI
+        except ImportError:
+            raise MissingExtra("more than one rank", "mpi") from None
+        if MPI.COMM_WORLD.Get_size() == started:
+            return MPI.COMM_WORLD
+        fault = f"mpi4py sees {MPI.COMM_WORLD.Get_size()}"
+    allowed = "mpiexec and mpi4py must belong to the same MPI"
+    raise InputError(f"ranks: {started} were started, but {fault}; {allowed}")
+
+
+@lru_cache(maxsize=1)
+def world_control() -> Control:
+    """Return the control plane of all ranks, without devices; collective at first; errors of `mpi_world`."""
+    return Control() if environment.ranks() == 1 else MPIControl(mpi_world())
+
+
+def abort_on_uncaught_error(control: Control) -> None:
+    """Make an uncaught error of one rank's script end all ranks, which would otherwise wait for ever."""
+    if _guarded:
+        return
+    _guarded.append(control)
+    before = sys.excepthook
+
+    def hook(kind, error, trace) -> None:
+        before(kind, error, trace)
+        sys.stderr.flush()
+        if control.gather_failures("", 1, _TIMEOUT) is None:
+            control.abort(1)
+
+    sys.excepthook = hook

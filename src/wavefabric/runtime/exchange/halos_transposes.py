@@ -1,0 +1,209 @@
+"""Exchange boxes of 3-D fields between ranks: halos, and transposes of distributed transforms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wavefabric.runtime.exchange.communicator import Communicator
+from wavefabric.runtime.exchange.pack_cuda import ROUTE
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+
+Box = tuple[slice, slice, slice]
+
+#: Largest number of exchanges in progress at once: those of a vector's components, forward and back.
+_CONCURRENT = 8
+
+
+@dataclass(frozen=True)
+class Message:
+    """A copy of a box of rank ``src``'s array to a box of ``dst``'s; (z, y, x) slices of equal shape."""
+
+    src: int
+    dst: int
+    src_box: Box
+    dst_box: Box
+
+    @property
+    def points(self) -> int:
+        """Return the number of grid points in the box."""
+        return math.prod(_shape(self.src_box))
+
+    def reversed(self) -> Message:
+        """Return the message that moves the box back, from ``dst`` to ``src``."""
+        return Message(self.dst, self.src, self.dst_box, self.src_box)
+
+    def __post_init__(self):
+        if _shape(self.src_box) != _shape(self.dst_box):
+            raise ValueError(f"boxes of {_shape(self.src_box)} and {_shape(self.dst_box)} points differ")
+
+
+def _shape(box: Box) -> tuple[int, ...]:
+    return tuple(s.stop - s.start for s in box)
+
+
+def message_schedule(ranks: int, messages: list[Message], fields: int = 1) -> Schedule:
+    """Return the schedule of the messages that travel between different ranks; sizes in elements."""
+    from wavefabric.collectives import point_to_point
+
+    ends = [(m.src, m.dst, fields * m.points) for m in messages if m.src != m.dst]
+    return point_to_point("regions", ranks, ends)
+
+
+class RegionExchange:
+    """Exchanges boxes of arrays between ranks; one kernel packs all of a rank's messages, one unpacks them.
+
+    ``messages`` are the messages of all ranks, the same list on every rank. Boxes that a rank receives must
+    not overlap; within one array, neither may boxes that a rank sends to itself. ``send_shape`` and
+    ``recv_shape`` are the shapes of this rank's arrays, (Nz, Ny, Nx); ``fields`` arrays travel together.
+    """
+
+    def __init__(
+        self, comm: Communicator, messages: list[Message], send_shape, recv_shape, dtype, fields: int = 1
+    ):
+        self._kernels = comm.device.kernels("wavefabric.runtime.exchange.pack")
+        self._shapes, self.fields = (tuple(send_shape), tuple(recv_shape)), fields
+        rank = comm.rank
+        remote = [m for m in messages if m.src != m.dst]
+        local = [m for m in messages if m.src == m.dst == rank]
+        out = [m for m in remote if m.src == rank]
+        boxes = [m.src_box for m in out], [m.dst_box for m in remote if m.dst == rank]
+        boxes += [m.src_box for m in local], [m.dst_box for m in local]
+        tables = (self._kernels.make_table(comm.device, each, fields) for each in boxes)
+        self._out, self._in, self._local_from, self._local_to = tables
+        self._has_local = bool(local)
+        #: Bytes that this rank sends per exchange.
+        self.bytes = fields * sum(m.points for m in out) * np.dtype(dtype).itemsize
+        self._sources: list = []
+        self._connect(comm, remote, np.dtype(dtype))
+
+    def _connect(self, comm: Communicator, messages: list[Message], dtype) -> None:
+        """Allocate send and receive buffers and bind the exchange of the messages between different ranks."""
+        schedule = message_schedule(comm.size, messages, self.fields)
+        sizes = [schedule.sizes[b][comm.rank].sum() for b in range(2)]
+        self._send, self._receive = (comm.allocate((max(1, int(size)),), dtype) for size in sizes)
+        # Several exchanges run at once: if each is a kernel, each gets part of the GPU.
+        buffers = {"send": self._send, "recv": self._receive}
+        self.exchange = comm.bind(schedule, buffers, concurrent=_CONCURRENT)
+
+    def start(self, arrays: list[Any]) -> None:
+        """Pack and send boxes of ``arrays``, which may then change unless a rank sends to itself."""
+        self._check(arrays, 0)
+        self._start(arrays)
+        self._sources = arrays if self._has_local else []
+
+    def finish(self, arrays: list[Any], weights=None) -> None:
+        """Wait, and write received boxes times ``weights`` into ``arrays``.
+
+        ``weights`` are real vectors of z, y and x; None for 1.
+        """
+        self._check(arrays, 1)
+        if self._has_local:
+            self._kernels.copy_boxes(arrays, self._sources, self._local_to, self._local_from, weights)
+        self._finish(arrays, weights)
+        self._sources = []
+
+    def _start(self, arrays: list[Any]) -> None:
+        self._kernels.pack(self._send, arrays, self._out)
+        self.exchange.start()
+
+    def _finish(self, arrays: list[Any], weights) -> None:
+        self.exchange.finish()
+        self._kernels.unpack(self._receive, arrays, self._in, weights)
+
+    def run(self, sources: list[Any], targets: list[Any]) -> None:
+        """Send boxes of ``sources`` and receive them in boxes of ``targets``: `start`, then `finish`."""
+        self.start(sources)
+        self.finish(targets)
+
+    def _check(self, arrays, which: int) -> None:
+        shapes, allowed = [tuple(a.shape) for a in arrays], [self._shapes[which]] * self.fields
+        if shapes != allowed:
+            raise ValueError(f"arrays of shapes {shapes}; allowed: {allowed}")
+
+
+class RegionSum(RegionExchange):
+    """Adds received messages of one field to the boxes, in the order of the messages; boxes may overlap."""
+
+    def _connect(self, comm: Communicator, messages: list[Message], dtype) -> None:
+        super()._connect(comm, messages, dtype)
+        self._boxes = [m.dst_box for m in messages if m.dst == comm.rank]
+
+    def _finish(self, arrays: list[Any], weights) -> None:
+        self.exchange.finish()
+        first = 0
+        for box in self._boxes:
+            last = first + math.prod(_shape(box))
+            arrays[0][box] += self._receive[first:last].reshape(_shape(box))
+            first = last
+
+
+class OneSidedRegionExchange(RegionExchange):
+    """A `RegionExchange` by kernels that store in other ranks' memory; if a sends to b, b also sends to a.
+
+    Messages alternate between two staging buffers. No acknowledgement is sent: the sender has waited for the
+    receiver's message of the previous call, sent after the receiver unpacked the call before that.
+    """
+
+    def _connect(self, comm: Communicator, messages: list[Message], dtype) -> None:
+        device = comm.device
+        # Per receiver: elements, number of messages. Per message: both before it.
+        sizes, counts, before = [0] * comm.size, [0] * comm.size, []
+        for message in messages:
+            before.append((sizes[message.dst], counts[message.dst]))
+            sizes[message.dst] += self.fields * message.points
+            counts[message.dst] += 1
+        most = max(1, *sizes)
+        self._timeout = comm.timeout("boxes of fields")
+        staging = comm.symmetric((2, most), dtype)
+        flags = comm.symmetric((max(1, *counts),), np.uint32)
+        ends = device.to_host(staging.addresses), device.to_host(flags.addresses)
+
+        def routes(here: str, there: str) -> tuple[Any, Any]:
+            own = [(m, *b) for m, b in zip(messages, before, strict=True) if getattr(m, here) == comm.rank]
+            counters = device.zeros((max(1, len(own)), 2), np.uint32)
+            table = np.zeros(max(1, len(own)), ROUTE)
+            for row, (message, at, number) in enumerate(own):
+                counter = device.address(counters) + 8 * row
+                table[row] = (
+                    int(ends[0][message.dst]) + at * dtype.itemsize,
+                    most,
+                    int(ends[1][message.dst]) + 4 * number if self._timeout.waits else 0,
+                    counter,
+                    counter + 4,
+                    getattr(message, there),
+                )
+            return device.asarray(table.view(np.uint8)), counters
+
+        self._to, sent = routes("src", "dst")
+        self._from, taken = routes("dst", "src")
+        self._in_progress = False
+        if comm.step_recorder is not None:
+            schedule = message_schedule(comm.size, messages, self.fields)
+            comm.step_recorder.note_starts(self, "_start", schedule, dtype)
+        # Kernels know only addresses: keep the arrays alive.
+        self._kept = staging, flags, sent, taken
+        device.synchronize()  # calls may be on other streams
+
+    def _start(self, arrays: list[Any]) -> None:
+        if self._in_progress:
+            raise RuntimeError("an exchange was started again before it was finished")
+        self._in_progress = True
+        self._kernels.put(self._to, arrays, self._out)
+
+    def _finish(self, arrays: list[Any], weights) -> None:
+        self._in_progress = False
+        self._kernels.take(self._from, arrays, self._in, weights, self._timeout)
+
+
+def region_exchange(comm: Communicator, messages: list[Message], *shape, **how) -> RegionExchange:
+    """Return a `OneSidedRegionExchange` if ``comm`` and the messages allow it, else a `RegionExchange`."""
+    pairs = {(m.src, m.dst) for m in messages}
+    mutual = all((b, a) in pairs for a, b in pairs)
+    kind = OneSidedRegionExchange if comm.one_sided and mutual else RegionExchange
+    return kind(comm, messages, *shape, **how)

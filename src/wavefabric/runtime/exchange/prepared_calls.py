@@ -1,0 +1,270 @@
+"""Prepare collective operations: agree on them between ranks once, bind them to memory, cache them."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from wavefabric.base.errors import InputError
+from wavefabric.collectives import ALGORITHMS, Schedule, build, verify
+from wavefabric.collectives.candidates import Choice
+from wavefabric.collectives.conditions import CUT_BY_RANK, operation
+from wavefabric.collectives.plans.plan import PROTOCOLS
+from wavefabric.collectives.schedule import Holdings, cached, scaled
+from wavefabric.collectives.tuning import Tuning, default_choice
+from wavefabric.runtime.device import Device
+from wavefabric.runtime.exchange.control import Control, compare
+from wavefabric.runtime.exchange.transports import plan_code
+from wavefabric.runtime.exchange.transports.base import Exchange, Program, Transport
+
+#: Returns this rank's program for a schedule.
+ProgramOf = Callable[[Schedule], Program]
+#: Numbers of operations, and of bindings of them to memory, to cache; the least recently used are dropped.
+MOST_READY, MOST_BOUND = 64, 128
+#: A buffer that must grow becomes at least this many times larger.
+_GROWTH = 1.5
+#: `verify`, run once per schedule.
+_prove = cached(verify)
+
+
+@cached
+def schedule_digest(schedule: Schedule) -> str:
+    """Return the schedule's name and a short hash of its contents: equal for equal schedules."""
+    digest = hashlib.sha256(repr((schedule.ranks, schedule.buffers)).encode())
+    for part in (*(np.ascontiguousarray(sizes) for sizes in schedule.sizes), schedule.transfers):
+        digest.update(repr(part.shape).encode() + part.tobytes())
+    digest.update(repr((sorted(schedule.pre.items()), sorted(schedule.post.items()))).encode())
+    return f"{schedule.name} ({digest.hexdigest()[:12]})"
+
+
+class Request(NamedTuple):
+    """A request, the same on all ranks; ``choice`` has an algorithm, ``auto``, or a `schedule_digest`."""
+
+    collective: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    root: int
+    choice: Choice
+
+
+class PreparedCall:
+    """An operation that ranks agreed on: this rank's program, and the slices of its data in the buffers."""
+
+    def __init__(self, program: Program, request: Request, before: int, after: int, protocol: str):
+        self.request, self.before, self.after, self.protocol = request, before, after, protocol
+        self.program, schedule = program, program.schedule
+        self.source = _held_part(program, schedule.pre, before)
+        self.target = _held_part(program, schedule.post, after)
+        # An array can serve as a buffer if it is the whole buffer, and the source is not overwritten.
+        self.binds_target = self.target == slice(0, program.sizes[after])
+        written = (schedule.transfers["dst_buffer"] == before).any()
+        self.binds_source = before != after and not written and self.source == slice(0, program.sizes[before])
+        #: Whether this rank holds the result from the start (the root of a broadcast).
+        self.gives = request.collective == "broadcast" and self.source is not None
+
+
+def _held_part(program: Program, held: Holdings, buffer: int) -> slice | None:
+    """Return the contiguous part of a buffer that this rank holds; None if it holds nothing."""
+    chunks = [chunk for owner, b, chunk in held if (owner, b) == (program.rank, buffer)]
+    if not chunks:
+        return None
+    offsets = program.schedule.offsets(buffer, program.rank)
+    return slice(int(offsets[min(chunks)]), int(offsets[max(chunks) + 1]))
+
+
+class PreparedCalls:
+    """The operations that a communicator has prepared.
+
+    Ranks make the same calls in the same order, so either all find an operation in the cache or none does.
+    Bindings to memory may differ between ranks, unless the transport's `bind` is collective
+    (`talks_in_bind`).
+    """
+
+    def __init__(self, control: Control, device: Device, transport: Transport, tuning: Tuning | None):
+        self._control, self._device, self._transport, self._tuning = control, device, transport, tuning
+        tables = () if tuning is None else tuning.tables
+        chosen = [c.choice.algorithm for t in tables for size in t.sizes for c in size.candidates]
+        #: Whether switches multicast and add for these ranks, if the tuning has choices that need them.
+        self._switches = any(ALGORITHMS[name].switched for name in chosen) and not transport.why_no_switch()
+        self._ready: OrderedDict[Request, PreparedCall | None] = OrderedDict()
+        #: Exchanges, with the buffers to copy the source to and the target from, or None.
+        self._bound: OrderedDict[tuple, tuple[Exchange, Any, Any]] = OrderedDict()
+        #: Buffers that all calls share: for each purpose the most bytes that any call needed.
+        self._buffers: dict[Hashable, Any] = {}
+        self._agreed: set[str] = set()
+        self._calls = 0
+
+    def refuse(self, collective: str, error: InputError) -> NoReturn:
+        """Raise ``error``; in the first call of an operation on all ranks, which then compare arguments."""
+        if collective not in self._agreed:
+            self._calls += 1
+            self._gather({}, str(error))
+        raise error
+
+    def run(self, program_of: ProgramOf, request: Request, own: Schedule | None, source, target) -> None:
+        """Perform an operation from ``source`` to ``target``, arrays of the device, or in place.
+
+        ``program_of`` returns this rank's program for a schedule; passed per call, since its owner owns this
+        object.
+        """
+        self._calls += 1
+        call = _kept(self._ready, MOST_READY, request, lambda: self._prepare(program_of, request, own))
+        if call is None:
+            return
+        addresses = self._addresses(call, source, target)
+        key = (call, *addresses)
+        bind = partial(self._bind, call, source, target, *addresses)
+        exchange, into, out_of = _kept(self._bound, MOST_BOUND, key, bind)
+        if into is not None:
+            into.reshape(source.shape)[...] = source
+        exchange.run()
+        if out_of is not None:
+            target[...] = out_of.reshape(target.shape)
+
+    # --- the first time ---------------------------------------------------------------------------------
+
+    def _gather(self, facts: dict[str, str], error: str = "", more: Any = None) -> tuple:
+        """Compare ``facts`` between ranks and return the ``more`` of each rank; collective.
+
+        If facts differ, or a rank has an ``error``, all ranks raise the same `InputError`.
+        """
+        gathered = self._control.all_gather((facts, error, more))
+        all_facts, errors, rest = zip(*gathered, strict=True)
+        if any(errors):
+            rank = next(rank for rank, each in enumerate(errors) if each)
+            raise InputError(errors[rank] + ("" if all(errors) else f" (rank {rank})")) from None
+        compare(all_facts)
+        return rest
+
+    def _prepare(self, program_of: ProgramOf, request: Request, own: Schedule | None) -> PreparedCall | None:
+        """Agree on an operation and build its schedule; None if there is nothing to move. Collective."""
+        ranks = self._control.size
+        elements = int(np.prod(request.shape, dtype=np.int64))
+        elements *= ranks if request.collective == "all-gather" else 1
+        choice = self._choose(request, ranks, elements * request.dtype.itemsize)
+        wanted = {key: str(getattr(request, key)) for key in ("collective", "shape", "dtype", "root")}
+        self._gather({"calls so far": str(self._calls), **wanted, "algorithm": str(choice)})
+        self._agreed.add(request.collective)
+        if own is not None:
+            schedule, before, after = _own_schedule(own, request, ranks, elements)
+        else:
+            schedule = _built(choice, request, ranks, elements)
+            before, after = 0, int(request.collective == "all-to-all")
+        if not elements:
+            return None
+        transport, protocol = self._transport, choice.protocol
+        if protocol not in transport.protocols or transport.why_refused(protocol) is not None:
+            protocol = "auto"
+        protocol = transport.protocol_for(schedule, protocol, request.dtype)
+        return PreparedCall(program_of(schedule), request, before, after, protocol)
+
+    def _choose(self, request: Request, ranks: int, nbytes: int) -> Choice:
+        if request.choice.algorithm != "auto":
+            return request.choice
+        collective, tuning = request.collective, self._tuning
+        if tuning is not None and any(table.collective == collective for table in tuning.tables):
+
+            def usable(choice: Choice) -> bool:
+                if not ALGORITHMS[choice.algorithm].switched:
+                    return True
+                schedule = _built(choice, request, ranks, nbytes // request.dtype.itemsize)
+                return self._switches and plan_code.switches_take(schedule, request.dtype)
+
+            return tuning.choose(collective, nbytes, self._transport.name, usable)
+        return default_choice(collective, ranks, nbytes)
+
+    # --- memory -----------------------------------------------------------------------------------------
+
+    def _addresses(self, call: PreparedCall, source, target) -> tuple[Hashable, Hashable]:
+        """Return the addresses of source and target if they are used in place; None means a shared buffer."""
+        flags = target.flags
+        whole = call.binds_target and flags.c_contiguous and getattr(flags, "writeable", True)
+        at_target = self._transport.address(target) if whole else None
+        # In place the source would be overwritten before it is read.
+        whole = call.binds_source and source is not target and source.flags.c_contiguous
+        return self._transport.address(source) if whole else None, at_target
+
+    def _bind(self, call: PreparedCall, source, target, at_source, at_target) -> tuple[Exchange, Any, Any]:
+        program, dtype, before, after = call.program, call.request.dtype, call.before, call.after
+        device = self._device
+        # Arrays are not kept alive: the caller owns the memory, whatever array it was before.
+        used = ((before, at_source, source), (after, at_target, target))
+        arrays: dict[Hashable, Any] = {n: device.borrow(array) for n, at, array in used if at is not None}
+        kernel = call.protocol in PROTOCOLS  # kernels receive data to add in their own staging memory
+        wanted = [*enumerate(program.sizes), *([] if kernel else [("scratch", program.scratch)])]
+        # Not empty: an empty array has no address.
+        sizes: dict[Hashable, int] = {key: max(1, size) for key, size in wanted if key not in arrays}
+        needs: dict[Hashable, int] = {purpose: size * dtype.itemsize for purpose, size in sizes.items()}
+        if self._transport.talks_in_bind:
+            facts = {"calls so far": str(self._calls), "collective": call.request.collective}
+            gathered = self._gather(facts, more=needs)
+            needs = {key: max(each.get(key, 0) for each in gathered) for key in chain(*gathered)}
+        self._reserve(needs)
+        for purpose, size in sizes.items():
+            arrays[purpose] = self._buffers[purpose][: size * dtype.itemsize].view(dtype)
+        in_order = [arrays[number] for number in range(len(program.sizes))]
+        if kernel:
+            exchange = self._transport.bind_plan(program, in_order, call.protocol, None)
+        else:
+            exchange = self._transport.bind(program, in_order, arrays["scratch"])
+        there = before == after and source is target and at_target is not None
+        copied_in = call.source is not None and at_source is None and not there
+        copied_out = at_target is None and not call.gives
+        into = arrays[before][call.source] if copied_in else None
+        return exchange, into, arrays[after][call.target] if copied_out else None
+
+    def _reserve(self, needs: dict[Hashable, int]) -> None:
+        """Ensure that the shared buffers have at least these many bytes for each purpose."""
+        held = {purpose: buffer.size for purpose, buffer in self._buffers.items()}
+        if any(needs.get(purpose, 0) > size for purpose, size in held.items()):
+            self._device.synchronize()  # buffers are in use until the exchanges' work is done
+            self._bound.clear()
+        for purpose, size in needs.items():
+            if size > (before := held.get(purpose, 0)):
+                self._buffers.pop(purpose, None)  # freed before the larger one is allocated
+                larger = max(size, int(_GROWTH * before))
+                self._buffers[purpose] = self._transport.allocate((larger,), np.uint8)
+
+
+def _kept(cache: OrderedDict, most: int, key: Hashable, make: Callable[[], Any]) -> Any:
+    """Return ``cache[key]``, made if missing; the least recently used entries are dropped."""
+    if key not in cache:
+        cache[key] = make()
+        while len(cache) > most:
+            cache.popitem(last=False)
+    cache.move_to_end(key)
+    return cache[key]
+
+
+def _built(choice: Choice, request: Request, ranks: int, elements: int) -> Schedule:
+    return build(choice.algorithm, request.collective, ranks, elements, root=request.root, **choice.options)
+
+
+def _own_schedule(schedule: Schedule, request: Request, ranks: int, elements: int):
+    """Verify a caller's schedule and scale it to ``elements``; return it with its buffers before and after.
+
+    Raises `InputError` if the schedule does not perform the request.
+    """
+    name, collective = schedule.name, request.collective
+    if schedule.ranks != ranks:
+        raise InputError(f"algorithm: {name} is for {schedule.ranks} ranks; allowed here: {ranks}")
+    _prove(schedule)
+    performed = operation(schedule)
+    # On one rank all operations are the same.
+    if ranks > 1 and (performed.collective, performed.root or 0) != (collective, request.root):
+        root = "" if performed.root is None else f" from rank {performed.root}"
+        wanted = collective + (f" from rank {request.root}" if performed.root is not None else "")
+        raise InputError(f"algorithm: {name} does {performed.collective}{root}; allowed: {wanted}")
+    counts = performed.counts
+    parts = counts.reshape(ranks, -1).sum(axis=1) if collective in CUT_BY_RANK else counts[:1]
+    if (parts != parts[0]).any():
+        actual = ", ".join(map(str, parts.tolist()))
+        raise InputError(f"algorithm: {name} has shares of {actual} elements; allowed: equal ones")
+    least = int(counts.sum())
+    if not least or elements % least:
+        raise InputError(f"algorithm: {name} for {elements} elements; allowed: a multiple of its {least}")
+    return scaled(schedule, elements // least), performed.before, performed.after

@@ -1,0 +1,321 @@
+"""Define the base classes of transports, which run a schedule on one rank as levels in order.
+
+Each level has sends and receives as spans of flat buffers. Sums are computed in the schedule's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from wavefabric.base.errors import InputError
+from wavefabric.runtime.device import Device
+from wavefabric.runtime.exchange.control import Control
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+
+
+@dataclass(frozen=True)
+class Span:
+    """Describes part of a buffer, in elements, that a rank sends to or receives from ``peer``.
+
+    ``number`` is the transfer's index in the schedule, the same on both ranks.
+    """
+
+    peer: int
+    buffer: int
+    first: int
+    size: int
+    number: int
+    reduce: bool = False
+
+    def of(self, buffers: list):
+        """Return the elements of this span, a view into ``buffers``."""
+        return buffers[self.buffer][self.first : self.first + self.size]
+
+
+@dataclass
+class Level:
+    """Holds transfers that depend only on earlier levels. Receives are in the schedule's order."""
+
+    sends: list[Span] = field(default_factory=list)
+    receives: list[Span] = field(default_factory=list)
+    #: (from, to) within this rank.
+    local: list[tuple[Span, Span]] = field(default_factory=list)
+
+
+class Program:
+    """One rank's part of a schedule. Levels are the same on all ranks, so that collective calls match."""
+
+    def __init__(self, schedule: Schedule, rank: int):
+        from wavefabric.collectives import levels
+
+        self.schedule, self.rank = schedule, rank
+        #: Start of this program's message tags; set in the first bind by transports that need it.
+        self.label: int | None = None
+        depth = levels(schedule)
+        self.levels = [Level() for _ in range(int(depth.max(initial=-1)) + 1)]
+        offsets = [schedule.offsets(b, rank) for b in range(len(schedule.buffers))]
+
+        def span(number: int, peer: int, end: str) -> Span:
+            t = schedule.transfers[number]
+            buffer, chunk = int(t[f"{end}_buffer"]), int(t[f"{end}_chunk"])
+            first, last = (int(offsets[buffer][at]) for at in (chunk, chunk + int(t["count"])))
+            return Span(peer, buffer, first, last - first, number, bool(t["reduce"]))
+
+        own = (schedule.transfers["src"] == rank) | (schedule.transfers["dst"] == rank)
+        for number in map(int, np.flatnonzero(own)):
+            src, dst = (int(schedule.transfers[number][end]) for end in ("src", "dst"))
+            level = self.levels[depth[number]]
+            if src == dst:
+                level.local.append((span(number, dst, "src"), span(number, src, "dst")))
+                continue
+            peer, end, spans = (dst, "src", level.sends) if src == rank else (src, "dst", level.receives)
+            part = span(number, peer, end)
+            if part.size:
+                spans.append(part)
+        #: Elements of the scratch buffer: the maximum over levels of received elements that are to be added.
+        added = (sum(span.size for span in level.receives if span.reduce) for level in self.levels)
+        self.scratch = max(added, default=0)
+        self.sizes = [int(o[-1]) for o in offsets]
+
+
+class Exchange:
+    """A schedule bound to buffers (1-D arrays), which can be run repeatedly; one rank alone only copies.
+
+    A subclass moves one level with ``_begin``, ``_wait`` (for data from one peer) and ``_complete``. For each
+    level ``_sent`` and ``_received`` list the parts of arrays to send and receive, each with its `Span`. Data
+    to be added are received in ``scratch`` and added in the schedule's order, whatever the timing.
+    """
+
+    #: The protocol, of the transport's `Transport.protocols`, that moves the data.
+    protocol = "auto"
+
+    def __init__(self, program: Program, buffers: list, scratch, transport: Any):
+        if program.levels:  # plan kernels have no levels
+            from wavefabric.collectives.structure import refuse_switches
+
+            refuse_switches(program.schedule, f"{transport.name} (signals of p2p can)")
+        self._program, self._buffers, self._scratch = program, buffers, scratch
+        self._transport = transport
+        self._running = False
+        # Slice the arrays once: slicing takes as much host time as a launch.
+        self._sent = [[(span, span.of(buffers)) for span in level.sends] for level in program.levels]
+        self._received = [self._incoming(level) for level in program.levels]
+        self._sums = [
+            [(span.of(buffers), part) for span, part in received if span.reduce]
+            for received in self._received
+        ]
+        self._local = [
+            [(source.of(buffers), target.of(buffers), target.reduce) for source, target in level.local]
+            for level in program.levels
+        ]
+
+    def start(self) -> None:
+        """Start the exchange; the data to send are those that work enqueued on the device so far produces."""
+        if self._running:
+            raise RuntimeError("an exchange was started again before it was finished")
+        self._running = True
+        if self._program.levels:
+            self._start_level(0)
+
+    def arrived(self, peer: int | None = None) -> None:
+        """Let work enqueued from now on read the data from ``peer``; by default from all peers."""
+        if len(self._program.levels) == 1 and self._running:
+            self._wait(0, peer)
+        else:
+            self.finish()
+
+    def finish(self) -> None:
+        """Let work enqueued from now on read everything received and overwrite everything sent."""
+        if not self._running:
+            return
+        for number, sums in enumerate(self._sums):
+            if number:
+                self._start_level(number)
+            self._complete(number)
+            for target, part in sums:
+                target += part
+        self._running = False
+
+    def run(self) -> None:
+        """Run the whole exchange: `start`, then `finish`."""
+        self.start()
+        self.finish()
+
+    def check(self) -> None:
+        """Raise `LateRank` if another rank is known by now to have timed out."""
+
+    def _start_level(self, number: int) -> None:
+        self._begin(number)
+        # Copies within the rank run beside those between ranks: transfers of a level are independent.
+        for source, target, reduce in self._local[number]:
+            if reduce:
+                target += source
+            else:
+                target[...] = source
+
+    def _incoming(self, level: Level) -> list[tuple[Span, Any]]:
+        """Return the target of each receive of a level: part of a buffer, or of scratch if it is added."""
+        parts, at = [], 0
+        for span in level.receives:
+            if span.reduce:
+                parts.append((span, self._scratch[at : at + span.size]))
+                at += span.size
+            else:
+                parts.append((span, span.of(self._buffers)))
+        return parts
+
+    def _moves(self) -> list[tuple[list, list]]:
+        """Return sends and receives of each level as (address, bytes, peer) of device memory."""
+
+        def memory(parts) -> list[tuple[int, int, int]]:
+            return [(part.data.ptr, part.nbytes, span.peer) for span, part in parts]
+
+        return [(memory(sent), memory(come)) for sent, come in zip(self._sent, self._received, strict=True)]
+
+    def _begin(self, number: int) -> None: ...
+
+    def _wait(self, number: int, peer: int | None) -> None: ...
+
+    def _complete(self, number: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class RankGroup:
+    """Holds what `Transport.open` needs; ``comm`` is mpi4py's, ``same_host`` lists ranks on this host."""
+
+    comm: Any
+    same_host: list[bool]
+    control: Control
+    device: Device
+
+
+class SymmetricArray(NamedTuple):
+    """An array of the same shape on every rank in which kernels of all ranks may store; initially zero."""
+
+    #: This rank's array.
+    own: Any
+    #: Start address of each rank's array as seen by kernels of this rank: (ranks,) uint64, on the device.
+    addresses: Any
+
+
+class Transport:
+    """Moves data between ranks; this base class serves a single rank."""
+
+    name = "solo"
+    #: Class that `bind` returns.
+    exchange: type[Exchange] = Exchange
+    #: Protocols with which `bind` and `bind_plan` may run a schedule. p2p has ``"copies"`` (copy engines) and
+    #: kernels that run execution plans with ``"signals"`` or ``"packets"`` (`wavefabric.collectives.plans`).
+    protocols: tuple[str, ...] = ("auto",)
+    #: The protocol that ``"auto"`` stands for, if it is always the same.
+    protocol = "auto"
+    #: Whether ranks communicate in every `bind`. If not, one rank alone may bind a program that all ranks
+    #: bound before to other buffers; only one of a program's exchanges runs at a time.
+    talks_in_bind = False
+
+    def __init__(self, device):
+        self._device = device
+
+    @classmethod
+    def available(cls) -> tuple[bool, str]:
+        """Return whether this machine supports the transport, and its library or what is missing, as text."""
+        return True, ""
+
+    @classmethod
+    def open(cls, group: RankGroup) -> Transport:
+        """Open the transport between the group's ranks; collective. `InputError` says why it cannot."""
+        raise NotImplementedError
+
+    @classmethod
+    def automatic(cls, group: RankGroup) -> Transport | None:
+        """Open the transport for ``auto``; return None if it does not serve all ranks well. Collective."""
+        return None
+
+    def allocate(self, shape, dtype) -> Any:
+        """Return an uninitialised array that peers may access."""
+        return self._device.empty(shape, dtype)
+
+    def address(self, array) -> Hashable | None:
+        """Return a key that identifies a contiguous array's memory; None if it cannot be bound."""
+        return self._device.address(array)
+
+    def bind(self, program: Program, buffers: list, scratch) -> Exchange:
+        """Bind a program to buffers; collective. ``scratch`` has at least ``program.scratch`` elements."""
+        return self.exchange(program, buffers, scratch, self)
+
+    def bind_plan(
+        self, program: Program, buffers: list, protocol: str, blocks: int | None, concurrent: int = 1
+    ) -> Exchange:
+        """Bind a program as a kernel of ``blocks`` blocks that runs an execution plan; collective.
+
+        By default the fastest number of blocks if ``concurrent`` exchanges are in progress at once.
+
+        ``protocol`` is one of `wavefabric.collectives.plans.plan.PROTOCOLS`; called only for transports whose
+        `protocols` include it.
+        """
+        raise NotImplementedError
+
+    def protocol_for(self, schedule: Schedule, protocol: str, dtype) -> str:
+        """Return ``protocol``, or instead of ``"auto"`` one that can use switches if the schedule does.
+
+        ``dtype`` is the element type of the data. The result is the same on all ranks.
+        """
+        switched = protocol == "auto" and schedule.transfers["switch"].any()
+        return "signals" if switched and "signals" in self.protocols else protocol
+
+    def symmetric(self, shape, dtype) -> SymmetricArray:
+        """Return an array of the same shape on every rank in which kernels of all may store; collective.
+
+        Only for transports whose `one_sided` is true.
+        """
+        raise NotImplementedError
+
+    @property
+    def one_sided(self) -> bool:
+        """Return whether kernels of the solvers store in other ranks' memory and wait there themselves.
+
+        True for p2p if the kernels of all ranks can run at once, unless ``WAVEFABRIC_PROTOCOL`` is copies.
+        """
+        return False
+
+    def timeout(self, name: str):
+        """Return the `Timeout` of kernels that wait for other ranks; collective.
+
+        ``name`` names the joint operation. Only for transports whose `one_sided` is true. `InputError` if the
+        ranks share a GPU.
+        """
+        raise NotImplementedError
+
+    def why_no_switch(self) -> str | None:
+        """Return why no switch multicasts and adds up for these ranks; None if one does. Collective."""
+        return f"{self.name} has no multicasts and sums by a switch (signals of p2p have)"
+
+    def why_refused(self, protocol: str) -> str | None:
+        """Return why ``protocol`` cannot serve these ranks, in one line; None if it can. Collective."""
+        return None
+
+    def check(self) -> None:
+        """Raise `LateRank` if another rank has timed out in an exchange that is still bound.
+
+        Only timeouts known by now are reported: call it when the device has done the enqueued work, before
+        the data are used. Exchanges that are run again report timeouts themselves.
+        """
+
+    def own_collective(self, collective: str, buffers: list, root: int = 0) -> Callable[[], None]:
+        """Return a function that runs the transport library's own version of a collective; collective.
+
+        ``buffers`` are whole, laid out as in `wavefabric.collectives.conditions.layout`: in place in the only
+        buffer; all-to-all from the first to the second. All ranks' parts are equal. `InputError` if the
+        transport is not NCCL, or does not support the operation.
+        """
+        raise InputError(f"transport: {self.name!r} has no collective operations of its own; allowed: nccl")
+
+    def describe(self) -> dict[str, str]:
+        """Return facts about the transport for reports."""
+        return {}

@@ -1,0 +1,93 @@
+"""Load the library of CPU kernels once; compile it again if a source has changed."""
+
+import contextlib
+import ctypes
+import os
+import platform
+import sys
+from functools import cache
+from pathlib import Path
+
+from wavefabric.base.errors import InputError
+from wavefabric.base.system.compiling import CLOCK
+from wavefabric.base.system.user_cache import cache_directory
+from wavefabric.runtime.kernels import build
+
+#: A file that exists only in a checkout, where sources may change after the installation.
+_PROJECT = Path(__file__).parents[4] / "pyproject.toml"
+
+
+class Library:
+    """Loads the shared library; gives addresses of kernels, and calls kernels on a number of threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        self.path = path
+        self.call = self._library.wavefabric_call
+        self.call.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]
+        self.call.restype = None
+        self.run = self._library.wavefabric_run
+        self.run.argtypes = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_int]
+        self.run.restype = None
+
+    def address(self, name: str) -> int:
+        """Return the address of a kernel, such as ``update_velocity_float``."""
+        address = ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+
+@cache
+def library() -> Library:
+    """Load the library for this processor: an installed one, or one that is compiled now.
+
+    A checkout needs a library of its current sources; a wheel contains one per processor level. If none
+    fits, for example on another node than that of the installation, one is compiled into the user's cache.
+    Raises `InputError` if there is no compiler.
+    """
+    checkout = _PROJECT.is_file()
+    for level in () if checkout else _levels():
+        if (path := build.LIBRARIES / f"{level}{build.suffix()}").is_file():
+            return Library(path)
+    native = f"{build.native_name()}{build.suffix()}"  # reads all sources, which a wheel avoids
+    if (path := build.LIBRARIES / native).is_file():
+        return Library(path)
+    folder = build.LIBRARIES if checkout and os.access(build.HERE, os.W_OK) else cache_directory() / "kernels"
+    return Library(_built(folder, native))
+
+
+def _built(folder: Path, name: str) -> Path:
+    """Return the path of a library in a folder; if it is missing, one process compiles and others wait."""
+    path = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError):  # Windows: each process compiles for itself
+            import fcntl
+
+            fcntl.flock(stack.enter_context((folder / "lock").open("w")), fcntl.LOCK_EX)
+        if path.is_file():
+            return path
+        print(
+            "wavefabric: compiling kernels for these sources and this processor", file=sys.stderr, flush=True
+        )
+        try:
+            with CLOCK.compiling():
+                build.build(folder)
+        except build.NoCompiler as error:
+            raise InputError(f"kernels: {error}") from None
+        for other in folder.glob(f"{name.rpartition('-')[0]}-*{build.suffix()}"):
+            if other != path:  # built from older sources
+                other.unlink(missing_ok=True)
+    return path
+
+
+def _levels() -> list[str]:
+    """Return the library variants of wheels that run on this processor, the fastest first."""
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        return ["arm64"]
+    flags = build.processor_flags()
+    levels = {
+        "x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+        "x86-64-v3": {"avx2", "fma", "bmi2"},
+    }
+    return [*(level for level, needs in levels.items() if needs <= flags), "x86-64-v2"]

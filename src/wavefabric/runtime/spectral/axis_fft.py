@@ -1,0 +1,70 @@
+"""Lengths, shared memory and tables of the transforms of ``axis_fft.cu`` and ``real_rows.cu``."""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from wavefabric.runtime.kernels.roots import factorised, rounded, unit_roots
+from wavefabric.runtime.kernels.series_plan import chirp, convolution_kernel
+
+
+def axis_radices(n: int, most: int = 16, primes: int = 13) -> tuple[int, ...]:
+    """Return the factors of a transform of n points: 16, 8, 4 and 2 up to ``most``, odd primes to ``primes``.
+
+    ``primes`` is at most 13. Empty if other factors are needed, or n is 1.
+    """
+    radices = (16, 13, 11, 8, 7, 5, 4, 3, 2)
+    return factorised(n, [each for each in radices if each <= (primes if each % 2 else most)])
+
+
+@lru_cache(maxsize=1024)
+def transformed_points(n: int, most: int = 16) -> int:
+    """Return the length of the transform used for n points: n, or more for a convolution (Bluestein).
+
+    Of the possible lengths of a convolution, with prime factors up to 7, the one with the smallest product of
+    length and number of radices is used. ``most`` is the largest power of two among the radices.
+    """
+    if axis_radices(n, most):
+        return n
+    lengths = ((m, axis_radices(m, most, 7)) for m in range(2 * n - 1, 4 * n))
+    return min((m * len(radices), m) for m, radices in lengths if radices)[1]
+
+
+def row_space(points: int, threads: int) -> int:
+    """Return the number of values that a row takes in shared memory: ``Rows::space`` of ``axis_fft.cu``."""
+    return -(-(points + 1) // 16) * 16 + (threads if threads < 16 and threads % 2 == 0 else 0)
+
+
+def twiddles(radices: Sequence[int], real) -> np.ndarray:
+    """Return the complex twiddle factors of all stages of a transform, then of one by reversed ``radices``.
+
+    A stage of radix R after factors M has exp(−2πi q k/(M R)), (R, M), at [k, q]; the first stage has none.
+    """
+    dtype = np.result_type(real, np.complex64)
+    parts = [np.zeros(0, dtype)]
+    for order in (radices, radices[::-1]):
+        before = 1
+        for radix in order:
+            if before > 1:
+                turns = np.arange(radix)[:, None] * np.arange(before)
+                parts.append(rounded(unit_roots(turns, before * radix), dtype).ravel())
+            before *= radix
+    return np.concatenate(parts)
+
+
+def axis_table(points: int, radices: Sequence[int], real, rows: bool = False) -> np.ndarray:
+    """Return the table that the transforms of an axis of ``points`` points read.
+
+    The table is `twiddles`, then for a convolution its chirp and the transform of its kernel, then for real
+    ``rows``, which have N = 2 ``points`` values, the first N/2 of the N-th roots of unity, to separate
+    spectra.
+    """
+    dtype, inner = np.result_type(real, np.complex64), math.prod(radices)
+    parts = [twiddles(radices, real)]
+    if inner != points:
+        parts += [rounded(chirp(points), dtype), convolution_kernel(points, inner).astype(dtype)]
+    if rows:
+        parts.append(rounded(unit_roots(np.arange(points), 2 * points), dtype))
+    return np.concatenate(parts)
