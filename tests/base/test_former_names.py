@@ -45,7 +45,7 @@ assert wavefabric.device.get_device("cpu", 1).name == "cpu" and exchange.world a
 
 
 def test_other_names_are_still_missing():
-    with pytest.raises(ModuleNotFoundError, match="wavefabric.nothing"):
+    with pytest.raises(ModuleNotFoundError, match=r"wavefabric\.nothing"):
         __import__("wavefabric.nothing")
     with pytest.raises(ModuleNotFoundError, match="nothing"):
         __import__("wavefabric.device.nothing")
