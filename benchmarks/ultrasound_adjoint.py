@@ -21,7 +21,7 @@ from wavefabric.cli.bench.ultrasound_cases import MEDIA, NO_SENSOR, Stepper, che
 from wavefabric.cli.bench.ultrasound_step import SIZES
 from wavefabric.fabric.execution import report, timing
 from wavefabric.runtime.device import Device, get_device
-from wavefabric.runtime.lifecycle.agreement import check_memory
+from wavefabric.runtime.lifecycle.collective_checks import check_memory
 from wavefabric.runtime.lifecycle.reversal import Reversal
 
 #: By what is differentiated, by the name of the row.

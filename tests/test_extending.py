@@ -29,7 +29,7 @@ from wavefabric.optics import propagate, single_mode
 from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
 from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange import TRANSPORTS, Exchange, world
-from wavefabric.runtime.exchange.describe import transports
+from wavefabric.runtime.exchange.machine_description import transports
 from wavefabric.runtime.exchange.transports import TransportDescription
 from wavefabric.runtime.exchange.transports.base import Transport
 

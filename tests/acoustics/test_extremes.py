@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import parts
+from wavefabric.acoustics import setup_passes
 from wavefabric.acoustics.extremes import find_extremes
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
 def test_random_media(monkeypatch, threads, dtype):
-    monkeypatch.setattr(parts, "threads_for", lambda points: threads)
+    monkeypatch.setattr(setup_passes, "threads_for", lambda points: threads)
     rng, shape, y = np.random.default_rng(threads), (5, 6, 7), 1.3
     c, rho, alpha, other = (rng.uniform(1, 1000, shape).astype(dtype) for _ in range(4))
     c[2:4] = 700  # one number in some parts

@@ -10,7 +10,7 @@ import json
 import random
 from collections import Counter
 
-from wavefabric.base.files.faults import checked
+from wavefabric.base.files.validation_errors import checked
 from wavefabric.collectives.formats.mscclpp.format import PLAN
 from wavefabric.collectives.formats.mscclpp.operations import PlanProgram
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.acoustics.parts import partial_results, run_setup, value_range
+from wavefabric.acoustics.setup_passes import partial_results, run_setup, value_range
 
 Range = tuple[float, float]
 #: Numbers that the kernel computes per part of a medium.

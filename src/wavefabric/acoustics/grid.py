@@ -8,8 +8,8 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import as_array, ensure, is_whole, per_axis, real, require, typed
 from wavefabric.acoustics.medium import Medium
-from wavefabric.acoustics.parts import copy_in_order
 from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.setup_passes import copy_in_order
 from wavefabric.base.errors import InputError
 from wavefabric.base.quantities import positive
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wavefabric.acoustics.arguments import as_array, ensure, listed, real, require
-from wavefabric.acoustics.parts import run_setup
+from wavefabric.acoustics.setup_passes import run_setup
 from wavefabric.base.errors import InputError, choice
 from wavefabric.base.units import quantity, show
 from wavefabric.runtime.kernels.cpu_launch import address

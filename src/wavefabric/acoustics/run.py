@@ -27,8 +27,8 @@ from wavefabric.base.system.interrupt import DeferredInterrupt
 from wavefabric.base.system.machine import peak_memory
 from wavefabric.base.system.progress import Progress
 from wavefabric.runtime.exchange.control import check_agreement
-from wavefabric.runtime.lifecycle.agreement import Status, combine, locked_by_first_rank
 from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.runtime.lifecycle.collective_checks import Status, combine, locked_by_first_rank
 
 #: Approximate seconds between two exchanges of the status of the ranks.
 _STATUS_SECONDS = 0.5

@@ -6,7 +6,7 @@ from wavefabric.acoustics.parallel.restrict import restrict_problem
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.stages import Stages
-from wavefabric.runtime.lifecycle.agreement import check_memory
+from wavefabric.runtime.lifecycle.collective_checks import check_memory
 
 
 class Setup:

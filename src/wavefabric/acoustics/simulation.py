@@ -37,7 +37,7 @@ from wavefabric.acoustics.stack import (
 from wavefabric.base.errors import InputError, choice
 from wavefabric.base.quantities import instance, positive
 from wavefabric.base.results.file import ResultWriter
-from wavefabric.runtime.lifecycle.agreement import locked_by_first_rank, on_first_rank
+from wavefabric.runtime.lifecycle.collective_checks import locked_by_first_rank, on_first_rank
 
 #: Quantities recorded if there is no sensor.
 WITHOUT_SENSOR = ("p_max_all", "p_final")

@@ -8,7 +8,6 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import ensure, real, real_array, require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.parts import largest, run_setup, threads_for
 from wavefabric.acoustics.problem import (
     PressureSource,
     ProductSignal,
@@ -18,6 +17,7 @@ from wavefabric.acoustics.problem import (
     VelocitySource,
 )
 from wavefabric.acoustics.series import check_series
+from wavefabric.acoustics.setup_passes import largest, run_setup, threads_for
 from wavefabric.base.errors import InputError, choice
 from wavefabric.base.quantities import instance, positive
 from wavefabric.runtime.kernels.cpu_launch import address

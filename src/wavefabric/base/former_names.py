@@ -22,10 +22,14 @@ class FormerNames:
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    ) -> Any:
+        """Return a specification of the module that has the new name; None for other names."""
         top, _, rest = fullname.partition(".")
         package = _PACKAGES.get(rest.split(".")[0]) if top == "wavefabric" else None
-        return None if package is None else ModuleSpec(fullname, self, origin=f"wavefabric.{package}.{rest}")
+        loader: Any = self
+        return (
+            None if package is None else ModuleSpec(fullname, loader, origin=f"wavefabric.{package}.{rest}")
+        )
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = import_module(str(spec.origin))

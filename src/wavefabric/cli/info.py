@@ -10,7 +10,7 @@ from wavefabric.base.system.machine import nvidia_driver
 from wavefabric.cli.common.options import Json
 from wavefabric.cli.common.show import conclude, pairs_table, table
 from wavefabric.runtime.device import describe
-from wavefabric.runtime.exchange import describe as exchange
+from wavefabric.runtime.exchange import machine_description as exchange
 from wavefabric.runtime.exchange.control import world_control
 from wavefabric.runtime.exchange.launch import environment
 from wavefabric.runtime.kernels.library import library

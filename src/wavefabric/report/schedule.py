@@ -11,9 +11,9 @@ from wavefabric.collectives import Schedule, ScheduleError, verify
 from wavefabric.collectives.conditions import kind, whole_elements
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric import AnyFabric, PhotonicFabric, cost, plan_circuits
+from wavefabric.fabric.draw.circuit_geometry import ring_scene, scene
 from wavefabric.fabric.draw.page import page
 from wavefabric.fabric.draw.replay import replay
-from wavefabric.fabric.draw.scene import ring_scene, scene
 from wavefabric.report.content import BAD, Content, Tile, pairs
 from wavefabric.report.figures import bars, macro, plot, table
 

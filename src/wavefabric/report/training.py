@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from wavefabric.base.files.faults import checked
+from wavefabric.base.files.validation_errors import checked
 from wavefabric.base.units import binary_bytes, three_digits, time_words
 from wavefabric.report.content import Content, Tile, pairs
 from wavefabric.report.figures import bars, table

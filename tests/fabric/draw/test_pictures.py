@@ -21,9 +21,9 @@ from wavefabric.collectives import (
 from wavefabric.collectives.registry import build
 from wavefabric.fabric import Cost, LowerBound, RoundCost, load
 from wavefabric.fabric.draw import graph, pictures, style
+from wavefabric.fabric.draw.circuit_geometry import HALF, flat, scene
 from wavefabric.fabric.draw.page import page
 from wavefabric.fabric.draw.replay import replay
-from wavefabric.fabric.draw.scene import HALF, flat, scene
 from wavefabric.fabric.draw.style import evenly
 from wavefabric.fabric.draw.timeline import lanes
 from wavefabric.fabric.photonic.planning import plan_circuits

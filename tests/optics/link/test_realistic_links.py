@@ -403,7 +403,7 @@ def test_a_single_channel_back_propagated_is_free_of_its_own_kerr_effect(simulat
 def test_bad_tables(changes, text):
     from pydantic import ValidationError
 
-    from wavefabric.base.files.faults import one_line
+    from wavefabric.base.files.validation_errors import one_line
 
     with pytest.raises((InputError, ValidationError)) as caught:
         settings(**changes)

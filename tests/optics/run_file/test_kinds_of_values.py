@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wavefabric.base.errors import InputError
-from wavefabric.base.files.faults import submodel
+from wavefabric.base.files.validation_errors import submodel
 from wavefabric.optics.run_file.load import RunFile, checked_run
 
 RUN = """

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from wavefabric.base.errors import InputError
 from wavefabric.collectives import ALGORITHMS, build, point_to_point, verify, why_refused
 from wavefabric.fabric import Fabric, Link, check_plan, cost, load, plan_circuits
-from wavefabric.training.communication.placed import combined
+from wavefabric.training.communication.combined_schedules import combined
 from wavefabric.training.communication.times import Communication, communication
 from wavefabric.training.iteration.engine import FreeCommunication
 from wavefabric.training.iteration.task_graph import Call

@@ -10,8 +10,8 @@ from wavefabric.acoustics.arguments import real, require, typed
 from wavefabric.acoustics.check.rules import PYTHON_NAMES
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium, density_jump
-from wavefabric.acoustics.parts import squared_slopes
 from wavefabric.acoustics.problem import Problem, ProductSignal, Signal
+from wavefabric.acoustics.setup_passes import squared_slopes
 from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.stability.power_law import PowerLaw
 

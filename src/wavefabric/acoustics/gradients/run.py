@@ -25,8 +25,8 @@ from wavefabric.base.errors import InputError
 from wavefabric.base.system.compiling import working_time
 from wavefabric.base.system.interrupt import DeferredInterrupt
 from wavefabric.base.system.progress import Progress
-from wavefabric.runtime.lifecycle.agreement import Status, check_memory, combine, on_all_ranks
 from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.runtime.lifecycle.collective_checks import Status, check_memory, combine, on_all_ranks
 from wavefabric.runtime.lifecycle.reversal import Reversal, StateStore, Tiers, advances, choose_tiers
 from wavefabric.runtime.lifecycle.state_copies import StateCopies, state_bytes
 

@@ -28,8 +28,8 @@ from wavefabric.base.results.provenance import provenance
 from wavefabric.base.system.interrupt import DeferredInterrupt
 from wavefabric.base.system.progress import Progress
 from wavefabric.runtime.exchange.control import check_agreement
-from wavefabric.runtime.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank
 from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.runtime.lifecycle.collective_checks import Status, check_memory, combine, locked_by_first_rank
 
 #: Largest number of steps between two exchanges of the ranks' status, and default longest step, s.
 _LOOK, _LONGEST = 20, 0.1

@@ -21,7 +21,7 @@ from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.base.errors import InputError
 from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange.launch import environment
-from wavefabric.runtime.lifecycle.agreement import on_all_ranks
+from wavefabric.runtime.lifecycle.collective_checks import on_all_ranks
 
 
 @dataclass(frozen=True, kw_only=True)

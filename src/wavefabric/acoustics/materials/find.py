@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wavefabric.acoustics.parts import run_setup, threads_for
 from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.setup_passes import run_setup, threads_for
 from wavefabric.runtime.device.views import address as memory_address
 from wavefabric.runtime.kernels.cpu_launch import address
 

@@ -31,8 +31,8 @@ from wavefabric.base.errors import InputError
 from wavefabric.base.quantities import instance, positive
 from wavefabric.base.system.progress import Progress
 from wavefabric.runtime.exchange.control import check_agreement
-from wavefabric.runtime.lifecycle.agreement import check_memory, locked_by_first_rank
 from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.runtime.lifecycle.collective_checks import check_memory, locked_by_first_rank
 
 #: Largest number of iterations: a Neumann series that converges does so long before.
 MOST_ITERATIONS = 1000

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
-from wavefabric.runtime.lifecycle.agreement import on_first_rank
+from wavefabric.runtime.lifecycle.collective_checks import on_first_rank
 
 
 class Delivery:

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.arguments import ensure
-from wavefabric.acoustics.parts import parts
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.run_settings import RunSettings
+from wavefabric.acoustics.setup_passes import parts
 from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step

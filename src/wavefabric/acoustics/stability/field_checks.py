@@ -11,7 +11,7 @@ from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.stability.alternation import ORDER, Alternation, AlternationWatch
 from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
 from wavefabric.runtime.exchange.communicator import Communicator
-from wavefabric.runtime.lifecycle.agreement import Status
+from wavefabric.runtime.lifecycle.collective_checks import Status
 
 #: Pressures from this limit of single precision count as lost in double precision too.
 _LOST = float(np.finfo(np.float32).max)

@@ -13,7 +13,7 @@ from wavefabric.acoustics.stability.power_law import pole_of_dispersion
 from wavefabric.base.errors import InputError
 from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange.communicator import solo
-from wavefabric.runtime.lifecycle.agreement import on_first_rank
+from wavefabric.runtime.lifecycle.collective_checks import on_first_rank
 
 #: Search for the limit in a heterogeneous medium: factor of precision, largest number of time steps, their
 #: factor beside the expected limit, smallest power of Δt, since the eigenvalue may hardly depend on Δt.

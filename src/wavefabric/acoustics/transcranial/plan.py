@@ -29,7 +29,7 @@ from wavefabric.base.errors import InputError
 from wavefabric.base.files.output import replacing
 from wavefabric.base.results.file import Data, ResultWriter
 from wavefabric.base.results.provenance import provenance
-from wavefabric.runtime.lifecycle.agreement import on_first_rank
+from wavefabric.runtime.lifecycle.collective_checks import on_first_rank
 
 #: Periods over which amplitudes are measured, and waiting time after the longest path, in periods.
 _PERIODS, _SETTLE = 3, 14

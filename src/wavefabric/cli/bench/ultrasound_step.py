@@ -30,7 +30,7 @@ from wavefabric.cli.bench.ultrasound_cases import (
 )
 from wavefabric.fabric.execution import report, timing
 from wavefabric.runtime.device import Device, get_device
-from wavefabric.runtime.lifecycle.agreement import check_memory
+from wavefabric.runtime.lifecycle.collective_checks import check_memory
 
 #: Default grids by kind of device.
 SIZES = {"cpu": ((128, 128, 128),), "cuda": ((256, 256, 256), (512, 512, 512))}

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from wavefabric.base.errors import InputError
-from wavefabric.base.files.faults import checked
 from wavefabric.base.files.input import naming
 from wavefabric.base.files.output import json_rows
+from wavefabric.base.files.validation_errors import checked
 from wavefabric.cli.common.files import read_json
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric

@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.base.system.progress import Progress
 from wavefabric.fabric.draw import style, wafers
-from wavefabric.fabric.draw.scene import Frame, Scene
+from wavefabric.fabric.draw.circuit_geometry import Frame, Scene
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -9,7 +9,7 @@ from importlib.resources import files
 import numpy as np
 
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.scene import HALF, RoundsScene, Scene, rounded
+from wavefabric.fabric.draw.circuit_geometry import HALF, RoundsScene, Scene, rounded
 from wavefabric.fabric.draw.wafers import streets
 
 #: Units of the drawing per tile pitch.

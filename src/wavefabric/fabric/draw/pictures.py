@@ -19,8 +19,8 @@ from wavefabric.fabric.cost_models.flow import flow
 from wavefabric.fabric.cost_models.kernel import plan_events
 from wavefabric.fabric.draw import graph, style, timeline, wafers
 from wavefabric.fabric.draw.animate import gif
+from wavefabric.fabric.draw.circuit_geometry import MOST_FRAMES, scene
 from wavefabric.fabric.draw.page import page
-from wavefabric.fabric.draw.scene import MOST_FRAMES, scene
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.flows import flows
 from wavefabric.fabric.electrical.static_routes import transfer_bytes
@@ -30,7 +30,7 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 #: File name endings of still pictures, and of animations.
 STILL, ANIMATED = (".png", ".svg", ".pdf"), (".gif", ".html")
 ENDINGS = (*STILL, *ANIMATED)
-#: Largest number of rounds in a still picture, and in a GIF; a page has up to `scene.MOST_FRAMES`.
+#: Largest number of rounds in a still picture, and in a GIF; a page has up to `circuit_geometry.MOST_FRAMES`.
 PANELS, FILM = 12, 40
 #: Largest number of ranks in a picture of kernels, and of characters in a title.
 MOST_RANKS, _TITLE = 32, 80

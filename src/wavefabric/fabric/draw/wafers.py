@@ -9,7 +9,16 @@ import numpy as np
 
 from wavefabric.base.units import counted, time_words
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.scene import HALF, MARGIN, STREET, Frame, Scene, flat, lay_out_tiles, right_of
+from wavefabric.fabric.draw.circuit_geometry import (
+    HALF,
+    MARGIN,
+    STREET,
+    Frame,
+    Scene,
+    flat,
+    lay_out_tiles,
+    right_of,
+)
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.routing.routes import Routing
 from wavefabric.fabric.photonic.tile_grid import edge_loads, edge_numbers

@@ -17,7 +17,7 @@ from wavefabric.runtime.device.select import cuda_count
 from wavefabric.runtime.exchange.communicator import Communicator, world
 from wavefabric.runtime.exchange.launch import environment
 from wavefabric.runtime.exchange.transports import TRANSPORTS, serving
-from wavefabric.runtime.lifecycle.agreement import check_memory
+from wavefabric.runtime.lifecycle.collective_checks import check_memory
 
 _MOST_CALLS = 2000
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from wavefabric.base.errors import InputError, not_one_of, require
-from wavefabric.base.files.faults import checked
 from wavefabric.base.files.input import parse_toml, parsed
 from wavefabric.base.files.output import write_text
+from wavefabric.base.files.validation_errors import checked
 from wavefabric.base.units import show
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link, TransportTimes

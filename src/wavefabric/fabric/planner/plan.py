@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, Field
 
 from wavefabric.base.errors import InputError, choice
-from wavefabric.base.files.faults import checked
+from wavefabric.base.files.validation_errors import checked
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.io.tables import make_table

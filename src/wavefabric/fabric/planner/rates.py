@@ -15,8 +15,8 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from wavefabric.base.errors import InputError, not_one_of, show
-from wavefabric.base.files.faults import checked
 from wavefabric.base.files.input import naming, parse_json, parse_toml, read_text
+from wavefabric.base.files.validation_errors import checked
 from wavefabric.fabric.io.tables import Bytes, Seconds
 from wavefabric.fabric.planner.modelled_stages import kernel_runs
 

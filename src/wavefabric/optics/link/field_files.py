@@ -14,7 +14,7 @@ from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.runtime.exchange.communicator import Communicator
-from wavefabric.runtime.lifecycle.agreement import on_first_rank
+from wavefabric.runtime.lifecycle.collective_checks import on_first_rank
 
 
 def check_waveform(path: Path, rows: int, grid: WdmGrid) -> None:

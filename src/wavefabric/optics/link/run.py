@@ -32,9 +32,16 @@ from wavefabric.optics.signal.equaliser import Equaliser, scratch_bytes
 from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange.communicator import Communicator, solo
 from wavefabric.runtime.exchange.control import check_agreement
-from wavefabric.runtime.lifecycle import agreement
 from wavefabric.runtime.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
+from wavefabric.runtime.lifecycle.collective_checks import (
+    Status,
+    check_memory,
+    combine,
+    locked_by_first_rank,
+    on_all_ranks,
+    on_first_rank,
+)
 
 
 @dataclass
@@ -74,10 +81,10 @@ def run_link(
     settings = run_file(run)
     comm = comm or solo(get_device(settings.solver.device, settings.solver.threads))
     check_agreement(comm.control, settings.sections())
-    writer = agreement.on_first_rank(comm, lambda: build.result_writer(settings, output, force))
+    writer = on_first_rank(comm, lambda: build.result_writer(settings, output, force))
     if settings.solver.step_penalty is not None:
         settings = choose_step(settings, comm, progress if comm.rank == 0 else None)
-    with agreement.locked_by_first_rank(comm, writer.path, "output.file"):
+    with locked_by_first_rank(comm, writer.path, "output.file"):
         told = progress or Progress(), warn
         return _Link(settings, writer, comm, told, resume, shared or SharedParts()).run()
 
@@ -101,7 +108,7 @@ class _Link:
         def solve() -> tuple[Fibre, list[str]]:
             # Only rank 0 builds the fibre: on other ranks the solver may give different last bits.
             notes: list[str] = []
-            return agreement.on_first_rank(comm, lambda: build.build_fibre(settings, notes.append)), notes
+            return on_first_rank(comm, lambda: build.build_fibre(settings, notes.append)), notes
 
         fibre, self.notes = shared.get("fibre", build.fibre_key(settings), solve)
         self.transmitter = build.build_transmitter(settings, fibre.modes)
@@ -154,7 +161,7 @@ class _Link:
         """Raise InputError for a bad waveform or insufficient memory, which the parts cannot detect."""
         fibre, grid, waveform = self.fibre, self.transmitter.grid, self.settings.signal.waveform
         if waveform is not None:
-            agreement.on_first_rank(self.comm, lambda: check_waveform(waveform, fibre.rows, grid))
+            on_first_rank(self.comm, lambda: check_waveform(waveform, fibre.rows, grid))
         item = 16 if self.settings.solver.precision == "double" else 8
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
@@ -166,14 +173,14 @@ class _Link:
             modes = max(self.settings.receiver.sets(fibre.group_sizes))
             needed += scratch_bytes(equaliser, own, 2 * modes, grid.symbols)
         advice = "fewer symbols, samples a symbol or modes need less"
-        agreement.check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
+        check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
         receiver = self.settings.receiver
         positions = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
         points = 2 * 8 * min(grid.symbols, POINTS) * len(self.kept)
         of_mode = points + 7 * 8 * grid.channels + 8 * BINS
         kept = positions * fibre.modes * of_mode
         what, advice = f"result of {positions} receiver positions", "fewer (receiver.at) need less"
-        agreement.check_memory(self.comm, get_device("cpu", 1), kept if self.first else 0, what, advice)
+        check_memory(self.comm, get_device("cpu", 1), kept if self.first else 0, what, advice)
 
     def run(self) -> LinkResult:
         state = self.checkpoint.find()
@@ -199,7 +206,7 @@ class _Link:
                     self.progress.start(1, "theory")
                     if not theory.left_out(self.settings):
                         expect = partial(theory.expected_of, self.settings, self.fibre)
-                        self.expected = agreement.on_first_rank(self.comm, expect)
+                        self.expected = on_first_rank(self.comm, expect)
                 known = self.fibre, self.transmitter, steps, self.expected
                 for text in self.notes + theory.warnings_before(self.settings, *known):
                     self._tell(text)
@@ -225,7 +232,7 @@ class _Link:
 
     def _stop_if_requested(self) -> None:
         """Stop all ranks together if any was interrupted, once all have finished their rows."""
-        if agreement.combine(self.comm, agreement.Status(self.interrupt.requested)).interrupted:
+        if combine(self.comm, Status(self.interrupt.requested)).interrupted:
             self.interrupt.stop()
 
     def _transmit(self) -> tuple[int, None]:
@@ -234,7 +241,7 @@ class _Link:
         self.progress.start(local_modes.rows, "transmitter, rows")
         if waveform := self.settings.signal.waveform:
             read = partial(read_waveform, waveform, self.device, self.A, local_modes, self._stoppable)
-            agreement.on_all_ranks(self.comm, read)
+            on_all_ranks(self.comm, read)
         else:
             own = local_modes.first_row, self.fibre.modes
             device = signal_device(self.comm, self.A.size)
@@ -294,8 +301,8 @@ class _Link:
 
     def _checkpoint(self, span: int, inside: dict | None) -> None:
         # Ranks agree on checkpoint times and on interrupts; a later Ctrl-C is agreed on at the next check.
-        own = agreement.Status(self.interrupt.requested, self.checkpoint.due())
-        status = agreement.combine(self.comm, own)
+        own = Status(self.interrupt.requested, self.checkpoint.due())
+        status = combine(self.comm, own)
         if not (status.save_due or status.interrupted):
             return
         state = {
@@ -353,7 +360,7 @@ class _Link:
         if self.settings.output.save_field:
             with_whole_field(self.comm, self.local_modes, self.A, write)
         else:
-            agreement.on_first_rank(self.comm, write)
+            on_first_rank(self.comm, write)
         if self.ranks > 1:
             content.pop("field", None)  # it could not be read again
         return content

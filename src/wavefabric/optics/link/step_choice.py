@@ -17,7 +17,7 @@ from wavefabric.optics.propagation.resonance import metres
 from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange.communicator import Communicator, solo
-from wavefabric.runtime.lifecycle.agreement import on_first_rank
+from wavefabric.runtime.lifecycle.collective_checks import on_first_rank
 
 #: Symbols and spans of the short part: spurious products of two spans add up partly in phase.
 SYMBOLS, SPANS = 1024, 2

@@ -26,7 +26,7 @@ from wavefabric.optics.propagation.step_size import FixedStep, Sections, make_co
 from wavefabric.runtime.device import Device, get_device, host_array
 from wavefabric.runtime.exchange.communicator import Communicator, solo
 from wavefabric.runtime.exchange.step_recorder import StepRecorder
-from wavefabric.runtime.lifecycle.agreement import check_memory
+from wavefabric.runtime.lifecycle.collective_checks import check_memory
 
 
 @dataclass

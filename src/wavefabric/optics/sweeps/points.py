@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from wavefabric.base.errors import InputError, cut, show, visible
-from wavefabric.base.files.faults import submodel
+from wavefabric.base.files.validation_errors import submodel
 from wavefabric.base.results import fingerprint
 from wavefabric.base.units import quantity
 from wavefabric.optics.link.build import fibre_key, propagator_key

@@ -25,8 +25,8 @@ from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange.communicator import Communicator, solo
 from wavefabric.runtime.exchange.control import check_agreement
 from wavefabric.runtime.exchange.launch.watch import waiting
-from wavefabric.runtime.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.runtime.lifecycle.checkpoint.file import unusable
+from wavefabric.runtime.lifecycle.collective_checks import locked_by_first_rank, on_first_rank
 
 #: Seconds between checks whether other ranks have finished, and between updates of the progress.
 _LOOK, _LOOK_FOR_PROGRESS = 0.1, 0.5

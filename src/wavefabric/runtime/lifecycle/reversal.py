@@ -28,7 +28,7 @@ from wavefabric.base.system.machine import host_memory
 from wavefabric.base.units import binary_bytes
 from wavefabric.runtime.device import Device
 from wavefabric.runtime.exchange.communicator import Communicator
-from wavefabric.runtime.lifecycle.agreement import device_identity, on_all_ranks
+from wavefabric.runtime.lifecycle.collective_checks import device_identity, on_all_ranks
 from wavefabric.runtime.lifecycle.state_copies import StateCopies, state_bytes
 
 #: Maximum bytes of an allocation that small states share.

@@ -18,7 +18,7 @@ from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.training.communication import algorithms
 from wavefabric.training.communication.affine_time import LARGE, AffineTime, batch_time, tangents
 from wavefabric.training.communication.algorithms import Built
-from wavefabric.training.communication.placed import Part, combined, common_unit
+from wavefabric.training.communication.combined_schedules import Part, combined, common_unit
 from wavefabric.training.fabrics import check_size, is_ideal_switch
 from wavefabric.training.iteration.engine import FreeCommunication
 from wavefabric.training.iteration.task_graph import Call

@@ -9,9 +9,9 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from wavefabric.base.errors import InputError, not_one_of
-from wavefabric.base.files.faults import checked
 from wavefabric.base.files.input import parse_toml, parsed
 from wavefabric.base.files.output import write_text
+from wavefabric.base.files.validation_errors import checked
 from wavefabric.fabric.io.tables import Seconds, converted, fields_of, make_table
 from wavefabric.fabric.io.writing import entries
 from wavefabric.training.gpu.device_model import ARITHMETIC, DEVICES, EFFICIENCY, DeviceModel, MeasuredTime

@@ -6,9 +6,9 @@ from types import GenericAlias
 from typing import Any, Literal
 
 from wavefabric.base.errors import InputError
-from wavefabric.base.files.faults import checked
 from wavefabric.base.files.input import parse_json, parsed
 from wavefabric.base.files.output import json_rows, write_text
+from wavefabric.base.files.validation_errors import checked
 from wavefabric.fabric.io.tables import fields_of, make_table
 from wavefabric.training.models.graph import Layer, ModelGraph
 

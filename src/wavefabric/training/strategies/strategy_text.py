@@ -13,9 +13,9 @@ from typing import Any, Literal
 from pydantic import StrictStr
 
 from wavefabric.base.errors import InputError, show
-from wavefabric.base.files.faults import checked
 from wavefabric.base.files.input import naming, parse_json, read_text
 from wavefabric.base.files.output import json_rows, write_text
+from wavefabric.base.files.validation_errors import checked
 from wavefabric.base.units import binary_size
 from wavefabric.fabric.io.tables import fields_of, make_table
 from wavefabric.training.models.graph import ModelGraph

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.base.files.faults import checked
 from wavefabric.base.files.input import MOST_SCHEDULE, parse_json, parsed
+from wavefabric.base.files.validation_errors import checked
 from wavefabric.base.quantities import whole
 from wavefabric.collectives.builders.transfers import joined
 from wavefabric.collectives.formats.moves import Row, proved, straight

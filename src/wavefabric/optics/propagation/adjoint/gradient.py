@@ -22,7 +22,7 @@ from wavefabric.optics.propagation.propagate import (
 from wavefabric.optics.propagation.step_size import step_count
 from wavefabric.runtime.device import Device, get_device
 from wavefabric.runtime.exchange.communicator import solo
-from wavefabric.runtime.lifecycle.agreement import check_memory
+from wavefabric.runtime.lifecycle.collective_checks import check_memory
 from wavefabric.runtime.lifecycle.reversal import Reversal, Reversible, StateStore, choose_tiers
 from wavefabric.runtime.lifecycle.state_copies import state_bytes
 

@@ -11,7 +11,7 @@ import numpy as np
 from wavefabric.base.errors import InputError
 from wavefabric.base.quantities import numbers
 from wavefabric.optics.propagation.operators import FibreOperators
-from wavefabric.runtime.lifecycle.agreement import check_memory
+from wavefabric.runtime.lifecycle.collective_checks import check_memory
 
 
 class StepOperators:

@@ -26,9 +26,9 @@ from wavefabric.base.results.provenance import cuda_source_hash, fingerprint
 from wavefabric.base.system.machine import cpu_model
 from wavefabric.base.units import counted
 from wavefabric.runtime.exchange.communicator import Communicator
-from wavefabric.runtime.lifecycle.agreement import on_all_ranks, on_first_rank
 from wavefabric.runtime.lifecycle.checkpoint import file as checkpoint_file
 from wavefabric.runtime.lifecycle.checkpoint.file import Arrays, Targets, unusable
+from wavefabric.runtime.lifecycle.collective_checks import on_all_ranks, on_first_rank
 
 #: Key of the state that identifies a manifest.
 _PARTS = "rank_parts"

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from wavefabric.base.errors import InputError
-from wavefabric.runtime.lifecycle import agreement
+from wavefabric.runtime.lifecycle import collective_checks
 
 GIB = 1 << 30
 
@@ -24,9 +24,9 @@ def test_ranks_share_a_gpu_by_its_address(monkeypatch, visible, identity, host, 
         return SimpleNamespace(name="cuda:0", identity=identity, memory=lambda: (3 * GIB, 4 * GIB))
 
     def told(name, environment, device):
-        monkeypatch.setattr(agreement.platform, "node", lambda: name)
+        monkeypatch.setattr(collective_checks.platform, "node", lambda: name)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", environment)
-        return agreement.device_identity(device)
+        return collective_checks.device_identity(device)
 
     other = told(host, visible, of(identity))
     told("here", "0", own := of("0000:1b:00.0"))
@@ -34,6 +34,6 @@ def test_ranks_share_a_gpu_by_its_address(monkeypatch, visible, identity, host, 
     comm = SimpleNamespace(size=2, control=control)
     if shared:
         with pytest.raises(InputError, match=r"needs 4\.00 GiB on cuda:0 for 2 ranks, where 3\.00 of"):
-            agreement.check_memory(comm, own, 2 * GIB, "run", "less")
+            collective_checks.check_memory(comm, own, 2 * GIB, "run", "less")
     else:
-        agreement.check_memory(comm, own, 2 * GIB, "run", "less")
+        collective_checks.check_memory(comm, own, 2 * GIB, "run", "less")

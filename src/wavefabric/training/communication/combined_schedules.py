@@ -41,7 +41,7 @@ def combined(
     Examples
     --------
     >>> from wavefabric.collectives import build, verify
-    >>> from wavefabric.training.communication.placed import combined
+    >>> from wavefabric.training.communication.combined_schedules import combined
     >>> pair = build("ring", "all-reduce", 2, 2)
     >>> both = combined([(pair, (0, 2)), (pair, (3, 1))], 4, "two pairs")
     >>> verify(both)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wavefabric.base.errors import InputError
 from wavefabric.collectives import ScheduleError, build, point_to_point, verify, why_refused
-from wavefabric.training.communication.placed import combined, common_unit
+from wavefabric.training.communication.combined_schedules import combined, common_unit
 
 ALGORITHMS = (
     ("ring", "all-reduce"),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavefabric.acoustics import Grid, parts, smooth
+from wavefabric.acoustics import Grid, setup_passes, smooth
 from wavefabric.acoustics.check.warnings import _rms_wavenumber
 from wavefabric.acoustics.medium import stagger
 from wavefabric.acoustics.problem import Problem
@@ -15,14 +15,14 @@ SHAPES = st.tuples(*[st.integers(1, 7)] * 3)
 
 @pytest.fixture(params=[1, 3])
 def in_small_parts(request, monkeypatch):
-    for module in ("parts", "source"):
+    for module in ("setup_passes", "source"):
         monkeypatch.setattr(f"wavefabric.acoustics.{module}.threads_for", lambda points: request.param)
 
 
 @given(SHAPES, st.integers(1, 80))
 def test_parts_are_every_point_once(shape, points):
     counts = np.zeros(shape, int)
-    for piece in parts.parts(shape, points):
+    for piece in setup_passes.parts(shape, points):
         counts[piece] += 1
         assert counts[piece].size <= max(points, shape[2])
     assert (counts == 1).all()
@@ -88,7 +88,7 @@ def test_a_field_of_a_structured_array_is_copied(dtype):
 
 def test_kernels_take_single_and_double_precision_alone():
     with pytest.raises(KeyError):
-        parts.value_range(np.ones(3, np.float16))
+        setup_passes.value_range(np.ones(3, np.float16))
 
 
 @pytest.mark.parametrize("shape", [(6, 5, 4, 8), (4, 3, 2, 5, 6)])
