@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.no_exchange import without_transfers
-from wavefabric.base.quantities import positive, whole
+from wavefabric.base.arguments import positive, whole
+from wavefabric.base.errors import choices
 from wavefabric.base.results.plots import BLUE, GREY, ORANGE
-from wavefabric.cli.bench.common import check_words, result_of, rows, silent
+from wavefabric.cli.bench.common import result_of, rows, silent
 from wavefabric.cli.bench.solver_rates import first_modes
 from wavefabric.fabric.execution import report, timing
 from wavefabric.fabric.execution.timing import Ranks, times
@@ -58,7 +59,7 @@ def run(
     whole("steps", steps, 1)
     whole("repeats", repeats, 1)
     positive(step, "m", "step")
-    check_words("exchange", exchanges, EXCHANGES)
+    choices("exchange", exchanges, EXCHANGES)
     bench = _Bench(ranks, modes_per_rank, 1 << log2_n, steps, step, repeats)
     for form in exchanges:
         options = PropagationOptions("rk4ip", step=step, exchange=form)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import positive, whole
-from wavefabric.cli.bench.common import calls, check_words, percent, rows, silent
+from wavefabric.base.arguments import positive, whole
+from wavefabric.base.errors import InputError, choices
+from wavefabric.cli.bench.common import calls, percent, rows, silent
 from wavefabric.fabric.execution import report, timing
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
@@ -46,8 +46,8 @@ class FibreStepOptions:
             _groups(field_rows)
             if not 8 <= log2_n <= 26:
                 raise InputError(f"case: 2^{log2_n} samples given; allowed: 2^8 to 2^26")
-        check_words("precision", self.precisions, DTYPES)
-        check_words("integrators", self.integrators, INTEGRATORS)
+        choices("precision", self.precisions, DTYPES)
+        choices("integrators", self.integrators, INTEGRATORS)
         positive(self.step, "m", "step")
         whole("repeats", self.repeats, 1)
         whole("error-steps", self.error_steps, 0)

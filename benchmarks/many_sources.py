@@ -17,7 +17,7 @@ from wavefabric.acoustics import (
     simulate_and_gradient,
     simulate_and_gradients,
 )
-from wavefabric.acoustics.arguments import ensure
+from wavefabric.base.errors import ensure
 from wavefabric.base.results.plots import BLUE, ORANGE
 from wavefabric.cli.bench.common import silent
 from wavefabric.fabric.execution import report, timing

@@ -11,9 +11,9 @@ from typing import Any
 from benchmarks.rank_steps import RankSteps, even_grid, grouped
 from papers.common import log2_ticks
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.base.errors import InputError
+from wavefabric.base.errors import InputError, choices
 from wavefabric.base.files.input import read_bytes
-from wavefabric.cli.bench.common import Triple, check_words, percent, result_of, rows, silent
+from wavefabric.cli.bench.common import Triple, percent, result_of, rows, silent
 from wavefabric.fabric.execution import report
 from wavefabric.fabric.execution.timing import Ranks
 from wavefabric.runtime.exchange import solo
@@ -54,8 +54,8 @@ def run(ranks: Ranks, progress: Callable[[str], object] = silent, **options: Any
     kind_of = "cuda" if ranks.on_gpu else "cpu"
     block, total = request.block or BLOCKS[kind_of], request.total or TOTALS[kind_of]
     kinds, media, grid = request.kinds, request.media, request.grid
-    check_words("kinds", kinds, ("weak", "strong"))
-    check_words("forms", request.forms, FORMS)
+    choices("kinds", kinds, ("weak", "strong"))
+    choices("forms", request.forms, FORMS)
     before = [case for path in request.earlier for case in _read(path)]
     if grid is not None and math.prod(grid) != ranks.size:
         raise InputError(f"grid: {report.shape_words(grid)} given; allowed: {ranks.size} blocks, one a rank")

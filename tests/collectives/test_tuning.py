@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from wavefabric.base.errors import InputError
 from wavefabric.collectives import ALGORITHMS, build, kind, verify, why_refused
-from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.candidates import VARIANTS, Choice, refused
 from wavefabric.collectives.conditions import COLLECTIVES
+from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.collectives.tuning import (
     SMALL,
     TimedChoice,

@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.decomposition.decompose import Partition, decompose
 from wavefabric.acoustics.fused.axis_blocks import longest_axes
 from wavefabric.acoustics.fused.fused_cpu import FusedCpuStages
@@ -23,6 +22,7 @@ from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.source_terms import SourceTerms
 from wavefabric.acoustics.solver.stages import PlainStages, Stages
+from wavefabric.base.errors import ensure
 from wavefabric.runtime.exchange.communicator import Communicator
 
 

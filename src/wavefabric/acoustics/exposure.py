@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
-from wavefabric.acoustics.arguments import in_unit, require
-from wavefabric.base.quantities import positive
+from wavefabric.base.arguments import in_unit, positive
+from wavefabric.base.errors import require
 
 
 def mean_intensity(amplitude: Any, density: Any, sound_speed: Any) -> Any:

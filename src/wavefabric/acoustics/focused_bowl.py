@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure, require
+from wavefabric.base.errors import ensure, require
 
 
 def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound_speed: float) -> np.ndarray:

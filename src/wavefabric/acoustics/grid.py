@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, ensure, is_whole, per_axis, real, require, typed
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.setup_passes import copy_in_order
-from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import positive
+from wavefabric.base.arguments import is_whole, per_axis, positive, real, typed
+from wavefabric.base.errors import InputError, ensure, require
+from wavefabric.runtime.device.user_arrays import as_array
 
 #: A mask with fewer than one point in so many is searched in the order of its memory.
 _FEW = 16

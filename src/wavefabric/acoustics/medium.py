@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, ensure, listed, real, require
 from wavefabric.acoustics.setup_passes import run_setup
-from wavefabric.base.errors import InputError, choice
+from wavefabric.base.arguments import listed, real
+from wavefabric.base.errors import InputError, choice, ensure, require
 from wavefabric.base.units import quantity, show
+from wavefabric.runtime.device.user_arrays import as_array
 from wavefabric.runtime.kernels.cpu_launch import address
 
 #: Ratio of neighbouring densities above which spectral derivatives ring and reflections are too weak.

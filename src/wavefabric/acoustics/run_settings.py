@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.decomposition.decompose import Decomposition
-from wavefabric.base.errors import choice
+from wavefabric.base.arguments import is_whole
+from wavefabric.base.errors import choice, require
 from wavefabric.base.system.machine import usable_threads
 from wavefabric.base.system.progress import Progress
 from wavefabric.runtime.device import get_device

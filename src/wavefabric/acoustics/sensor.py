@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, ensure, is_whole, per_axis, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recording
 from wavefabric.acoustics.recording.quantities import TONES, is_local, names_of, recorded_quantities
-from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import positive
+from wavefabric.base.arguments import is_whole, per_axis, positive
+from wavefabric.base.errors import InputError, ensure, require
 from wavefabric.base.units import show
+from wavefabric.runtime.device.user_arrays import as_array
 
 #: A point up to this far outside the grid, in spacings, counts as on its edge.
 _SLACK = 1e-6

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import real_array
 from wavefabric.base.errors import InputError
+from wavefabric.runtime.device.user_arrays import real_array
 
 #: Warn above this fraction of the energy in the highest tenth of the band up to the Nyquist frequency: such a
 #: spectrum continues above the band, and aliasing is some 5 % of the signals (L2) or more.

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure, is_whole, require
 from wavefabric.acoustics.check.rules import MOST_STEPS, check, check_recording
 from wavefabric.acoustics.choose_stages import begin_compiling
 from wavefabric.acoustics.grid import Grid
@@ -34,8 +33,8 @@ from wavefabric.acoustics.stack import (
     stack_recording,
     stack_sources,
 )
-from wavefabric.base.errors import InputError, choice
-from wavefabric.base.quantities import instance, positive
+from wavefabric.base.arguments import instance, is_whole, positive
+from wavefabric.base.errors import InputError, choice, ensure, require
 from wavefabric.base.results.file import ResultWriter
 from wavefabric.runtime.lifecycle.collective_checks import locked_by_first_rank, on_first_rank
 

@@ -6,7 +6,6 @@ from typing import Any, get_args
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure, real, real_array, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import (
     PressureSource,
@@ -18,8 +17,9 @@ from wavefabric.acoustics.problem import (
 )
 from wavefabric.acoustics.series import check_series
 from wavefabric.acoustics.setup_passes import largest, run_setup, threads_for
-from wavefabric.base.errors import InputError, choice
-from wavefabric.base.quantities import instance, positive
+from wavefabric.base.arguments import instance, positive, real
+from wavefabric.base.errors import InputError, choice, ensure, require
+from wavefabric.runtime.device.user_arrays import real_array
 from wavefabric.runtime.kernels.cpu_launch import address
 
 _MODES = get_args(SourceMode)[::-1]

@@ -90,16 +90,28 @@ def not_one_of(value: Any, names: Iterable[str], first: str = "") -> str:
     return f"{show(value)} given{meant(value, names)}; allowed: {', '.join([first] * bool(first) + names)}"
 
 
-def require(right: object, key: str, actual: object, allowed: object) -> None:
-    """Raise a one-line `InputError` about ``key`` with the ``actual`` value unless ``right`` is true."""
+def ensure(right: object, key: str, actual: object, allowed: object) -> None:
+    """Raise a one-line `InputError` unless ``right`` is true; ``actual`` says in words what ``key`` is."""
     if not right:
         raise InputError(f"{key}: {actual}; allowed: {allowed}")
+
+
+def require(right: object, key: str, value: Any, allowed: str) -> None:
+    """Raise a one-line `InputError` with the ``value`` of ``key`` unless ``right`` is true."""
+    if not right:
+        ensure(False, key, show(value), allowed)
 
 
 def choice(key: str, value: str, allowed: Collection[str]) -> None:
     """Raise `InputError` for a value that is not in ``allowed``."""
     if not isinstance(value, str) or value not in allowed:
         raise InputError(f"{key}: {not_one_of(value, allowed)}")
+
+
+def choices(key: str, values: Iterable[str], allowed: Collection[str]) -> None:
+    """Raise `InputError` for the first of the values that is not in ``allowed``."""
+    for value in values:
+        choice(key, value, allowed)
 
 
 def quoted(value: Any, most: int = 60) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 #: Packages and modules by the package that now has them.
 _NOW_IN = {
-    "base": ("errors", "files", "lazy", "quantities", "results", "system", "units"),
+    "base": ("errors", "files", "lazy", "results", "system", "units"),
     "cli": ("bench",),
     "fabric": ("execution", "planner"),
     "runtime": ("device", "exchange", "kernels", "lifecycle", "spectral"),

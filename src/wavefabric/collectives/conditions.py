@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wavefabric.base.errors import choice, require
-from wavefabric.base.quantities import whole
-from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import choice, ensure
 from wavefabric.collectives.schedule import Holdings, Schedule, cached
+from wavefabric.collectives.sizes import MOST_CHUNKS, MOST_RANKS
 
 #: Where the array lies: one part on each rank, all of it on each rank, or all of it on the root.
 _PART, _EACH, _ROOT = range(3)
@@ -63,11 +63,11 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
     if isinstance(elements, np.ndarray):
         right = elements.shape == (each,) and elements.dtype.kind in "iu" and (elements >= 0).all()
         allowed = f"whole numbers from 0, shape ({each},)"
-        require(right, "elements", f"{elements.dtype} of shape {elements.shape} given", allowed)
+        ensure(right, "elements", f"{elements.dtype} of shape {elements.shape} given", allowed)
     most = max(1, MOST_CHUNKS // (ranks * each))
     allowed = f"up to {MOST_RANKS} ranks and {MOST_CHUNKS} chunks in all, so 1 to {most}"
     right = ranks <= MOST_RANKS and ranks * each * pieces <= MOST_CHUNKS
-    require(right, "pieces", f"{pieces} given for {ranks} ranks", allowed)
+    ensure(right, "pieces", f"{pieces} given for {ranks} ranks", allowed)
     parts = elements if isinstance(elements, np.ndarray) else _split(elements, each)
     counts = np.concatenate([_split(int(n), pieces) for n in parts])
     return _laid_out(collective, ranks, counts, pieces, root)

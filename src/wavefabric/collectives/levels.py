@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.sizes import ragged
 from wavefabric.collectives.structure import batches, checked_structure, moves, units
 
 

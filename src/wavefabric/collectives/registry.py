@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 
-from wavefabric.base.errors import InputError, choice, not_one_of, require
-from wavefabric.base.quantities import whole
-from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import InputError, choice, ensure, not_one_of
 from wavefabric.collectives.builders import bruck, direct, messages, recursive, ring, switched, trees
 from wavefabric.collectives.builders.hierarchical import hierarchical
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.sizes import MOST_CHUNKS, MOST_MOVES, MOST_RANKS
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _checked(
             raise InputError(f"{option}: {value!r} given; allowed: none, {algorithm} has no {option}")
     whole("pieces", pieces, 1)
     whole("root", root, 0, ranks - 1)
-    require(not root or collective in ROOTED, "root", f"{root} given", f"0, {collective} has no root")
+    ensure(not root or collective in ROOTED, "root", f"{root} given", f"0, {collective} has no root")
     radix = 2 if radix is None else whole("radix", radix, 2)
     if algorithm in ("recursive", "recursive-exchange") and recursive.factors(ranks, radix) is None:
         allowed = f"products of numbers up to the radix, {radix} ({algorithm})"
@@ -164,7 +164,7 @@ def _checked(
         )
         raise InputError(f"ranks: {actual}; allowed: fewer ranks, {MOST_CHUNKS} chunks, {MOST_MOVES} moves")
     allowed = f"whole numbers from 1 to {most} ({ranks} ranks, {algorithm})"
-    require(pieces <= most, "pieces", f"{pieces} given", allowed)
+    ensure(pieces <= most, "pieces", f"{pieces} given", allowed)
     options = {"pieces": pieces, "radix": radix, "root": root, "grid": shape}
     return {option: options[option] for option in known.options}
 
@@ -213,7 +213,7 @@ def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, 
         axes = tuple(grid)
     except TypeError:
         axes = ()
-    require(axes, "grid", f"{grid!r} given", "ranks along each axis")
+    ensure(axes, "grid", f"{grid!r} given", "ranks along each axis")
     shape = tuple(whole(f"grid[{i}]", n, 1) for i, n in enumerate(axes))
     actual = f"grid: {'x'.join(map(str, shape))} given"
     if prod(shape) != ranks:

@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 
 from wavefabric.base.errors import InputError
-from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule, cached
+from wavefabric.collectives.sizes import ragged
 
 #: Description of the texts that `is_name` allows.
 NAMES = "text of one line, not empty"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wavefabric.base.errors import InputError, choice, require, show
+from wavefabric.base.errors import InputError, choice, ensure, show
 from wavefabric.base.files.input import parsed
 from wavefabric.base.files.output import json_rows, write_text
 from wavefabric.collectives.candidates import Choice, candidates, refused
@@ -94,9 +94,9 @@ class Tuning:
         pairs = [(table.collective, table.transport) for table in self.tables]
         for t, table in enumerate(self.tables):
             actual = " on ".join(filter(None, pairs[t]))
-            require(pairs[t] not in pairs[:t], f"tables[{t}]", f"{actual} given twice", "once")
+            ensure(pairs[t] not in pairs[:t], f"tables[{t}]", f"{actual} given twice", "once")
             choice(f"tables[{t}].collective", table.collective, COLLECTIVES)
-            require(table.sizes, f"tables[{t}].sizes", "none given", "one or more")
+            ensure(table.sizes, f"tables[{t}].sizes", "none given", "one or more")
             least = 0
             for s, size in enumerate(table.sizes):
                 key = f"tables[{t}].sizes[{s}]"

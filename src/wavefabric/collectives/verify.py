@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from wavefabric.collectives import structure
-from wavefabric.collectives.arguments import within_groups
 from wavefabric.collectives.schedule import Holdings, Schedule
+from wavefabric.collectives.sizes import within_groups
 
 _NOTHING = -1
 

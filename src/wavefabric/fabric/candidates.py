@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.candidates import Candidates, Choice, candidates
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
@@ -26,7 +26,7 @@ def candidates_on(fabric: AnyFabric, collective: str, gpus: Sequence[int], **opt
     ``options`` are passed on to `candidates`. `runnable` tells which candidates the fabric has routes for.
     """
     allowed = f"up to {fabric.ranks}, the GPUs of {fabric.name}"
-    require(len(gpus) <= fabric.ranks, "ranks", f"{len(gpus)} given", allowed)
+    ensure(len(gpus) <= fabric.ranks, "ranks", f"{len(gpus)} given", allowed)
     switches = "photonic fabrics have no switch that multicasts and reduces"
     if not isinstance(fabric, PhotonicFabric):
         switches = None if fabric.multicast_switches else f"no switch of {fabric.name} multicasts and reduces"

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require
-from wavefabric.base.quantities import whole
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.assignment import all_assignments, descend, least_first
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
@@ -107,7 +107,7 @@ def best_order(
     if not depends_on_pair(fabric) or not schedule.communication_rounds:
         return same
     actual = f"auto given with the {fabric.ranks} GPUs of {fabric.name}"
-    require(fabric.ranks <= MOST_GPUS, "order", actual, f"at most {MOST_GPUS}, or numbers")
+    ensure(fabric.ranks <= MOST_GPUS, "order", actual, f"at most {MOST_GPUS}, or numbers")
     times = _OrderTimes(schedule, fabric, element_bytes)
     least, best, fault = math.inf, None, None
     model_for(fabric, schedule.ranks, model)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from dlpack_arrays import DLPack
 
-from wavefabric.acoustics.arguments import as_array
 from wavefabric.base.errors import InputError, MissingExtra
 from wavefabric.runtime.device import get_device, host_array
 from wavefabric.runtime.device.bfloat16 import bfloat16, named
+from wavefabric.runtime.device.user_arrays import as_array
 
 
 class Interface:

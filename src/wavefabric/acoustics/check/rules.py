@@ -6,7 +6,6 @@ from typing import Any, get_args
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure, is_whole
 from wavefabric.acoustics.problem import (
     Absorption,
     Cuboids,
@@ -22,6 +21,8 @@ from wavefabric.acoustics.problem import (
 )
 from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local
 from wavefabric.acoustics.solver.formulas import disperses, on_axis
+from wavefabric.base.arguments import is_whole
+from wavefabric.base.errors import ensure
 
 _AXES = "xyz"
 

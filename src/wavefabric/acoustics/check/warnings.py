@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import real, require, typed
 from wavefabric.acoustics.check.rules import PYTHON_NAMES
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium, density_jump
@@ -14,6 +13,8 @@ from wavefabric.acoustics.problem import Problem, ProductSignal, Signal
 from wavefabric.acoustics.setup_passes import squared_slopes
 from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.stability.power_law import PowerLaw
+from wavefabric.base.arguments import real, typed
+from wavefabric.base.errors import require
 
 #: Fraction of a signal's energy above the limit that causes a warning. Tone bursts that begin and end
 #: abruptly have some 0.1 % of their energy far above their frequency.

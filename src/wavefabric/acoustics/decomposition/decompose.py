@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
-from wavefabric.acoustics.arguments import is_whole
 from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
 from wavefabric.acoustics.decomposition.window import WINDOWS
+from wavefabric.base.arguments import is_whole
 from wavefabric.base.errors import InputError
 from wavefabric.runtime.exchange.halos_transposes import Message
 from wavefabric.runtime.kernels.roots import factorised

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import real_array, require
 from wavefabric.acoustics.gradients.gradient import GradientSettings, linearize, prepare_gradient
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
@@ -19,8 +18,9 @@ from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import simulate
 from wavefabric.acoustics.source import Source
-from wavefabric.base.errors import InputError, MissingExtra
-from wavefabric.base.quantities import instance
+from wavefabric.base.arguments import instance
+from wavefabric.base.errors import InputError, MissingExtra, require
+from wavefabric.runtime.device.user_arrays import real_array
 
 #: The last forward run of JAX, by its number, until its gradient is computed.
 _LAST: dict[int, Any] = {}

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure, require
 from wavefabric.acoustics.gradients.objective import Objective, as_recorded, check_recorded, evaluate
 from wavefabric.acoustics.gradients.parameters import ParameterGradients
 from wavefabric.acoustics.gradients.run import AdjointRun, GradientSettings
@@ -28,7 +27,7 @@ from wavefabric.acoustics.simulation import PreparedSimulation, SimulateSettings
 from wavefabric.acoustics.solver.adjoint.sources import SOURCES
 from wavefabric.acoustics.solver.adjoint.step import MEDIUM
 from wavefabric.acoustics.source import ContinuousWave, Source
-from wavefabric.base.errors import InputError, choice
+from wavefabric.base.errors import InputError, choice, ensure, require
 from wavefabric.base.results.file import Data, ResultWriter
 from wavefabric.base.results.provenance import provenance
 from wavefabric.base.units import show

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure, require
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.gradients.gradient import Gradient, prepare_gradient, simulate_and_gradient
 from wavefabric.acoustics.gradients.objective import as_recorded, evaluate
@@ -25,6 +24,7 @@ from wavefabric.acoustics.solver.adjoint.step import needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stack import in_batches
+from wavefabric.base.errors import ensure, require
 
 #: A function that receives the results and the index of a source, and returns value and derivatives.
 NumberedObjective = Callable[[Results, int], tuple[float, Mapping[str, Any]]]

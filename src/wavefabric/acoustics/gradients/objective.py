@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.quantities import is_field, is_tone
 from wavefabric.acoustics.result import Results
 from wavefabric.base.errors import InputError
 from wavefabric.base.units import show
+from wavefabric.runtime.device.user_arrays import as_array
 
 #: A function of `Results` that returns its value and, by name, its derivatives with respect to results.
 Objective = Callable[[Results], tuple[float, Mapping[str, Any]]]

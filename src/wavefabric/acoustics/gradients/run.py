@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.decomposition.decompose import decompose
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
@@ -21,7 +20,8 @@ from wavefabric.acoustics.solver.adjoint.step import AdjointStep, needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step, StepRecording
-from wavefabric.base.errors import InputError
+from wavefabric.base.arguments import is_whole
+from wavefabric.base.errors import InputError, require
 from wavefabric.base.system.compiling import working_time
 from wavefabric.base.system.interrupt import DeferredInterrupt
 from wavefabric.base.system.progress import Progress

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import real_array, require
-from wavefabric.base.quantities import positive
+from wavefabric.base.arguments import positive
+from wavefabric.base.errors import require
+from wavefabric.runtime.device.user_arrays import real_array
 
 #: Factor R per degree from 43 °C on, and below; the dose rate is 0 below 39 °C.
 HOT, WARM = 0.5, 0.25

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure, pairs, real, real_array, require, typed
 from wavefabric.acoustics.check.rules import MOST_STEPS
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.heating.dose import dose_rate
@@ -21,12 +20,13 @@ from wavefabric.acoustics.recording.sampling import Sampler
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.base.errors import FieldLost
-from wavefabric.base.quantities import positive
+from wavefabric.base.arguments import pairs, positive, real, typed
+from wavefabric.base.errors import FieldLost, ensure, require
 from wavefabric.base.results.file import Data, ResultWriter
 from wavefabric.base.results.provenance import provenance
 from wavefabric.base.system.interrupt import DeferredInterrupt
 from wavefabric.base.system.progress import Progress
+from wavefabric.runtime.device.user_arrays import real_array
 from wavefabric.runtime.exchange.control import check_agreement
 from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.runtime.lifecycle.collective_checks import Status, check_memory, combine, locked_by_first_rank

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import per_axis, real_array, require, typed
 from wavefabric.acoustics.medium import Medium
-from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import positive
+from wavefabric.base.arguments import per_axis, positive, typed
+from wavefabric.base.errors import InputError, require
+from wavefabric.runtime.device.user_arrays import real_array
 
 _UNITS = {
     "density": "kg/m^3",

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.check.rules import check_recording
 from wavefabric.acoustics.grid import auto_pml_size
 from wavefabric.acoustics.kwave.input import write_input
@@ -22,7 +21,8 @@ from wavefabric.acoustics.kwave.values import PROBLEM_NAMES, ObjectOptions, each
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import vector_of
 from wavefabric.acoustics.run_checks import warn_of
-from wavefabric.base.errors import InputError, choice
+from wavefabric.base.arguments import is_whole
+from wavefabric.base.errors import InputError, choice, require
 from wavefabric.base.system.compiling import CLOCK
 from wavefabric.base.system.machine import usable_threads
 from wavefabric.base.system.progress import terminal_bar

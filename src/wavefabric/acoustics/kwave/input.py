@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.check.rules import PYTHON_NAMES, check, check_recording
 from wavefabric.acoustics.kwave import format as datasets
 from wavefabric.acoustics.kwave.format import ABSORPTION, AXES, DATASETS, MODES, Reader, dataset_key
@@ -28,7 +27,7 @@ from wavefabric.acoustics.problem import (
     TransducerSource,
     VelocitySource,
 )
-from wavefabric.base.errors import InputError
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.files.output import check_output, replacing
 from wavefabric.base.results.hdf5_output import OutputFile
 from wavefabric.base.system.machine import host_memory

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure, is_whole, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.kwave.sources import apodized, read_source
 from wavefabric.acoustics.kwave.values import (
@@ -34,7 +33,8 @@ from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.setup import Setup
 from wavefabric.acoustics.simulation import ResultSettings, solve
 from wavefabric.acoustics.source import Source, smooth
-from wavefabric.base.errors import InputError, show
+from wavefabric.base.arguments import is_whole
+from wavefabric.base.errors import InputError, ensure, require, show
 from wavefabric.base.system.machine import host_memory
 from wavefabric.runtime.exchange.launch import environment
 

@@ -15,7 +15,6 @@ from typing import Any
 import h5py
 import numpy as np
 
-from wavefabric.acoustics.arguments import require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.kwave.drop_in import KSpaceOptions, kspaceFirstOrder, name_once, save_input
 from wavefabric.acoustics.kwave.input import read_input
@@ -39,7 +38,7 @@ from wavefabric.acoustics.kwave.values import (
 from wavefabric.acoustics.recording.quantities import vector_of
 from wavefabric.acoustics.run_checks import warn_of
 from wavefabric.acoustics.source import Source
-from wavefabric.base.errors import InputError
+from wavefabric.base.errors import InputError, require
 from wavefabric.base.system.compiling import CLOCK
 
 #: Names in messages of `run_input`; no option runs an unstable step.

@@ -5,11 +5,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.grid import auto_pml_size
 from wavefabric.acoustics.kwave.drop_in import name_once
 from wavefabric.acoustics.kwave.values import ObjectOptions, each_axis, plain
 from wavefabric.acoustics.recording.quantities import record_names, recorded_quantities
+from wavefabric.base.arguments import is_whole
+from wavefabric.base.errors import require
 from wavefabric.base.system.progress import terminal_bar
 from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
 

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.check.rules import check_recording
 from wavefabric.acoustics.choose_stages import begin_compiling
 from wavefabric.acoustics.kwave.input import KWaveInput, dataset_names, read_input
@@ -18,7 +17,8 @@ from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_checks import check_run
 from wavefabric.acoustics.run_settings import RunSettings
-from wavefabric.base.errors import InputError
+from wavefabric.base.arguments import is_whole
+from wavefabric.base.errors import InputError, require
 from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange.launch import environment
 from wavefabric.runtime.lifecycle.collective_checks import on_all_ranks

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.kwave.values import (
     ObjectOptions,
@@ -17,6 +16,7 @@ from wavefabric.acoustics.kwave.values import (
 )
 from wavefabric.acoustics.problem import Problem, VelocitySource
 from wavefabric.acoustics.source import Source, Transducer
+from wavefabric.base.errors import require
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import per_axis, require
 from wavefabric.acoustics.check.rules import PYTHON_NAMES
 from wavefabric.acoustics.grid import Grid
-from wavefabric.base.errors import InputError, one_line
+from wavefabric.base.arguments import per_axis
+from wavefabric.base.errors import InputError, one_line, require
 
 #: k-wave-python's names for those of `Grid`, `Medium`, `Source`, `Sensor` and `simulate` that differ.
 _KWAVE_NAMES = {

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure, in_unit, require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.base.errors import choice
+from wavefabric.base.arguments import in_unit
+from wavefabric.base.errors import choice, ensure, require
 from wavefabric.base.files.output import save_figure
 from wavefabric.base.results import plots
 from wavefabric.base.results.plots import BLUE, GREY, INK, ORANGE, RED, new_axes, style

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.pictures.fields import add_colour_bar, show_image
 from wavefabric.acoustics.pictures.plot_recorded import colours_of, scale_of
 from wavefabric.acoustics.pictures.recorded import RecordedFile
-from wavefabric.base.errors import InputError
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.files.output import replacing
 from wavefabric.base.results.plots import new_axes, style
 from wavefabric.base.system.progress import Progress

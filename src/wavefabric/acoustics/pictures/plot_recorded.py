@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.pictures.fields import add_colour_bar, save, show_image
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
 from wavefabric.acoustics.recording.quantities import describe, vector_of
-from wavefabric.base.errors import InputError
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.results import plots
 from wavefabric.base.results.plots import BLUE, GREY, new_axes, style
 from wavefabric.base.units import show

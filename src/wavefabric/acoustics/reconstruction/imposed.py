@@ -9,11 +9,11 @@ from scipy.ndimage import binary_fill_holes, distance_transform_edt
 from scipy.sparse import csr_array
 from scipy.spatial import KDTree
 
-from wavefabric.acoustics.arguments import require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation
 from wavefabric.acoustics.recording.sampling import rows_of
 from wavefabric.acoustics.sensor import Sensor
+from wavefabric.base.errors import require
 
 #: A sensor drives a grid point if the point's weight is at least this fraction of the sensor's largest.
 _HEARD = 0.5

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.check.warnings import max_frequency
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
@@ -27,8 +26,8 @@ from wavefabric.acoustics.simulation import PreparedSimulation, prepare
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.bounds import MediumExtremes
 from wavefabric.acoustics.stability.stable_time_step import stable_step
-from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import instance, positive
+from wavefabric.base.arguments import instance, is_whole, positive
+from wavefabric.base.errors import InputError, require
 from wavefabric.base.system.progress import Progress
 from wavefabric.runtime.exchange.control import check_agreement
 from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint

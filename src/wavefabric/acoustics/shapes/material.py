@@ -6,9 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import in_unit, real, require
 from wavefabric.acoustics.solver.formulas import neper_coefficient
-from wavefabric.base.quantities import positive
+from wavefabric.base.arguments import in_unit, positive, real
+from wavefabric.base.errors import require
 
 #: dB of one Np.
 _DB_PER_NEPER = 20 / math.log(10)

@@ -7,13 +7,12 @@ from typing import Any, get_args
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure, in_unit, is_whole, pairs, require, typed
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.shapes.averaging import REACH, Averages, Kernel, effective
 from wavefabric.acoustics.shapes.material import Material
-from wavefabric.base.errors import choice
-from wavefabric.base.quantities import instance, positive
+from wavefabric.base.arguments import in_unit, instance, is_whole, pairs, positive, typed
+from wavefabric.base.errors import choice, ensure, require
 
 #: Fine cells per spacing: of layers, which cost little, and of shapes.
 LAYER_CELLS, SHAPE_CELLS = 1000, 8

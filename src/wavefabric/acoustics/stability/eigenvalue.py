@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.setup_passes import parts
@@ -14,6 +13,7 @@ from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import row_weights
 from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise
+from wavefabric.base.errors import ensure
 
 #: Above this eigenvalue a field alternates in sign from step to step and grows.
 LIMIT = 4.0

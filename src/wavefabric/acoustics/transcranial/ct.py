@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, in_unit, per_axis, real, real_array, require, typed
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.mask import Length, Point, beam_axes, direction, point
-from wavefabric.base.errors import InputError, MissingExtra
+from wavefabric.base.arguments import in_unit, per_axis, positive, real, typed
+from wavefabric.base.errors import InputError, MissingExtra, require
 from wavefabric.base.files.input import check_regular
 from wavefabric.base.files.output import check_output, write_bytes
-from wavefabric.base.quantities import positive
+from wavefabric.runtime.device.user_arrays import as_array, real_array
 
 #: Hounsfield units of air.
 AIR = -1000.0

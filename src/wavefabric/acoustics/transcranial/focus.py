@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import real, real_array, require, typed
 from wavefabric.acoustics.exposure import mean_intensity, mechanical_index
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
+from wavefabric.base.arguments import real, typed
+from wavefabric.base.errors import require
+from wavefabric.runtime.device.user_arrays import real_array
 
 
 @dataclass(frozen=True)

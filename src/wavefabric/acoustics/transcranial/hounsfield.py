@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import real, real_array, require
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.transcranial.ct import CT
-from wavefabric.base.errors import choice
-from wavefabric.base.quantities import positive
+from wavefabric.base.arguments import positive, real
+from wavefabric.base.errors import choice, require
+from wavefabric.runtime.device.user_arrays import real_array
 
 
 class Tissue(NamedTuple):

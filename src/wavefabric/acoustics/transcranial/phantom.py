@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, real, require
 from wavefabric.acoustics.transcranial.ct import AIR, CT
 from wavefabric.acoustics.transducers.mask import Length, point
-from wavefabric.base.quantities import positive
+from wavefabric.base.arguments import is_whole, positive, real
+from wavefabric.base.errors import require
 
 #: HU from outside in: air, scalp, outer table, diploë, inner table, brain.
 HOUNSFIELD = (AIR, 40.0, 1700.0, 700.0, 1700.0, 40.0)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
-from wavefabric.acoustics.arguments import require, typed
 from wavefabric.acoustics.heating.heat import Heated, heat
 from wavefabric.acoustics.heating.tissue import ThermalMedium, absorbed_power
 from wavefabric.acoustics.medium import Medium
@@ -25,7 +24,8 @@ from wavefabric.acoustics.transcranial.ct import CT, check_hounsfield, resample
 from wavefabric.acoustics.transcranial.focus import Focus, focus_of
 from wavefabric.acoustics.transcranial.hounsfield import RELATIONS, media_from_hounsfield
 from wavefabric.acoustics.transcranial.sonication import WATER, Sonication
-from wavefabric.base.errors import InputError
+from wavefabric.base.arguments import typed
+from wavefabric.base.errors import InputError, require
 from wavefabric.base.files.output import replacing
 from wavefabric.base.results.file import Data, ResultWriter
 from wavefabric.base.results.provenance import provenance

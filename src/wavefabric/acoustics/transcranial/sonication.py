@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, real, require
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transcranial.ct import BeamFrame, along_beam
 from wavefabric.acoustics.transducers.arrays import spherical_array
 from wavefabric.acoustics.transducers.elements import bowl
 from wavefabric.acoustics.transducers.mask import Point, TransducerMask, point
-from wavefabric.base.errors import InputError, choice
-from wavefabric.base.quantities import positive
+from wavefabric.base.arguments import is_whole, positive, real
+from wavefabric.base.errors import InputError, choice, require
 
 #: Largest number of elements of an array: each is sampled on the grid separately.
 MOST_ELEMENTS = 4096

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, pairs, require, typed
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.elements import flat, placed, ring, spiral
 from wavefabric.acoustics.transducers.mask import Length, Point, TransducerMask, assemble
-from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import instance, positive
+from wavefabric.base.arguments import instance, is_whole, pairs, positive, typed
+from wavefabric.base.errors import InputError, require
 
 
 def join(*parts: TransducerMask) -> TransducerMask:

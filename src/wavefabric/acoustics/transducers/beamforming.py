@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import scipy.fft
 
-from wavefabric.acoustics.arguments import as_array, real, real_array, require
 from wavefabric.acoustics.series import check_series, densified, energy_above, warn_if_coarse
-from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import positive
+from wavefabric.base.arguments import positive, real
+from wavefabric.base.errors import InputError, require
+from wavefabric.runtime.device.user_arrays import as_array, real_array
 
 #: Samples of (points, elements) in memory at once.
 _BLOCK = 1 << 21

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, in_unit, listed, require, typed
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.mask import (
@@ -26,9 +25,10 @@ from wavefabric.acoustics.transducers.mask import (
     direction,
     point,
 )
-from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import positive
+from wavefabric.base.arguments import in_unit, listed, positive, typed
+from wavefabric.base.errors import InputError, require
 from wavefabric.base.units import show
+from wavefabric.runtime.device.user_arrays import as_array
 
 __all__ = ["TransducerMask", "annulus", "bowl", "disc", "line", "rectangle", "surfaces"]
 

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import in_unit, real, real_array, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import ProductSignal
 from wavefabric.acoustics.series import check_series
 from wavefabric.acoustics.source import ContinuousWave, Source
-from wavefabric.base.errors import InputError, choice
-from wavefabric.base.quantities import positive
+from wavefabric.base.arguments import in_unit, positive, real
+from wavefabric.base.errors import InputError, choice, require
 from wavefabric.base.units import show
+from wavefabric.runtime.device.user_arrays import real_array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from wavefabric.base.errors import choice
 from wavefabric.fabric.execution import report, timing
 from wavefabric.fabric.execution.timing import Ranks
 from wavefabric.runtime.device import Device
@@ -14,12 +13,6 @@ Triple = tuple[int, int, int]
 
 def silent(line: str) -> None:
     """Ignore a line of progress."""
-
-
-def check_words(key: str, inputs: Iterable[str], allowed: Iterable[str]) -> None:
-    """Raise `InputError` for a word that is not in ``allowed``."""
-    for word in inputs:
-        choice(key, word, tuple(allowed))
 
 
 def calls(device: Device, work: Callable[[], Any], sample_ms: float) -> int:

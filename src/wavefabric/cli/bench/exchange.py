@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.errors import choices
 from wavefabric.base.results.plots import GREY
-from wavefabric.cli.bench.common import check_words, percent, result_of, rows, silent
+from wavefabric.cli.bench.common import percent, result_of, rows, silent
 from wavefabric.collectives import Schedule, all_to_all, direct_all_gather, point_to_point
 from wavefabric.fabric.execution import report
 from wavefabric.fabric.execution.run_schedule import SIZES, sizes_between
@@ -43,7 +44,7 @@ def run(
     GB/s of 10⁹ bytes, ``wrong``: elements that were received wrong) and ``latency_us`` (the time of the
     smallest size); ``unavailable``, transports with the reason; ``machine``.
     """
-    check_words("patterns", patterns, PATTERNS)
+    choices("patterns", patterns, PATTERNS)
     check_options(repeats, sizes, _DTYPE.itemsize)
     chosen = list(sizes) or sizes_between(*SIZES["cuda" if ranks.on_gpu else "cpu"])
     parts = ranks.size if {"all-gather", "all-to-all"} & set(patterns) else 2

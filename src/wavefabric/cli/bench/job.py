@@ -13,10 +13,10 @@ from typing import Any
 from wavefabric.acoustics.kwave.format import Reader
 from wavefabric.acoustics.kwave.output_layout import PHASES
 from wavefabric.acoustics.recording.sinks import PHASE_WORDS
+from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError
 from wavefabric.base.files import hdf5
 from wavefabric.base.files.input import check_regular
-from wavefabric.base.quantities import whole
 from wavefabric.base.results.plots import GREY
 from wavefabric.cli.bench.common import silent
 from wavefabric.cli.bench.kwave_program import KWaveProgram

@@ -20,8 +20,9 @@ from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.fused.axis_blocks import longest_axes
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.base.quantities import whole
-from wavefabric.cli.bench.common import Triple, calls, check_words, rows, silent
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import choices
+from wavefabric.cli.bench.common import Triple, calls, rows, silent
 from wavefabric.cli.bench.ultrasound_cases import ALL_MEDIA, Stepper, light_problem
 from wavefabric.fabric.execution import report, timing
 from wavefabric.optics.fibre.fibre import Fibre
@@ -84,8 +85,8 @@ def run(
     - ``copy_bytes_per_second``; ``pack_bytes_per_second``: of planes, of 16 points of every row, of spectra;
       ``memory_bytes``; ``launch_seconds`` of a kernel that has nothing to do.
     """
-    check_words("medium", media, ALL_MEDIA)
-    check_words("precision", precisions, PRECISIONS)
+    choices("medium", media, ALL_MEDIA)
+    choices("precision", precisions, PRECISIONS)
     whole("repeats", repeats, 1)
     device = get_device(device, threads)
     bench, kernels = _Bench(device, repeats, progress), {}

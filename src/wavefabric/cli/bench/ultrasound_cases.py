@@ -18,9 +18,9 @@ from wavefabric.acoustics.recording.sinks import Sink
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step, StepRecording
-from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import whole
-from wavefabric.cli.bench.common import Triple, check_words
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import InputError, choices
+from wavefabric.cli.bench.common import Triple
 from wavefabric.fabric.execution.report import shape_words
 from wavefabric.runtime.device import Device, get_device
 
@@ -183,8 +183,8 @@ def check(
         if len(shape) != 3 or not all(8 <= n <= most for n in axes):
             allowed = f"N, {'NXxNY ' * planes}or NXxNYxNZ, each from 8 to {most} points"
             raise InputError(f"size: {shape_words(shape)} given; allowed: {allowed}")
-    check_words("medium", media, ALL_MEDIA)
-    check_words("precision", [precision], PRECISIONS)
+    choices("medium", media, ALL_MEDIA)
+    choices("precision", [precision], PRECISIONS)
     whole("repeats", repeats, 1)
 
 

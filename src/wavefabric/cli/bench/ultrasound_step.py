@@ -14,7 +14,7 @@ import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.run_settings import PRECISIONS
-from wavefabric.base.quantities import whole
+from wavefabric.base.arguments import whole
 from wavefabric.cli.bench import own_process
 from wavefabric.cli.bench.common import Triple, calls, silent
 from wavefabric.cli.bench.kwave_program import KWaveProgram

@@ -11,11 +11,11 @@ from wavefabric.cli.common.files import read_text
 from wavefabric.cli.common.options import OutputOptions, argument, changed, check_range, option, options
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.collectives import Schedule, from_json, verify
-from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.formats.msccl.read import from_msccl
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp, is_mscclpp
 from wavefabric.collectives.registry import ALGORITHMS, build, rings_of, why_refused
+from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import node_grid, own_grid
 

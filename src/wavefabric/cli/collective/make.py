@@ -10,10 +10,10 @@ from wavefabric.cli.common.files import read_rows
 from wavefabric.cli.common.options import changed, refuse
 from wavefabric.cli.common.show import conclude, table
 from wavefabric.collectives import Schedule, verify
-from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.builders.messages import greedy
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
+from wavefabric.collectives.sizes import MOST_RANKS
 
 #: Names that `make` takes besides the algorithms of the registry.
 SOLVERS = {

@@ -16,7 +16,7 @@ from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
 from wavefabric.cli.train.table import facts, show_case, show_comparison
 from wavefabric.cli.train.work import WorkOptions, make_work
-from wavefabric.collectives.arguments import MOST_RANKS
+from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.electrical.families import FAMILIES
 from wavefabric.training.compare import Case, check_lists, compare

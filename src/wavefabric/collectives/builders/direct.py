@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from wavefabric.collectives.arguments import element_counts
 from wavefabric.collectives.builders.recursive import recursive, recursive_exchange, sums_in_order
 from wavefabric.collectives.builders.transfers import assemble, transfers
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.sizes import element_counts
 
 
 def direct_all_gather(sizes: Iterable[int]) -> Schedule:

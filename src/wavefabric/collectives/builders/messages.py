@@ -7,10 +7,10 @@ from operator import or_
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require
-from wavefabric.base.quantities import whole
-from wavefabric.collectives.arguments import padded
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
+from wavefabric.collectives.sizes import padded
 from wavefabric.collectives.structure import in_rounds
 
 
@@ -68,7 +68,7 @@ def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:
     ranks = len(rows)
     lengths = {len(row) for row in rows}
     actual = f"{ranks} rows of {', '.join(map(str, sorted(lengths))) or 'nothing'}"
-    require(lengths == {ranks}, "sizes", actual, "one row a rank with one number a rank")
+    ensure(lengths == {ranks}, "sizes", actual, "one row a rank with one number a rank")
     messages = [
         (r, d, whole(f"sizes[{r}][{d}]", n, 0)) for r, row in enumerate(rows) for d, n in enumerate(row)
     ]

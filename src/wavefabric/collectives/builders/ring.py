@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from wavefabric.collectives.arguments import element_counts
 from wavefabric.collectives.builders.transfers import Numbers, assemble, transfers
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.sizes import element_counts
 
 
 def ring_all_gather(sizes: Iterable[int]) -> Schedule:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wavefabric.base.errors import require
+from wavefabric.base.errors import ensure
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 
 
@@ -24,7 +24,7 @@ def in_sequence(name: str, schedules: Sequence[Schedule], element_bytes: int | N
     [(0, 0, 1), (1, 1, 0)]
     """
     numbers = sorted({schedule.ranks for schedule in schedules})
-    require(len(numbers) == 1, "schedules", f"of {numbers} ranks", "one or more of the same number of ranks")
+    ensure(len(numbers) == 1, "schedules", f"of {numbers} ranks", "one or more of the same number of ranks")
     names = tuple(dict.fromkeys(buffer for schedule in schedules for buffer in schedule.buffers))
     sizes: list[list[np.ndarray]] = [[np.zeros((numbers[0], 0), np.int64)] for _ in names]
     transfers, rounds, items = [np.zeros(0, TRANSFER)], 0, 0

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from wavefabric.collectives.arguments import ragged, within_groups
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.schedule import TRANSFER, Schedule
+from wavefabric.collectives.sizes import ragged, within_groups
 
 Numbers = int | np.ndarray
 _EQUAL = ("src", "dst", "src_buffer", "dst_buffer", "reduce", "round", "switch")

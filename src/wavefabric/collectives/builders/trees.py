@@ -5,10 +5,10 @@ Two trees at once: Sanders, Speck & Träff 2009, doi:10.1016/j.parco.2009.09.001
 
 import numpy as np
 
-from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.builders.transfers import assemble, transfers
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.sizes import ragged
 
 
 def in_order_tree(positions: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.conditions import CUT_BY_RANK, ROOTED, layout
 from wavefabric.collectives.schedule import Holdings, Schedule
 from wavefabric.collectives.structure import units
@@ -78,8 +78,8 @@ def conditions(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdi
         return _performed(a, schedule)
     parts = a.gpus if collective in CUT_BY_RANK else 1
     pieces, rest = divmod(a.chunks, parts)
-    require(not rest, a.keys[0], f"{a.chunks} of {collective}", f"multiples of the GPUs, {a.gpus}")
-    require(pieces, a.keys[0], "0", "at least one chunk for each share of the array")
+    ensure(not rest, a.keys[0], f"{a.chunks} of {collective}", f"multiples of the GPUs, {a.gpus}")
+    ensure(pieces, a.keys[0], "0", "at least one chunk for each share of the array")
     root = _root(a, collective, schedule) if collective in ROOTED else 0
     expected = layout(collective, a.gpus, pieces * parts, pieces, root)
     cut, ends = {"all-gather": 0, "reduce-scatter": 1}.get(collective), []
@@ -90,7 +90,7 @@ def conditions(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdi
         ends.append({(r, buffer, c - r * part): v for (r, _, c), v in held.items()})
         outside = next((gpu for gpu, _, chunk in ends[-1] if chunk >= width), None)
         where = f"gpu {outside} {a.keys[1 + side]}"
-        require(outside is None, where, width, f"what {collective} out of place needs")
+        ensure(outside is None, where, width, f"what {collective} out of place needs")
     return ends[0], ends[1]
 
 

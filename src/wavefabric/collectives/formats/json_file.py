@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require, show
+from wavefabric.base.errors import InputError, ensure, show
 from wavefabric.base.files.input import MOST_SCHEDULE, parse_json, parsed
 from wavefabric.base.files.output import json_rows, write_text
-from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS
 from wavefabric.collectives.schedule import PROTOCOLS, TRANSFER, Holdings, MscclOrigin, Schedule
+from wavefabric.collectives.sizes import MOST_CHUNKS, MOST_MOVES, MOST_RANKS
 from wavefabric.collectives.structure import NAMES, check_structure, is_name
 
 FORMAT, VERSION = "wavefabric schedule", 1
@@ -70,7 +70,7 @@ def from_json(text: str) -> Schedule:
     ]
     transfers = np.array(rows, TRANSFER)
     moved = int(transfers["count"].sum(dtype=np.int64))
-    require(moved <= MOST_MOVES, "transfers", f"{moved} chunks moved", f"up to {MOST_MOVES} in all")
+    ensure(moved <= MOST_MOVES, "transfers", f"{moved} chunks moved", f"up to {MOST_MOVES} in all")
     schedule = Schedule(
         name=name,
         ranks=ranks,
@@ -139,7 +139,7 @@ def _keys(where: str, value: Any, needed: tuple[str, ...], more: tuple[str, ...]
 
 
 def _text(key: str, value: Any) -> str:
-    require(isinstance(value, str) and is_name(value), key, show(value), NAMES)
+    ensure(isinstance(value, str) and is_name(value), key, show(value), NAMES)
     return value
 
 
@@ -157,7 +157,7 @@ def _list(key: str, value: Any) -> list:
 
 def _msccl(value: Any) -> MscclOrigin:
     _keys("msccl", value, ("protocol", "channels", "most_bytes"))
-    require(value["protocol"] in PROTOCOLS, "msccl.protocol", show(value["protocol"]), ", ".join(PROTOCOLS))
+    ensure(value["protocol"] in PROTOCOLS, "msccl.protocol", show(value["protocol"]), ", ".join(PROTOCOLS))
     channels, most = _whole("msccl.channels", value["channels"], 0, _INT32), value["most_bytes"]
     if most is not None:
         _whole("msccl.most_bytes", most, 0, _INT64)
@@ -167,23 +167,23 @@ def _msccl(value: Any) -> MscclOrigin:
 def _buffers(value: Any, ranks: int) -> dict[str, np.ndarray]:
     """Read the sizes of each buffer, by name."""
     tables: dict[str, np.ndarray] = {}
-    require(1 <= len(_list("buffers", value)) <= _INT16, "buffers", f"{len(value)} given", f"1 to {_INT16}")
+    ensure(1 <= len(_list("buffers", value)) <= _INT16, "buffers", f"{len(value)} given", f"1 to {_INT16}")
     for i, buffer in enumerate(value):
         where = f"buffers[{i}]"
         _keys(where, buffer, ("name", "sizes"))
         name = _text(f"{where}.name", buffer["name"])
-        require(name not in tables, f"{where}.name", show(name), "each name once")
+        ensure(name not in tables, f"{where}.name", show(name), "each name once")
         tables[name] = _sizes(f"{where}.sizes", buffer["sizes"], ranks)
         chunks, most = sum(table.size for table in tables.values()), f"up to {MOST_CHUNKS} in all"
-        require(chunks <= MOST_CHUNKS, f"{where}.sizes", f"{chunks} chunks so far", most)
+        ensure(chunks <= MOST_CHUNKS, f"{where}.sizes", f"{chunks} chunks so far", most)
     return tables
 
 
 def _sizes(key: str, value: Any, ranks: int) -> np.ndarray:
-    require(len(_list(key, value)) == ranks, key, f"{len(value)} rows", f"one row a rank, {ranks}")
+    ensure(len(_list(key, value)) == ranks, key, f"{len(value)} rows", f"one row a rank, {ranks}")
     for r, row in enumerate(value):
         same = len(_list(f"{key}[{r}]", row)) == len(value[0])
-        require(same, f"{key}[{r}]", f"{len(row)} numbers", f"as many as in the first row, {len(value[0])}")
+        ensure(same, f"{key}[{r}]", f"{len(row)} numbers", f"as many as in the first row, {len(value[0])}")
         for c, size in enumerate(row):
             _whole(f"{key}[{r}][{c}]", size, 0, _INT64)
     return np.array(value, np.int64).reshape(ranks, -1)

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 from wavefabric.base.errors import InputError, show
 from wavefabric.base.files.input import parse_json
 from wavefabric.base.files.validation_errors import checked
-from wavefabric.collectives.arguments import MOST_RANKS
+from wavefabric.collectives.sizes import MOST_RANKS
 
 FORMAT: Literal["wavefabric tuning"] = "wavefabric tuning"
 VERSION: Literal[1] = 1

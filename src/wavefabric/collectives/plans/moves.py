@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from wavefabric.base.errors import InputError
-from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.levels import levels
 from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.sizes import ragged
 from wavefabric.collectives.structure import chunk_numbers, units
 
 #: Buffer number of staging buffers, which receive data that are still to be added or copied.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.plans.moves import Move, StagingBuffer, joined, moves
 from wavefabric.collectives.plans.order import Barrier, Signal, Wait, ordered
 from wavefabric.collectives.schedule import Schedule
@@ -65,9 +65,9 @@ def compile_plan(schedule: Schedule, protocol: str = "signals", slots: int | Non
     >>> [[type(each).__name__ for each in one] for one in plan.instructions]
     [['Move', 'Move', 'Move'], ['Move', 'Move', 'Move']]
     """
-    require(protocol in PROTOCOLS, "protocol", f"{protocol!r} given", ", ".join(PROTOCOLS))
+    ensure(protocol in PROTOCOLS, "protocol", f"{protocol!r} given", ", ".join(PROTOCOLS))
     packets = protocol == "packets"
-    require(slots in (1, 2, None)[packets:], "rooms", f"{slots} given", "1 or 2, 2 for packets")
+    ensure(slots in (1, 2, None)[packets:], "rooms", f"{slots} given", "1 or 2, 2 for packets")
     if schedule.ranks > MOST_RANKS:
         raise InputError(f"ranks: {schedule.ranks} given; allowed: up to {MOST_RANKS} for an execution plan")
     checked_structure(schedule)

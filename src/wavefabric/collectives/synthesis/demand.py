@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis.problem import Edge
 
@@ -81,7 +81,7 @@ def task(layout: Layout) -> SumsAndCopies:
     copies: list[ChunkDemand] = []
     for number, item in enumerate(sorted(post)):
         have, need = pre[item], post[item]
-        require(have, "layout", f"item {item} must be held after", "items that are held before")
+        ensure(have, "layout", f"item {item} must be held after", "items that are held before")
         for rank, (location, _) in have.items():
             locations[number, rank] = location
         for rank, wanted in need.items():
@@ -94,7 +94,7 @@ def task(layout: Layout) -> SumsAndCopies:
             copies.append(ChunkDemand(root, frozenset(need) - root))
         else:
             copies.append(ChunkDemand(frozenset(have), frozenset(need) - frozenset(have)))
-    require(not sums or len(sums) == len(copies), "layout", "sums and copies", "only sums, or only copies")
+    ensure(not sums or len(sums) == len(copies), "layout", "sums and copies", "only sums, or only copies")
     first = Demand(layout.ranks, tuple(sums)) if sums else None
     second = Demand(layout.ranks, tuple(copies)) if not sums or any(c.need for c in copies) else None
     return SumsAndCopies(layout, first, second, locations, local_copies)
@@ -108,7 +108,7 @@ def _sum_ranks(item: int, have: dict, need: dict) -> list[int]:
     """Return the ranks that need a sum; all terms must exist, and the sum replace the term of each rank."""
     total = 0
     for _, origins in have.values():
-        require(not total & origins, "layout", f"item {item} counts a rank twice", "each contribution once")
+        ensure(not total & origins, "layout", f"item {item} counts a rank twice", "each contribution once")
         total |= origins
     if _origins(need) != {total}:
         raise InputError(f"layout: item {item} is part of a sum after; allowed: sums of all contributions")

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from wavefabric.base.errors import InputError, require
-from wavefabric.base.quantities import whole
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.schedule import Schedule
 
 Edge = tuple[int, int]
@@ -103,7 +103,7 @@ class Links:
         for i, (links, chunks) in enumerate(self.groups):
             whole(f"groups[{i}]", chunks, 0)
             for link in links:
-                require(link in self.capacity, f"groups[{i}]", f"link {link}", "links named in capacity")
+                ensure(link in self.capacity, f"groups[{i}]", f"link {link}", "links named in capacity")
 
     @property
     def usable(self) -> list[Edge]:
@@ -164,4 +164,4 @@ class Synthesis:
 def _check_pair(key: str, a: int, b: int, ranks: int) -> None:
     whole(f"{key}: rank", a, 0, ranks - 1)
     whole(f"{key}: rank", b, 0, ranks - 1)
-    require(a != b, f"{key}[{a}, {b}]", "a rank and itself", "two ranks")
+    ensure(a != b, f"{key}[{a}, {b}]", "a rank and itself", "two ranks")

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.units import counted
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import UNREACHABLE, Bound
@@ -120,7 +120,7 @@ class Search(ABC):
                 break
         if max_rounds is not None and limit is not None and self.best.rounds > limit:
             least = times * self.lower + others
-            require(limit >= self.lower, "max_rounds", max_rounds, f"from {least}, as proved by {self.proof}")
+            ensure(limit >= self.lower, "max_rounds", max_rounds, f"from {least}, as proved by {self.proof}")
             allowed = f"more time, or max_rounds from {times * self.best.rounds + others}"
             over = f"over before {least} to {max_rounds} rounds were decided"
             raise Undecided(f"time_limit: {over}; allowed: {allowed}")

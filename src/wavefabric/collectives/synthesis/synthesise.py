@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from wavefabric.base.errors import InputError, require
-from wavefabric.base.quantities import whole
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import link_uses
@@ -107,7 +107,7 @@ def decide_links(
     rounds = whole("rounds", steps if rounds is None else rounds, steps)
     parts = max(1, len(run.parts))
     even = "even numbers, as an all-reduce is two halves"
-    require(steps % parts == rounds % parts == 0, "steps, rounds", f"{steps}, {rounds}", even)
+    ensure(steps % parts == rounds % parts == 0, "steps, rounds", f"{steps}, {rounds}", even)
     halves: list[HalfResult] = []
     for part in range(run.different):
         search = LinkSearch(*run.parts[part], run.deadline, run.say)

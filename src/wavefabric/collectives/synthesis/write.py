@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from wavefabric.collectives.arguments import padded
 from wavefabric.collectives.conditions import kind
 from wavefabric.collectives.schedule import TRANSFER, Schedule
+from wavefabric.collectives.sizes import padded
 from wavefabric.collectives.synthesis.demand import Location, Move, SumsAndCopies
 from wavefabric.collectives.verify import verify
 

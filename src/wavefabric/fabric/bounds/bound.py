@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from wavefabric.base.errors import choice, require
+from wavefabric.base.errors import choice, ensure
 from wavefabric.base.units import binary_bytes
 from wavefabric.collectives.conditions import COLLECTIVES, operation, whole_elements
 from wavefabric.collectives.schedule import Schedule
@@ -83,8 +83,8 @@ def bound(
         return schedule_bound(collective, fabric, nbytes / whole if whole else 0.0, incremental=incremental)
     choice("collective", collective, COLLECTIVES)
     n = fabric.ranks if ranks is None else ranks
-    require(1 <= n <= fabric.ranks, "ranks", f"{n} given", f"1 to the {fabric.ranks} GPUs of {fabric.name}")
-    require(0 <= root < n, "root", f"{root} given", f"0 to {n - 1}")
+    ensure(1 <= n <= fabric.ranks, "ranks", f"{n} given", f"1 to the {fabric.ranks} GPUs of {fabric.name}")
+    ensure(0 <= root < n, "root", f"{root} given", f"0 to {n - 1}")
     return _total(fabric, *_named(collective, fabric, np.full(n, nbytes / n), nbytes, root), incremental)
 
 

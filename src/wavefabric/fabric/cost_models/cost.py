@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wavefabric.base.errors import InputError, not_one_of, require
+from wavefabric.base.errors import InputError, ensure, not_one_of
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
@@ -59,10 +59,10 @@ def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> 
     if isinstance(fabric, PhotonicFabric):
         refuse_switches(schedule, "photonic fabrics")
     allowed = f"at most the {fabric.ranks} GPUs of {fabric.name}"
-    require(schedule.ranks <= fabric.ranks, "ranks", f"{schedule.ranks} in {schedule.name}", allowed)
+    ensure(schedule.ranks <= fabric.ranks, "ranks", f"{schedule.ranks} in {schedule.name}", allowed)
     number = hasattr(element_bytes, "__float__") and not isinstance(element_bytes, bool)
     right = number and 0 < float(element_bytes) < 1e18
-    require(right, "element_bytes", f"{element_bytes!r} given", "above 0 and below 1e18")
+    ensure(right, "element_bytes", f"{element_bytes!r} given", "above 0 and below 1e18")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool 
     fitting = [name for name, each in COST_MODELS.items() if each.photonic == light]
     kind = "photonic" if light else "electrical"
     allowed = ", ".join(["auto", *fitting])
-    require(model in ("auto", *fitting), "model", f"{model!r} given for {kind} {fabric.name}", allowed)
+    ensure(model in ("auto", *fitting), "model", f"{model!r} given for {kind} {fabric.name}", allowed)
     if isinstance(fabric, PhotonicFabric):
         return fitting[0]
     if model == "kernel":

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wavefabric.base.quantities import whole
+from wavefabric.base.arguments import whole
 from wavefabric.collectives.levels import dependencies
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import issuers, units

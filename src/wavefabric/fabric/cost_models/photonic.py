@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.units import counted
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import batches
@@ -76,7 +76,7 @@ def photonic(
     else:
         for key in _GRID:
             here, there = getattr(plan.fabric, key), getattr(fabric, key)
-            require(here == there, "plan", f"{here} {key}", f"the {there} of {fabric.name}")
+            ensure(here == there, "plan", f"{here} {key}", f"the {there} of {fabric.name}")
         check_plan(plan, schedule)
     clock = _Clock(schedule, fabric, incremental, budget)
     t, size = schedule.transfers, transfer_bytes(schedule, element_bytes)

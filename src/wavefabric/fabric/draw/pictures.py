@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.files import output
 from wavefabric.base.files.output import check_output, replacing, write_text
 from wavefabric.base.system.progress import Progress
@@ -54,7 +54,7 @@ def check_picture(path: str | Path, force: bool, fabric: AnyFabric | None = None
 def _check_sends(schedule: Schedule, wanted: str) -> None:
     """Refuse a schedule without communication; ``wanted`` names in the message what is missing."""
     allowed = f"a schedule with {wanted} to draw"
-    require(schedule.communication_rounds, "schedule", f"{schedule.name} sends nothing", allowed)
+    ensure(schedule.communication_rounds, "schedule", f"{schedule.name} sends nothing", allowed)
 
 
 @style.without_formulae()

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import product
 
 from wavefabric.base.errors import InputError
-from wavefabric.collectives.arguments import MOST_RANKS
+from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.fabric.electrical.fabric import Link
 
 #: Meaning of the numbers of each family, as in ``"torus:4x4"``; a single number is a count.

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wavefabric.base.errors import InputError
-from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.sizes import ragged
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric.electrical.fabric import Fabric
 

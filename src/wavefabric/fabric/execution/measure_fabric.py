@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives import TRANSFER, Schedule, point_to_point
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
 from wavefabric.collectives.structure import NAMES, is_name
@@ -59,12 +59,12 @@ def run(
     measured (``kernels``, see `kernel_times`). ``residual`` is the largest (fitted − measured)/measured that
     a line may have.
     """
-    require(ranks.size >= 2, "ranks", f"{ranks.size} given", "2 or more")
+    ensure(ranks.size >= 2, "ranks", f"{ranks.size} given", "2 or more")
     check_options(repeats, sizes, _WORD)
     if sizes and len(set(sizes)) < 2:
         raise InputError(f"sizes: {sizes[0]} bytes alone given; allowed: two sizes or more")
-    require(0 < residual < float("inf"), "residual", f"{residual} given", "above 0")
-    require(is_name(name), "name", f"{name!r} given", NAMES)
+    ensure(0 < residual < float("inf"), "residual", f"{residual} given", "above 0")
+    ensure(is_name(name), "name", f"{name!r} given", NAMES)
     chosen = sorted(set(sizes)) or list(SIZES["cuda" if ranks.on_gpu else "cpu"])
     # Chunks of a relay or of one-to-all, and of all-to-one.
     parts = max(_MANY + 1, ranks.size - 1) + ranks.size - 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.results.plots import GREY, INK
 from wavefabric.collectives import Schedule, levels
 from wavefabric.collectives.candidates import VARIANTS
@@ -76,7 +76,7 @@ def run(
     timed_schedule.values_of(chosen.dtype, ranks.size)  # raises if data cannot be checked
     width = np.dtype(chosen.dtype).itemsize
     check_protocols(chosen.protocols, chosen.blocks)
-    require(ranks.on_gpu or not chosen.graph, "graph", "given for CPUs", "with GPUs")
+    ensure(ranks.on_gpu or not chosen.graph, "graph", "given for CPUs", "with GPUs")
     check_options(chosen.repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
     sized = [SizedSchedule.of(schedule, width) for schedule in _schedules(ranks, schedule_of, sizes, width)]
     fabric = fabric_of_ranks(chosen.fabric, ranks.size)
@@ -182,13 +182,13 @@ def _measure(
 
 def check_protocols(protocols: Sequence[str], blocks: int | None) -> None:
     """Raise `InputError` for unknown or repeated protocols, and for blocks that no kernel can have."""
-    require(protocols, "protocol", "none given", ", ".join(VARIANTS))
+    ensure(protocols, "protocol", "none given", ", ".join(VARIANTS))
     for number, name in enumerate(protocols):
-        require(name in VARIANTS, "protocol", f"{name!r} given", ", ".join(VARIANTS))
-        require(name not in protocols[:number], "protocol", f"{name} given twice", "each once")
+        ensure(name in VARIANTS, "protocol", f"{name!r} given", ", ".join(VARIANTS))
+        ensure(name not in protocols[:number], "protocol", f"{name} given twice", "each once")
     if blocks is not None and not set(protocols) & set(PROTOCOLS):
         raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
-    require(blocks is None or 1 <= blocks <= MOST_BLOCKS, "blocks", f"{blocks} given", f"1 to {MOST_BLOCKS}")
+    ensure(blocks is None or 1 <= blocks <= MOST_BLOCKS, "blocks", f"{blocks} given", f"1 to {MOST_BLOCKS}")
 
 
 def sizes_between(least: int, most: int, factor: int = 4) -> list[int]:
@@ -205,9 +205,9 @@ def _schedules(ranks: Ranks, schedule_of, sizes: Sequence[int], width: int) -> l
     """Return a schedule for each size; the chunks of a given `Schedule` are scaled."""
     if isinstance(schedule_of, Schedule):
         least = whole_elements(schedule_of) * width
-        require(least, "schedule", f"{schedule_of.name} has no elements", "one or more")
+        ensure(least, "schedule", f"{schedule_of.name} has no elements", "one or more")
         small = next((size for size in sizes if size < least), None)
-        require(small is None, "sizes", f"{small} bytes given", f"from {least} for {schedule_of.name}")
+        ensure(small is None, "sizes", f"{small} bytes given", f"from {least} for {schedule_of.name}")
         factors = [size // least for size in sizes] or [1]
         schedules = [scaled(schedule_of, factor) for factor in factors]
     else:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives import Schedule, direct_all_gather
 from wavefabric.collectives.conditions import CUT_BY_RANK, kind, operation, whole_elements
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
@@ -33,7 +33,7 @@ _SHORTEST = 1e-3
 
 def values_of(dtype: str, ranks: int) -> int:
     """Return the upper bound of contributions, from 0, that keeps their sums exact in any order."""
-    require(dtype in EXACT, "dtype", f"{dtype!r} given", ", ".join(EXACT))
+    ensure(dtype in EXACT, "dtype", f"{dtype!r} given", ", ".join(EXACT))
     bfloat16.named(dtype)  # registers the name with NumPy
     if EXACT[dtype] // ranks < 2:
         raise InputError(f"dtype: {dtype} for {ranks} ranks; allowed up to {EXACT[dtype] // 2} ranks")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, MissingExtra, require
+from wavefabric.base.errors import InputError, MissingExtra, ensure
 from wavefabric.base.results.provenance import provenance
 from wavefabric.runtime.device import Device, describe, get_device
 from wavefabric.runtime.device.select import cuda_count
@@ -97,9 +97,9 @@ class Ranks:
     ):
         allowed = ("all", *list(TRANSPORTS)[1:])
         for name in transports:
-            require(name in allowed, "transports", f"{name!r} given", ", ".join(allowed))
+            ensure(name in allowed, "transports", f"{name!r} given", ", ".join(allowed))
         ranks, allowed = environment.ranks(), f"{least} or more (--ranks K, or mpiexec -n K)"
-        require(ranks >= least, "ranks", f"{ranks} given", allowed)
+        ensure(ranks >= least, "ranks", f"{ranks} given", allowed)
         self._device: Any = None if device == "auto" else device
         if device == "cpu" or (device == "auto" and not cuda_count()):
             self._device = get_device("cpu", threads or environment.threads() or 1)
@@ -146,7 +146,7 @@ class Ranks:
 
 def check_options(repeats: int, sizes: Sequence[int], multiple: int) -> None:
     """Raise `InputError` for fewer than one sample, and for sizes that are no whole number of elements."""
-    require(repeats >= 1, "repeats", f"{repeats} given", "at least 1")
+    ensure(repeats >= 1, "repeats", f"{repeats} given", "at least 1")
     for size in sizes:
         if size < multiple or size % multiple:
             raise InputError(f"sizes: {size} bytes given; allowed: multiples of {multiple}")

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 import wavefabric
-from wavefabric.base.errors import InputError, choice, require
-from wavefabric.base.quantities import whole
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import InputError, choice, ensure
 from wavefabric.base.system.progress import Progress
 from wavefabric.base.units import counted
-from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.plans.plan import PROTOCOLS, protocols_for
+from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.collectives.tuning import TunedCollective, TunedSize, Tuning
 from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.cost_models.cost import model_for
@@ -100,7 +100,7 @@ def tune(
         raise InputError("fabric: none given; allowed: one, or ranks that measure")
     fabric, model = chosen.fabric, chosen.model
     check_options(chosen.repeats, sizes, 1 if ranks is None else np.dtype(chosen.dtype).itemsize)
-    require(chosen.within >= 1, "within", f"{chosen.within} given", "from 1")
+    ensure(chosen.within >= 1, "within", f"{chosen.within} given", "from 1")
     if fabric is not None and fabric.ranks < 2:
         raise InputError(f"fabric: {fabric.name} has {fabric.ranks} GPU; allowed: 2 or more")
     most = MOST_RANKS if fabric is None else fabric.ranks
@@ -128,7 +128,7 @@ def tune(
         tables, counts, wrong, left_out = _measure(ranks, rows, chosen, progress)
     unavailable = {} if ranks is None else ranks.unavailable
     reasons = "; ".join([*wrong, *unavailable.values()])
-    require(tables, "transports", f"none can be used ({reasons})", "others")
+    ensure(tables, "transports", f"none can be used ({reasons})", "others")
     facts = {}
     if ranks is not None:
         machine = ranks.machine()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, not_one_of, require
+from wavefabric.base.errors import InputError, ensure, not_one_of
 from wavefabric.base.files.input import parse_toml, parsed
 from wavefabric.base.files.output import write_text
 from wavefabric.base.files.validation_errors import checked
@@ -63,7 +63,7 @@ def from_toml(text: str) -> Fabric | PhotonicFabric:
 
 def _fabric(data: dict[str, Any]) -> Fabric | PhotonicFabric:
     kind = data.get("kind", "electrical")
-    require(kind in ("electrical", "photonic"), "kind", f"{show(kind)} given", '"electrical" or "photonic"')
+    ensure(kind in ("electrical", "photonic"), "kind", f"{show(kind)} given", '"electrical" or "photonic"')
     light = kind == "photonic"
     return _photonic(checked(PhotonicTable, data)) if light else _electrical(checked(ElectricalTable, data))
 
@@ -123,7 +123,7 @@ def _electrical(table: Any) -> Fabric:
     values["multicast_switches"] = tuple(table.multicast_switches)
     for name in table.multicast_switches:
         allowed = ", ".join(switches) or "none, there are no switches"
-        require(name in switches, "multicast_switches", f"{name} given", allowed)
+        ensure(name in switches, "multicast_switches", f"{name} given", allowed)
     fabric = Fabric(gpus=gpus, switches=switches, links=links, **values)
     if table.family is None:
         check_connected(fabric)
@@ -132,7 +132,7 @@ def _electrical(table: Any) -> Fabric:
 
 def _family(table: Any, family: FamilyTable) -> tuple[tuple, tuple, tuple]:
     for key in ("gpus", "links", "switches"):
-        require(not getattr(table, key), key, "given beside family", "one of the two")
+        ensure(not getattr(table, key), key, "given beside family", "one of the two")
     wanted = families.FAMILIES[family.kind]
     for key in ("ranks", "grid", "dimensions", "network"):
         needed = key == wanted or (key == "network" and family.kind == "nodes")
@@ -152,8 +152,8 @@ def _family(table: Any, family: FamilyTable) -> tuple[tuple, tuple, tuple]:
 
 def _names(key: str, word: str, nodes: int | list[str]) -> tuple[str, ...]:
     names = [f"{word}{i}" for i in range(nodes)] if isinstance(nodes, int) else nodes
-    require(names or key != "gpus", "gpus", "none given", "at least one")
-    require(len(names) <= families.MOST_RANKS, key, f"{len(names)} given", f"up to {families.MOST_RANKS}")
+    ensure(names or key != "gpus", "gpus", "none given", "at least one")
+    ensure(len(names) <= families.MOST_RANKS, key, f"{len(names)} given", f"up to {families.MOST_RANKS}")
     return tuple(names)
 
 
@@ -165,7 +165,7 @@ def _links(
     if twice:
         raise InputError(f"gpus: {min(twice)} given twice; allowed: another name for each GPU and switch")
     total = sum(len(t.from_) * len(t.to) * t.count * (1 + t.both) for t in tables)
-    require(total <= MOST_LINKS, "links", f"{total} given", f"up to {MOST_LINKS}")
+    ensure(total <= MOST_LINKS, "links", f"{total} given", f"up to {MOST_LINKS}")
     links: list[Link] = []
     for i, table in enumerate(tables):
         for key, names in (("from", table.from_), ("to", table.to)):

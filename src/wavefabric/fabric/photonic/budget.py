@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from wavefabric.base.errors import require
+from wavefabric.base.errors import ensure
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import FORMATS, LinkBudget, bit_error_rate, required_q
@@ -61,9 +61,9 @@ def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | No
     ['6.85 dB, 224 Gbit/s', '23.11 dB, 28 Gbit/s']
     """
     tiles, known = [int(tile) for tile in route], set(fabric.edges())
-    require(len(tiles) >= 2, "route", f"{tiles} given", "at least two tiles")
+    ensure(len(tiles) >= 2, "route", f"{tiles} given", "at least two tiles")
     for a, c in pairwise(tiles):
-        require((a, c) in known, "route", f"{a} -> {c} given", f"neighbours of tiles 0 to {fabric.ranks - 1}")
+        ensure((a, c) in known, "route", f"{a} -> {c} given", f"neighbours of tiles 0 to {fabric.ranks - 1}")
     fibred = sum(fabric.wafer(a) != fabric.wafer(c) for a, c in pairwise(tiles))
     return _evaluate(fabric, len(tiles) - 1 - fibred, fibred, budget)
 

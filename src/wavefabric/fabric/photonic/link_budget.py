@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 
 #: By modulation format: bits per symbol, factor before erfc, and divisor of Q in its argument.
 FORMATS = {"NRZ": (1, 0.5, math.sqrt(2.0)), "PAM4": (2, 0.375, 3.0 * math.sqrt(2.0))}
@@ -70,10 +70,10 @@ def required_q(fmt: str, ber: float) -> float:
     from scipy.special import erfcinv
 
     _, factor, divisor = _format(fmt)
-    require(0 < ber < factor, "bit error rate", f"{ber} given", f"above 0 and below {factor} ({fmt})")
+    ensure(0 < ber < factor, "bit error rate", f"{ber} given", f"above 0 and below {factor} ({fmt})")
     return divisor * float(erfcinv(ber / factor))
 
 
 def _format(fmt: str) -> tuple[int, float, float]:
-    require(fmt in FORMATS, "format", f"{fmt!r} given", ", ".join(FORMATS))
+    ensure(fmt in FORMATS, "format", f"{fmt!r} given", ", ".join(FORMATS))
     return FORMATS[fmt]

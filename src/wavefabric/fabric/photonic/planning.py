@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wavefabric.base.errors import require
+from wavefabric.base.errors import ensure
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import batches, refuse_switches
 from wavefabric.fabric.photonic import wavelengths
@@ -72,9 +72,9 @@ def plan_circuits(
         ("sharing", sharing, wavelengths.SHARING),
         ("oversubscribed", oversubscribed, OVERSUBSCRIBED),
     ):
-        require(value in allowed, key, f"{value!r} given", ", ".join(allowed))
+        ensure(value in allowed, key, f"{value!r} given", ", ".join(allowed))
     allowed = f"1 to {fabric.ranks}, the tiles of {fabric.name}"
-    require(schedule.ranks <= fabric.ranks, "ranks", f"{schedule.ranks} given", allowed)
+    ensure(schedule.ranks <= fabric.ranks, "ranks", f"{schedule.ranks} given", allowed)
     tile_grid(fabric)
     options = _Options(fabric, routing, sharing, oversubscribed, seed)
     known: dict[bytes, list[CircuitRound]] = {}

@@ -7,8 +7,8 @@ from itertools import permutations
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require
-from wavefabric.base.quantities import whole
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.synthesis.deadline import check
 from wavefabric.collectives.synthesis.problem import OpticalNetwork, Synthesis
 from wavefabric.fabric.photonic.check import check_plan
@@ -35,7 +35,7 @@ def optical_network(
     ones. `OutOfTime` is raised after the time ``until`` of `wavefabric.collectives.synthesis.deadline.now`,
     `InputError` for an unknown method, ``k`` below 1, or too many tiles to list all routes.
     """
-    require(method in METHODS, "method", f"{method!r} given", ", ".join(METHODS))
+    ensure(method in METHODS, "method", f"{method!r} given", ", ".join(METHODS))
     whole("k", k, 1)
     length = (fabric.rows + fabric.columns) // 3 + 1
     if fabric.ranks**2 * (2 if method == "xy" else k) * length > _MOST_TILES:
@@ -62,7 +62,7 @@ def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
     for c in synthesis.circuits:
         masks, key = of_round[c.round], (c.src, c.dst, tuple(c.route))
         actual = f"circuit {c.src} -> {c.dst}, wavelength {c.wavelength} twice"
-        require(not masks.get(key, 0) >> c.wavelength & 1, f"round {c.round}", actual, "one")
+        ensure(not masks.get(key, 0) >> c.wavelength & 1, f"round {c.round}", actual, "one")
         masks[key] = masks.get(key, 0) | 1 << c.wavelength
     rounds = tuple(_round(fabric, number, of_round[number]) for number in sorted(of_round))
     plan = CircuitPlan(synthesis.schedule.name, fabric, rounds)

@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import whole
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 Route = tuple[int, ...]

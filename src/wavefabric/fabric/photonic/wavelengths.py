@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from wavefabric.collectives.arguments import within_groups
+from wavefabric.collectives.sizes import within_groups
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitRound
 from wavefabric.fabric.photonic.edge_colouring import Colouring, degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric

@@ -8,16 +8,10 @@ from typing import Any, Literal, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from wavefabric.base.arguments import instance, numbers, positive, within
 from wavefabric.base.errors import InputError, choice, quoted
-from wavefabric.base.quantities import (
-    BETA_UNITS,
-    dispersion_coefficients,
-    instance,
-    numbers,
-    positive,
-    within,
-)
 from wavefabric.base.units import SPEED_OF_LIGHT
+from wavefabric.optics.fibre.beta import BETA_UNITS, dispersion_coefficients
 
 Array = NDArray[np.float64]
 

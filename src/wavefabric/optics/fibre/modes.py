@@ -20,8 +20,8 @@ import numpy as np
 import scipy  # whose parts are loaded where they are used
 from numpy.typing import NDArray
 
+from wavefabric.base.arguments import positive
 from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import positive
 from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.fibre.profile import Array, Profile
 

@@ -8,8 +8,9 @@ from typing import Literal, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wavefabric.base.arguments import number, numbers, whole
 from wavefabric.base.errors import choice
-from wavefabric.base.quantities import BETA_UNITS, number, numbers, whole
+from wavefabric.optics.fibre.beta import BETA_UNITS
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, Labelling
 from wavefabric.optics.fibre.modes import STEP
 from wavefabric.optics.fibre.profile import profile_62_5

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wavefabric.base.arguments import number, numbers, positive, within
 from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import number, numbers, positive, within
 from wavefabric.optics.fibre.csv_files import Array, read_columns
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import scipy  # whose parts are loaded where they are used
 from numpy.typing import ArrayLike, NDArray
 
+from wavefabric.base.arguments import instance, numbers, positive
 from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import instance, numbers, positive
 from wavefabric.base.units import show
 from wavefabric.optics.fibre.csv_files import Array
 from wavefabric.optics.fibre.fibre import N2_SILICA, Fibre

@@ -7,8 +7,8 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
+from wavefabric.base.arguments import positive
 from wavefabric.base.errors import InputError, choice
-from wavefabric.base.quantities import positive
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.runtime.device import philox
 

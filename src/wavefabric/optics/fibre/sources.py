@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from wavefabric.base.arguments import instance, number, numbers, within
 from wavefabric.base.errors import InputError, choice
-from wavefabric.base.quantities import instance, number, numbers, within
 from wavefabric.optics.fibre.csv_files import Array, read_columns, read_square_matrix
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, gamma_of, group_numbers
 from wavefabric.optics.fibre.modes import STEP, ModeSet, dispersion, solve_modes, spatial_modes

@@ -10,9 +10,9 @@ import numpy as np
 import scipy  # whose parts are loaded where they are used
 from numpy.typing import ArrayLike
 
+from wavefabric.base.arguments import number, numbers, positive
 from wavefabric.base.errors import InputError
 from wavefabric.base.files.input import naming
-from wavefabric.base.quantities import number, numbers, positive
 from wavefabric.base.units import SPEED_OF_LIGHT, quantity, show
 from wavefabric.optics.fibre.csv_files import Array, read_columns
 from wavefabric.optics.fibre.fibre import Fibre

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from wavefabric.base.arguments import field_array, instance, positive, whole, within
 from wavefabric.base.errors import FieldLost, InputError, choice
-from wavefabric.base.quantities import field_array, instance, positive, whole, within
 from wavefabric.base.system.compiling import working_time
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from wavefabric.base.arguments import positive
 from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import positive
 from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
 
 #: Variable steps come from this geometric grid, so that transfer tables are reused.

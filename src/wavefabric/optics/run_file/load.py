@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import PrivateAttr, StrictStr, ValidationError
 
+from wavefabric.base.arguments import instance
 from wavefabric.base.errors import InputError
 from wavefabric.base.files.input import parse_toml, read_bytes, read_text
 from wavefabric.base.files.validation_errors import one_line
-from wavefabric.base.quantities import instance
 from wavefabric.base.units import SPEED_OF_LIGHT
 from wavefabric.optics.run_file import tables, values
 from wavefabric.optics.signal.recovery import check_phase

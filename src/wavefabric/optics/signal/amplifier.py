@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from wavefabric.base.arguments import number, positive, within
 from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import number, positive, within
 from wavefabric.base.units import PLANCK
 from wavefabric.runtime.device import philox
 

@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import erfc
 
+from wavefabric.base.arguments import numbers
 from wavefabric.base.errors import InputError, quoted
-from wavefabric.base.quantities import numbers
 
 #: Bits per symbol of each format; "gaussian" carries none.
 FORMATS = {"qpsk": 2, "16qam": 4, "64qam": 6, "gaussian": 0}

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import whole
 from wavefabric.optics.signal.wdm import WdmGrid
 
 #: Least squares ends when no row's squared error falls by more than this fraction per step, after this many

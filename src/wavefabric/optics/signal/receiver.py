@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.arguments import field_array, instance, numbers, whole, within
 from wavefabric.base.errors import InputError, choice, quoted
-from wavefabric.base.quantities import field_array, instance, numbers, whole, within
 from wavefabric.base.system.progress import warn
 from wavefabric.optics.fibre.random_coupling import ModeMixing
 from wavefabric.optics.signal import recovery

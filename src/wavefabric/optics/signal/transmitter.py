@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.arguments import instance, number, numbers
 from wavefabric.base.errors import InputError, quoted
-from wavefabric.base.quantities import instance, number, numbers
 from wavefabric.optics.signal.constellation import Constellation, constellation
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.runtime.device import philox

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from wavefabric.base.arguments import number, numbers, positive, whole, within
 from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import number, numbers, positive, whole, within
 
 
 def channels_about(centre, spacing, count: int) -> list[float]:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import scipy  # whose parts are loaded where they are used
 
+from wavefabric.base.arguments import instance, whole
 from wavefabric.base.errors import InputError, quoted
-from wavefabric.base.quantities import instance, whole
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.amplifier import Amplifier, osnr_noise_density
 from wavefabric.optics.signal.constellation import Constellation

@@ -34,8 +34,8 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.arguments import instance, whole, within
 from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import instance, whole, within
 from wavefabric.base.units import db
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.constellation import Constellation

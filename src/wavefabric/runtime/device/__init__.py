@@ -5,6 +5,6 @@ May import ``files``, ``system`` and ``errors``.
 
 from wavefabric.runtime.device.base import Device
 from wavefabric.runtime.device.select import describe, get_device
-from wavefabric.runtime.device.views import host_array
+from wavefabric.runtime.device.user_arrays import host_array
 
 __all__ = ["Device", "describe", "get_device", "host_array"]

@@ -29,18 +29,6 @@ def address(array: np.ndarray, /) -> int:
     return array.__array_interface__["data"][0]
 
 
-def host_array(array: Any, /) -> Any:
-    """Return a host copy of an array on a GPU (of CuPy, PyTorch, JAX); any other object unchanged."""
-    shared = hasattr(array, "__cuda_array_interface__")
-    if not shared and not (
-        hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] in DLPACK_CUDA
-    ):
-        return array
-    import cupy
-
-    return cupy.asnumpy(cupy.asarray(array) if shared else cupy.from_dlpack(array))
-
-
 def view(array: Any, /, write: bool = False) -> np.ndarray | None:
     """Return an array of any library as a NumPy view; see `wavefabric.runtime.device.base.Device.view`."""
     return viewed(array, lambda each: _view(each, write))

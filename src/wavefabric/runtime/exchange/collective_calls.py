@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
+from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError, one_line, quoted
-from wavefabric.base.quantities import whole
 from wavefabric.runtime.device import Device, bfloat16
 from wavefabric.runtime.exchange.control import Control, on_first_rank
 

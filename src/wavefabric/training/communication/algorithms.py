@@ -11,7 +11,6 @@ from math import gcd, lcm
 import numpy as np
 
 from wavefabric.base.errors import InputError, show
-from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.builders.messages import greedy, point_to_point
 from wavefabric.collectives.builders.recursive import factors
 from wavefabric.collectives.builders.ring import ring_of_one_part
@@ -19,6 +18,7 @@ from wavefabric.collectives.builders.transfers import transfers
 from wavefabric.collectives.candidates import PIECES, Candidates, Choice, refused
 from wavefabric.collectives.registry import ALGORITHMS, build, rings_of
 from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.collectives.verify import verify
 from wavefabric.fabric.candidates import candidates_on
 from wavefabric.fabric.cost_models.cost import AnyFabric

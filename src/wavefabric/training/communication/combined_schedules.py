@@ -6,8 +6,8 @@ from functools import cache, partial
 
 import numpy as np
 
+from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import whole
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 
 #: Bits of precision of the sizes in a combined schedule, and most bits of the elements per GPU.

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError, choice
-from wavefabric.base.quantities import whole
 from wavefabric.fabric.execution.timing import milliseconds
 from wavefabric.runtime.device import Device
 from wavefabric.training.gpu.device_model import ARITHMETIC, MATRIX_OPERATORS, DeviceModel, MeasuredTime

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from wavefabric.base.errors import InputError
 from wavefabric.base.units import three_digits
-from wavefabric.collectives.arguments import MOST_RANKS
+from wavefabric.collectives.sizes import MOST_RANKS
 from wavefabric.training.gpu.work import optimizer_states, parameters_held
 from wavefabric.training.iteration.tasks import FORWARD, Workload, pipeline_order
 from wavefabric.training.models.graph import Layer, blocks_of

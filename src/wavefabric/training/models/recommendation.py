@@ -4,7 +4,7 @@ NeuMF is matrix factorisation beside a perceptron; DLRM has embedding tables, tw
 between features.
 """
 
-from wavefabric.base.quantities import whole
+from wavefabric.base.arguments import whole
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder
 

@@ -9,7 +9,7 @@ from functools import partial
 from math import ceil, prod
 from typing import Any
 
-from wavefabric.base.quantities import whole
+from wavefabric.base.arguments import whole
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import FUNCTION_FLOPS, GraphBuilder
 

@@ -12,8 +12,8 @@ from random import Random
 from time import monotonic
 from typing import Any
 
+from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError, choice, show
-from wavefabric.base.quantities import whole
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.iteration.engine import POLICIES, CallTimes

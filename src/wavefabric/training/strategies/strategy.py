@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, StrictBool, StrictInt
 
+from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError, show
-from wavefabric.base.quantities import whole
 from wavefabric.training.models.graph import Layer, ModelGraph
 
 Groups = tuple[tuple[int, ...], ...]

@@ -174,7 +174,7 @@ def test_what_is_refused(tmp_path):
     text = FILES[0].read_text()
     for key in ("nvlink_bandwidth", "pcie_bandwidth", "socket_bandwidth", "alpha"):
         for value in (0, -1.0, float("nan"), float("inf")):
-            with pytest.raises(InputError, match=f"{key}: .*; allowed: above 0"):
+            with pytest.raises(InputError, match=f"{key}: .*; allowed: a positive number"):
                 read_topo(text, **{key: value})
     with pytest.raises(InputError, match="no header with GPU0 given"):
         read_topo("")

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavefabric.base.errors import InputError
-from wavefabric.collectives.arguments import ragged, within_groups
 from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.formats.msccl.check import touches
 from wavefabric.collectives.levels import hazards
+from wavefabric.collectives.sizes import ragged, within_groups
 
 
 class MscclLimitExceeded(Exception):

@@ -14,11 +14,11 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from wavefabric.base.errors import InputError, require
-from wavefabric.collectives.arguments import ragged
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.formats.buffers import buffer_map
 from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.levels import hazards
+from wavefabric.collectives.sizes import ragged
 
 #: Steps of a cycle that an error names, and entries of clocks in memory at once.
 _NAMED, _AT_ONCE = 6, 50_000_000
@@ -67,18 +67,18 @@ def _check_blocks(a: fmt.MscclAlgorithm) -> None:
     blocks = a.blocks
     names = [f"gpu {gpu} tb {number}" for gpu, number, *_ in blocks.tolist()]
     for name, chan in zip(names, blocks["chan"].tolist(), strict=True):
-        require(chan < a.channels, f"{name} chan", chan, f"below nchannels, {a.channels}")
+        ensure(chan < a.channels, f"{name} chan", chan, f"below nchannels, {a.channels}")
     for direction in ("send", "recv"):
         seen: dict[tuple[int, int, int], int] = {}
         number: Counter[tuple[int, int]] = Counter()
         for row in np.flatnonzero(blocks[direction] >= 0).tolist():
             gpu, peer, chan = key = blocks[row][["gpu", direction, "chan"]].tolist()
             there = f"gpu {peer} on channel {chan}, as tb {seen.get(key)}"
-            require(key not in seen, f"{names[row]} {direction}", there, "one block for each")
+            ensure(key not in seen, f"{names[row]} {direction}", there, "one block for each")
             seen[key] = blocks["id"][row]
             number[gpu, chan] += 1
             actual = f"more than {fmt.PER_CHANNEL} blocks on channel {chan}"
-            require(number[gpu, chan] <= fmt.PER_CHANNEL, f"gpu {gpu} {direction}", actual, fmt.PER_CHANNEL)
+            ensure(number[gpu, chan] <= fmt.PER_CHANNEL, f"gpu {gpu} {direction}", actual, fmt.PER_CHANNEL)
 
 
 def _check_steps(a: fmt.MscclAlgorithm) -> None:
@@ -182,7 +182,7 @@ def run_order(a: fmt.MscclAlgorithm) -> list[int]:
 def check_deadlock(a: fmt.MscclAlgorithm, slots: int) -> int | None:
     """Return `runs_up_to`; refuse an algorithm that hangs with an array of an allowed size."""
     proto, low, each = a.proto, a.min_bytes, fmt.SLOTS_PER_MESSAGE[a.proto]
-    require(slots >= each, "slots", slots, f"from {each}, what a message takes under {proto}")
+    ensure(slots >= each, "slots", slots, f"from {each}, what a message takes under {proto}")
     most = runs_up_to(a, slots)
     # Without maxBytes an algorithm need not run with more than its smallest size.
     top = a.max_bytes if a.declared else max(1, low)

@@ -10,12 +10,12 @@ from functools import cached_property
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.files.xml import one_of, parse_xml, text_of, whole_of
-from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.formats.buffers import CollectiveArrays
 from wavefabric.collectives.schedule import PROTOCOLS
+from wavefabric.collectives.sizes import MOST_CHUNKS, MOST_RANKS
 from wavefabric.collectives.structure import NAMES, is_name
 
 #: Limits of the runtime: steps of a thread block, thread blocks of a GPU, channels, thread blocks of a
@@ -177,15 +177,15 @@ def read_algorithm(text: str) -> MscclAlgorithm:
     Comments and unknown attributes and elements are ignored, as in the runtime.
     """
     root = parse_xml(text, "msccl")
-    require(root.tag == "algo", "msccl", f"root element {root.tag[:60]!r}", "algo")
+    ensure(root.tag == "algo", "msccl", f"root element {root.tag[:60]!r}", "algo")
     gpus = whole_of(root, "algo", "ngpus", 1, MOST_RANKS)
     name = text_of(root, "algo", "name")
-    require(is_name(name), "algo name", f"{name[:60]!r}", NAMES)
+    ensure(is_name(name), "algo name", f"{name[:60]!r}", NAMES)
     whole_of(root, "algo", "nthreads", 0, _MOST, 0)
     inplace = bool(whole_of(root, "algo", "inplace", 0, 1))
     low = whole_of(root, "algo", "minBytes", 0, 2**63 - 1, 0)
     high = whole_of(root, "algo", "maxBytes", 0, 2**63 - 1, 0)
-    require(not 0 < high < low, "algo minBytes", low, f"0 to maxBytes, {high}")
+    ensure(not 0 < high < low, "algo minBytes", low, f"0 to maxBytes, {high}")
     sizes = np.zeros((gpus, 3), np.int64)
     blocks: list[tuple] = []
     steps: list[tuple] = []
@@ -223,7 +223,7 @@ def _numbered(
     by_id = {}
     for child in parent.iterfind(tag):
         number = whole_of(child, where, "id", 0, most - 1)
-        require(number not in by_id, f"{where} id", f"{number} given twice", allowed[0])
+        ensure(number not in by_id, f"{where} id", f"{number} given twice", allowed[0])
         by_id[number] = child
     wanted = range(len(by_id) if count is None else count)
     if missing := [number for number in wanted if number not in by_id]:
@@ -235,7 +235,7 @@ def _read_block(tb, gpu: int, number: int, gpus: int, blocks: list, steps: list)
     where = f"gpu {gpu} tb {number}"
     peers = {key: whole_of(tb, where, key, -1, gpus - 1) for key in ("send", "recv")}
     for key, peer in peers.items():
-        require(peer != gpu, f"{where} {key}", f"{gpu}, the GPU itself", "another GPU, or -1")
+        ensure(peer != gpu, f"{where} {key}", f"{gpu}, the GPU itself", "another GPU, or -1")
     lowest = -1 if max(peers.values()) == -1 else 0
     chan = whole_of(tb, where, "chan", lowest, CHANNELS - 1)
     for s, step in enumerate(tb.iterfind("step")):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from wavefabric.base.arguments import whole
 from wavefabric.base.files.input import MOST_SCHEDULE, parsed
-from wavefabric.base.quantities import whole
 from wavefabric.collectives.formats.buffers import BufferMap, ChunkAt, buffer_map
 from wavefabric.collectives.formats.moves import Row, proved, straight
 from wavefabric.collectives.formats.msccl import format as fmt

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.files.output import write_text
-from wavefabric.base.quantities import whole
-from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.formats.moves import written
 from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.formats.msccl.blocks import build_blocks
 from wavefabric.collectives.formats.msccl.check import check_algorithm
 from wavefabric.collectives.schedule import PROTOCOLS, Schedule
+from wavefabric.collectives.sizes import ragged
 from wavefabric.collectives.structure import refuse_switches
 
 #: Names of the collectives in MSCCL.
@@ -51,7 +51,7 @@ def to_msccl(
     >>> to_msccl(ring_all_gather([8, 8])).splitlines()[2]
     '    <tb id="0" send="1" recv="-1" chan="0">'
     """
-    require(proto in PROTOCOLS, "proto", f"{proto!r}", ", ".join(PROTOCOLS))
+    ensure(proto in PROTOCOLS, "proto", f"{proto!r}", ", ".join(PROTOCOLS))
     instances = whole("instances", instances, 1, fmt.CHANNELS)
     slots = whole("slots", slots, 1)
     title = re.sub(f"[^{_LETTERS}]", "-", schedule.name)[:63] if name is None else name

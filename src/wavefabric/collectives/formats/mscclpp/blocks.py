@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.base.errors import require
+from wavefabric.base.errors import ensure
 from wavefabric.collectives.formats.buffers import ChunkAt, CollectiveArrays
 from wavefabric.collectives.formats.mscclpp import format as fmt
 from wavefabric.collectives.plans.clocks import Access, Accesses, Clock
@@ -169,7 +169,7 @@ class PlanWriter:
 
     def _switchable(self, right: bool) -> None:
         allowed = "multicasts to one place of GPUs and itself, sums over them with that of the sum next"
-        require(right, "MSCCL++", "what a switch does", allowed)
+        ensure(right, "MSCCL++", "what a switch does", allowed)
 
     def _remote(self, block: _Block, rank: int, buffer: dict[str, Any]) -> dict[str, Any]:
         number = _number(self.tables[block.rank]["buffers"], (rank, buffer["type"]))

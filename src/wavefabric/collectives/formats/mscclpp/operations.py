@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.base.errors import require
-from wavefabric.collectives.arguments import MOST_CHUNKS
+from wavefabric.base.errors import ensure
 from wavefabric.collectives.formats.buffers import CollectiveArrays, buffer_map
 from wavefabric.collectives.formats.mscclpp import format as fmt
+from wavefabric.collectives.sizes import MOST_CHUNKS
 
 #: Largest number of operations that are replayed, counting every repetition in a pipeline.
 _MOST = 1 << 18
@@ -55,7 +55,7 @@ class PlanOperation:
 
 
 def _at(values: list, number: int | None, key: str) -> Any:
-    require(number is not None and number < len(values), key, number, f"below {len(values)}, which there are")
+    ensure(number is not None and number < len(values), key, number, f"below {len(values)}, which there are")
     return values[number or 0]
 
 
@@ -70,7 +70,7 @@ class PlanProgram:
     def __init__(self, plan: Any, many: bool = False):
         sizes = np.array([(g.input_chunks, g.output_chunks, g.scratch_chunks) for g in plan.gpus], np.int64)
         most = int(sizes.max()) * sizes.size
-        require(most <= MOST_CHUNKS, "gpus", f"{most} chunks", f"up to {MOST_CHUNKS}")
+        ensure(most <= MOST_CHUNKS, "gpus", f"{most} chunks", f"up to {MOST_CHUNKS}")
         does, chunks = fmt.COLLECTIVE_NAMES.get(plan.collective), int(sizes[:, :2].max())
         keys = ("input_chunks", "input_chunks", "output_chunks")
         self.arrays = CollectiveArrays(does, does, plan.inplace, chunks, sizes, plan.root, keys)
@@ -84,7 +84,7 @@ class PlanProgram:
         if self._unit:
             self._repeat(max(units), len(ops))
         most *= self.chunk[0]
-        require(most <= MOST_CHUNKS, "gpus", f"{most} pieces of chunks", f"up to {MOST_CHUNKS}")
+        ensure(most <= MOST_CHUNKS, "gpus", f"{most} pieces of chunks", f"up to {MOST_CHUNKS}")
         #: By rank and type: peers of channels, or (GPUs, buffer) of switches.
         self._links: list[dict[str, list]] = [{kind: [] for kind in _KINDS} for _ in plan.gpus]
         ends: dict[tuple, End] = {}
@@ -105,26 +105,26 @@ class PlanProgram:
         blocks = [range(len(gpu.threadblocks)) for gpu in plan.gpus]
         self.code = [[list(self._block(rank, b)) for b in numbers] for rank, numbers in enumerate(blocks)]
         both = sorted(self._used[0] & self._used[1])[:1]
-        require(not both, "scratch", f"(rank, chunk) {both} for packets and plain data", "for one of them")
+        ensure(not both, "scratch", f"(rank, chunk) {both} for packets and plain data", "for one of them")
 
     def _repeat(self, longest: int, ops: int) -> None:
         plan, step, most = self.plan, longest // self._unit * self._pieces, int(self.arrays.sizes[:, 2].max())
         data = scratch = step * (2 + max((s.init_value for g in plan.gpus for s in g.semaphores), default=0))
         if plan.reuse_resources and most:
             size = fmt.SCRATCH_BYTES // (1 + plan.use_double_scratch_buffer) // most
-            require(not size % longest, "unit_size", longest, f"a divisor of a chunk of scratch, {size}")
+            ensure(not size % longest, "unit_size", longest, f"a divisor of a chunk of scratch, {size}")
             scratch = size // self._unit * self._pieces
             data = max(data, scratch + 2 * step)
         largest = plan.max_message_size // (self._unit * max(1, self.arrays.chunks)) * self._pieces
         self.chunk = max(min(data, largest), step), scratch
         count = self.chunk[0] // self._pieces * ops
-        require(count <= _MOST, "unit_size", f"{self._unit}, {count} operations to check", f"up to {_MOST}")
+        ensure(count <= _MOST, "unit_size", f"{self._unit}, {count} operations to check", f"up to {_MOST}")
 
     def _block(self, rank: int, block: int) -> Iterator[PlanOperation]:
         gpu, key = self.plan.gpus[rank], f"gpus[{rank}].threadblocks[{block}]"
         own, self._remote = gpu.threadblocks[block], {kind: [] for kind in _KINDS}
         self._own: dict[str, list[int]] = {kind: [] for kind in _KINDS}
-        require((gpu.id, own.id) == (rank, block), f"{key}.id", (gpu.id, own.id), "as they are listed")
+        ensure((gpu.id, own.id) == (rank, block), f"{key}.id", (gpu.id, own.id), "as they are listed")
         for each in own.channels:
             self._own[each.channel_type] += each.channel_ids
         for each in own.remote_buffer_refs:
@@ -135,13 +135,13 @@ class PlanProgram:
             ("channels", max(map(len, self._own.values())), fmt.CHANNELS),
             ("remote_buffer_refs", max(map(len, self._remote.values())), fmt.CHANNELS),
         ):
-            require(count <= most, f"{key}.{what}", count, f"up to {most}")
+            ensure(count <= most, f"{key}.{what}", count, f"up to {most}")
         for n, op in enumerate(own.ops):
             here, window = f"{key}.ops[{n}]", (0, 0, 0)
             if op.name != "pipeline":
                 yield self._operation(here, op, PlanOperation(rank, block, f"{n}", op.name), window)
                 continue
-            require(op.iter_context is not None, f"{here}.iter_context", "missing", "that of a pipeline")
+            ensure(op.iter_context is not None, f"{here}.iter_context", "missing", "that of a pipeline")
             whole = op.iter_context.num_chunks * self.chunk[0]
             unit = op.iter_context.unit_size // self._unit * self._pieces if self._unit else whole
             for window in ((begin, unit, whole) for begin in range(0, whole, unit)):
@@ -162,17 +162,17 @@ class PlanProgram:
         elif port or op.name not in fmt.MOVES:
             ids = [_at(self._own[op.channel_type], n, f"{key}.channel_ids") for n in op.channel_ids]
             made.ends = tuple((made.rank, op.channel_type, n) for n in ids)
-        require(port or op.name != "flush", f"{key}.channel_type", op.channel_type, "port")
+        ensure(port or op.name != "flush", f"{key}.channel_type", op.channel_type, "port")
         if op.name not in fmt.MOVES:
             return made
         right = op.name in fmt.BY_PORT if port else not op.name.startswith("pws")
-        require(right, f"{key}.channel_type", op.channel_type, f"port, and only for {', '.join(fmt.BY_PORT)}")
+        ensure(right, f"{key}.channel_type", op.channel_type, f"port, and only for {', '.join(fmt.BY_PORT)}")
         sides: list[list[list[PieceSpan]]] = []
         for side, kinds in zip(("src_buff", "dst_buff"), fmt.MOVES[op.name], strict=True):
             letters, buffers = kinds.rstrip("*"), getattr(op, side)
             if letters != kinds:
                 letters = letters[:-1] + letters[-1] * max(len(buffers) - len(letters) + 1, len(letters) == 1)
-            require(len(letters) == len(buffers), f"{key}.{side}", f"{len(buffers)} buffers", len(letters))
+            ensure(len(letters) == len(buffers), f"{key}.{side}", f"{len(buffers)} buffers", len(letters))
             if port and op.name == "ppkt":  # a port sends packets as they are
                 letters = letters.upper()
             spans = zip((f"{key}.{side}[{i}]" for i in range(len(buffers))), buffers, letters, strict=True)
@@ -180,16 +180,16 @@ class PlanProgram:
         one, other = ([span for spans in side for span in spans] for side in sides)
         made.parts, (sources, targets) = ((one, other),), map(len, sides)
         if op.name in fmt.PAIRED:
-            require(sources == targets, f"{key}.src_buff", sources, f"{targets} buffers")
+            ensure(sources == targets, f"{key}.src_buff", sources, f"{targets} buffers")
             made.parts = tuple(zip(sides[0], sides[1], strict=True))
         elif port:
             made.parts = tuple((one, target) for target in sides[1])
-        require(not port or len(made.ends) == targets, f"{key}.channel_ids", len(made.ends), targets)
+        ensure(not port or len(made.ends) == targets, f"{key}.channel_ids", len(made.ends), targets)
         if op.name == "get":  # the executor takes each index for the other
             for a, b in zip(op.src_buff, op.dst_buff, strict=True):
-                require(a.index == b.index, f"{key}.src_buff", a.index, f"index {b.index} of dst_buff")
+                ensure(a.index == b.index, f"{key}.src_buff", a.index, f"index {b.index} of dst_buff")
         alike = all(len({span.count for side in part for span in side}) == 1 for part in made.parts)
-        require(alike, f"{key}.src_buff", "size unlike that of dst_buff", "one size for all")
+        ensure(alike, f"{key}.src_buff", "size unlike that of dst_buff", "one size for all")
         return made
 
     def _spans(
@@ -204,18 +204,18 @@ class PlanProgram:
             number = _at(self._own["switch"], chunks.switch_channel_id, f"{key}.switch_channel_id")
             ranks, kind = _at(self._links[rank]["switch"], number, f"{key}.switch_channel_id")
             right = rank in ranks and len(set(ranks)) == len(ranks)
-            require(right, f"{key}.switch_channel_id", ranks, f"each rank once, and {rank} itself")
-        require(kind == "s" or bool(kind and not packets), f"{key}.type", kind, "s, or of plain data i or o")
+            ensure(right, f"{key}.switch_channel_id", ranks, f"each rank once, and {rank} itself")
+        ensure(kind == "s" or bool(kind and not packets), f"{key}.type", kind, "s, or of plain data i or o")
         column, scratch = "ios".index(kind), kind == "s"
         half = scratch and self.plan.use_double_scratch_buffer
         right = where == "l" or packets or not half  # the executor moves only those to the second half
-        require(right, "use_double_scratch_buffer", f"true with {key}", "its own scratch, or packets")
+        ensure(right, "use_double_scratch_buffer", f"true with {key}", "its own scratch, or packets")
         turn, of = (op.tbg_info.tb_id, op.tbg_info.tbg_size) if op.tbg_info else (0, 1)
-        require(turn < of, f"{key} tb_id", turn, f"below tbg_size, {of}")
+        ensure(turn < of, f"{key} tb_id", turn, f"below tbg_size, {of}")
         chunk, count = self.chunk[scratch], chunks.size * self.chunk[0] // of
         first, (begin, unit, whole) = chunks.index * chunk + turn * count, window
         if whole:
-            require(count == whole, f"{key}.size", chunks.size, "num_chunks of the pipeline")
+            ensure(count == whole, f"{key}.size", chunks.size, "num_chunks of the pipeline")
             first, count = first + (begin % chunk if scratch else begin), min(unit, whole - begin)
         made = []
         for each in ranks:
@@ -223,7 +223,7 @@ class PlanProgram:
             # In place the size of the one buffer may stand at the other array.
             has = sizes[column] or (sizes[1 - column] if self.plan.inplace and not scratch else 0)
             actual = f"{chunks.index}, size {chunks.size}"
-            require(first + count <= has * chunk, f"{key}.index", actual, f"within {has} of rank {each}")
+            ensure(first + count <= has * chunk, f"{key}.index", actual, f"within {has} of rank {each}")
             buffer = len(self.buffers.names) if packets else int(self.buffers.buffer[column])
             if scratch:
                 begin, end = ((1 + packets) * n for n in (chunks.index, chunks.index + chunks.size))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from wavefabric.base.arguments import whole
 from wavefabric.base.files.input import MOST_SCHEDULE, parse_json, parsed
 from wavefabric.base.files.validation_errors import checked
-from wavefabric.base.quantities import whole
 from wavefabric.collectives.builders.transfers import joined
 from wavefabric.collectives.formats.moves import Row, proved, straight
 from wavefabric.collectives.formats.mscclpp.check import run_order

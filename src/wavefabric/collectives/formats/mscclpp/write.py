@@ -4,9 +4,9 @@ import json
 from itertools import product
 from pathlib import Path
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.files.output import write_text
-from wavefabric.base.quantities import whole
 from wavefabric.collectives.formats.moves import written
 from wavefabric.collectives.formats.mscclpp import format as fmt
 from wavefabric.collectives.formats.mscclpp.blocks import PlanLimitExceeded, PlanWriter
@@ -41,7 +41,7 @@ def to_mscclpp(schedule: Schedule, *, proto: str = "Simple", instances: int = 1)
     >>> [op["name"] for op in plan["gpus"][0]["threadblocks"][0]["ops"]]
     ['rlxsignal', 'rlxwait', 'nop', 'put', 'nop', 'signal', 'wait']
     """
-    require(proto in PLAN_PROTOCOLS, "proto", f"{proto!r}", ", ".join(PLAN_PROTOCOLS))
+    ensure(proto in PLAN_PROTOCOLS, "proto", f"{proto!r}", ", ".join(PLAN_PROTOCOLS))
     whole("ranks", schedule.ranks, 1, MOST_RANKS)
     instances = whole("instances", instances, 1, fmt.BLOCKS)
     arrays, moves = written(schedule, instances, "MSCCL++")

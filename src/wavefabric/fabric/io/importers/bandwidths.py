@@ -6,7 +6,7 @@ that a copy reaches, a little less than nominal rates.
 
 from pathlib import Path
 
-from wavefabric.base.errors import require
+from wavefabric.base.arguments import positive
 from wavefabric.base.files.input import read_text
 
 #: B/s of a path within a device or a host bridge.
@@ -63,9 +63,6 @@ def source_text(source: str | Path, what: str) -> str:
     return read_text(source, what) if isinstance(source, Path) else source
 
 
-def positive(key: str, value: float | None, default: float) -> float:
-    """Return ``value``, which must be above 0, or the default for None."""
-    if value is None:
-        return default
-    require(0 < value < float("inf"), key, value, "above 0")
-    return float(value)
+def or_default(key: str, value: float | None, default: float) -> float:
+    """Return a positive number, or the default for None."""
+    return default if value is None else positive(value, "", key)

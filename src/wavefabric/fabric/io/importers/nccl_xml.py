@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.files.xml import one_of, parse_xml, text_of
 from wavefabric.base.units import show
 from wavefabric.fabric.electrical.fabric import Fabric, Link
@@ -53,13 +53,13 @@ def read_nccl_xml(
     if isinstance(source, str) and source.strip() and "<" not in source:
         source = Path(source)
     root = parse_xml(bandwidths.source_text(source, "nccl topology"), "nccl topology")
-    require(root.tag == "system", "nccl topology", f"root element {root.tag[:60]!r}", "system")
+    ensure(root.tag == "system", "nccl topology", f"root element {root.tag[:60]!r}", "system")
     one_of(root, "system", "version", _VERSIONS)
-    require(sum(1 for _ in root.iter()) <= _NODES, "nccl topology", f"more than {_NODES} elements", "fewer")
+    ensure(sum(1 for _ in root.iter()) <= _NODES, "nccl topology", f"more than {_NODES} elements", "fewer")
     reader = _Reader(named=next(root.iter("gpu"), None) is not None)
     for cpu in root.iterfind("cpu"):
         reader.cpu(cpu)
-    require(reader.gpus, "nccl topology", "no GPU given", "elements gpu, or pci of class 0x03 or 0x12")
+    ensure(reader.gpus, "nccl topology", "no GPU given", "elements gpu, or pci of class 0x03 or 0x12")
     reader.join_directly()
     if nvlinks is not None:
         reader.assume(nvlinks, sm)
@@ -68,7 +68,7 @@ def read_nccl_xml(
     reader.join()
     direct = any(kind in _DIRECT for _, _, _, kind in reader.links)
     default = bandwidths.NVLINK_ALPHA if direct else bandwidths.PCIE_ALPHA
-    return reader.fabric(name, bandwidths.positive("alpha", alpha, default), nvlinks)
+    return reader.fabric(name, bandwidths.or_default("alpha", alpha, default), nvlinks)
 
 
 #: End of the description of a fabric whose file names no direct links between GPUs: NCCL's, RCCL's.
@@ -128,7 +128,7 @@ class _Reader:
 
     def pci(self, element: Element, parent: str, cpu: str, host: int) -> None:
         bus, name = _bus(element, "pci", "busid"), element.get("busid")
-        require((host, bus) not in self.devices, "pci busid", f"{name} given twice", "each once")
+        ensure((host, bus) not in self.devices, "pci busid", f"{name} given twice", "each once")
         kind = element.get("class", "")  # if empty, its children decide
         rate = re.match(r"\s*([0-9]{1,3}(?:\.[0-9])?)\s*GT/s", element.get("link_speed", ""))
         lanes = _number(element, f"pci {name}", "link_width", 0, (0, 64))
@@ -157,7 +157,7 @@ class _Reader:
         shared = self.node(f"GPU {bus:012x}", host) if len(taking) > 1 else None
         for number, gpu in enumerate(taking):
             rank = _number(gpu, name, "rank") if "rank" in gpu.attrib else None
-            require(len(self.gpus) < _GPUS, "nccl topology", f"more than {_GPUS} GPUs", "fewer")
+            ensure(len(self.gpus) < _GPUS, "nccl topology", f"more than {_GPUS} GPUs", "fewer")
             node = f"{name} part {number}"
             self.gpus.append(_Gpu(node, host, bus, rank, _number(gpu, name, "sm", 0)))
             if shared:
@@ -173,7 +173,7 @@ class _Reader:
                 self.elements.append((child, at, cpu, host, bandwidths.xgmi(taking[0].get("gcn", ""))))
             elif child.tag == "c2c":
                 count, speed = (_number(child, "c2c", key) for key in ("count", "bw"))
-                require(min(count, speed) >= 1, "c2c bw", f"{speed} of {count} links", "from 1")
+                ensure(min(count, speed) >= 1, "c2c bw", f"{speed} of {count} links", "from 1")
                 self.both(at, cpu, count * speed / 1000 * 1e9, "c2c")
 
     def nic(self, element: Element, parent: str, name: str, host: int, bandwidth: float) -> None:
@@ -234,7 +234,7 @@ class _Reader:
         if self.direct or self.amd:
             kind = _DIRECT[self.direct[0]] if self.direct else "GPUs of AMD"
             raise InputError(f"nvlinks: {nvlinks} given; allowed: with a file that names no {kind}")
-        require(1 <= nvlinks <= 1024, "nvlinks", f"{nvlinks} given", "1 to 1024")
+        ensure(1 <= nvlinks <= 1024, "nvlinks", f"{nvlinks} given", "1 to 1024")
         for (host, bus), speed in {(g.host, g.bus): g.sm for g in self.gpus}.items():
             each = bandwidths.nvlink(sm or speed or 80)
             self.switched(self.devices[host, bus], host, nvlinks * each, "nvlink")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefabric.base.errors import InputError, require
+from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.system.gpu_topology import SLOW_FIRST, GpuTopology, parse
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.importers import bandwidths
@@ -51,9 +51,9 @@ def read_topo(
     nvlinks = any(map(any, counts))
     known = "" if sm is not None or not nvlinks else ", inferred from the NVLinks of a GPU"
     sm = _capability(counts, sm)
-    each = bandwidths.positive("nvlink_bandwidth", nvlink_bandwidth, bandwidths.nvlink(sm))
-    pcie = bandwidths.positive("pcie_bandwidth", pcie_bandwidth, bandwidths.pcie_of(sm))
-    switches, pairs = _tree(table, pcie, bandwidths.positive("socket_bandwidth", socket_bandwidth, 16e9))
+    each = bandwidths.or_default("nvlink_bandwidth", nvlink_bandwidth, bandwidths.nvlink(sm))
+    pcie = bandwidths.or_default("pcie_bandwidth", pcie_bandwidth, bandwidths.pcie_of(sm))
+    switches, pairs = _tree(table, pcie, bandwidths.or_default("socket_bandwidth", socket_bandwidth, 16e9))
     if nvlinks:
         direct = _nvlinks(table, counts, sm, nvswitch, each)
         switches += sorted({b for _, b, _, _ in direct if not b.startswith("GPU")})
@@ -65,7 +65,7 @@ def read_topo(
         gpus=tuple(f"GPU{g}" for g in range(table.gpus)),
         switches=tuple(switches),
         links=tuple(Link(a, b, w, 0.0, kind) for a, b, w, kind in pairs),
-        alpha=bandwidths.positive("alpha", alpha, default_alpha),
+        alpha=bandwidths.or_default("alpha", alpha, default_alpha),
         description=f"{table.gpus} GPUs, from nvidia-smi topo -m",
         source=f"classes of the table; bandwidths assumed for compute capability {sm / 10:.1f}{known}",
     )
@@ -78,7 +78,7 @@ def _check(table: GpuTopology) -> None:
             allowed = "X" if a == b else f"{', '.join(SLOW_FIRST)}, NV and a number from 1"
             raise InputError(f"nvidia-smi topo -m: {link} between GPU{a} and GPU{b}; allowed: {allowed}")
         actual = f"{link} from GPU{a} to GPU{b}, {back} back"
-        require(link == back, "nvidia-smi topo -m", actual, "the same both ways")
+        ensure(link == back, "nvidia-smi topo -m", actual, "the same both ways")
 
 
 def _most_nvlinks(sm: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.base.errors import require
+from wavefabric.base.errors import ensure
 from wavefabric.collectives.builders.messages import point_to_point
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import transfer_elements
@@ -63,7 +63,7 @@ def plan_reconfiguration(
         least = min(least, result[2])
         if result[0] < np.inf:
             choice, (problem, numbers, plane) = result, each
-    require(choice[0] != np.inf, "reconfigure", "never given", f"best, no one topology fits {fabric.name}")
+    ensure(choice[0] != np.inf, "reconfigure", "never given", f"best, no one topology fits {fabric.name}")
     rounds = []
     for number, step in enumerate(choice[1]):
         topology, (routes, *_) = problem.topologies[step.topology], problem.carried(number, step.topology)

@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from wavefabric.base.quantities import whole
+from wavefabric.base.arguments import whole
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.tile_grid import Route, TileGrid, check_pairs, tile_grid, trace
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wavefabric.base.errors import require
-from wavefabric.base.quantities import whole
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import ensure
 from wavefabric.fabric.photonic.budget import rates
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
@@ -74,9 +74,9 @@ def route(
     >>> halves.overlap, halves.bound, halves.method
     (2, 2, 'xy')
     """
-    require(method in METHODS, "routing", f"{method!r} given", ", ".join(METHODS))
+    ensure(method in METHODS, "routing", f"{method!r} given", ", ".join(METHODS))
     whole("k", k, 1)
-    require(time_limit > 0, "time_limit", f"{time_limit} given", "more than 0 s")
+    ensure(time_limit > 0, "time_limit", f"{time_limit} given", "more than 0 s")
     begin = time.perf_counter()
     checked = check_pairs(fabric, pairs)
     bound = overlap_bound(fabric, checked)

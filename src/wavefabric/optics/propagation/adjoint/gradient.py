@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.base.arguments import instance, positive, whole
 from wavefabric.base.errors import InputError, quoted
-from wavefabric.base.quantities import instance, positive, whole
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS, StepOperators
 from wavefabric.optics.propagation.integrators import INTEGRATORS

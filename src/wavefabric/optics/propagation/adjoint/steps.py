@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.base.arguments import numbers
 from wavefabric.base.errors import InputError
-from wavefabric.base.quantities import numbers
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.runtime.lifecycle.collective_checks import check_memory
 

@@ -1,16 +1,18 @@
-"""Check arguments of constructors: numbers in SI units or text with a unit, alone or in lists; choices."""
+"""Checks arguments: numbers in SI units or text with a unit, whole numbers, sequences, classes of objects."""
 
+import functools
+import inspect
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wavefabric.base.errors import InputError, quoted
+from wavefabric.base.errors import InputError, quoted, require
 from wavefabric.base.units import EXAMPLES, quantity, show
 
-#: Units of β1 … β4.
-BETA_UNITS = ("s/m", "s^2/m", "s^3/m", "s^4/m")
+Function = TypeVar("Function", bound=Callable[..., Any])
 _MOST = 2**63 - 1
 
 
@@ -72,25 +74,65 @@ def field_array(value: Any) -> Any:
 
 def whole(key: str, value: Any, least: int, most: int | None = None) -> int:
     """Return a whole number from ``least`` to ``most``, by default the 64-bit maximum; else `InputError`."""
-    number = value if isinstance(value, int | np.integer) and not isinstance(value, bool) else None
+    number = value if is_whole(value) else None
     if number is None or not least <= number <= (_MOST if most is None else most):
         upper = "" if most is None else f" to {most}"
         raise InputError(f"{key}: {quoted(value)}; allowed: whole numbers from {least}{upper}")
     return int(number)
 
 
-def dispersion_coefficients(value: Any) -> NDArray[np.float64]:
-    """Return β1, β2, β3, β4 of each mode, a row each, as far as given; each column has its own unit."""
-    if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
-        return np.array(value, dtype=float)
-    rows = list(value) if isinstance(value, (list, tuple, np.ndarray)) else []
-    if not rows or not all(isinstance(row, (list, tuple, np.ndarray)) and np.ndim(row) == 1 for row in rows):
-        raise InputError(f"beta: {show(value)} given; allowed: a list of β1 … β4 for each mode")
-    if len({len(row) for row in rows}) != 1 or not 1 <= len(rows[0]) <= len(BETA_UNITS):
-        counts = ", ".join(str(len(row)) for row in rows[:8])
-        raise InputError(f"beta: rows of {counts} values; allowed: β1 … β4, as many for all modes")
-    columns = zip(zip(*rows, strict=True), BETA_UNITS, strict=False)
-    return np.stack([numbers(list(column), unit, "beta") for column, unit in columns], axis=1)
+def is_whole(value: Any) -> bool:
+    """Return whether ``value`` is a Python or NumPy integer, and not a bool."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def real(value: Any, key: str) -> float:
+    """Return a real number, NumPy scalars included, as a float; `InputError` for anything else."""
+    right = is_whole(value) and abs(int(value)) < 2**1023
+    require(right or isinstance(value, float | np.floating), key, value, "a number")
+    return float(value)
+
+
+def in_unit(value: Any, unit: str, key: str) -> float:
+    """Return a number, or text with a unit, as a float in the SI unit ``unit``."""
+    return quantity(value if isinstance(value, str) else real(value, key), unit, key)
+
+
+def pairs(values: Any, key: str, allowed: str) -> list[tuple[Any, Any]]:
+    """Return a non-empty sequence of pairs as a list of tuples; `InputError` for anything else."""
+    items: list[Any] = [tuple(item) if np.iterable(item) else () for item in listed(values, key, allowed)]
+    require(all(len(item) == 2 for item in items), key, values, allowed)
+    return items
+
+
+def per_axis(value: Any, n: int) -> tuple[Any, ...]:
+    """Return a sequence as a tuple, of whatever length, and a single value ``n`` times, once per axis."""
+    many = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
+    return tuple(value) if many else (value,) * n
+
+
+def typed(function: Function) -> Function:
+    """Decorate a function so that it checks the arguments that are annotated with classes of this package."""
+    signature = inspect.signature(function)
+    classes = {name: get_args(p.annotation) or (p.annotation,) for name, p in signature.parameters.items()}
+    modules = {name: getattr(each[0], "__module__", "") for name, each in classes.items()}
+
+    @functools.wraps(function)
+    def checked(*positional: Any, **keywords: Any) -> Any:
+        values = signature.bind(*positional, **keywords).arguments
+        for name in values:
+            if modules[name].startswith("wavefabric"):
+                instance(name, values[name], *classes[name])
+        return function(*positional, **keywords)
+
+    return checked  # type: ignore[return-value]
+
+
+def listed(values: Any, key: str, allowed: str) -> list[Any]:
+    """Return the entries of a non-empty sequence as a list; `InputError` for anything else."""
+    items = list(values) if np.iterable(values) and not isinstance(values, str) else []
+    require(items, key, values, allowed)
+    return items
 
 
 def _in(unit: str) -> str:

@@ -15,7 +15,7 @@ from wavefabric.acoustics import (
     Source,
     ThermalMedium,
 )
-from wavefabric.acoustics.arguments import typed
+from wavefabric.base.arguments import typed
 from wavefabric.base.errors import InputError
 
 GRID, SOLID = Grid((12, 10), 1e-3, pml_size=2), Grid((12, 10, 8), 1e-3, pml_size=2)

@@ -5,8 +5,8 @@ from itertools import zip_longest
 
 import numpy as np
 
-from wavefabric.base.errors import require
-from wavefabric.base.quantities import whole
+from wavefabric.base.arguments import whole
+from wavefabric.base.errors import ensure
 
 #: Limits on the chunks of all ranks together and on chunk moves: any schedule within both is built and
 #: verified within a minute and 4 GB.
@@ -18,7 +18,7 @@ MOST_RANKS = 4096
 def element_counts(key: str, values: Iterable[int]) -> np.ndarray:
     """Return the elements of each rank as int64, shape (ranks,); at least one rank is required."""
     counts = [whole(f"{key}[{i}]", v, 0) for i, v in enumerate(values)]
-    require(counts, key, "none", "one a rank, at least one")
+    ensure(counts, key, "none", "one a rank, at least one")
     return np.array(counts, np.int64)
 
 

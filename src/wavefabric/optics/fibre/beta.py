@@ -1,0 +1,27 @@
+"""Reads dispersion coefficients β1 … β4, each in its own unit."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wavefabric.base.arguments import numbers
+from wavefabric.base.errors import InputError
+from wavefabric.base.units import show
+
+#: Units of β1 … β4.
+BETA_UNITS = ("s/m", "s^2/m", "s^3/m", "s^4/m")
+
+
+def dispersion_coefficients(value: Any) -> NDArray[np.float64]:
+    """Return β1, β2, β3, β4 of each mode, a row each, as far as given; each column has its own unit."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
+        return np.array(value, dtype=float)
+    rows = list(value) if isinstance(value, (list, tuple, np.ndarray)) else []
+    if not rows or not all(isinstance(row, (list, tuple, np.ndarray)) and np.ndim(row) == 1 for row in rows):
+        raise InputError(f"beta: {show(value)} given; allowed: a list of β1 … β4 for each mode")
+    if len({len(row) for row in rows}) != 1 or not 1 <= len(rows[0]) <= len(BETA_UNITS):
+        counts = ", ".join(str(len(row)) for row in rows[:8])
+        raise InputError(f"beta: rows of {counts} values; allowed: β1 … β4, as many for all modes")
+    columns = zip(zip(*rows, strict=True), BETA_UNITS, strict=False)
+    return np.stack([numbers(list(column), unit, "beta") for column, unit in columns], axis=1)
