@@ -15,7 +15,7 @@ _TARGET = "WAVEFABRIC_WHEEL"
 
 def _build() -> Any:
     """Load the module ``build`` of the kernels alone: the package's dependencies may not be there yet."""
-    path = _ROOT / "src/wavefabric/runtime/kernels/build.py"
+    path = _ROOT / "src/wavefabric/runtime/kernels/build_cpu.py"
     spec = importlib.util.spec_from_file_location("kernels_build", path)
     assert spec is not None
     assert spec.loader is not None

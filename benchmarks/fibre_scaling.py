@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.no_exchange import without_transfers
 from wavefabric.base.arguments import positive, whole
 from wavefabric.base.errors import choices
-from wavefabric.base.results.plots import BLUE, GREY, ORANGE
+from wavefabric.base.results.figure_style import BLUE, GREY, ORANGE
 from wavefabric.cli.bench.common import result_of, rows, silent
 from wavefabric.cli.bench.solver_rates import first_modes
 from wavefabric.fabric.execution import report, timing

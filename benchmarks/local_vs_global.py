@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.rank_steps import RankSteps, grouped
 from wavefabric.acoustics.decomposition.decompose import Decomposition
-from wavefabric.base.results.plots import BLUE, ORANGE
+from wavefabric.base.results.figure_style import BLUE, ORANGE
 from wavefabric.cli.bench.common import Triple, result_of, rows, silent
 from wavefabric.fabric.execution import report
 from wavefabric.fabric.execution.timing import Ranks

@@ -18,7 +18,7 @@ from wavefabric.acoustics import (
     simulate_and_gradients,
 )
 from wavefabric.base.errors import ensure
-from wavefabric.base.results.plots import BLUE, ORANGE
+from wavefabric.base.results.figure_style import BLUE, ORANGE
 from wavefabric.cli.bench.common import silent
 from wavefabric.fabric.execution import report, timing
 from wavefabric.runtime.device import Device, get_device

@@ -23,7 +23,7 @@ from wavefabric.base.errors import InputError, cut, visible
 from wavefabric.base.files.input import read_bytes
 from wavefabric.base.files.output import replacing, sync_folder
 from wavefabric.base.results.provenance import stamp
-from wavefabric.base.system.interrupt import exit_code
+from wavefabric.base.system.deferred_interrupt import exit_code
 from wavefabric.base.system.processes import follow_parent
 
 DONE, FAILED, INTERRUPTED = "done", "failed", "interrupted"

@@ -16,7 +16,7 @@ from benchmarks.parts import COUNTS, Part, choose, make_parts
 from papers.common import run
 from wavefabric.base.errors import InputError
 from wavefabric.base.results.lock import locked
-from wavefabric.base.system.interrupt import exit_code
+from wavefabric.base.system.deferred_interrupt import exit_code
 from wavefabric.base.system.progress import warn
 from wavefabric.base.units import quantity
 from wavefabric.cli.common.failure import FAILED, describe

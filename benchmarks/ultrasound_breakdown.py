@@ -12,7 +12,7 @@ from papers.common import log2_ticks
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.parallel.layouts import HaloExchange
 from wavefabric.base.errors import InputError
-from wavefabric.base.results.plots import BLUE, GREEN, GREY, ORANGE
+from wavefabric.base.results.figure_style import BLUE, GREEN, GREY, ORANGE
 from wavefabric.cli.bench.common import Triple, result_of, rows, silent
 from wavefabric.cli.bench.ultrasound_cases import Stepper
 from wavefabric.cli.common.parse import parse_list, parse_shape

@@ -11,7 +11,7 @@ from benchmarks.rank_steps import RankSteps, grouped, left_over
 from benchmarks.ultrasound_breakdown import SIZES
 from wavefabric.acoustics.decomposition.decompose import Decomposition, block_grids
 from wavefabric.base.errors import InputError
-from wavefabric.base.results.plots import COLOURS
+from wavefabric.base.results.figure_style import COLOURS
 from wavefabric.cli.bench.common import Triple, result_of, rows, silent
 from wavefabric.fabric.execution import report
 from wavefabric.fabric.execution.timing import Ranks

@@ -38,7 +38,7 @@ ranks)
     mkdir -p "$logs" && echo "== logs: $logs"
     export over=$(grep -rlE 'mark\.(parallel|multigpu)' tests --include='test_*.py' | xargs ls -S)
     # The mpiexec of mpi4py; Open MPI's would bind the ranks of every group to the same cores.
-    ask="from wavefabric.runtime.exchange.launch.mpiexec import command; words, more = command($ranks, 'p2p', {})"
+    ask="from wavefabric.runtime.exchange.launch.mpiexec_command import command; words, more = command($ranks, 'p2p', {})"
     launch=$($python -c "$ask; print(*(f'{k}={v}' for k, v in more.items()), *words)") || exit 1
     export launch MPIR_CVAR_POLLS_BEFORE_YIELD=0 OMPI_MCA_mpi_yield_when_idle=1  # who waits leaves the core to others
     group() {

@@ -14,7 +14,7 @@ import numpy as np
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import DeviceName, Json, Output, Plot, run, show
-from wavefabric.base.results.plots import BLUE, GREY, RED
+from wavefabric.base.results.figure_style import BLUE, GREY, RED
 from wavefabric.base.units import SPEED_OF_LIGHT, quantity
 from wavefabric.cli.common.options import option
 from wavefabric.fabric.execution import report, timing

@@ -15,12 +15,14 @@ from papers.common import DeviceName, Json, Output, Plot, Threads, folder, run, 
 from papers.fibre.step_study import PAPER_CASE, compare
 from wavefabric.base.errors import InputError
 from wavefabric.base.results import Result, read_result
-from wavefabric.base.results.plots import COLOURS, GREY, MARKERS, penalty_figure, q_squared_figure, received
+from wavefabric.base.results.figure_style import COLOURS, GREY, MARKERS
 from wavefabric.base.units import SPEED_OF_LIGHT, quantity
 from wavefabric.cli.common.options import option
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.fabric.execution import report, timing
+from wavefabric.optics.link.figures import penalty_figure, q_squared_figure
+from wavefabric.optics.link.received_signals import received
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.run_file.load import RunFile, load
 from wavefabric.runtime.device import get_device

@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import Json, Output, Plot, run, show
 from wavefabric.base.errors import InputError
-from wavefabric.base.results.plots import GREY
+from wavefabric.base.results.figure_style import GREY
 from wavefabric.cli.common.options import option
 from wavefabric.fabric.execution import report
 from wavefabric.fabric.execution.report import transport_name

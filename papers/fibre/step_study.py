@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from papers.fibre.extrapolation import richardson
 from wavefabric.base.errors import InputError
 from wavefabric.base.results import Result
-from wavefabric.base.results.plots import distance, mean_db, mode_groups, received
+from wavefabric.optics.link.received_signals import distance, mean_db, mode_groups, received
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.run_file.load import RunFile
 

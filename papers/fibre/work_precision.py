@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from benchmarks.fibre_step import relative_error
 from papers.common import DeviceName, Json, Output, Plot, Threads, run, show
 from wavefabric.base.errors import InputError
-from wavefabric.base.results.plots import COLOURS, GREY, MARKERS
+from wavefabric.base.results.figure_style import COLOURS, GREY, MARKERS
 from wavefabric.cli.common.options import option
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import status_line

@@ -17,7 +17,7 @@ from papers.lumorph.data import SWEEP, TABLE_SIZES, lightpath, switch
 from papers.lumorph.panels import draw_panels, number_ticks, size_axis
 from papers.lumorph.routes import WAVEGUIDES
 from papers.lumorph.schedule_cost import affine
-from wavefabric.base.results.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY
+from wavefabric.base.results.figure_style import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY
 from wavefabric.fabric.execution import report
 
 RANKS = 256

@@ -11,7 +11,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import command, run
 from papers.lumorph.training import fabric, loaded
-from wavefabric.base.results.plots import BLUE, GREEN, GREY, ORANGE
+from wavefabric.base.results.figure_style import BLUE, GREEN, GREY, ORANGE
 from wavefabric.fabric.execution import report
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.precision import PRECISIONS

@@ -14,7 +14,7 @@ from papers.common import command, run
 from papers.lumorph.closed_forms import MIB
 from papers.lumorph.logged import LOGGED, NAMES
 from papers.lumorph.panels import draw_panels
-from wavefabric.base.results.plots import BLUE, GREY, ORANGE, RED
+from wavefabric.base.results.figure_style import BLUE, GREY, ORANGE, RED
 from wavefabric.fabric.execution import report
 from wavefabric.training.iteration.tasks import build_tasks
 

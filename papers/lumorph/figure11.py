@@ -18,7 +18,7 @@ from papers.lumorph.data import SIZES
 from papers.lumorph.logged import LOGGED, NAMES, SETTING, Logged
 from papers.lumorph.panels import rank_axis
 from papers.lumorph.training import LOOKS, gain, paper_gain
-from wavefabric.base.results.plots import GREY
+from wavefabric.base.results.figure_style import GREY
 from wavefabric.fabric.execution import report
 from wavefabric.training.iteration.engine import POLICIES
 

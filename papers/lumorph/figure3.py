@@ -12,7 +12,7 @@ from papers.common import command, run
 from papers.lumorph.data import SIZES, points
 from papers.lumorph.panels import draw_panels, rank_axis
 from papers.lumorph.routes import grid_of, least_overlap
-from wavefabric.base.results.plots import BLUE, INK, RED
+from wavefabric.base.results.figure_style import BLUE, INK, RED
 from wavefabric.fabric.execution import report
 
 

@@ -22,7 +22,7 @@ from papers.lumorph.panels import (
 )
 from papers.lumorph.routes import DIRECTIONS, grid_of, least_overlap, random_draws, spread
 from wavefabric.base.errors import InputError
-from wavefabric.base.results.plots import GREY
+from wavefabric.base.results.figure_style import GREY
 
 
 def figure(seeds: Seeds = 1000, say=lambda line: None) -> dict[str, Any]:

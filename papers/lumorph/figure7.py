@@ -13,7 +13,7 @@ from papers.lumorph.closed_forms import MIB, PRINTED
 from papers.lumorph.data import compared, lightpath, points, switch
 from papers.lumorph.panels import SERIES, deviations, draw_panels, number_ticks, size_axis
 from papers.lumorph.schedule_cost import affine
-from wavefabric.base.results.plots import GREY
+from wavefabric.base.results.figure_style import GREY
 from wavefabric.fabric.execution import report
 
 #: Algorithm of each series of figure 7, its options, and whether it runs over circuits.

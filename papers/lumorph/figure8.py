@@ -14,7 +14,7 @@ from papers.lumorph import closed_forms as forms
 from papers.lumorph.closed_forms import MIB, PAPER, PRINTED
 from papers.lumorph.data import compared, points
 from papers.lumorph.panels import SERIES, deviations, draw_panels, number_ticks
-from wavefabric.base.results.plots import BLUE, GREEN, GREY, INK, RED
+from wavefabric.base.results.figure_style import BLUE, GREEN, GREY, INK, RED
 
 #: Colours of the buffers of panel b, the largest first.
 _BUFFERS = ("#0b2d4d", "#0f4c7d", "#0072B2", "#3d97d3", "#6fb7e6")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from papers.common import log2_ticks
-from wavefabric.base.results.plots import BLUE, GREY, ORANGE, PURPLE, RED, SKY
+from wavefabric.base.results.figure_style import BLUE, GREY, ORANGE, PURPLE, RED, SKY
 from wavefabric.fabric.execution import report
 
 #: Colour and marker of each series of figures 7 and 8.

@@ -17,7 +17,7 @@ from papers.lumorph.data import GRIDS, SIZES, SWEEP, TABLE_SIZES, lightpath
 from papers.lumorph.panels import draw_panels, number_ticks, size_axis
 from papers.lumorph.routes import fewest_waveguides, least_overlap
 from papers.lumorph.schedule_cost import affine
-from wavefabric.base.results.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY
+from wavefabric.base.results.figure_style import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY
 from wavefabric.collectives.builders.recursive import factors
 from wavefabric.fabric.execution import report
 

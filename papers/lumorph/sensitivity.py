@@ -15,7 +15,7 @@ from papers.lumorph.closed_forms import MIB, PAPER
 from papers.lumorph.data import SIZES
 from papers.lumorph.training import CASES, LOOKS, Case, fabric, gain, loaded, paper_gain
 from papers.lumorph.training_calls import DIVISIONS, Division
-from wavefabric.base.results.plots import BAND, BLUE, GREY, INK, ORANGE
+from wavefabric.base.results.figure_style import BAND, BLUE, GREY, INK, ORANGE
 from wavefabric.fabric.execution import report
 from wavefabric.training.iteration.engine import run as schedule
 from wavefabric.training.iteration.task_graph import TaskGraph

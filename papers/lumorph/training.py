@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from papers.lumorph.data import Points, lightpath, points, switch
-from wavefabric.base.results.plots import BLUE, GREEN, GREY, RED
+from wavefabric.base.results.figure_style import BLUE, GREEN, GREY, RED
 from wavefabric.fabric.execution import report
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.gpu.device_file import load_device

@@ -13,7 +13,7 @@ from papers.lumorph.panels import draw_panels
 from papers.plans import machines
 from papers.plans.machines import step, words
 from wavefabric.acoustics.decomposition.decompose import block_grids
-from wavefabric.base.results.plots import BLUE, ORANGE
+from wavefabric.base.results.figure_style import BLUE, ORANGE
 from wavefabric.fabric.execution import report
 
 RUNS = (("P40", 8), ("DGX-2", 8), ("DGX-2", 16))

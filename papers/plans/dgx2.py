@@ -14,7 +14,7 @@ from papers.lumorph.panels import draw_panels
 from papers.plans import machines
 from papers.plans.machines import step, times, words
 from wavefabric.acoustics.decomposition.decompose import block_grids
-from wavefabric.base.results.plots import BLUE, ORANGE, RED
+from wavefabric.base.results.figure_style import BLUE, ORANGE, RED
 
 GPUS, COLOURS = (1, 2, 4, 8, 16), (BLUE, RED, ORANGE)
 DOMAINS = ((512, 512, 512), (512, 512, 1024), (1024, 1024, 1024), (256, 256, 256))

@@ -13,11 +13,11 @@ from papers.common import command, run
 from papers.fibre.scaling import PAPER, PAPER_CASE, PAPER_SPLIT
 from papers.lumorph.panels import draw_panels
 from papers.plans import machines
-from wavefabric.base.results.plots import BLUE, RED, SKY
+from wavefabric.base.results.figure_style import BLUE, RED, SKY
 from wavefabric.cli.bench.solver_rates import first_modes
 from wavefabric.fabric import load
 from wavefabric.fabric.planner.exchange_times import ExchangeTimes
-from wavefabric.fabric.planner.fibre import FibreStep
+from wavefabric.fabric.planner.fibre_step import FibreStep
 from wavefabric.fabric.planner.rates import load_rates
 from wavefabric.optics.propagation.rank_modes import RankModes
 

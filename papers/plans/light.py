@@ -12,15 +12,15 @@ from papers.common import command, run
 from papers.lumorph.panels import draw_panels
 from papers.plans import machines
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.base.results.plots import BLUE, GREEN, ORANGE, PURPLE, RED, SKY
+from wavefabric.base.results.figure_style import BLUE, GREEN, ORANGE, PURPLE, RED, SKY
 from wavefabric.cli.bench.solver_rates import first_modes
 from wavefabric.collectives import Schedule, point_to_point
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric import load
 from wavefabric.fabric.planner.exchange_times import ExchangeTimes
-from wavefabric.fabric.planner.fibre import FibreStep
+from wavefabric.fabric.planner.fibre_step import FibreStep
 from wavefabric.fabric.planner.rates import load_rates
-from wavefabric.fabric.planner.ultrasound import UltrasoundStep
+from wavefabric.fabric.planner.ultrasound_step import UltrasoundStep
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
 
 TILES: tuple[int, ...] = (4, 8, 16, 32, 64)

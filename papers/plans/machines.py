@@ -14,7 +14,7 @@ from wavefabric.fabric.electrical.static_routes import static_routes
 from wavefabric.fabric.execution import report
 from wavefabric.fabric.planner.exchange_times import ExchangeTimes
 from wavefabric.fabric.planner.rates import load_rates
-from wavefabric.fabric.planner.ultrasound import StepMedium, UltrasoundStep
+from wavefabric.fabric.planner.ultrasound_step import StepMedium, UltrasoundStep
 from wavefabric.fabric.rank_order import reordered
 
 #: Fabric and device by the name of the machine.

@@ -12,7 +12,7 @@ from papers.common import command, run
 from papers.lumorph.panels import draw_panels
 from papers.plans import machines
 from papers.plans.machines import step, times, words
-from wavefabric.base.results.plots import BLUE, GREEN, GREY, ORANGE, RED, SKY
+from wavefabric.base.results.figure_style import BLUE, GREEN, GREY, ORANGE, RED, SKY
 
 SIZES, CUTS, OVERLAPS = (1024, 512), ((1, 1, 8), (2, 2, 2)), (2, 4, 8, 16, 32)
 PARTS = {"compute": BLUE, "pack": GREEN, "exposed": ORANGE}

@@ -14,7 +14,7 @@ import numpy as np
 from papers.common import command, run
 from papers.lumorph.panels import draw_panels
 from papers.reconfiguration import bridge, swot
-from wavefabric.base.results.plots import BLUE, GREY, INK, ORANGE, RED
+from wavefabric.base.results.figure_style import BLUE, GREY, INK, ORANGE, RED
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.registry import build
 from wavefabric.fabric import load

@@ -10,7 +10,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import command, run
 from papers.lumorph.panels import draw_panels
-from wavefabric.base.results.plots import GREY, INK
+from wavefabric.base.results.figure_style import GREY, INK
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.registry import build
 from wavefabric.fabric import load

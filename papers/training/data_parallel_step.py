@@ -25,7 +25,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import Json, Output, Plot, run, show, start_ranks
 from wavefabric.base.errors import InputError
-from wavefabric.base.results.plots import BLUE, GREY
+from wavefabric.base.results.figure_style import BLUE, GREY
 from wavefabric.cli.common.options import option
 from wavefabric.cli.common.show import status_line
 from wavefabric.collectives import build

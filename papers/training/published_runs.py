@@ -15,7 +15,7 @@ from papers.common import command, run
 from papers.training.published_models import gpt, llama
 from papers.training.published_rows import LINKS, RUNS, Run
 from wavefabric.base.errors import InputError
-from wavefabric.base.results.plots import BLUE, GREY
+from wavefabric.base.results.figure_style import BLUE, GREY
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.execution import report
 from wavefabric.training.communication.times import Communication

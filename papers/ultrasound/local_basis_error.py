@@ -22,7 +22,7 @@ from wavefabric.acoustics.decomposition.window import WINDOWS
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.base.errors import InputError
-from wavefabric.base.results.plots import GREY
+from wavefabric.base.results.figure_style import GREY
 from wavefabric.cli.bench.app import parse_media, parse_points
 from wavefabric.cli.bench.ultrasound_cases import MEDIA, problem
 from wavefabric.cli.common.options import option

@@ -18,7 +18,7 @@ import numpy as np
 
 from wavefabric.base.errors import InputError, not_one_of, show
 from wavefabric.base.files.output import check_output, made_folder, replacing
-from wavefabric.base.system.interrupt import DeferredInterrupt
+from wavefabric.base.system.deferred_interrupt import DeferredInterrupt
 from wavefabric.base.system.progress import Progress
 from wavefabric.base.units import time_words
 from wavefabric.collectives.registry import build

@@ -25,7 +25,7 @@ from wavefabric.runtime.device import get_device
 from wavefabric.runtime.device.base import repeated
 from wavefabric.runtime.device.cpu import CpuDevice
 from wavefabric.runtime.lifecycle.checkpoint import file as files
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 STEPS = 23
 SHAPE, FLAT = (14, 12, 9), (15, 13, 1)

@@ -20,12 +20,12 @@ from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.base.errors import FieldLost, InputError, LateRank
-from wavefabric.base.system.compiling import CLOCK
+from wavefabric.base.system.compilation_clock import CLOCK
 from wavefabric.base.system.progress import Progress as NoProgress
 from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange import solo
 from wavefabric.runtime.exchange.transports.base import Transport
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 SHAPE = (14, 12, 9)
 SENSOR = points(SHAPE, 5)

@@ -22,7 +22,7 @@ from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.base.errors import FieldLost, InputError
 from wavefabric.runtime.exchange import solo
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 DATA = Path(__file__).parents[1] / "data" / "kwave"
 NAMES = [p.stem for p in sorted(DATA.glob("*.h5")) if "_out" not in p.stem]

@@ -18,7 +18,7 @@ from wavefabric.acoustics.solver.step import Step
 from wavefabric.base.errors import InputError
 from wavefabric.runtime.exchange import solo
 from wavefabric.runtime.lifecycle.checkpoint import file as checkpoint_file
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 SHAPE, STEPS = (14, 12, 10), 17
 OPTIONS = {"global": None, "local": Decomposition("local", overlap=3)}

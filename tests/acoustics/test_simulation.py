@@ -15,7 +15,7 @@ from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.base.errors import InputError
 from wavefabric.base.results.file import read_result
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 WATER = Medium(1500.0, 1000.0)
 CPU = {"device": "cpu", "threads": 1}

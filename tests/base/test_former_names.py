@@ -12,7 +12,7 @@ NAMES = {
     "exchange.transports.base": "runtime.exchange.transports.base",
     "files.output": "base.files.output",
     "planner.rates": "fabric.planner.rates",
-    "results.plots": "base.results.plots",
+    "results.file": "base.results.file",
 }
 
 

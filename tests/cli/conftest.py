@@ -2,7 +2,7 @@
 
 import pytest
 
-from wavefabric.base.system.compiling import CLOCK
+from wavefabric.base.system.compilation_clock import CLOCK
 from wavefabric.cli import main
 
 GOOD = """\

@@ -31,9 +31,9 @@ class Dying(options):
 launcher.LaunchOptions = Dying
 RANK = '''
 import os, signal
-from wavefabric.runtime.lifecycle.checkpoint import when as checkpoints
+from wavefabric.runtime.lifecycle.checkpoint import run_checkpoint as checkpoints
 from wavefabric.cli import main
-from wavefabric.runtime.lifecycle.checkpoint.when import RankCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import RankCheckpoint
 class Often(checkpoints.Checkpoints):
     def __init__(self, path, interval=None, resume=True):
         often = dict(every={every}) if interval is None else dict(interval=interval)

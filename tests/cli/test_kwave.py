@@ -326,7 +326,7 @@ MAIN = "from wavefabric.cli import main; main()"
 
 KILLED = """\
 import os, signal, sys
-from wavefabric.runtime.lifecycle.checkpoint import when as checkpoints
+from wavefabric.runtime.lifecycle.checkpoint import run_checkpoint as checkpoints
 from wavefabric.cli import main
 from wavefabric.runtime.lifecycle.checkpoint import file as checkpoint
 

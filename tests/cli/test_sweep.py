@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from wavefabric.base.results.sweeps import read_sweep
+from wavefabric.optics.sweeps.result import read_sweep
 
 POWERS = "signal.launch_power=0:8:4 dBm"
 

@@ -12,11 +12,11 @@ from report_cases import LINK, wave
 from wavefabric.acoustics.pictures.plot_recorded import plot_recorded
 from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.base.errors import InputError
-from wavefabric.base.results.link_plots import plot_result
-from wavefabric.base.results.sweep_plots import plot_sweep
-from wavefabric.base.results.sweeps import read_sweep
 from wavefabric.cli import main
 from wavefabric.optics import run_link, sweep
+from wavefabric.optics.link.figures import plot_result
+from wavefabric.optics.sweeps.figures import plot_sweep
+from wavefabric.optics.sweeps.result import read_sweep
 from wavefabric.report import write_report
 from wavefabric.report.page import read_content
 

@@ -22,12 +22,12 @@ from wavefabric.acoustics.solver.step import Step, StepRecording
 from wavefabric.acoustics.stability.field_checks import FieldChecks, Look
 from wavefabric.acoustics.stability.stable_time_step import instability_causes
 from wavefabric.base.errors import FieldLost
-from wavefabric.base.system.compiling import CLOCK, working_time
-from wavefabric.base.system.interrupt import DeferredInterrupt
+from wavefabric.base.system.compilation_clock import CLOCK, working_time
+from wavefabric.base.system.deferred_interrupt import DeferredInterrupt
 from wavefabric.base.system.machine import peak_memory
 from wavefabric.base.system.progress import Progress
 from wavefabric.runtime.exchange.control import check_agreement
-from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import RunCheckpoint
 from wavefabric.runtime.lifecycle.collective_checks import Status, combine, locked_by_first_rank
 
 #: Approximate seconds between two exchanges of the status of the ranks.

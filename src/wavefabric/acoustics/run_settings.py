@@ -18,7 +18,7 @@ from wavefabric.runtime.device import get_device
 from wavefabric.runtime.device.select import cuda_count
 from wavefabric.runtime.exchange.communicator import Communicator, world
 from wavefabric.runtime.exchange.launch import environment
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 PRECISIONS = {"single": np.float32, "double": np.float64}
 #: Grid points per thread. On an idle machine more threads pay on smaller grids too (eight on 256²: 2.6 times

@@ -16,8 +16,8 @@ import click
 
 import wavefabric
 from wavefabric.base.errors import InputError, LateRank, MissingExtra, one_line
+from wavefabric.base.system.deferred_interrupt import exit_code, terminable
 from wavefabric.base.system.gpu_context import begin_context
-from wavefabric.base.system.interrupt import exit_code, terminable
 from wavefabric.base.system.user_cache import redirect
 from wavefabric.cli.common import encoding, failure
 from wavefabric.cli.common.options import Group, Invocation, make_command

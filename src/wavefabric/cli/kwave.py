@@ -19,7 +19,7 @@ from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.kwave_run import run_on_ranks
 from wavefabric.cli.run_options import RunRankOptions
 from wavefabric.runtime.exchange.launch import environment
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 #: Options of this command, by the parameters of `run_kwave_file` that errors name.
 _NAMES = {

@@ -12,7 +12,7 @@ from wavefabric.cli.common.show import conclude
 from wavefabric.cli.run_options import RunOptions, RunRankOptions
 from wavefabric.runtime.exchange.launch import environment
 from wavefabric.runtime.lifecycle.checkpoint.file import checkpoint_path
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 
 def run_on_ranks(input: Path, output: Path, ranks: RunRankOptions, quiet: bool, **options: Any) -> Report:

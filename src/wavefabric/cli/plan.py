@@ -13,9 +13,9 @@ from wavefabric.cli.common.options import OutputOptions, argument, changed, opti
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import conclude, status_line, table
 from wavefabric.fabric.planner import Candidate, RunPlan
-from wavefabric.fabric.planner.files import RunPlanOptions, plan_file
 from wavefabric.fabric.planner.picture import draw_plan
 from wavefabric.fabric.planner.plan import error_words
+from wavefabric.fabric.planner.plan_runs import RunPlanOptions, plan_file
 from wavefabric.runtime.exchange.launch.environment import PROTOCOL
 
 #: Number of candidates shown without ``--all``.

@@ -9,13 +9,13 @@ from wavefabric.acoustics.pictures.recorded import RecordedFile, open_recorded
 from wavefabric.base.errors import InputError
 from wavefabric.base.files.output import check_output, made_folder
 from wavefabric.base.results import read_result
-from wavefabric.base.results.link_plots import plot_result
-from wavefabric.base.results.sweep_plots import SweepFigure, plot_sweep
-from wavefabric.base.results.sweeps import read_sweep
 from wavefabric.base.system.progress import terminal_bar
 from wavefabric.base.units import quantity as quantity_of
 from wavefabric.cli.common.options import argument, changed, option, options, refuse
 from wavefabric.cli.common.show import print_written
+from wavefabric.optics.link.figures import plot_result
+from wavefabric.optics.sweeps.figures import SweepFigure, plot_sweep
+from wavefabric.optics.sweeps.result import read_sweep
 
 #: File formats of a figure.
 Format = Literal["png", "pdf", "svg"]

@@ -98,7 +98,7 @@ class PlannedRankOptions(RunRankOptions):
             actual = f"a plan for GPUs ({plan.device}), and ranks on CPUs"
             raise InputError(f"--plan: {actual}; allowed: a device file of this CPU")
         if self.plan != "auto":
-            from wavefabric.fabric.planner.files import file_problem
+            from wavefabric.fabric.planner.plan_runs import file_problem
 
             if (here := file_problem(file)) != (plan.problem, plan.steps):
                 actual = f"{self.plan} is for {plan.problem}, {plan.steps} steps"

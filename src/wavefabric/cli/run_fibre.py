@@ -10,7 +10,6 @@ from typing import Any
 from rich.table import Column, Table
 
 from wavefabric.base.results import read_result
-from wavefabric.base.results.link_plots import plot_result
 from wavefabric.cli.common.options import changed
 from wavefabric.cli.common.progress import running
 from wavefabric.cli.common.show import conclude, console, heading
@@ -18,6 +17,7 @@ from wavefabric.cli.run_options import RunOptions, RunRankOptions
 from wavefabric.collectives import direct_all_gather
 from wavefabric.optics.link.build import check_start, result_writer
 from wavefabric.optics.link.expected import left_out
+from wavefabric.optics.link.figures import plot_result
 from wavefabric.optics.link.result import group_rows
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.link.step_choice import StepCheck, choose_step, verify_step

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.base.errors import InputError
-from wavefabric.base.results.sweep_plots import plot_sweep
-from wavefabric.base.results.sweeps import SweepResult
 from wavefabric.cli.common.files import is_hdf5
 from wavefabric.cli.common.options import argument, changed, option, options, refuse
 from wavefabric.cli.common.progress import naming_no_resume, running
@@ -16,7 +14,9 @@ from wavefabric.cli.common.show import conclude, heading, table
 from wavefabric.cli.run_options import RunOptions
 from wavefabric.collectives import direct_all_gather
 from wavefabric.optics.link.build import check_start
+from wavefabric.optics.sweeps.figures import plot_sweep
 from wavefabric.optics.sweeps.points import make_grid
+from wavefabric.optics.sweeps.result import SweepResult
 from wavefabric.optics.sweeps.run import output_path, points_folder, sweep
 from wavefabric.runtime.exchange.launch import environment
 

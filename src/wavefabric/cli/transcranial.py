@@ -21,7 +21,7 @@ from wavefabric.cli.run_options import SimulationOptions
 from wavefabric.collectives import Schedule
 from wavefabric.runtime.exchange.launch import environment
 from wavefabric.runtime.lifecycle.checkpoint.file import checkpoint_path
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 #: Argument that selects the synthetic head instead of a file of a CT.
 SYNTHETIC = "synthetic"

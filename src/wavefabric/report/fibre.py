@@ -9,10 +9,18 @@ import numpy as np
 
 from wavefabric.base.errors import InputError
 from wavefabric.base.files.input import parse_toml
-from wavefabric.base.results import Result, plots
-from wavefabric.base.results.sweeps import SweepResult
+from wavefabric.base.results import Result
 from wavefabric.base.units import counted, time_words
+from wavefabric.optics.link.received_signals import (
+    NOISELESS_DB,
+    distance,
+    expected_db,
+    mean_db,
+    mode_groups,
+    received,
+)
 from wavefabric.optics.link.result import group_rows
+from wavefabric.optics.sweeps.result import SweepResult
 from wavefabric.report.content import BAD, GOOD, WARNED, Content, Tile, pairs, plan_of, run_tiles, where_words
 from wavefabric.report.figures import PlotAxis, bars, plot, table, text
 
@@ -27,7 +35,7 @@ _STEADY, _LIMIT = 200, 5.7
 
 def fibre_content(result: Result) -> Content:
     """Return the content of the page of a link's result; `InputError` if the file is damaged."""
-    names, rows, attrs = plots.received(result), group_rows(result), result.attrs()
+    names, rows, attrs = received(result), group_rows(result), result.attrs()
     solver = result.attrs("solver") if "solver" in result.groups() else {}
     plan, content = plan_of(attrs), _begun("fibre link", result)
     q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
@@ -74,7 +82,7 @@ def _verdict(rows: list[Any], far: str, q: np.ndarray, warnings: list[str]) -> t
         return f"Signal lost in {lost} of {counted(len(q), 'mode')}", BAD
     here = [(row["received"][far], row["group"]) for row in rows]
     where = "back to back" if far == _BACK else f"after {here[0][0]['distance_m'] / 1e3:g} km"
-    mean = float(plots.mean_db(q.reshape(1, -1))[0])
+    mean = float(mean_db(q.reshape(1, -1))[0])
     begin = "Worked" if mean >= _LIMIT else f"Below the limit of soft-decision FEC, {_LIMIT:g} dB"
     words = f"mean Q² {mean:.2f} dB {where}"
     if all(each["penalty_db"] is not None for each, _ in here):
@@ -86,7 +94,7 @@ def _verdict(rows: list[Any], far: str, q: np.ndarray, warnings: list[str]) -> t
 
 
 def _at(result: Result, name: str) -> str:
-    return "back to back" if name == _BACK else f"{plots.distance(result, name) / 1e3:g} km"
+    return "back to back" if name == _BACK else f"{distance(result, name) / 1e3:g} km"
 
 
 def _array(result: Result, key: str) -> np.ndarray:
@@ -96,16 +104,16 @@ def _array(result: Result, key: str) -> np.ndarray:
 def _received(result: Result, names: list[str], q: dict[str, np.ndarray]) -> list[Any]:
     """Return figures of Q² and penalty of each mode, and of the received symbols of the worst mode."""
     far, level, where = names[-1], q[names[-1]], _at(result, names[-1])
-    shown = {"mean": plots.mean_db(level)}
+    shown = {"mean": mean_db(level)}
     if level.shape[1] > 1:
         shown |= {"least channel": level.min(axis=1), "best channel": level.max(axis=1)}
-    if (theory := plots.expected_db(result, far, level.shape)) is not None:
-        shown["theory"] = plots.mean_db(theory)
-    x, reference, lines = np.arange(1, len(level) + 1), plots.mean_db(q[names[0]]), {}
-    if names[0] == _BACK and reference.max() <= plots.NOISELESS_DB:
+    if (theory := expected_db(result, far, level.shape)) is not None:
+        shown["theory"] = mean_db(theory)
+    x, reference, lines = np.arange(1, len(level) + 1), mean_db(q[names[0]]), {}
+    if names[0] == _BACK and reference.max() <= NOISELESS_DB:
         same = [name for name in names[1:] if len(q[name]) == len(reference)]
         with np.errstate(invalid="ignore"):
-            lines = {_at(result, name): (x, plots.mean_db(q[name]) - reference) for name in same}
+            lines = {_at(result, name): (x, mean_db(q[name]) - reference) for name in same}
     q_lines = {name: (x, values) for name, values in shown.items()}
     made = [
         plot("Q² of each mode", q_lines, "spatial mode", "Q² (dB)", where, "dots"),
@@ -135,7 +143,7 @@ def _power(result: Result) -> Any:
     """Return a figure of the power along the link, by mode group if the groups differ."""
     z, power, lines = _array(result, "along_z/distance"), _array(result, "along_z/power"), {}
     if z.size > 1 and power.ndim == 2 and len(power) == z.size:
-        groups = plots.mode_groups(result, power.shape[1])
+        groups = mode_groups(result, power.shape[1])
         with np.errstate(divide="ignore"):
             level = 10 * np.log10(power / 1e-3)
         lines = {f"group {n}": (z / 1e3, level[:, groups == n].mean(axis=1)) for n in np.unique(groups)[:8]}

@@ -15,12 +15,13 @@ from wavefabric.base.errors import InputError
 from wavefabric.base.files.hdf5 import attributes, open_hdf5, plain, reading
 from wavefabric.base.files.input import MOST_SCHEDULE, naming, parse_json, read_start, read_text
 from wavefabric.base.files.output import check_output, write_text
-from wavefabric.base.results import plots, read_result
+from wavefabric.base.results import read_result
 from wavefabric.base.results.file import FORMAT
 from wavefabric.base.results.provenance import stamp
-from wavefabric.base.results.sweeps import SweepResult
 from wavefabric.collectives.tuning import load_tuning
 from wavefabric.fabric import AnyFabric, load
+from wavefabric.optics.link.received_signals import received
+from wavefabric.optics.sweeps.result import SweepResult
 from wavefabric.report.content import BAD, Content
 from wavefabric.report.fibre import fibre_content, sweep_content
 from wavefabric.report.figures import environment
@@ -158,6 +159,6 @@ def _hdf5(path: Path) -> Content:
     result = read_result(path)
     if "axes" in result.attrs():
         return sweep_content(SweepResult(result))
-    if plots.received(result):
+    if received(result):
         return fibre_content(result)
     raise NoResult(f"{path}: holds no received signals and no recorded fields; {ALLOWED}")

@@ -7,8 +7,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from wavefabric.base.results import plots
-from wavefabric.base.results.plots import COLOURS, GREY, INK, MARKERS
+from wavefabric.base.results.figure_style import COLOURS, GREY, INK, MARKERS, Axes
 from wavefabric.base.units import amount
 from wavefabric.fabric.execution import report
 from wavefabric.training.compare import Case
@@ -41,7 +40,7 @@ def draw_comparison(path: str | Path, cases: Sequence[Case], title: str) -> Path
     return Path(path)
 
 
-def _bars(axes: plots.Axes, cases: Sequence[Case], title: str) -> None:
+def _bars(axes: Axes, cases: Sequence[Case], title: str) -> None:
     """Draw the throughput of each fabric and collective as a bar, labelled with its ratio to rings."""
     colours = _colours(case.collective for case in cases)
     rates = [case.iteration.samples_per_second for case in cases]
@@ -66,7 +65,7 @@ def _colours(collectives: Iterable[str]) -> dict[str, str]:
     return dict(zip(names, cycle(COLOURS), strict=False)) | {"zero": GREY}
 
 
-def _free(above: plots.Axes, below: plots.Axes, cases: Sequence[Case]) -> None:
+def _free(above: Axes, below: Axes, cases: Sequence[Case]) -> None:
     """Draw the lines of free communication, in grey."""
     first = {case.gpus: case for case in reversed(cases) if case.label == cases[0].label}
     counts = sorted(first)
@@ -77,7 +76,7 @@ def _free(above: plots.Axes, below: plots.Axes, cases: Sequence[Case]) -> None:
     below.plot(counts, [first[n].ring.seconds / iterations[n].free_seconds for n in counts], **look)
 
 
-def _lines(above: plots.Axes, below: plots.Axes, series: dict[tuple[str, str], list[Case]]) -> None:
+def _lines(above: Axes, below: Axes, series: dict[tuple[str, str], list[Case]]) -> None:
     labels = list(dict.fromkeys(label for label, _ in series))
     colours = _colours(name for _, name in series)
     for (label, collective), some in series.items():
@@ -98,7 +97,7 @@ def _lines(above: plots.Axes, below: plots.Axes, series: dict[tuple[str, str], l
         below.plot(counts, [case.ratio_to_ring for case in points], **look)
 
 
-def _dress(above: plots.Axes, below: plots.Axes, cases: Sequence[Case], title: str) -> None:
+def _dress(above: Axes, below: Axes, cases: Sequence[Case], title: str) -> None:
     """Set scales, ticks, titles and the legend."""
     counts = sorted({case.gpus for case in cases})
     for axes in (above, below):

@@ -18,7 +18,7 @@ from wavefabric.acoustics.decomposition.decompose import Decomposition, decompos
 from wavefabric.base.errors import InputError, show
 from wavefabric.base.units import three_digits
 from wavefabric.collectives.structure import transfer_elements
-from wavefabric.fabric.planner.ultrasound import busiest_exchange
+from wavefabric.fabric.planner.ultrasound_step import busiest_exchange
 from wavefabric.optics.propagation.operators_ranks import chunks_for
 from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.runtime.spectral.distributed import Box, boxes

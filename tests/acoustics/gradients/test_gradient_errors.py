@@ -7,7 +7,7 @@ from wavefabric.acoustics import ContinuousWave, Grid, Medium, Sensor, Source, s
 from wavefabric.acoustics.gradients import gradient as module
 from wavefabric.acoustics.solver.adjoint.step import AdjointStep
 from wavefabric.base.errors import InputError
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 MASK, BOX = np.eye(12, 10) > 0, np.zeros((3, 3, 5))
 TONES = Sensor(MASK, ("p", "p_amp"), frequencies="1 MHz")

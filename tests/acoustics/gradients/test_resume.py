@@ -14,7 +14,7 @@ from wavefabric.acoustics.gradients import run as gradient_run
 from wavefabric.base.errors import InputError
 from wavefabric.base.system.progress import Progress
 from wavefabric.runtime.lifecycle import reversal
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 from wavefabric.runtime.lifecycle.reversal import advances
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")

@@ -21,7 +21,7 @@ from wavefabric.acoustics import (
 )
 from wavefabric.base.errors import InputError, UnusableCheckpoint
 from wavefabric.runtime.device import get_device
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 TISSUE = ThermalMedium(1046.0, 3630.0, 0.51, 9.7e-3)
 DRY = ThermalMedium(1000.0, 4000.0, 0.5)

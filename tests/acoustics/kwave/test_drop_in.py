@@ -13,7 +13,7 @@ from wavefabric.acoustics.kwave import drop_in
 from wavefabric.acoustics.kwave import objects as kwave_objects
 from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.base.errors import InputError
-from wavefabric.base.system.compiling import CompilationClock
+from wavefabric.base.system.compilation_clock import CompilationClock
 from wavefabric.runtime.device.cpu import CpuDevice
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:source\..* of its energy lies above")

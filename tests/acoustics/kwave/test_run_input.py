@@ -12,7 +12,7 @@ from wavefabric.acoustics import run_kwave_file
 from wavefabric.base.errors import InputError
 from wavefabric.base.system.progress import Progress
 from wavefabric.cli import app
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 D2 = Path(__file__).parents[2] / "data" / "kwave" / "dirichlet_2d.h5"
 CPU = {"device": "cpu", "threads": 1}

@@ -13,7 +13,7 @@ from wavefabric.acoustics.solver.step import Step
 from wavefabric.base.errors import InputError
 from wavefabric.base.system.progress import Progress
 from wavefabric.runtime.exchange import solo
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 C, SPACING, DT = 1500.0, 1e-4, 2e-8
 WATER = Medium(C, 1000.0)

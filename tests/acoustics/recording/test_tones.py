@@ -9,7 +9,7 @@ from wavefabric.acoustics.pictures.plot_recorded import recorded_figure
 from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.base.errors import InputError
 from wavefabric.runtime.exchange import solo
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 F, STEPS, PERIOD = 0.5e6, 400, 40
 DT = 1 / F / PERIOD

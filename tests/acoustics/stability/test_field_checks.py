@@ -16,7 +16,7 @@ from wavefabric.acoustics.solver.step import Step
 from wavefabric.base.errors import FieldLost
 from wavefabric.base.system.progress import Progress as NoProgress
 from wavefabric.runtime.device import get_device
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 SHAPE, STEPS = (12, 8, 1), 60
 RECORDING = Recording(("p_raw",), points(SHAPE, 4))

@@ -11,7 +11,7 @@ from wavefabric.acoustics.transcranial import plan as module
 from wavefabric.acoustics.transcranial.page import draw_page
 from wavefabric.acoustics.transcranial.sonication import WATER
 from wavefabric.base.errors import InputError
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 HEAD = {"semi_axes": (0.03, 0.034, 0.032), "thickness": (3e-3, 1.5e-3, 2e-3, 1.5e-3), "variation": 0.5}
 SETTING = {

@@ -35,7 +35,7 @@ from wavefabric.fabric.io.files import save as save_fabric
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.report import write_report
 from wavefabric.runtime.lifecycle.checkpoint import file as checkpoint_file
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 from wavefabric.training.gpu.device_file import save_device
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.iteration.simulate import simulate_tasks

@@ -13,8 +13,9 @@ from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.base.errors import InputError
 from wavefabric.base.files.hdf5 import attributes
 from wavefabric.base.results import Data, ResultWriter, read_result
-from wavefabric.base.results.plots import constellation_figure, distance, penalty_figure, q_squared_figure
 from wavefabric.base.system.machine import peak_memory
+from wavefabric.optics.link.figures import constellation_figure, penalty_figure, q_squared_figure
+from wavefabric.optics.link.received_signals import distance
 
 OUTPUT = Path(__file__).parents[2] / "data" / "kwave" / "dirichlet_2d_out.h5"
 

@@ -134,7 +134,7 @@ def test_fingerprint_tells_runs_apart():
 
 
 def test_import_needs_no_matplotlib():
-    program = "import sys, wavefabric.base.results.plots; print('matplotlib' in sys.modules)"
+    program = "import sys, wavefabric.optics.link.figures; print('matplotlib' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout == "False\n"
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from wavefabric.cli.bench import solver_rates
-from wavefabric.fabric.planner.fibre import _EXCHANGES
+from wavefabric.fabric.planner.fibre_step import _EXCHANGES
 from wavefabric.fabric.planner.rates import RatesTable, load_rates
 
 TINY = ("--threads", 1, "--repeats", 1, "--precision", "single", "--medium", "homogeneous")

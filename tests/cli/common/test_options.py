@@ -75,7 +75,7 @@ def test_options_that_simulations_name():
     """What `run`, `kwave` and Python share says nothing that one of them does not have."""
     for package in ("acoustics", "optics", "results", "device", "exchange", "spectral"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            drawn = path.name in ("plot_recorded.py", "movie.py", "sweep_plots.py")
+            drawn = path.name in ("plot_recorded.py", "movie.py", "figures.py")
             own = [ALL["plot"]] if drawn else [ALL["sweep"]] if path.parent.name == "sweeps" else []
             check(path, own or [ALL["run"], ALL["kwave"]], all_of=True)
 

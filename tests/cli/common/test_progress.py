@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wavefabric.base.system.compiling import CompilationClock
+from wavefabric.base.system.compilation_clock import CompilationClock
 from wavefabric.cli.common import progress
 from wavefabric.runtime.device.cpu import CpuDevice
 

@@ -203,9 +203,9 @@ def test_kwave_file_on_two_ranks(command, files):
 @needs_mpi
 @apart
 def test_info_under_mpiexec(tmp_path):
-    from wavefabric.runtime.exchange.launch import mpiexec
+    from wavefabric.runtime.exchange.launch import mpiexec_command
 
-    starter, variables = mpiexec.command(2, "auto", {})
+    starter, variables = mpiexec_command.command(2, "auto", {})
     result = wavefabric(
         tmp_path, "info", "--json", by=("env", *(f"{k}={v}" for k, v in variables.items()), *starter,
                                         sys.executable, "-m", "wavefabric"),
@@ -272,14 +272,14 @@ def test_stopped_ranks_leave_a_checkpoint_and_go_on(files, how, ranks):
 @apart
 def test_sigterm_under_mpiexec_saves(files):
     """A batch system ends mpiexec, which hands the signal on: a fibre's ranks save and say where."""
-    from wavefabric.runtime.exchange.launch import mpiexec
+    from wavefabric.runtime.exchange.launch import mpiexec_command
 
-    if mpiexec.library().family != "MPICH":
+    if mpiexec_command.library().family != "MPICH":
         pytest.skip("other mpiexecs kill their ranks at once")
     text = (files / "run.toml").read_text().replace("symbols = 64", "symbols = 256").replace("1 km", "20 m")
     output = '\n[output]\nfigures = false\ncheckpoint_every = 10\ncheckpoint_interval = "0 s"\n'
     (files / "run.toml").write_text(text + output)
-    starter, variables = mpiexec.command(2, "auto", dict(os.environ))
+    starter, variables = mpiexec_command.command(2, "auto", dict(os.environ))
     words = [*starter, sys.executable, "-m", "wavefabric", "run", "run.toml", "--device", "cpu", "--quiet"]
     with subprocess.Popen(words, cwd=files, env=variables, stderr=subprocess.PIPE, text=True) as running:
         try:
@@ -310,8 +310,8 @@ RANK = '''
 import os
 import time
 from pathlib import Path
-from wavefabric.runtime.lifecycle.checkpoint import when as checkpoints
-from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint import run_checkpoint as checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import RunCheckpoint
 from wavefabric.cli import main
 from wavefabric.runtime.exchange.launch import environment
 class Saves(checkpoints.Checkpoints):

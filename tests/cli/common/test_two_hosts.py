@@ -44,7 +44,7 @@ RUN = ["--device", "cpu", "--threads", "1", "--quiet"]
 @pytest.fixture
 def over_hosts(tmp_path):
     """Starts ``wavefabric`` with arguments on so many ranks of each of two hosts."""
-    from wavefabric.runtime.exchange.launch import environment, mpiexec
+    from wavefabric.runtime.exchange.launch import environment, mpiexec_command
 
     login = tmp_path / "rsh"
     login.write_text(RSH.format(unshare=" ".join(UNSHARE)))
@@ -53,7 +53,7 @@ def over_hosts(tmp_path):
     # UCX would else see through it to one machine's shared memory.
     variables = environment.without_ranks(dict(os.environ)) | {"UCX_TLS": "tcp,self"}
     variables |= {"MPIR_CVAR_POLLS_BEFORE_YIELD": "0", "OMPI_MCA_mpi_yield_when_idle": "1"}
-    if mpiexec.library().family == "MPICH":
+    if mpiexec_command.library().family == "MPICH":
         options = ["-hosts", "one,two", "-launcher", "ssh", "-launcher-exec", str(login), "-ppn"]
     else:
         (tmp_path / "hosts").write_text("one slots=2\ntwo slots=2\n")
@@ -62,7 +62,13 @@ def over_hosts(tmp_path):
         options = ["--hostfile", "hosts", "--bind-to", "none", "--npernode"]
 
     def start(each, *words):
-        command = [str(mpiexec.find(mpiexec.library())), *options, str(each), "-n", str(2 * each)]
+        command = [
+            str(mpiexec_command.find(mpiexec_command.library())),
+            *options,
+            str(each),
+            "-n",
+            str(2 * each),
+        ]
         command += [sys.executable, "-m", "wavefabric", *words]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         return subprocess.Popen(command, cwd=tmp_path, env=variables, **pipes)

@@ -10,9 +10,9 @@ from wavefabric.acoustics.decomposition.decompose import Decomposition, decompos
 from wavefabric.cli.bench.solver_rates import first_modes
 from wavefabric.fabric import load
 from wavefabric.fabric.planner.exchange_times import SIGNALS, ExchangeTimes
-from wavefabric.fabric.planner.fibre import FibreStep
+from wavefabric.fabric.planner.fibre_step import FibreStep
 from wavefabric.fabric.planner.rates import load_rates
-from wavefabric.fabric.planner.ultrasound import StepMedium, UltrasoundStep
+from wavefabric.fabric.planner.ultrasound_step import StepMedium, UltrasoundStep
 from wavefabric.optics.propagation.rank_modes import RankModes
 
 FORMER = Path(__file__).parents[2] / "data" / "planner" / "h200-former.json"

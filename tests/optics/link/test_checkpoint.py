@@ -9,7 +9,7 @@ from wavefabric.base.results import read_result
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file import load
 from wavefabric.runtime.lifecycle.checkpoint import file as checkpoint_file
-from wavefabric.runtime.lifecycle.checkpoint.when import RankCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import RankCheckpoint
 
 RUN = """\
 [fibre]

@@ -20,7 +20,7 @@ from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange import solo
-from wavefabric.runtime.lifecycle.checkpoint.when import RankCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import RankCheckpoint
 
 PLANCK, CARRIER, RATE, SPAN = 6.62607015e-34, 193.4e12, 32e9, 50e3
 #: 0.2 dB/km over a span of 50 km: 10 dB.

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from wavefabric.fabric.planner.files import file_problem
+from wavefabric.fabric.planner.plan_runs import file_problem
 from wavefabric.optics.link.build import build_fibre
 from wavefabric.optics.link.expected import expected_of
 from wavefabric.optics.link.step_choice import verify_step

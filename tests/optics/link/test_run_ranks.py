@@ -10,7 +10,7 @@ from wavefabric.base.errors import FieldLost, InputError
 from wavefabric.base.results import read_result
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file import load
-from wavefabric.runtime.lifecycle.checkpoint.when import RankCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import RankCheckpoint
 
 RUN = """\
 seed = 3

@@ -8,7 +8,6 @@ import pytest
 
 from wavefabric.base.errors import FieldLost, InputError, UnusableCheckpoint
 from wavefabric.base.results import read_result
-from wavefabric.base.results.sweeps import read_sweep
 from wavefabric.optics import run_link, sweep
 from wavefabric.optics.link import build
 from wavefabric.optics.link import path as paths
@@ -16,6 +15,7 @@ from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file.load import load
 from wavefabric.optics.sweeps import run as sweeps
 from wavefabric.optics.sweeps.points import make_grid
+from wavefabric.optics.sweeps.result import read_sweep
 from wavefabric.runtime.exchange.communicator import solo
 
 QUANTITIES = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")

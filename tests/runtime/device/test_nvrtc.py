@@ -35,7 +35,7 @@ def constant(file: str, name: str):
     raise AssertionError(f"{file} has no constant {name}")
 
 
-OPTIONS = constant("runtime/device/cuda.py", "COMPILE_OPTIONS")
+OPTIONS = constant("runtime/device/nvrtc.py", "COMPILE_OPTIONS")
 
 
 def read(source: str) -> str:

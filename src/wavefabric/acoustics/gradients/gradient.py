@@ -31,7 +31,7 @@ from wavefabric.base.errors import InputError, choice, ensure, require
 from wavefabric.base.results.file import Data, ResultWriter
 from wavefabric.base.results.provenance import provenance
 from wavefabric.base.units import show
-from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import RunCheckpoint
 from wavefabric.runtime.lifecycle.collective_checks import locked_by_first_rank, on_first_rank
 from wavefabric.runtime.lifecycle.reversal import Tiers
 

@@ -22,10 +22,10 @@ from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step, StepRecording
 from wavefabric.base.arguments import is_whole
 from wavefabric.base.errors import InputError, require
-from wavefabric.base.system.compiling import working_time
-from wavefabric.base.system.interrupt import DeferredInterrupt
+from wavefabric.base.system.compilation_clock import working_time
+from wavefabric.base.system.deferred_interrupt import DeferredInterrupt
 from wavefabric.base.system.progress import Progress
-from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import RunCheckpoint
 from wavefabric.runtime.lifecycle.collective_checks import Status, check_memory, combine, on_all_ranks
 from wavefabric.runtime.lifecycle.reversal import Reversal, StateStore, Tiers, advances, choose_tiers
 from wavefabric.runtime.lifecycle.state_copies import StateCopies, state_bytes

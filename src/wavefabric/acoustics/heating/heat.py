@@ -24,11 +24,11 @@ from wavefabric.base.arguments import pairs, positive, real, typed
 from wavefabric.base.errors import FieldLost, ensure, require
 from wavefabric.base.results.file import Data, ResultWriter
 from wavefabric.base.results.provenance import provenance
-from wavefabric.base.system.interrupt import DeferredInterrupt
+from wavefabric.base.system.deferred_interrupt import DeferredInterrupt
 from wavefabric.base.system.progress import Progress
 from wavefabric.runtime.device.user_arrays import real_array
 from wavefabric.runtime.exchange.control import check_agreement
-from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import RunCheckpoint
 from wavefabric.runtime.lifecycle.collective_checks import Status, check_memory, combine, locked_by_first_rank
 
 #: Largest number of steps between two exchanges of the ranks' status, and default longest step, s.

@@ -23,7 +23,7 @@ from wavefabric.acoustics.recording.quantities import vector_of
 from wavefabric.acoustics.run_checks import warn_of
 from wavefabric.base.arguments import is_whole
 from wavefabric.base.errors import InputError, choice, require
-from wavefabric.base.system.compiling import CLOCK
+from wavefabric.base.system.compilation_clock import CLOCK
 from wavefabric.base.system.machine import usable_threads
 from wavefabric.base.system.progress import terminal_bar
 

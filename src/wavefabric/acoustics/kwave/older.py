@@ -39,7 +39,7 @@ from wavefabric.acoustics.recording.quantities import vector_of
 from wavefabric.acoustics.run_checks import warn_of
 from wavefabric.acoustics.source import Source
 from wavefabric.base.errors import InputError, require
-from wavefabric.base.system.compiling import CLOCK
+from wavefabric.base.system.compilation_clock import CLOCK
 
 #: Names in messages of `run_input`; no option runs an unstable step.
 _NAMES = {**PROBLEM_NAMES, "check_stability=False": "", "where": ""}

@@ -12,7 +12,7 @@ from wavefabric.acoustics.recording.quantities import record_names, recorded_qua
 from wavefabric.base.arguments import is_whole
 from wavefabric.base.errors import require
 from wavefabric.base.system.progress import terminal_bar
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints
 
 #: Options of which only these values are supported; the first is the value of a missing option.
 _ONLY = {

@@ -13,8 +13,7 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.base.arguments import in_unit
 from wavefabric.base.errors import choice, ensure, require
 from wavefabric.base.files.output import save_figure
-from wavefabric.base.results import plots
-from wavefabric.base.results.plots import BLUE, GREY, INK, ORANGE, RED, new_axes, style
+from wavefabric.base.results.figure_style import BLUE, GREY, INK, ORANGE, RED, Axes, Figure, new_axes, style
 from wavefabric.base.units import show
 
 _LINE_COLOURS = (BLUE, RED, ORANGE, INK)
@@ -39,7 +38,7 @@ class _Picture:
 
     title: str = ""
     scale: float = 1e-6
-    axes: plots.Axes | None = None
+    axes: Axes | None = None
     path: str | Path | None = None
 
 
@@ -67,7 +66,7 @@ class ProfilePicture(_Picture):
     ylabel: str = "peak pressure (MPa)"
 
 
-def plot_field(field: Any, grid: Grid, **options: Any) -> plots.Figure:
+def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
     """Draw a plane of a positive field (Pa, the grid's shape), such as ``p_max_all``; longer axis right.
 
     Options: ``normal`` and ``at``, the axis across the plane of a 3-D grid and the plane's position on it, m.
@@ -124,7 +123,7 @@ def plot_field(field: Any, grid: Grid, **options: Any) -> plots.Figure:
     return save(axes.figure, how.path, "path")
 
 
-def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) -> plots.Figure:
+def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) -> Figure:
     """Draw values along a line.
 
     ``profiles`` maps labels to values (Pa; NaN: a gap) at each ``position``, m; both of shape (points,).
@@ -163,7 +162,7 @@ def cell_edges(middles: np.ndarray) -> np.ndarray:
     return np.append(middles - half, middles[-1] + half)
 
 
-def show_image(axes: plots.Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray, **options: Any) -> Any:
+def show_image(axes: Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray, **options: Any) -> Any:
     """Draw ``values`` [y, x] over the centres of their cells."""
     right, up = cell_edges(x), cell_edges(y)
     extent = (right[0], right[-1], up[0], up[-1])
@@ -177,14 +176,14 @@ def add_colour_bar(picture: Any, axes: Any, label: str, **options: Any) -> None:
     bar.outline.set_visible(False)
 
 
-def save(figure: Any, path: str | Path | None, key: str) -> plots.Figure:
+def save(figure: Any, path: str | Path | None, key: str) -> Figure:
     """Write a figure to ``path`` unless it is None, 160 dots per inch; ``key`` names the path in errors."""
     if path is not None:
         save_figure(figure, path, key, dpi=160)
     return figure
 
 
-def _outline(axes: plots.Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
+def _outline(axes: Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     """Draw lines between grid cells that differ."""
     from matplotlib.collections import LineCollection
 
@@ -198,7 +197,7 @@ def _outline(axes: plots.Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray)
 
 
 def _contours(
-    axes: plots.Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, top: float, decibels: Sequence[float]
+    axes: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, top: float, decibels: Sequence[float]
 ) -> None:
     decibels = sorted(set(decibels))
     ensure(decibels[-1] < 0, "contours_db", f"{decibels[-1]:g} dB", "below 0")

@@ -16,7 +16,7 @@ from wavefabric.acoustics.pictures.plot_recorded import colours_of, scale_of
 from wavefabric.acoustics.pictures.recorded import RecordedFile
 from wavefabric.base.errors import InputError, ensure
 from wavefabric.base.files.output import replacing
-from wavefabric.base.results.plots import new_axes, style
+from wavefabric.base.results.figure_style import new_axes, style
 from wavefabric.base.system.progress import Progress
 from wavefabric.base.units import show
 

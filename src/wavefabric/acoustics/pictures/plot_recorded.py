@@ -12,8 +12,7 @@ from wavefabric.acoustics.pictures.fields import add_colour_bar, save, show_imag
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
 from wavefabric.acoustics.recording.quantities import describe, vector_of
 from wavefabric.base.errors import InputError, ensure
-from wavefabric.base.results import plots
-from wavefabric.base.results.plots import BLUE, GREY, new_axes, style
+from wavefabric.base.results.figure_style import BLUE, GREY, Axes, Figure, new_axes, style
 from wavefabric.base.units import show
 
 #: Largest number of points whose time series are drawn as stacked curves, and not as a picture.
@@ -54,7 +53,7 @@ def plot_recorded(
     return drawn, faults
 
 
-def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | None = None) -> plots.Figure:
+def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | None = None) -> Figure:
     """Return the figure of one quantity.
 
     A field: a line in 1-D, one plane in 2-D, three orthogonal slices in 3-D; colours start at zero if it is
@@ -113,7 +112,7 @@ def colours_of(low: float, high: float) -> dict[str, Any]:
     return {"cmap": _DIVERGING, "vmin": -top, "vmax": top}
 
 
-def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float]) -> plots.Figure:
+def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float]) -> Figure:
     """Draw one plane, or one across each axis; ``extended`` axes have more than one point."""
     low, high, peak = item.extremes()
     scale, label, unit = scale_of(item, max(-low, high))
@@ -149,7 +148,7 @@ def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float])
     return figure
 
 
-def _panels(lengths: list[tuple[float, ...]]) -> tuple[plots.Figure, Any]:
+def _panels(lengths: list[tuple[float, ...]]) -> tuple[Figure, Any]:
     """Return a figure and a row of axes for planes with these side lengths."""
     from matplotlib.figure import Figure
 
@@ -188,7 +187,7 @@ def _label(item: RecordedArray, axis: int) -> str:
     return f"{'xyz'[axis]} (mm)" if item.kind == "field" else f"{'xyz'[axis]} in the box (mm)"
 
 
-def _series(item: RecordedArray) -> plots.Figure:
+def _series(item: RecordedArray) -> Figure:
     count, samples = item.size
     if not count or not samples:
         raise item.fault("is empty, so there is nothing to draw")
@@ -214,7 +213,7 @@ def _series(item: RecordedArray) -> plots.Figure:
 
 
 def _curves(
-    axes: plots.Axes, time: np.ndarray, values: np.ndarray, points: np.ndarray, label: str, unit: str
+    axes: Axes, time: np.ndarray, values: np.ndarray, points: np.ndarray, label: str, unit: str
 ) -> None:
     """Draw stacked curves, all to the same scale."""
     if len(values) == 1:
@@ -230,7 +229,7 @@ def _curves(
     axes.set_xlim(time[0], time[-1] if len(time) > 1 else time[0] + 1)
 
 
-def _line(item: RecordedArray, x: np.ndarray, xlabel: str) -> plots.Figure:
+def _line(item: RecordedArray, x: np.ndarray, xlabel: str) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
     values = item.values()

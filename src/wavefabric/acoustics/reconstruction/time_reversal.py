@@ -30,7 +30,7 @@ from wavefabric.base.arguments import instance, is_whole, positive
 from wavefabric.base.errors import InputError, require
 from wavefabric.base.system.progress import Progress
 from wavefabric.runtime.exchange.control import check_agreement
-from wavefabric.runtime.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import RunCheckpoint
 from wavefabric.runtime.lifecycle.collective_checks import check_memory, locked_by_first_rank
 
 #: Largest number of iterations: a Neumann series that converges does so long before.

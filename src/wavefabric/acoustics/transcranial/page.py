@@ -8,7 +8,7 @@ import numpy as np
 
 from wavefabric.acoustics.transcranial.plan import Plan
 from wavefabric.base.files.output import save_figure
-from wavefabric.base.results.plots import BLUE, GREY, RED, STYLE
+from wavefabric.base.results.figure_style import BLUE, GREY, RED, STYLE
 
 
 def draw_page(plan: Plan, path: str | Path) -> Path:

@@ -1,4 +1,4 @@
-"""Forms images from the signals that an array's elements receive: beamforming, envelope, compression, gain.
+"""Forms B-mode images from signals that elements receive: beamforming, envelope, compression, gain.
 
 >>> lines = delay_and_sum(signals, array.centres, points, dt=dt, sound_speed=1540, sent=sent)
 >>> image = log_compress(abs(lines), 50)

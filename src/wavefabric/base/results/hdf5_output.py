@@ -11,7 +11,7 @@ from typing import Any
 
 import h5py
 
-from wavefabric.base.system.interrupt import DeferredInterrupt
+from wavefabric.base.system.deferred_interrupt import DeferredInterrupt
 
 
 class _Stream(io.FileIO):

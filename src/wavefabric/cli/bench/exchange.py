@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.base.errors import choices
-from wavefabric.base.results.plots import GREY
+from wavefabric.base.results.figure_style import GREY
 from wavefabric.cli.bench.common import percent, result_of, rows, silent
 from wavefabric.collectives import Schedule, all_to_all, direct_all_gather, point_to_point
 from wavefabric.fabric.execution import report

@@ -17,7 +17,7 @@ from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError
 from wavefabric.base.files import hdf5
 from wavefabric.base.files.input import check_regular
-from wavefabric.base.results.plots import GREY
+from wavefabric.base.results.figure_style import GREY
 from wavefabric.cli.bench.common import silent
 from wavefabric.cli.bench.kwave_program import KWaveProgram
 from wavefabric.fabric.execution import report, timing

@@ -69,6 +69,6 @@ def file_traffic(file: Path, ranks: int, options: "Decomposition | None") -> "Sc
 def traffic(shape: tuple[int, int, int], ranks: int, options: "Decomposition | None") -> "Schedule":
     """Return the schedule of the exchange that ranks sharing a grid of ``shape`` perform most often."""
     from wavefabric.acoustics.decomposition.decompose import decompose
-    from wavefabric.fabric.planner.ultrasound import busiest_exchange
+    from wavefabric.fabric.planner.ultrasound_step import busiest_exchange
 
     return busiest_exchange(decompose(shape, ranks, options))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wavefabric.base.errors import InputError, MissingExtra, one_line
-from wavefabric.base.system.interrupt import INTERRUPTED, TERMINATED, TERMINATING
+from wavefabric.base.system.deferred_interrupt import INTERRUPTED, TERMINATED, TERMINATING
 from wavefabric.runtime.exchange.launch import dev_shm, environment, rank_status
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from click.exceptions import Exit
 
 from wavefabric.base.errors import InputError, UnusableCheckpoint
-from wavefabric.base.system.compiling import CLOCK
-from wavefabric.base.system.interrupt import exit_code
+from wavefabric.base.system.compilation_clock import CLOCK
+from wavefabric.base.system.deferred_interrupt import exit_code
 from wavefabric.base.system.progress import Bar, Progress, terminal_bar
 from wavefabric.cli.common.ranks import RankOptions, open_ranks, start
 from wavefabric.runtime.exchange.launch import environment

@@ -176,11 +176,10 @@ def draw_costs(
     path: str | Path, sizes: Sequence[float], costs: Mapping[str, Sequence[Cost]], fabric: str
 ) -> Path:
     """Plot time over bytes of the whole array, with the bound; ``costs``: one per size, by schedule."""
-    from wavefabric.base.results import plots
-    from wavefabric.base.results.plots import COLOURS, GREY, MARKERS, plain_text
+    from wavefabric.base.results.figure_style import COLOURS, GREY, MARKERS, new_axes, plain_text, style
 
-    with plots.style(**{"axes.titlepad": 8, "axes.grid.axis": "both"}):
-        axes = plots.new_axes(8.4, 4.8)
+    with style(**{"axes.titlepad": 8, "axes.grid.axis": "both"}):
+        axes = new_axes(8.4, 4.8)
         for k, (name, of_size) in enumerate(costs.items()):
             look = {"color": COLOURS[k % len(COLOURS)], "linestyle": "-" if k < len(COLOURS) else "--"}
             if len(sizes) < 25:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.base.files.output import save_figure
-from wavefabric.base.results import plots
-from wavefabric.base.results.plots import BLUE, COLOURS, GREY, MARKERS, ORANGE
+from wavefabric.base.results import figure_style
+from wavefabric.base.results.figure_style import BLUE, COLOURS, GREY, MARKERS, ORANGE
 from wavefabric.runtime.exchange.transports import TRANSPORTS
 
 
@@ -45,7 +45,7 @@ def figure(
     """Yield a Matplotlib figure in the style of all results, then save it to ``path``; ``size`` in inches."""
     from matplotlib.figure import Figure
 
-    with plots.style(**{"axes.titlepad": 8, "axes.grid.axis": grid, **(style or {})}):
+    with figure_style.style(**{"axes.titlepad": 8, "axes.grid.axis": grid, **(style or {})}):
         drawn = Figure(figsize=size, layout="constrained")
         yield drawn
         save_figure(drawn, path, "--output", dpi=160)

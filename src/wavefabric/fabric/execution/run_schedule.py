@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.base.errors import InputError, ensure
-from wavefabric.base.results.plots import GREY, INK
+from wavefabric.base.results.figure_style import GREY, INK
 from wavefabric.collectives import Schedule, levels
 from wavefabric.collectives.candidates import VARIANTS
 from wavefabric.collectives.conditions import whole_elements

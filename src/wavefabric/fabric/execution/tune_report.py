@@ -8,7 +8,7 @@ from itertools import cycle, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wavefabric.base.results.plots import COLOURS, GREY, INK, STYLE
+from wavefabric.base.results.figure_style import COLOURS, GREY, INK, STYLE
 from wavefabric.base.units import time_words
 from wavefabric.collectives.tuning import Choice, TimedChoice, TunedCollective, Tuning
 from wavefabric.fabric.draw.pictures import save_figure

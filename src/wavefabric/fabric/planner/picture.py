@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from wavefabric.base.results.plots import BLUE, GREEN, ORANGE
+from wavefabric.base.results.figure_style import BLUE, GREEN, ORANGE
 from wavefabric.fabric.execution import report
 from wavefabric.fabric.planner.plan import RunPlan
 

@@ -14,10 +14,10 @@ from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.io.tables import make_table
 from wavefabric.fabric.planner.exchange_times import CARRIERS, SIGNALS, ExchangeTimes
-from wavefabric.fabric.planner.fibre import FibreStep
+from wavefabric.fabric.planner.fibre_step import FibreStep
 from wavefabric.fabric.planner.rates import SolverRates
 from wavefabric.fabric.planner.timeline import StepTimes
-from wavefabric.fabric.planner.ultrasound import UltrasoundStep
+from wavefabric.fabric.planner.ultrasound_step import UltrasoundStep
 
 #: Options of a run that a plan file may contain, with a regular expression of allowed values.
 _OPTIONS = {

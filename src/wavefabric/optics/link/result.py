@@ -7,8 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.base.results import Data, Result, Rows, plots
+from wavefabric.base.results import Data, Result, Rows
 from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.link.received_signals import (
+    NOISELESS_DB,
+    distance,
+    expected_db,
+    mean_db,
+    mode_groups,
+    received,
+)
 from wavefabric.optics.propagation.propagate import Propagator
 from wavefabric.optics.propagation.resonance import StepLimit
 from wavefabric.optics.signal.receiver import ReceiverResult
@@ -150,30 +158,30 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
     The GMI is in bits per symbol of a polarisation, None for Gaussian symbols. The penalty is relative to
     back-to-back; None if back-to-back is missing or was received without noise.
     """
-    names = plots.received(result)
+    names = received(result)
     if not names:
         return []
     q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
     # Results of older versions have none.
     gmi = {name: np.broadcast_to(result.get(f"received/{name}/gmi", np.nan), q[name].shape) for name in names}
-    theory = {name: plots.expected_db(result, name, q[name].shape) for name in names}
-    groups = plots.mode_groups(result, len(q[names[0]]))
+    theory = {name: expected_db(result, name, q[name].shape) for name in names}
+    groups = mode_groups(result, len(q[names[0]]))
     rows = []
     for number in np.unique(groups):
         inside, received_at = groups == number, {}
         # One number for the group: its modes and channels together, averaged in linear units.
-        means = {name: float(plots.mean_db(q[name][inside].reshape(1, -1))[0]) for name in names}
+        means = {name: float(mean_db(q[name][inside].reshape(1, -1))[0]) for name in names}
         reference = means.get("back_to_back", math.inf)
         for name, mean in means.items():
             rate, expected = float(gmi[name][inside].mean()), theory[name]
-            expected = None if expected is None else plots.mean_db(expected[inside].reshape(1, -1))[0]
+            expected = None if expected is None else mean_db(expected[inside].reshape(1, -1))[0]
             received_at[name] = {
-                "distance_m": plots.distance(result, name),
+                "distance_m": distance(result, name),
                 "q_squared_expected_db": None if expected is None else float(expected),
                 "q_squared_mean_db": mean,
                 "q_squared_min_db": float(q[name][inside].min()),
                 "gmi_mean": rate if np.isfinite(rate) else None,
-                "penalty_db": mean - reference if reference <= plots.NOISELESS_DB else None,
+                "penalty_db": mean - reference if reference <= NOISELESS_DB else None,
             }
         rows.append({"group": int(number), "modes": int(inside.sum()), "received": received_at})
     return rows

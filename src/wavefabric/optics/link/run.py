@@ -12,8 +12,8 @@ import numpy as np
 from wavefabric.base.errors import FieldLost
 from wavefabric.base.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.base.results.provenance import stamp
-from wavefabric.base.system.compiling import CLOCK, working_time
-from wavefabric.base.system.interrupt import DeferredInterrupt
+from wavefabric.base.system.compilation_clock import CLOCK, working_time
+from wavefabric.base.system.deferred_interrupt import DeferredInterrupt
 from wavefabric.base.system.machine import peak_memory
 from wavefabric.base.system.progress import Progress, warn
 from wavefabric.optics.fibre.fibre import Fibre
@@ -33,7 +33,7 @@ from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange.communicator import Communicator, solo
 from wavefabric.runtime.exchange.control import check_agreement
 from wavefabric.runtime.lifecycle.checkpoint.file import checkpoint_path
-from wavefabric.runtime.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import Checkpoints, RunCheckpoint
 from wavefabric.runtime.lifecycle.collective_checks import (
     Status,
     check_memory,

@@ -8,7 +8,7 @@ import numpy as np
 
 from wavefabric.base.arguments import field_array, instance, positive, whole, within
 from wavefabric.base.errors import FieldLost, InputError, choice
-from wavefabric.base.system.compiling import working_time
+from wavefabric.base.system.compilation_clock import working_time
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import most_nbytes

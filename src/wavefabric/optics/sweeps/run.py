@@ -13,14 +13,14 @@ import numpy as np
 from wavefabric.base.errors import FieldLost, InputError, UnusableCheckpoint
 from wavefabric.base.files.output import unwritable
 from wavefabric.base.results import Data, Result, ResultWriter, provenance, read_result
-from wavefabric.base.results.plots import distance, received
-from wavefabric.base.results.sweeps import SweepResult, read_sweep
 from wavefabric.base.system.progress import Progress, warn
 from wavefabric.base.units import counted
 from wavefabric.optics.link.build import SharedParts
+from wavefabric.optics.link.received_signals import distance, received
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.sweeps.points import Point, SweepGrid, make_grid
+from wavefabric.optics.sweeps.result import SweepResult, read_sweep
 from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange.communicator import Communicator, solo
 from wavefabric.runtime.exchange.control import check_agreement

@@ -3,13 +3,11 @@
 import importlib
 import math
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from wavefabric.base.system.compiling import CLOCK
 from wavefabric.base.system.machine import usable_threads
 from wavefabric.base.system.user_cache import redirect
 from wavefabric.runtime.device.base import repeated
@@ -23,6 +21,8 @@ redirect("CUPY_CACHE_DIR", "cupy", "~/.cupy/kernel_cache")  # CuPy fails if it c
 
 import cupy  # noqa: E402
 from cupy.cuda import cufft  # noqa: E402
+
+from wavefabric.runtime.device.nvrtc import CompilingModule, compiled  # noqa: E402
 
 
 def launch(function, grid, block, arguments, shared: int = 0) -> None:
@@ -53,8 +53,6 @@ _MOST_SHARED_OF_A_BLOCK = 97
 _PAGE_LOCKED = 8 << 20
 # Largest number of modules that are compiled in parallel.
 _COMPILERS = 16
-# Options for all kernels. No --use_fast_math: sin and cos must be accurate to round-off.
-COMPILE_OPTIONS = ("--std=c++17", "--fmad=true")
 
 
 def count() -> int:
@@ -139,20 +137,6 @@ class CudaAxisFFT:
     def _run(self, array, direction: int) -> None:
         for part in array if self._planes else (array,):
             self._plan.fft(part, part, direction)
-
-
-class CompilingModule:
-    """A module of kernels that a thread compiles; getting a kernel waits until that is done."""
-
-    def __init__(self, compiled: Future[cupy.RawModule]) -> None:
-        self._compiled = compiled
-
-    def get_function(self, name: str) -> Any:
-        """Return the kernel ``name``; wait for the compilation."""
-        if not self._compiled.done():
-            with CLOCK.compiling(announce_after=1.0):  # no message if CuPy finds it on disk
-                self._compiled.result()
-        return self._compiled.result().get_function(name)
 
 
 class CudaDevice:
@@ -278,13 +262,7 @@ class CudaDevice:
         """
         code = prelude + cuda_text(*before, f"{package}/{source}")
 
-        def compiled() -> cupy.RawModule:
-            cupy.cuda.Device(self.index).use()  # threads select devices separately
-            module = cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
-            module.compile()
-            return module
-
-        return CompilingModule(self._compilers.submit(compiled))
+        return CompilingModule(self._compilers.submit(compiled, self.index, code, options))
 
     launch, prepared = staticmethod(launch), staticmethod(prepared)
 

@@ -12,7 +12,7 @@ import numpy as np
 import wavefabric
 from wavefabric.base.errors import InputError, not_one_of
 from wavefabric.base.results.provenance import NUMERICAL, versions
-from wavefabric.base.system.compiling import CLOCK
+from wavefabric.base.system.compilation_clock import CLOCK
 from wavefabric.runtime.device import Device, get_device
 from wavefabric.runtime.device.bfloat16 import named
 from wavefabric.runtime.exchange.collective_calls import CollectiveCalls, checked_tuning

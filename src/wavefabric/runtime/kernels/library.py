@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from wavefabric.base.errors import InputError
-from wavefabric.base.system.compiling import CLOCK
+from wavefabric.base.system.compilation_clock import CLOCK
 from wavefabric.base.system.user_cache import cache_directory
-from wavefabric.runtime.kernels import build
+from wavefabric.runtime.kernels import build_cpu
 
 #: A file that exists only in a checkout, where sources may change after the installation.
 _PROJECT = Path(__file__).parents[4] / "pyproject.toml"
@@ -47,12 +47,16 @@ def library() -> Library:
     """
     checkout = _PROJECT.is_file()
     for level in () if checkout else _levels():
-        if (path := build.LIBRARIES / f"{level}{build.suffix()}").is_file():
+        if (path := build_cpu.LIBRARIES / f"{level}{build_cpu.suffix()}").is_file():
             return Library(path)
-    native = f"{build.native_name()}{build.suffix()}"  # reads all sources, which a wheel avoids
-    if (path := build.LIBRARIES / native).is_file():
+    native = f"{build_cpu.native_name()}{build_cpu.suffix()}"  # reads all sources, which a wheel avoids
+    if (path := build_cpu.LIBRARIES / native).is_file():
         return Library(path)
-    folder = build.LIBRARIES if checkout and os.access(build.HERE, os.W_OK) else cache_directory() / "kernels"
+    folder = (
+        build_cpu.LIBRARIES
+        if checkout and os.access(build_cpu.HERE, os.W_OK)
+        else cache_directory() / "kernels"
+    )
     return Library(_built(folder, native))
 
 
@@ -72,10 +76,10 @@ def _built(folder: Path, name: str) -> Path:
         )
         try:
             with CLOCK.compiling():
-                build.build(folder)
-        except build.NoCompiler as error:
+                build_cpu.build(folder)
+        except build_cpu.NoCompiler as error:
             raise InputError(f"kernels: {error}") from None
-        for other in folder.glob(f"{name.rpartition('-')[0]}-*{build.suffix()}"):
+        for other in folder.glob(f"{name.rpartition('-')[0]}-*{build_cpu.suffix()}"):
             if other != path:  # built from older sources
                 other.unlink(missing_ok=True)
     return path
@@ -85,7 +89,7 @@ def _levels() -> list[str]:
     """Return the library variants of wheels that run on this processor, the fastest first."""
     if platform.machine().lower() in ("arm64", "aarch64"):
         return ["arm64"]
-    flags = build.processor_flags()
+    flags = build_cpu.processor_flags()
     levels = {
         "x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
         "x86-64-v3": {"avx2", "fma", "bmi2"},

@@ -363,7 +363,7 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "bytes.xml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match=r"bytes\.xml is not UTF-8 text"):
         read_nccl_xml(str(tmp_path / "bytes.xml"))
-    with pytest.raises(InputError, match="alpha: -1.0 given; allowed: a positive number"):
+    with pytest.raises(InputError, match=r"alpha: -1\.0 given; allowed: a positive number"):
         read_nccl_xml(FILES[0], alpha=-1)
 
 

@@ -115,9 +115,9 @@ def test_an_exit_status_is_the_real_one():
 
 @pytest.mark.slow
 def test_without_a_launcher():
-    from wavefabric.runtime.exchange.launch import mpiexec
+    from wavefabric.runtime.exchange.launch import mpiexec_command
 
-    words, variables = mpiexec.command(2, "auto", {})
+    words, variables = mpiexec_command.command(2, "auto", {})
     body = "if rank == 1:\n    os.kill(os.getpid(), signal.SIGSTOP)\ncontrol.barrier()"
     words = ["env", *(f"{k}={v}" for k, v in variables.items()), *words, sys.executable, "-c"]
     done = subprocess.run([*words, PROGRAM.format(body=body)], capture_output=True, text=True, timeout=60)

@@ -7,7 +7,7 @@ import pytest
 
 from wavefabric.base.errors import InputError
 from wavefabric.runtime.lifecycle.checkpoint import file as checkpoint_file
-from wavefabric.runtime.lifecycle.checkpoint.when import RankCheckpoint
+from wavefabric.runtime.lifecycle.checkpoint.run_checkpoint import RankCheckpoint
 from wavefabric.runtime.lifecycle.collective_checks import on_all_ranks, on_first_rank
 
 RUN = "this run"

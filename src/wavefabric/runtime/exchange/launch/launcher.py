@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from wavefabric.base.errors import InputError
-from wavefabric.base.system.interrupt import INTERRUPTED, TERMINATING
+from wavefabric.base.system.deferred_interrupt import INTERRUPTED, TERMINATING
 from wavefabric.base.system.machine import usable_threads
 from wavefabric.base.system.processes import abandoned, follow_parent
-from wavefabric.runtime.exchange.launch import dev_shm, environment, mpiexec, rank_status
+from wavefabric.runtime.exchange.launch import dev_shm, environment, mpiexec_command, rank_status
 
 #: Signals that a faulty program receives.
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGBUS)
@@ -64,8 +64,8 @@ def launch(options: LaunchOptions) -> int:
         folder = Path(name)
         rank_status.create(folder)
         variables = _environment(options, folder)
-        command, variables = mpiexec.command(options.ranks, options.transport, variables)
-        if mpiexec.library().family == "MPICH":
+        command, variables = mpiexec_command.command(options.ranks, options.transport, variables)
+        if mpiexec_command.library().family == "MPICH":
             dev_shm.check_space(options.ranks)
         process = subprocess.Popen(
             [*command, *options.program, *options.arguments],

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from wavefabric.base.system.interrupt import TERMINATING
+from wavefabric.base.system.deferred_interrupt import TERMINATING
 from wavefabric.base.system.processes import die_with_parent
 from wavefabric.runtime.exchange.launch import dev_shm, environment
 

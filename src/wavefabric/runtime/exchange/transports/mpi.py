@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.base.errors import InputError, MissingExtra
-from wavefabric.runtime.exchange.launch import environment, mpiexec
+from wavefabric.runtime.exchange.launch import environment, mpiexec_command
 from wavefabric.runtime.exchange.launch.watch import waiting
 from wavefabric.runtime.exchange.transports.base import Exchange, Program, RankGroup, Transport
 
@@ -91,8 +91,8 @@ class MPITransport(Transport):
     @classmethod
     def available(cls) -> tuple[bool, str]:
         try:
-            library = mpiexec.library()
-            program = mpiexec.find(library)
+            library = mpiexec_command.library()
+            program = mpiexec_command.find(library)
         except (InputError, MissingExtra) as error:
             return False, str(error)
         return True, f"{library.version}, mpi4py {library.mpi4py}, {program.name}"

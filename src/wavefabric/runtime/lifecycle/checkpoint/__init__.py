@@ -1,1 +1,4 @@
-"""Save and load checkpoints of a run: `file` (one file), `when` (saves of a run, the files of all ranks)."""
+"""Save and load checkpoints of a run: `file` is one file, `run_checkpoint` saves those of all ranks.
+
+After Ctrl-C the `run.py` of each solver saves one.
+"""

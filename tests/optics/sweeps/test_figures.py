@@ -7,8 +7,8 @@ import pytest
 
 from wavefabric.base.errors import InputError
 from wavefabric.base.results import ResultWriter
-from wavefabric.base.results.sweep_plots import SweepFigure, draw_sweep, plot_sweep
-from wavefabric.base.results.sweeps import read_sweep
+from wavefabric.optics.sweeps.figures import SweepFigure, draw_sweep, plot_sweep
+from wavefabric.optics.sweeps.result import read_sweep
 
 AXES = ("signal.launch_power", "solver.step", "seed")
 SIGNALS = ("position", "mode", "channel")

@@ -10,8 +10,8 @@ from fibre_cases import RATE, launch, make_fibre
 from wavefabric.cli.bench.solver_rates import first_modes
 from wavefabric.fabric import load
 from wavefabric.fabric.planner.exchange_times import SIGNALS, ExchangeTimes
-from wavefabric.fabric.planner.fibre import FibreStep, operations
-from wavefabric.fabric.planner.files import FibreRun, plan_fibre
+from wavefabric.fabric.planner.fibre_step import FibreStep, operations
+from wavefabric.fabric.planner.plan_runs import FibreRun, plan_fibre
 from wavefabric.fabric.planner.rates import load_rates
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed, propagate

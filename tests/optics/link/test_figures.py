@@ -5,8 +5,14 @@ import pytest
 
 from wavefabric.base.errors import InputError
 from wavefabric.base.results import ResultWriter, read_result
-from wavefabric.base.results.link_plots import plot_result, power_figure, spectrum_figure
-from wavefabric.base.results.plots import constellation_figure, penalty_figure, q_squared_figure
+from wavefabric.optics.link.figures import (
+    constellation_figure,
+    penalty_figure,
+    plot_result,
+    power_figure,
+    q_squared_figure,
+    spectrum_figure,
+)
 
 MODES, CHANNELS, BINS = 3, 2, 8
 

@@ -11,8 +11,18 @@ import numpy as np
 from wavefabric.base.errors import InputError
 from wavefabric.base.files.hdf5 import reading
 from wavefabric.base.files.output import made_folder, save_figure
-from wavefabric.base.results import plots
-from wavefabric.base.results.sweeps import SweepResult, mean
+from wavefabric.base.results.figure_style import (
+    COLOURS,
+    GREY,
+    MARKERS,
+    Axes,
+    Figure,
+    new_axes,
+    plain_text,
+    style,
+)
+from wavefabric.optics.link.received_signals import NOISELESS_DB
+from wavefabric.optics.sweeps.result import SweepResult, mean
 
 _Q, _PENALTY, _DISTANCE = "q_squared_db", "penalty_db", "distance"
 _LABELS = {_Q: "Q² (dB)", _PENALTY: "Q² − back-to-back (dB)", "evm": "EVM", "delay": "delay (symbols)"}
@@ -57,7 +67,7 @@ def plot_sweep(
     return written
 
 
-def draw_sweep(result: SweepResult, wanted: SweepFigure) -> plots.Figure:
+def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
     """Return the figure of one quantity; its theory, if in the file, is a dashed line in the same colour."""
     over = wanted.over or next(iter(result.axes))
     if over not in (allowed := [*result.axes, _DISTANCE]):
@@ -67,8 +77,8 @@ def draw_sweep(result: SweepResult, wanted: SweepFigure) -> plots.Figure:
     theory = _theory(result) if wanted.quantity == _Q else np.full_like(values, np.nan)
     expected = _reduced(result, wanted, over, theory)[0]
     shape, names = centre.shape[:-1], [name for name in result.axes if name not in (over, *_SEEDS)]
-    with plots.style():
-        axes = plots.new_axes(8.8, 4.6)
+    with style():
+        axes = new_axes(8.8, 4.6)
         x = _abscissa(result, over, centre.shape, axes)
         for line in np.ndindex(shape):
             keep = np.flatnonzero(np.isfinite(centre[line]))
@@ -82,13 +92,13 @@ def draw_sweep(result: SweepResult, wanted: SweepFigure) -> plots.Figure:
         for number, name in enumerate(names):
             for i in range(min(_MOST_NAMED, len(result.axes[name]))):
                 colour, marker = _look(tuple(i if k == number else 0 for k in range(len(names))), shape)
-                style: Any = {"color": plots.GREY, "marker": marker} if number else {"color": colour}
-                label = plots.plain_text(f"{name.rpartition('.')[2]} {result.label(name, i)}")
-                axes.plot([], [], label=label, ms=4.5, lw=1.4, **style)
+                look: Any = {"color": GREY, "marker": marker} if number else {"color": colour}
+                label = plain_text(f"{name.rpartition('.')[2]} {result.label(name, i)}")
+                axes.plot([], [], label=label, ms=4.5, lw=1.4, **look)
         if np.isfinite(expected).any():
-            axes.plot([], [], "--", color=plots.GREY, label="theory")
+            axes.plot([], [], "--", color=GREY, label="theory")
         if wanted.quantity == _PENALTY:
-            axes.axhline(0, color=plots.GREY, lw=1, zorder=1)
+            axes.axhline(0, color=GREY, lw=1, zorder=1)
         if wanted.quantity.startswith("ber") and np.fmin.reduce(low, None) > 0:
             axes.set_yscale("log")
         axes.set_ylabel(_LABELS.get(wanted.quantity, wanted.quantity))
@@ -103,10 +113,10 @@ def _look(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:
     import matplotlib as mpl
 
     if not line:
-        return plots.COLOURS[0], plots.MARKERS[0]
-    marker = plots.MARKERS[int(np.ravel_multi_index((0, *line[1:]), shape)) % len(plots.MARKERS)]
-    if shape[0] <= len(plots.COLOURS):
-        return plots.COLOURS[line[0]], marker
+        return COLOURS[0], MARKERS[0]
+    marker = MARKERS[int(np.ravel_multi_index((0, *line[1:]), shape)) % len(MARKERS)]
+    if shape[0] <= len(COLOURS):
+        return COLOURS[line[0]], marker
     return mpl.colormaps["viridis"](0.92 * line[0] / (shape[0] - 1)), marker
 
 
@@ -119,7 +129,7 @@ def _values(result: SweepResult, quantity: str) -> np.ndarray:
     if quantity == _PENALTY:
         sent = np.array([name == "back_to_back" for name in names])[:, None, None]
         reference = np.fmax.reduce(np.where(sent, values, np.nan), axis, keepdims=True)
-        return np.where((reference <= plots.NOISELESS_DB) & ~sent, values - reference, np.nan)
+        return np.where((reference <= NOISELESS_DB) & ~sent, values - reference, np.nan)
     return values if values.ndim - axis > 1 else values[..., None, None]
 
 
@@ -151,7 +161,7 @@ def _reduced(result: SweepResult, wanted: SweepFigure, over: str, values: np.nda
     return [mean(values, axis, wanted.quantity == _Q), *ends]
 
 
-def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: plots.Axes) -> np.ndarray:
+def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: Axes) -> np.ndarray:
     """Return the abscissa of each line; set label, scale and ticks of ``axes``."""
     if over == _DISTANCE:
         axes.set_xlabel("distance (km)")
@@ -159,7 +169,7 @@ def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: plot
     x, unit = np.asarray(result.axes[over]), result.attrs(over)["units"]
     axes.set_xlabel(f"{over} ({unit})" if unit else over)
     if x.dtype.kind not in "fiu":
-        axes.set_xticks(range(len(x)), [plots.plain_text(text) for text in x])
+        axes.set_xticks(range(len(x)), [plain_text(text) for text in x])
         return np.broadcast_to(np.arange(len(x)), shape)
     ordered = np.unique(x)
     if len(ordered) > 2 and ordered[0] > 0 and np.ptp(np.diff(np.log(ordered))) < 0.05:  # e.g. halved steps

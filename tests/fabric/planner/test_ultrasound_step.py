@@ -14,9 +14,9 @@ from wavefabric.acoustics.problem import Recording
 from wavefabric.cli.bench.ultrasound_cases import light_problem
 from wavefabric.fabric import load
 from wavefabric.fabric.planner.exchange_times import CARRIERS, SIGNALS, ExchangeTimes
-from wavefabric.fabric.planner.files import _RUNTIME, RunPlanOptions, plan_ultrasound
+from wavefabric.fabric.planner.plan_runs import _RUNTIME, RunPlanOptions, plan_ultrasound
 from wavefabric.fabric.planner.rates import load_rates
-from wavefabric.fabric.planner.ultrasound import StepMedium, UltrasoundStep
+from wavefabric.fabric.planner.ultrasound_step import StepMedium, UltrasoundStep
 
 DOCS = Path(__file__).parents[3] / "docs"
 H200, HGX = load_rates("h200"), load("hgx-h200")

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from wavefabric.base.system.interrupt import DeferredInterrupt, Terminated, exit_code, terminable
+from wavefabric.base.system.deferred_interrupt import DeferredInterrupt, Terminated, exit_code, terminable
 
 
 def press():

@@ -18,11 +18,11 @@ from wavefabric.acoustics.solver.formulas import disperses
 from wavefabric.acoustics.solver.stages import PlainStages
 from wavefabric.base.errors import InputError, choice
 from wavefabric.fabric.cost_models.cost import AnyFabric
-from wavefabric.fabric.planner.fibre import FibreStep
+from wavefabric.fabric.planner.fibre_step import FibreStep
 from wavefabric.fabric.planner.overlap_error import overlap_error
 from wavefabric.fabric.planner.plan import Job, RunPlan, candidates_of, carriers, check_ranks
 from wavefabric.fabric.planner.rates import SolverRates, load_rates
-from wavefabric.fabric.planner.ultrasound import StepMedium, UltrasoundStep
+from wavefabric.fabric.planner.ultrasound_step import StepMedium, UltrasoundStep
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed

@@ -1,69 +1,147 @@
-"""Draw figures of an MDM link, in the form of figures 4 and 5 of Brehler et al., and constellations.
+"""Draws the figures of a link: Q², penalty, constellations, spectra at the receivers, power along the fibre.
 
-Matplotlib is imported when a figure is drawn, with the Agg backend, so that no display is needed.
+Q² and penalty have the form of figures 4 and 5 of Brehler et al.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wavefabric.base.errors import InputError
-from wavefabric.base.results.file import Result
+from wavefabric.base.files.hdf5 import reading
+from wavefabric.base.files.output import made_folder, save_figure
+from wavefabric.base.results.figure_style import (
+    BAND,
+    BLUE,
+    COLOURS,
+    GREEN,
+    GREY,
+    INK,
+    MARKERS,
+    RED,
+    new_axes,
+    plain_text,
+    style,
+)
+from wavefabric.base.results.file import Result, read_result
+from wavefabric.optics.link.received_signals import (
+    NOISELESS_DB,
+    distance,
+    expected_db,
+    mean_db,
+    mode_groups,
+    numbers,
+    received,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, distinguishable with any colour vision. Distances also differ by marker.
-BLUE, ORANGE, GREEN, PURPLE, SKY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
-COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY)
-MARKERS = "osD^vP"
-INK, GREY, BAND = "#222222", "#6b6b6b", "#eef2f6"
-#: Above this back-to-back Q² (dB) there was only round-off and no noise: no reference for a penalty.
-NOISELESS_DB = 60.0
 _MOST_DB = 1000
-STYLE: Any = {
-    "font.size": 10,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 26,
-    "axes.titley": 1.0,  # nothing above the axes that a title must avoid: skips the search
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": "#d5d9de",
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "pdf.fonttype": 42,
-}
+#: Spectra in one figure: the first, the last, and some between.
+_MOST = 6
 
 
-def received(result: Result) -> list[str]:
-    """Return the names in /received in the order of distance, ``back_to_back`` first."""
-    names = [name for name in result.groups("received") if f"received/{name}/q_squared_db" in result]
-    return sorted(names, key=lambda name: (name != "back_to_back", distance(result, name)))
+def plot_result(
+    path: str | Path, out_dir: str | Path | None = None, suffix: str = "png", **signal: int
+) -> list[Path]:
+    """Draw all figures for which the result file of a link has data; return their paths.
+
+    These are ``<stem>-q2``, ``-penalty``, ``-constellation``, ``-spectrum`` and ``-power``, ``suffix`` png,
+    pdf or svg, in ``out_dir``, created if missing, or next to the result. InputError if the file is no result
+    or has nothing to draw, or the folder cannot be used. With ``mode`` or ``channel``, from 1, only their
+    constellation is drawn.
+    """
+    with reading(path):
+        result = read_result(path)
+        if not received(result):
+            raise InputError(f"{path}: holds no received signals (/received), so there is nothing to draw")
+    folder = result.path.parent if out_dir is None else Path(out_dir)
+    drawn: dict[str, Callable[[Result], Figure | None]] = {
+        "q2": q_squared_figure,
+        "penalty": penalty_figure,
+        "constellation": constellation_figure,
+        "spectrum": spectrum_figure,
+        "power": power_figure,
+    }
+    if signal:
+        drawn = {"constellation": partial(constellation_figure, **signal)}
+    written = []
+    with made_folder(folder), reading(path):
+        for name, draw in drawn.items():
+            if (figure := draw(result)) is not None:
+                target = folder / f"{result.path.stem}-{name}.{suffix}"
+                written.append(save_figure(figure, target, dpi=160))
+    return written
 
 
-def distance(result: Result, name: str) -> float:
-    """Return the distance at which a signal was received, m."""
-    inputs = result.attrs(f"received/{name}").get("distance_m", 0.0)
-    if not (isinstance(inputs, (int, float, np.number)) and 0 <= inputs < 1e12):
-        raise InputError(f"{result.path}: 'received/{name}' has the distance {inputs}; allowed: from 0 m")
-    return float(inputs)
+def spectrum_figure(result: Result) -> Figure | None:
+    """Draw the power spectral density, mean of the modes, at each receiver position; None without data."""
+    names = [name for name in received(result) if f"received/{name}/spectrum" in result]
+    if not names or "signal/spectrum_frequencies" not in result:
+        return None
+    frequencies = numbers(result, "signal/spectrum_frequencies", 1)
+    if len(names) > _MOST:
+        names = [names[k] for k in np.unique(np.linspace(0, len(names) - 1, _MOST).round().astype(int))]
+    with style():
+        axes = new_axes(8.4, 4.2)
+        highest = -np.inf
+        for k, name in enumerate(names):
+            density = numbers(result, f"received/{name}/spectrum", 2)
+            if density.shape[1] != len(frequencies):
+                actual = f"has {density.shape[1]} bins; allowed: {len(frequencies)}"
+                raise InputError(f"{result.path}: 'received/{name}/spectrum' {actual}")
+            with np.errstate(divide="ignore"):
+                level = 10 * np.log10(density.mean(axis=0) * 12.5e9 / 1e-3)
+            highest = max(highest, float(level.max()))
+            where = "sent" if name == "back_to_back" else f"{distance(result, name) / 1e3:g} km"
+            colour = GREY if name == "back_to_back" else COLOURS[k % len(COLOURS)]
+            axes.plot(
+                frequencies / 1e12, level, color=colour, linewidth=1, label=where, drawstyle="steps-mid"
+            )
+        if not np.isfinite(highest):
+            return None
+        axes.set_ylim(highest - 60, highest + 3)
+        axes.set(xlabel="optical frequency (THz)", ylabel="dBm in 12.5 GHz")
+        axes.set_title("Spectrum, mean over the modes", pad=8)
+        axes.legend(ncols=6, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0)
+    return axes.figure
+
+
+def power_figure(result: Result) -> Figure | None:
+    """Draw the mean power per mode along the link for each mode group; None with fewer than two positions."""
+    import matplotlib as mpl
+
+    if "along_z/power" not in result or "along_z/distance" not in result:
+        return None
+    z, power = numbers(result, "along_z/distance", 1), numbers(result, "along_z/power", 2)
+    if len(z) != len(power):
+        actual = f"has {len(power)} positions; allowed: {len(z)}, those of along_z/distance"
+        raise InputError(f"{result.path}: 'along_z/power' {actual}")
+    if len(z) < 2:
+        return None
+    groups = mode_groups(result, power.shape[1])
+    different = np.unique(groups)
+    with style():
+        axes = new_axes(8.4, 4.2)
+        colours = mpl.colormaps["viridis"](np.linspace(0, 0.85, len(different)))
+        for number, colour in zip(different, colours, strict=True):
+            with np.errstate(divide="ignore"):
+                level = 10 * np.log10(power[:, groups == number].mean(axis=1) / 1e-3)
+            axes.plot(z / 1e3, level, ".-", color=colour, linewidth=1.2, markersize=4, label=f"{number}")
+        axes.set(xlabel="distance (km)", ylabel="dBm, mean of a mode, all channels")
+        axes.set_title("Power along the link", pad=8)
+        if len(different) > 1:
+            axes.legend(title="mode group", ncols=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return axes.figure
 
 
 def q_squared_figure(result: Result) -> Figure:
@@ -190,58 +268,11 @@ def _of_channel(result: Result, points: np.ndarray, channels: int, channel: int 
     raise InputError(f'channel: {channel} given, {kept}; allowed: a run with receiver.constellations = "all"')
 
 
-def mean_db(q: np.ndarray) -> np.ndarray:
-    """Return the mean over the second axis of Q² in dB, (M, C), averaged in linear units; in dB, (M,)."""
-    with np.errstate(divide="ignore"):  # A lost signal has Q² = 0, -inf dB.
-        return 10 * np.log10(np.mean(10 ** (q / 10), axis=1))
-
-
-def expected_db(result: Result, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
-    """Return the Q² in dB expected from theory, [mode, channel]; None if missing, or of another shape."""
-    key = f"theory/{name}/q_squared_db"
-    q = np.asarray(result[key]) if key in result else np.zeros(0)
-    return q if q.shape == shape and q.dtype.kind == "f" else None
-
-
-def mode_groups(result: Result, modes: int) -> np.ndarray:
-    """Return the mode group of each mode; all 1 if the result does not say."""
-    groups = np.asarray(result.get("fibre/groups", []))
-    return groups if groups.shape == (modes,) and groups.dtype.kind in "iu" else np.ones(modes, int)
-
-
-def plain_text(text: str) -> str:
-    """Return text of a file for a figure, without formulae between dollar signs."""
-    return str(text).replace("$", r"\$")
-
-
-def style(**more: Any) -> Any:
-    """Return a context in which figures are drawn with `STYLE` and more Matplotlib settings."""
-    import matplotlib as mpl
-
-    return mpl.rc_context({**STYLE, **more})  # type: ignore[arg-type]
-
-
-def new_axes(width: float, height: float) -> Any:
-    """Return the axes of a new figure; size in inches."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained").add_subplot()
-
-
 def _q_squared_db(result: Result, name: str) -> np.ndarray:
     q = numbers(result, key := f"received/{name}/q_squared_db", 2)
     if not np.all((np.abs(q) < _MOST_DB) | ~np.isfinite(q)):  # -inf: a lost signal; NaN: none was sent
         raise InputError(f"{result.path}: '{key}' has values that are no Q² in dB; allowed: below {_MOST_DB}")
     return q
-
-
-def numbers(result: Result, key: str, dimensions: int) -> np.ndarray:
-    """Return a dataset of numbers; `InputError` if it is not numeric with this number of dimensions."""
-    values = np.asarray(result[key])
-    if values.dtype.kind not in "fiu" or values.ndim != dimensions or not values.size:
-        actual = f"has the shape {values.shape} and the type {values.dtype}"
-        raise InputError(f"{result.path}: '{key}' {actual}; allowed: numbers of {dimensions} dimensions")
-    return values
 
 
 def _where(result: Result, name: str) -> str:

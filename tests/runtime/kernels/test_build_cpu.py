@@ -6,27 +6,27 @@ import sys
 
 import pytest
 
-from wavefabric.runtime.kernels import build, library
+from wavefabric.runtime.kernels import build_cpu, library
 
 
 def test_the_compiler_of_the_environment_comes_first(monkeypatch):
     monkeypatch.setenv("CXX", "ccache my-c++ -v")
-    assert build.compiler() == ["ccache", "my-c++", "-v"]
+    assert build_cpu.compiler() == ["ccache", "my-c++", "-v"]
 
 
 def test_without_a_compiler(monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(build.shutil, "which", lambda name: None)
-    monkeypatch.setattr(build, "find_spec", lambda name: None)
-    with pytest.raises(build.NoCompiler, match=r"no C\+\+ compiler: set CXX, or install g\+\+"):
-        build.compiler()
+    monkeypatch.setattr(build_cpu.shutil, "which", lambda name: None)
+    monkeypatch.setattr(build_cpu, "find_spec", lambda name: None)
+    with pytest.raises(build_cpu.NoCompiler, match=r"no C\+\+ compiler: set CXX, or install g\+\+"):
+        build_cpu.compiler()
 
 
 def test_zig_is_the_last(monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(build.shutil, "which", lambda name: None)
-    monkeypatch.setattr(build, "find_spec", lambda name: name == "ziglang")
-    assert build.compiler() == [sys.executable, "-m", "ziglang", "c++"]
+    monkeypatch.setattr(build_cpu.shutil, "which", lambda name: None)
+    monkeypatch.setattr(build_cpu, "find_spec", lambda name: name == "ziglang")
+    assert build_cpu.compiler() == [sys.executable, "-m", "ziglang", "c++"]
 
 
 def test_a_compiler_that_fails_leaves_nothing(monkeypatch, tmp_path):
@@ -34,25 +34,25 @@ def test_a_compiler_that_fails_leaves_nothing(monkeypatch, tmp_path):
     program.write_text("#!/bin/sh\necho 'x.cpp:1: error: no such thing' >&2\nexit 1\n")
     program.chmod(0o755)
     monkeypatch.setenv("CXX", str(program))
-    with pytest.raises(build.NoCompiler, match="error: no such thing"):
-        build.build(tmp_path / "lib")
+    with pytest.raises(build_cpu.NoCompiler, match="error: no such thing"):
+        build_cpu.build(tmp_path / "lib")
     assert os.listdir(tmp_path / "lib") == []
 
 
 def test_a_changed_source_changes_the_hash(monkeypatch, tmp_path):
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu" / "a.cpp").write_text("int a;")
-    monkeypatch.setattr(build, "HERE", tmp_path)
-    first = build.source_hash()
+    monkeypatch.setattr(build_cpu, "HERE", tmp_path)
+    first = build_cpu.source_hash()
     (tmp_path / "cpu" / "a.cpp").write_text("int b;")
-    assert build.source_hash() != first
+    assert build_cpu.source_hash() != first
 
 
 def test_the_variant_of_a_processor(monkeypatch):
     everything = "avx512f avx512bw avx512cd avx512dq avx512vl avx2 fma bmi2 sse4_2"
     monkeypatch.setattr(library.platform, "machine", lambda: "x86_64")
     for flags, best in [(everything, "x86-64-v4"), ("avx2 fma bmi2", "x86-64-v3"), ("sse4_2", "x86-64-v2")]:
-        monkeypatch.setattr(build, "processor_flags", lambda flags=flags: set(flags.split()))
+        monkeypatch.setattr(build_cpu, "processor_flags", lambda flags=flags: set(flags.split()))
         assert library._levels()[0] == best
     monkeypatch.setattr(library.platform, "machine", lambda: "aarch64")
     assert library._levels() == ["arm64"]
@@ -62,8 +62,8 @@ def test_the_library_of_a_processor(monkeypatch):
     """A shared folder may have one for each; one that is not there is compiled."""
     names = set()
     for flags in ("avx2 fma", "fma avx2", "avx512f avx2 fma"):
-        monkeypatch.setattr(build, "processor_flags", lambda flags=flags: set(flags.split()))
-        names.add(build.native_name())
+        monkeypatch.setattr(build_cpu, "processor_flags", lambda flags=flags: set(flags.split()))
+        names.add(build_cpu.native_name())
     assert len(names) == 2
 
 
@@ -73,8 +73,8 @@ def test_a_library_that_is_missing_is_compiled_once(monkeypatch, tmp_path, capsy
         (folder / "native-1-b.so").write_text("")
 
     calls = []
-    monkeypatch.setattr(build, "build", compiled)
-    monkeypatch.setattr(build, "suffix", lambda: ".so")
+    monkeypatch.setattr(build_cpu, "build", compiled)
+    monkeypatch.setattr(build_cpu, "suffix", lambda: ".so")
     for name in ("native-1-a.so", "native-2-a.so"):
         (tmp_path / name).write_text("")
     for _ in range(2):

@@ -7,14 +7,8 @@ import pytest
 
 from wavefabric.base.errors import InputError
 from wavefabric.base.results import ResultWriter, read_result
-from wavefabric.base.results.link_plots import plot_result
-from wavefabric.base.results.plots import (
-    constellation_figure,
-    mean_db,
-    penalty_figure,
-    q_squared_figure,
-    received,
-)
+from wavefabric.optics.link.figures import constellation_figure, penalty_figure, plot_result, q_squared_figure
+from wavefabric.optics.link.received_signals import mean_db, received
 
 
 def test_all_figures(result_file, tmp_path):
