@@ -17,9 +17,10 @@ def verify(schedule: Schedule) -> None:
     A chunk holds an item and the set of ranks whose contributions are added up in it. A copy replaces both. A
     reduce needs the same item at source and destination and disjoint sets of ranks; it joins the sets.
 
-    All transfers of a round read the contents from before the round. At run time only data dependencies order
-    transfers; both agree, because a chunk that a round writes may not be read, or written again, in that
-    round. A reduction by a switch is one write of the whole sum, and may read the chunk that it overwrites.
+    In the replay all transfers of a round read the contents from before the round. At run time only data
+    dependencies order transfers. Replay and run give the same contents, because a chunk that a round writes
+    may not be read, or written again, in that round. A reduction by a switch is one write of the whole sum,
+    and may read the chunk that it overwrites.
 
     `ScheduleError` names, in one line, the first transfer that fails, with round, ranks and chunks; or else
     the first chunk, in the order of rank, buffer and chunk, whose final contents differ from `post`.

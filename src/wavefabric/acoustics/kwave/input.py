@@ -210,7 +210,7 @@ class _Contents(Reader):
         return float(array[0, 0, 0]) if array.shape == (1, 1, 1) else array
 
     def _index(self, name: str, *shape: int | str) -> np.ndarray:
-        """Return a dataset of indices, 1-based in the file, as 0-based, without the first axis."""
+        """Return a dataset of indices counted from 0, not from 1 as in the file, without its first axis."""
         index = self.array(name, shape)[0]
         if self.outline:  # zeros, perhaps too many to compute a maximum
             return np.broadcast_to(np.zeros((), np.int64), index.shape)

@@ -244,8 +244,8 @@ class FusedLocalLayout(FusedLayout):
     def finish_exchanges(self) -> None:
         """Complete the pending exchange, and transform the received rows along x.
 
-        The last step leaves the exchange of p pending. Data received later would overwrite memory then in use
-        by others.
+        The last step leaves the exchange of p pending. If it were not completed here, its data could arrive
+        after the memory has been freed and used for other arrays.
         """
         if self.pending is not None:
             fields, spectra = self.pending

@@ -15,8 +15,9 @@ def restrict_problem(problem: Problem, subdomain: Subdomain) -> Problem:
     """Return the problem of a rank, with the shape ``subdomain.size``.
 
     Sources keep the points that the rank owns, with indices into its local arrays. A source without such
-    points is left out, except one that needs all ranks (``"additive"``, which is transformed); this one has
-    the form of the whole source. The PML remains that of the whole grid: see `pml_factors`.
+    points is left out, except an ``"additive"`` one: it is transformed over all ranks, so each rank has it,
+    perhaps with no points, with signals of the same kinds as the whole source. The PML remains that of the
+    whole grid: see `pml_factors`.
     """
     if subdomain.is_whole:
         return problem

@@ -139,7 +139,7 @@ def describe(array: str) -> tuple[str, str]:
 
 
 def record_names() -> dict[str, str]:
-    """Return a dictionary from names that users record by, k-Wave's, to names in `QUANTITIES`."""
+    """Return a dictionary that maps k-Wave's names of quantities to those in `QUANTITIES`."""
     return {name.removesuffix("_raw"): name for name in QUANTITIES}
 
 

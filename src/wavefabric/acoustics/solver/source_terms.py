@@ -209,7 +209,7 @@ class SourceTerms:
 
     @staticmethod
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:
-        """Return the bytes of the k-space correction and all patterns and fields, if each signal has one."""
+        """Return the bytes of the k-space correction and of a pattern or field for each additive signal."""
         additive = _additive(problem)
         signals = [signal for source in additive for signal in source.signals]
         pairs = sum(isinstance(each, ProductSignal) and each.waveforms.shape[1] == 2 for each in signals)

@@ -121,7 +121,7 @@ class Stages(ABC):
         """Recompute the spectrum of p stored between steps, after p was set from outside."""
 
     def prepare_sources(self, active: tuple[bool, ...]) -> None:  # noqa: B027 - or copy nothing
-        """Copy source data for steps with these ``active`` sources to the device, before their capture."""
+        """Copy data of the ``active`` sources to the device, before a graph of their steps is captured."""
 
     @abstractmethod
     def apply_operator(

@@ -16,7 +16,7 @@ class StepRecording(Protocol):
 
     @property
     def kernels_alone(self) -> bool:
-        """Whether recording only launches kernels, which can be repeated with those of the step."""
+        """Whether recording only launches kernels, so that a graph of the step can include them."""
         ...
 
     def kernels(self, step: int, /) -> Callable[[], None] | None:

@@ -83,9 +83,9 @@ class Energy:
 
 
 def row_weights(problem: Problem, rows: np.ndarray) -> list[np.ndarray]:
-    """Return ring volumes, r/Δr or 1/8 on the axis, (rows, 1), at the points of p and u_x, and of u_r.
+    """Return relative volumes of rings, (rows, 1): at the points of p and u_x, and at those of u_r.
 
-    The list is empty for a Cartesian grid, where all weights are 1.
+    A volume is r/Δr, on the axis 1/8. The list is empty for a Cartesian grid, where all weights are 1.
     """
     if not problem.axisymmetric:
         return []
@@ -170,7 +170,7 @@ def _delayed(problem: Problem, source: TransducerSource) -> np.ndarray:
 
 
 class EnergyWatch:
-    """Checks the energy every ``every`` time steps, and after the first and the last step; a check is a look.
+    """Checks the energy every ``every`` time steps, and after the first and the last step.
 
     √energy may rise by the strength of the sources (`source_strength`). It falls where the field is absorbed
     or leaves the grid; from the lower value it may again rise only by the strength of the sources.

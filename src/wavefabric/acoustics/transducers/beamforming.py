@@ -54,8 +54,8 @@ def delay_and_sum(
     sent : float or array_like, shape (…)
         Time at which the middle of the transmitted pulse reaches each point, s.
     f_number : float, optional
-        Depth over receiving aperture, dynamic: elements further from the point along the other axes do not
-        count. Default: all elements count everywhere.
+        Depth of a point over the width of the aperture that receives it: an element whose distance from the
+        point, across the depth, exceeds half that width is left out. Default: all elements count.
     apodization : array_like, shape (elements,), optional
         Weights of elements. Default: 1. With an ``f_number`` they are multiplied by a Hann window over its
         aperture.

@@ -217,7 +217,10 @@ def direction(vector: Any, dimensions: int, key: str) -> np.ndarray:
 
 
 def beam_axes(normal: np.ndarray, along: Point | None = None) -> np.ndarray:
-    """Return orthonormal 3-D axes as rows: the beam, one near ``along`` or the farthest axis, the third."""
+    """Return orthonormal 3-D axes as rows: the beam, the direction nearest to ``along``, and their normal.
+
+    The default of ``along`` is the coordinate axis at the largest angle to the beam.
+    """
     if along is None:
         # A small head start for x, then y, decides ties.
         first = np.eye(3)[int(np.argmin(np.abs(normal) + 1e-9 * np.arange(3)))]

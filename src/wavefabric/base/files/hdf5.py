@@ -240,8 +240,8 @@ def bytes_of(dataset: h5py.Dataset) -> int:
 def check_stored(dataset: h5py.Dataset, together: int | None = None) -> None:
     """Raise `InputError` for a large dataset that is mostly unwritten, or is divided into many small chunks.
 
-    ``together`` is the largest number of bytes read at once, by default the whole dataset. The more is read
-    at once, the larger the part of the dataset that must be written.
+    ``together`` is the largest number of bytes read at once, by default the whole dataset. The larger it is,
+    the larger a fraction of the dataset is required to have been written.
     """
     stored, size = dataset.id.get_storage_size(), bytes_of(dataset)
     together = max(

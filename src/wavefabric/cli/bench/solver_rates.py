@@ -196,7 +196,7 @@ class _Bench:
         return rates
 
     def steps(self, precision: str, medium: str) -> Iterator[dict[str, Any]]:
-        """Time whole ultrasound steps."""
+        """Measure complete ultrasound time steps; yield a row for each grid and form of stages."""
         fused, plain = _CUBES[self.kind]
         for stages, n in [("fused", n) for n in fused] + [("plain", n) for n in plain]:
             self.progress(f"{medium}, {precision}: {stages} step of {n}³")

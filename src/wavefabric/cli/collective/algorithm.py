@@ -32,7 +32,7 @@ class ScheduleOptions(OutputOptions):
 
 @options(_PANEL)
 class AlgorithmOptions:
-    """Options of an algorithm, for commands whose ``--ranks`` does not belong to the algorithm."""
+    """Holds options of an algorithm, for commands whose ``--ranks`` means processes, not its ranks."""
 
     ranks: int | None = None
     elements: int | None = option("Of the whole array. [default: as many as divide evenly]", limits=(1,))

@@ -33,7 +33,7 @@ def is_alone() -> bool:
 
 @options(PANEL)
 class RankOptions:
-    """Options of several ranks; `checked` fills in the device and threads of the command."""
+    """Holds the options for running on several ranks; `checked` adds the command's device and threads."""
 
     ranks: int | None = option("Processes, each with a GPU or CPU threads.", limits=(1,))
     transport: str | None = option(

@@ -17,9 +17,10 @@ ChunkAt = tuple[int, int, int]
 class CollectiveArrays:
     """Describes the arrays of a collective operation as a file declares them.
 
-    ``sizes`` (gpus, 3): chunks of input, output and scratch; ``chunks``: of the whole array. ``layout_as``:
-    the collective, of `COLLECTIVES`, that defines where input and output lie; ``collective``: the one
-    performed, None if transfers define it. ``keys``: the file's names for `chunks` and for input and output.
+    ``sizes`` (gpus, 3): chunks of input, output and scratch; ``chunks``: number of chunks of the array that
+    the operation works on. ``layout_as``: the collective, of `COLLECTIVES`, that defines where input and
+    output lie; ``collective``: the one performed, None if transfers define it. ``keys``: the names that the
+    file uses for ``chunks``, for the input and for the output.
     """
 
     layout_as: str | None

@@ -236,7 +236,7 @@ def joined(moves: list[Move]) -> list[Move]:
     copied: dict[tuple[int, int], int] = {}  # (key, level) → last move that copies the key
 
     def forget(targets: tuple[Address, ...]) -> None:
-        """Drop moves computed from the old values at ``targets``: they can no longer run later."""
+        """Discard postponed moves that read the former contents of ``targets``, which are overwritten now."""
         for address in targets:
             for key in (*made_of.pop(address.key, ()), address.key):
                 written.pop(key, None)

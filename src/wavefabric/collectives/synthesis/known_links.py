@@ -238,8 +238,8 @@ def _even_routes(
 def farthest_first(demand: Demand, links: Links, seed: int, stop: Deadline) -> list[Move] | None:
     """Return moves over shortest paths that load links evenly; chunks with farthest to go are first.
 
-    Where ranks are numbered row by row, paths stay in one dimension as long as possible: among equally loaded
-    links those to the nearest (odd seeds) or farthest (even seeds) rank numbers come first.
+    Among equally loaded links, odd seeds prefer the one to the nearest rank number, even seeds the one to the
+    farthest. If ranks are numbered row by row, a path then stays in one dimension as long as possible.
     """
     chunks = _direct_chunks(demand)
     if chunks is None:

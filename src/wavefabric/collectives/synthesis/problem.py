@@ -63,7 +63,7 @@ class OpticalNetwork:
         return self.lasers if self.ports is None else min(self.lasers, self.ports)
 
     def waveguides_of(self, a: int, b: int) -> int:
-        """Return the waveguides from a tile to its neighbour; a shared edge may be listed either way."""
+        """Return the number of waveguides from tile ``a`` to ``b``, listed as (a, b) or (b, a)."""
         capacity = self.capacity or {}
         other = capacity.get((b, a), self.waveguides) if self.shared else self.waveguides
         return capacity.get((a, b), other)

@@ -48,7 +48,7 @@ class Solution:
 
 
 def ordered_solution(lightpaths: dict[Move, Lightpath], method: str) -> Solution:
-    """Return moves of circuits as a solution, in order and without empty rounds."""
+    """Return a solution of these moves and their lightpaths, in order of rounds, empty rounds removed."""
     rounds = {r: i for i, r in enumerate(sorted({m[0] for m in lightpaths}))}
     ordered = {(rounds[m[0]], *m[1:]): lightpaths[m] for m in sorted(lightpaths)}
     return Solution(list(ordered), method, ordered)

@@ -120,7 +120,10 @@ def bounds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> tuple[Lo
 def _named(
     collective: str, fabric: Fabric | PhotonicFabric, parts: np.ndarray, whole: float, root: int
 ) -> tuple[Iterable[_Need], int]:
-    """Return needs of a named operation and its number of participants; ``parts``: bytes of each rank."""
+    """Return transfers that a named operation needs, each with its least time and its reason, and its ranks.
+
+    ``parts``: bytes of each rank; ``whole``: bytes of all. Counted are the ranks that take part.
+    """
     n = len(parts)
     needs = _needs(collective, _electrical(fabric, n), parts, whole, root) if n > 1 else ()
     if collective in ("gather", "scatter"):  # Ranks with an empty part do not participate.

@@ -152,7 +152,7 @@ def _capacities(fabric: PhotonicFabric) -> dict[tuple[int, int], int]:
 
 
 def _counts(number: np.ndarray, lit: np.ndarray) -> np.ndarray:
-    """Return how often each wavelength is lit at each number: shape (numbers, wavelengths)."""
+    """Return how many rows of ``lit`` (rows, wavelengths) with each ``number`` light each wavelength."""
     cell = number[:, None] * lit.shape[1] + np.arange(lit.shape[1])
     return np.bincount(cell[lit], minlength=(number.max() + 1) * lit.shape[1]).reshape(-1, lit.shape[1])
 

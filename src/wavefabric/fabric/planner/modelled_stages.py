@@ -122,7 +122,7 @@ class _Transposes(FusedGlobalLayout):
 
 @cache
 def fields_exchanged(laplacians: int) -> int:
-    """Return of how many fields a 3-D step with a Fourier basis per block exchanges the overlaps."""
+    """Return the number of fields whose overlaps a 3-D step with local Fourier bases exchanges."""
     advance(layout := _Overlaps(), laplacians)
     return layout.count
 

@@ -16,7 +16,7 @@ TABLE = kernel_table(
 
 
 class CpuMixingKernels:
-    """Provides the mixing kernel on one CPU device."""
+    """Multiplies fields by matrices that mix modes, on a CPU."""
 
     def __init__(self, device):
         self._kernels: Any = device.kernels(TABLE)

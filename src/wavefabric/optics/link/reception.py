@@ -33,7 +33,7 @@ def signal_device(comm: Communicator, samples: int) -> Device:
 
 
 def for_signals(comm: Communicator, field: Any) -> tuple[Device, Any]:
-    """Return the `signal_device` of a field of the run, and the field, copied to that device if necessary."""
+    """Return the device that processes the received signal, and ``field``, copied there if necessary."""
     device = signal_device(comm, field.size)
     return device, field if device is comm.device else comm.device.to_host(field)
 

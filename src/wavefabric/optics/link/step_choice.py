@@ -80,7 +80,7 @@ class _ShortLink:
         return propagation_options(self.run, self.path, step=step, measure_error=False)
 
     def distortion(self, step: float, progress: Progress) -> np.ndarray:
-        """Return the squared error vector magnitude of each mode and channel, of all ranks."""
+        """Return the squared error vector magnitude after steps of ``step``, per mode and channel."""
         run, path, modes = self.run, self.path, self.path.local_modes
         propagator, field = self.propagator, self.field
         propagator.renew(self._options(step))

@@ -41,7 +41,7 @@ class StepLimit:
 
     @property
     def field(self) -> float:
-        """Return the limit for products outside the band of the channels too: ``dispersion``/4, m."""
+        """Return the limit, m, for phase matching of Kerr products outside the band too: ``dispersion``/4."""
         return self.dispersion / 4
 
 

@@ -254,7 +254,7 @@ class SignalTable(values.RunFileTable):
 
 
 class BackPropagationTable(values.RunFileTable):
-    """Describes [receiver.back_propagation]: of the whole band, or of each channel separately. step in m."""
+    """Describes [receiver.back_propagation]: of the whole band or of each channel; ``step`` is in m."""
 
     step: values.Length
     of: Literal["band", "channel"] = "band"

@@ -92,7 +92,9 @@ class Constellation:
         return xp.asarray(ones)[sent ^ received].sum(axis=axis)
 
     def ber(self, snr):
-        """Return the bit error ratio in white Gaussian noise, exact for Gray-mapped QAM; NaN if Gaussian.
+        """Return the bit error ratio in white Gaussian noise, exact for Gray-mapped QAM.
+
+        A Gaussian constellation has no bits: NaN.
 
         ``snr`` is the mean symbol energy over the noise energy E_s/N_0, linear. K. Cho, D. Yoon, "On the
         general BER expression of one- and two-dimensional amplitude modulations", IEEE Trans. Commun. 50

@@ -1,4 +1,4 @@
-"""Launch ``pack.cu``, with the names and arguments of ``pack.py``, and ``one_sided_pack.cu``."""
+"""Launch the CUDA kernels that pack boxes of fields into messages, with the functions of ``pack.py``."""
 
 from typing import Any
 

@@ -82,7 +82,7 @@ def processor_flags() -> set[str]:
 
 
 def native_name() -> str:
-    """Return the name of the library of these sources for this processor; a folder may contain several."""
+    """Return the file name of the library compiled from the current sources for this processor."""
     processor = " ".join([platform.system(), platform.machine(), *sorted(processor_flags())])
     return f"native-{zlib.crc32(processor.encode()):08x}-{source_hash()}"
 

@@ -224,7 +224,7 @@ class Reversible(Protocol):
         """Write state 0 into the working arrays."""
 
     def restored(self, step: int) -> None:
-        """Handle that the working arrays were just overwritten by state ``step``."""
+        """Update what depends on the working arrays, which were just overwritten by state ``step``."""
 
     def advance(self, step: int) -> None:
         """Take step ``step``, from state ``step`` to the next."""

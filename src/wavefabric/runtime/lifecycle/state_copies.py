@@ -15,7 +15,7 @@ _MOST_BLOCKS = 512
 
 
 def state_bytes(arrays: Mapping[str, Any]) -> int:
-    """Return the size of a block for ``arrays``, in bytes."""
+    """Return the bytes of memory that a copy of ``arrays`` takes, with padding."""
     return sum(map(_padded, arrays.values()))
 
 

@@ -181,7 +181,7 @@ class DeviceModel:
 
 
 class _Table:
-    """Measured times of one operator and arithmetic, as ratios to the roofline, sorted by roofline time."""
+    """Holds measured times of one operator in one number format, as ratios to the roofline's times."""
 
     def __init__(self, device: DeviceModel, rows: list[MeasuredTime]):
         self._exact = {(row.flops, row.bytes): row.seconds for row in rows}

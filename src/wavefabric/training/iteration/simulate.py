@@ -89,7 +89,7 @@ class Iteration:
 
     @property
     def idle(self) -> float:
-        """Return the fraction of an iteration with free communication in which the average GPU is idle."""
+        """Return the mean idle fraction of GPUs in an iteration whose communication takes no time."""
         if not self.free_seconds or not self.gpu_seconds.size:
             return 0.0
         counts = [len(gpus) for gpus in self.graph.gpus if gpus] or None

@@ -245,7 +245,7 @@ def best_chain(
 
 
 def least_time(costs: ChainCosts, memory: float = inf) -> tuple[tuple[int, ...], float, float]:
-    """Return the best layout number of each unit within the memory, its time in s and its bytes."""
+    """Return the fastest layouts that fit in ``memory`` bytes: one number per unit, time in s, bytes."""
     path = _Relaxed(costs, 1.0, 0.0).path()
     seconds, held = cost_of(costs, path)
     if held <= memory:

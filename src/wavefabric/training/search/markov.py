@@ -148,9 +148,9 @@ def markov_chain(
     ``start`` is beyond the limit, proposals are accepted that do not exceed it by more. The walk ends after
     ``proposals``, or when half as many in a row bring no new best of this walk.
 
-    ``cost(strategy, most)``: the cost of a strategy; above ``most`` s, a lower bound above ``most`` suffices.
-    ``propose``: returns a strategy one change away, or None, which counts as rejected. ``beta``: FlexFlow's
-    constant; with 50 a proposal 2 % slower is accepted with probability 1/e.
+    ``cost(strategy, most)``: the cost of a strategy; if it exceeds ``most`` seconds, any lower bound of it
+    that also does. ``propose``: returns a strategy one change away, or None, which counts as rejected.
+    ``beta``: FlexFlow's constant; with 50 a proposal 2 % slower is accepted with probability 1/e.
     """
     current, now = start, cost(start, inf)
     trail.saw(start, now)

@@ -62,9 +62,10 @@ def _at(values: list, number: int | None, key: str) -> Any:
 class PlanProgram:
     """Holds a plan (`PLAN`) as operations of each rank's blocks; a chunk of the array is a pipeline unit.
 
-    ``many``: chunks are so large that pipelines wrap around scratch and use up initial values of semaphores.
-    ``code``: operations by rank and block; ``peers``: the other end of each channel end; ``chunk``: pieces
-    per chunk of an array, and per chunk of scratch. `InputError` for a plan that the executor would not load.
+    ``many``: whether chunks are so large that a pipeline uses its scratch memory again, and semaphores count
+    below their initial values. ``code``: operations by rank and block; ``peers``: for each end of a channel,
+    the rank at the other end; ``chunk``: pieces per chunk of an array, and per chunk of scratch. `InputError`
+    for a plan that the executor would not load.
     """
 
     def __init__(self, plan: Any, many: bool = False):

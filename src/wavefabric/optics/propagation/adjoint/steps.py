@@ -225,7 +225,7 @@ class AdjointSSFMRK4Steps(AdjointStrangSteps):
 
 
 class AdjointRK4IPSteps(AdjointSteps):
-    """Takes stages of ``rk4ip``."""
+    """Computes the adjoint of a step of ``rk4ip``, stage by stage in reverse."""
 
     extra_fields = 5
 
@@ -235,7 +235,7 @@ class AdjointRK4IPSteps(AdjointSteps):
 
 
 class AdjointAgrawalSteps(AdjointSteps):
-    """Takes stages of ``ssfm_agrawal``.
+    """Computes the adjoint of a step of ``ssfm_agrawal``.
 
     H = E A, B = E exp(ih rate0) H, A(z+h) = E exp(ih (rate0 + rate1)/2) H.
     """

@@ -65,7 +65,7 @@ class Tiling:
 
 
 class KerrSizes(NamedTuple):
-    """Holds the largest numbers of rows and parts of a rank, all ranks' parts, shared memory of a block."""
+    """Holds sizes: most rows and most parts of phase groups of a rank, parts of all, a block's memory."""
 
     rows: int
     own: int
