@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.base.errors import ensure, require
+from wavefabric.base.arguments import positive
+from wavefabric.base.errors import ensure
 
 
 def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound_speed: float) -> np.ndarray:
@@ -22,7 +23,8 @@ def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound
     ``z``: distances from the apex of the bowl, at least 0; radius of curvature R and aperture (``diameter``)
     2a, all m; frequency in Hz, sound speed in m/s. `InputError`: a number is out of range.
     """
-    _check_positive(frequency=frequency, sound_speed=sound_speed)
+    frequency = positive(frequency, "Hz", "frequency")
+    sound_speed = positive(sound_speed, "m/s", "sound_speed")
     h = bowl_depth(radius, diameter)
     z = np.asarray(z, float)
     k = 2 * np.pi * frequency / sound_speed
@@ -34,7 +36,7 @@ def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound
 
 def bowl_depth(radius: float, diameter: float) -> float:
     """Return the depth of a spherical bowl from rim to apex, m; radius of curvature and aperture in m."""
-    _check_positive(radius=radius, diameter=diameter)
+    radius, diameter = positive(radius, "m", "radius"), positive(diameter, "m", "diameter")
     ensure(
         diameter <= 2 * radius,
         "diameter",
@@ -42,8 +44,3 @@ def bowl_depth(radius: float, diameter: float) -> float:
         f"up to {2 * radius:g} m, twice the radius of curvature",
     )
     return radius - math.sqrt(radius**2 - (diameter / 2) ** 2)
-
-
-def _check_positive(**values: float) -> None:
-    for key, value in values.items():
-        require(math.isfinite(value) and value > 0, key, value, "a finite number above 0")
