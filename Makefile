@@ -38,9 +38,9 @@ demo-schedule:
 # Hundreds of short processes start in tests: their bytecode is kept.
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
-# `make test ROOM=optics`: the tests of one package, by its folder.
+# `make test PACKAGE=optics`: the tests of one package, by its folder.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ROOM:%=tests/%)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PACKAGE:%=tests/%)
 
 # What `make test` leaves out: commands over ranks, runs killed and started again, more types and sizes, figures of papers.
 test-slow: $(STAMP)
