@@ -96,7 +96,7 @@ def test_blocks_that_a_gpu_can_launch(real):
     """At most 1024 threads a block, 2048 a multiprocessor; memory for its columns, or thrice its rows."""
     item, result = 2 * np.dtype(real).itemsize, set()
     for n in [*SMOOTH, 198, 286, 1001, 2 * 509, 2 * 1021, 997, 1511]:
-        for nx, ny, nz in ((n, 4, 4), (4, n, n)):
+        for nx, ny, nz in ((n, 4, 4), (4, n, n), (n, 1024, 1024), (2048, n, n)):  # small grids and large ones
             if not usable(nx, ny, nz, real):
                 continue
             text = prelude((nz, ny, nx), real, MediumKind(True, "power_law"))
@@ -108,8 +108,17 @@ def test_blocks_that_a_gpu_can_launch(real):
                 assert threads * tile * numbers[f"B{axis}"] <= 2048
                 values = 3 * row_space(points, threads) if axis == "X" else points
                 assert tile * values * item <= 227 * 1024
-                result.add((axis, points))
-    assert {("X", 2048), ("Y", 1024), ("Z", 1024), ("G", 1024)} <= result
+                result.add((axis, points, points // threads))
+    assert {("X", 2048), ("Y", 1024), ("Z", 1024), ("G", 1024)} <= {each[:2] for each in result}
+    # A thread has fewer values of a small grid than of a large one.
+    assert {
+        ("X", 64, 4),
+        ("X", 64, 8),
+        ("Y", 256, 8),
+        ("Y", 256, 32),
+        ("Z", 256, 8),
+        ("Z", 256, 32),
+    } <= result
 
 
 # --- Tables -----------------------------------------------------------------------------------------------
