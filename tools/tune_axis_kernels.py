@@ -1,4 +1,4 @@
-"""Times of every pass of the fused ultrasound step on a GPU, by what `axis_blocks._tuned` says.
+"""Times of every pass of the fused ultrasound step on a GPU, by what `axis_blocks._work` says.
 
     python tools/tune_axis_kernels.py SIZE [--medium homogeneous] [--choices tools/choices.json] [--steps 10]
     python tools/tune_axis_kernels.py SIZE --registers     # nvcc's registers and spills instead, without a
@@ -41,15 +41,15 @@ _MEDIA = ("homogeneous", "heterogeneous", "tissues")
 @contextmanager
 def chosen(choice: dict):
     """The module's settings as a choice says."""
-    kept = axis_blocks._tuned, dict(axis_blocks._THREADS), axis_blocks._SHARED
-    axes = {axis: tuple(choice[axis]) for axis in "XYZG" if axis in choice}
-    axis_blocks._tuned = lambda name, *length: axes.get(name) or kept[0](name, *length)
+    kept = axis_blocks._work, dict(axis_blocks._THREADS), axis_blocks._SHARED
+    axes = {axis: axis_blocks._Work(*choice[axis]) for axis in "XYZG" if axis in choice}
+    axis_blocks._work = lambda name, *grid: axes.get(name) or kept[0](name, *grid)
     axis_blocks._THREADS.update(choice.get("threads", {}))
     axis_blocks._SHARED = choice.get("shared", kept[2])
     try:
         yield
     finally:
-        axis_blocks._tuned, axis_blocks._SHARED = kept[0], kept[2]
+        axis_blocks._work, axis_blocks._SHARED = kept[0], kept[2]
         axis_blocks._THREADS.update(kept[1])
 
 
