@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 
 def outputs_of(source: Path, folder: Path, names: list[str]) -> dict[str, Output]:
     """Run the groups with the code under ``source``, in folders under ``folder``; what they put out."""
-    subprocess.run(  # compiles kernels, if need be, once
-        [sys.executable, "-c", "from wavefabric.runtime.kernels.library import library; library()"],
+    subprocess.run(  # compiles kernels, if need be, once; the former name exists in older commits too
+        [sys.executable, "-c", "from wavefabric.kernels.library import library; library()"],
         env=environment(source), check=True,
     )  # fmt: skip
     result: dict[str, Output] = {}

@@ -1,8 +1,9 @@
 """A made-up MDM result in the layout that a run writes."""
 
 import numpy as np
+import pytest
 
-from wavefabric.base.results import Data
+from wavefabric.base.results import Data, ResultWriter
 
 
 def mdm_payload(groups: int = 5, channels: int = 5, spans: int = 2, seed: int = 0) -> dict:
@@ -36,3 +37,13 @@ def mdm_payload(groups: int = 5, channels: int = 5, spans: int = 2, seed: int = 
         "received": received,
         "solver": {"attrs": {"integrator": "rk4ip", "steps": 160, "wall_time_s": 12.5}},
     }
+
+
+@pytest.fixture
+def payload():
+    return mdm_payload()
+
+
+@pytest.fixture
+def result_file(tmp_path, payload):
+    return ResultWriter(tmp_path / "out.h5").write(payload, run_file='title = "x"\n')

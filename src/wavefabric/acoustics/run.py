@@ -249,7 +249,7 @@ class _Run:
             save = alone and self._checkpoint is not None and self._checkpoint.due()
             if alone:
                 self._interrupt.check()
-            if last or self._checks.due(self._done) or (not alone and self._done >= self._next_status):
+            if self._checks.due(self._done) or (not alone and self._done >= self._next_status):
                 save = self._check(last) or save
             elif self._device.name == "cpu":  # a GPU lags behind except after a check of the fields
                 progress.update(self._done, self._peak)
@@ -282,7 +282,7 @@ class _Run:
         """
         if self._look is not None:
             self._read_look()
-        if last or self._checks.due(self._done):
+        if self._checks.due(self._done):
             self._look = self._checks.start(self._done)
         return (last or not self._lags) and self._read_look()
 

@@ -125,7 +125,7 @@ def typed(function: Function) -> Function:
                 instance(name, values[name], *classes[name])
         return function(*positional, **keywords)
 
-    return checked  # type: ignore[return-value]
+    return checked  # type: ignore[return-value]  # `wraps` gives it the type of the function
 
 
 def listed(values: Any, key: str, allowed: str) -> list[Any]:

@@ -60,17 +60,11 @@ class Alternation:
         looks, now = self._looks, (self._pressure, self._clock)
         self._kernels.add_alternating(self._alternating, *now, self._box, looks.every, looks.steps)
 
-    def sums(self, done: int) -> tuple[float, float] | None:
-        """Return, after ``done`` steps, Σ of squares of the alternating part, and of the pressure.
-
-        None if not all of the nine steps were recorded since the last look.
-        """
-        return self.launch(done)()
-
     def launch(self, done: int) -> Callable[[], tuple[float, float] | None]:
-        """Launch the sums of the look after ``done`` steps; return a function that waits for `sums`.
+        """Launch the sums of the look after ``done`` steps; return a function that waits for them.
 
-        It must be called before the next launch.
+        It returns Σ of squares of the alternating part, and of the pressure, or None if not all of the nine
+        steps were recorded since the last look. It must be called before the next launch.
         """
         complete, self._since = done - self._since > ORDER, done
         if not complete:

@@ -60,16 +60,13 @@ class Energy:
 
     def __call__(self) -> float:
         """Return the current energy; waits for the device. The result is not finite if the fields are not."""
-        return self.with_peak()[0]
-
-    def with_peak(self) -> tuple[float, float]:
-        """Return the current energy, and the largest magnitude of the pressure, Pa."""
-        return self.launch()()
+        return self.launch()()[0]
 
     def launch(self) -> Callable[[], tuple[float, float]]:
-        """Launch the sums of the current fields; return a function that waits for energy and peak.
+        """Launch the sums of the current fields; return a function that waits for their results.
 
-        It must be called before the next launch.
+        It returns the energy, and the largest magnitude of the pressure, Pa. It must be called before the next
+        launch.
         """
         self._sum(self._sums, *self._arguments)
         fetch = self._device.export(self._sums)

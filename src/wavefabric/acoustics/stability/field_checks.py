@@ -25,12 +25,10 @@ class Look(NamedTuple):
 
     #: Time steps taken before the look.
     done: int
-    #: Whether the energy is compared with what the sources can have added.
-    watched: bool
     #: Returns the energy and the largest magnitude of the pressure, Pa, on this rank.
     energy: Callable[[], tuple[float, float]]
-    #: Returns the `Alternation.sums` of this rank.
-    alternation: Callable[[], tuple[float, float] | None]
+    #: Returns the sums of `Alternation` on this rank; None if neither these nor the energy are checked.
+    alternation: Callable[[], tuple[float, float] | None] | None
 
 
 class FieldChecks:
@@ -45,7 +43,7 @@ class FieldChecks:
         self._energy, self.alternation = Energy(stages), Alternation(stages, self._watch)
 
     def due(self, done: int) -> bool:
-        """Return whether the fields are checked after ``done`` steps."""
+        """Return whether the fields are checked after ``done`` steps, as after the last one."""
         return done % self.every == 0 or self._watch.due(done)
 
     def free_steps(self, done: int) -> int:
@@ -59,8 +57,8 @@ class FieldChecks:
 
     def start(self, done: int) -> Look:
         """Launch the sums of a look after ``done`` steps, which must be read before the next look starts."""
-        watched, energy = self._watch.due(done), self._energy.launch()
-        return Look(done, watched, energy, self.alternation.launch(done) if watched else lambda: None)
+        watched = self._watch.due(done)
+        return Look(done, self._energy.launch(), self.alternation.launch(done) if watched else None)
 
     def fault(self, look: Look, status: Status) -> str:
         """Return a description of the fault of the fields, or an empty text; collective.
@@ -70,7 +68,7 @@ class FieldChecks:
         after = f"after time step {look.done} of {self._steps}"
         if not status.peak < _LOST or not math.isfinite(status.energy):
             return f"the pressure is not finite {after}"
-        if not look.watched:
+        if look.alternation is None:
             return ""
         if excess := self._watch.excess(look.done, status.energy):
             return f"the acoustic energy is {excess:.3g} times what the sources can have put in {after}"

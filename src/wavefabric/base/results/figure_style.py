@@ -50,7 +50,7 @@ def style(**more: Any) -> Any:
     """Return a context in which figures are drawn with `STYLE` and more Matplotlib settings."""
     import matplotlib as mpl
 
-    return mpl.rc_context({**STYLE, **more})  # type: ignore[arg-type]
+    return mpl.rc_context({**STYLE, **more})  # type: ignore[arg-type]  # more keys than its stub lists
 
 
 def new_axes(width: float, height: float) -> Any:

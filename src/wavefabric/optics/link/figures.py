@@ -3,14 +3,12 @@
 Q² and penalty have the form of figures 4 and 5 of Brehler et al.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +24,8 @@ from wavefabric.base.results.figure_style import (
     INK,
     MARKERS,
     RED,
+    Axes,
+    Figure,
     new_axes,
     plain_text,
     style,
@@ -40,10 +40,6 @@ from wavefabric.optics.link.received_signals import (
     numbers,
     received,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _MOST_DB = 1000
 #: Spectra in one figure: the first, the last, and some between.

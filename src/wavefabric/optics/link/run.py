@@ -301,8 +301,7 @@ class _Link:
 
     def _checkpoint(self, span: int, inside: dict | None) -> None:
         # Ranks agree on checkpoint times and on interrupts; a later Ctrl-C is agreed on at the next check.
-        own = Status(self.interrupt.requested, self.checkpoint.due())
-        status = combine(self.comm, own)
+        status = combine(self.comm, Status(self.interrupt.requested, self.checkpoint.due()))
         if not (status.save_due or status.interrupted):
             return
         state = {

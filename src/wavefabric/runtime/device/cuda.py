@@ -22,7 +22,7 @@ redirect("CUPY_CACHE_DIR", "cupy", "~/.cupy/kernel_cache")  # CuPy fails if it c
 import cupy  # noqa: E402
 from cupy.cuda import cufft  # noqa: E402
 
-from wavefabric.runtime.device.nvrtc import CompilingModule, compiled  # noqa: E402
+from wavefabric.runtime.device.nvrtc import CompilingModule, compile_module  # noqa: E402
 
 
 def launch(function, grid, block, arguments, shared: int = 0) -> None:
@@ -262,7 +262,7 @@ class CudaDevice:
         """
         code = prelude + cuda_text(*before, f"{package}/{source}")
 
-        return CompilingModule(self._compilers.submit(compiled, self.index, code, options))
+        return CompilingModule(self._compilers.submit(compile_module, self.index, code, options))
 
     launch, prepared = staticmethod(launch), staticmethod(prepared)
 

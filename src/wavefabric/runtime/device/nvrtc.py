@@ -11,7 +11,7 @@ from wavefabric.base.system.compilation_clock import CLOCK
 COMPILE_OPTIONS = ("--std=c++17", "--fmad=true")
 
 
-def compiled(device: int, code: str, options: tuple[str, ...]) -> cupy.RawModule:
+def compile_module(device: int, code: str, options: tuple[str, ...]) -> cupy.RawModule:
     """Return a module of kernels compiled for the GPU with the index ``device``; any thread may call it."""
     cupy.cuda.Device(device).use()  # threads select devices separately
     module = cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
