@@ -65,8 +65,7 @@ class Energy:
     def launch(self) -> Callable[[], tuple[float, float]]:
         """Launch the sums of the current fields; return a function that waits for their results.
 
-        It returns the energy, and the largest magnitude of the pressure, Pa. It must be called before the next
-        launch.
+        It returns the energy, and the largest magnitude of the pressure, Pa. Call it before the next launch.
         """
         self._sum(self._sums, *self._arguments)
         fetch = self._device.export(self._sums)
