@@ -251,18 +251,17 @@ class CudaDevice:
         self,
         package: str,
         source: str,
-        options: tuple[str, ...] = (),
+        definitions: tuple[str, ...] = (),
         before: tuple[str, ...] = (),
         prelude: str = "",
     ) -> CompilingModule:
         """Start to compile a ``.cu`` file of a package; CuPy caches the cubin on disk for later processes.
 
-        ``before`` lists sources (``"package/file.cu"``) to put before it, ``prelude`` is text before all.
-        Modules are compiled in parallel; getting a kernel waits.
+        ``definitions`` are macros, ``-DNAME=VALUE``; ``before`` lists sources (``"package/file.cu"``) to put
+        before it, ``prelude`` is text before all. Modules are compiled in parallel; getting a kernel waits.
         """
         code = prelude + cuda_text(*before, f"{package}/{source}")
-
-        return CompilingModule(self._compilers.submit(compile_module, self.index, code, options))
+        return CompilingModule(self._compilers.submit(compile_module, self.index, code, definitions))
 
     launch, prepared = staticmethod(launch), staticmethod(prepared)
 

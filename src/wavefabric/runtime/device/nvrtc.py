@@ -1,6 +1,8 @@
 """Compiles CUDA kernels by NVRTC, in threads; CuPy keeps what is compiled on disk for later processes."""
 
 from concurrent.futures import Future
+from functools import cache
+from threading import Lock
 from typing import Any
 
 import cupy
@@ -9,12 +11,32 @@ from wavefabric.base.system.compilation_clock import CLOCK
 
 #: Options for all kernels. No --use_fast_math: sin and cos must be accurate to round-off.
 COMPILE_OPTIONS = ("--std=c++17", "--fmad=true")
+_EMPTY_KERNEL = 'extern "C" __global__ void nothing() {}'
+_FIRST_USE = Lock()
 
 
-def compile_module(device: int, code: str, options: tuple[str, ...]) -> cupy.RawModule:
-    """Return a module of kernels compiled for the GPU with the index ``device``; any thread may call it."""
+def compile_module(device: int, code: str, definitions: tuple[str, ...]) -> cupy.RawModule:
+    """Return a module of kernels compiled for the GPU with the index ``device``; any thread may call it.
+
+    ``definitions`` are macros, ``-DNAME=VALUE``. They are written into the code: in each process and for each
+    set of options CuPy compiles an empty file, 12 ms one after the other in all threads, before it looks for
+    the module on disk.
+    """
     cupy.cuda.Device(device).use()  # threads select devices separately
-    module = cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
+    with _FIRST_USE:
+        _compile_empty_file()
+    lines = (definition[2:].replace("=", " ", 1) for definition in definitions)
+    return _module("".join(f"#define {line}\n" for line in lines) + code)
+
+
+@cache
+def _compile_empty_file() -> None:
+    """Let CuPy compile the empty file that identifies the compiler; it remembers the result."""
+    _module(_EMPTY_KERNEL)
+
+
+def _module(code: str) -> cupy.RawModule:
+    module = cupy.RawModule(code=code, options=COMPILE_OPTIONS, backend="nvrtc")
     module.compile()
     return module
 
