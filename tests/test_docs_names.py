@@ -11,7 +11,8 @@ import wavefabric
 
 ROOT = Path(__file__).parents[1]
 LINKED = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "papers").rglob("*.md")]
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+INSIDE = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "inside").glob("*.md"))]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), *INSIDE[1:], ROOT / "README.md"]
 PACKAGES = {module.name for module in pkgutil.iter_modules(wavefabric.__path__) if module.ispkg}
 
 
@@ -27,6 +28,18 @@ def result(name):
             thing = getattr(thing, part, None)
         return thing
     return None
+
+
+@pytest.mark.parametrize("page", INSIDE, ids=lambda page: page.name)
+def test_files_that_pages_about_the_code_name(page):
+    folders = ("src", "tests", "benchmarks", "papers", "tools")
+    files = [str(path) for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    files += [str(path) for path in ROOT.iterdir()]
+    named = set(re.findall(r"`([\w/.-]+\.(?:py|cu|cpp|h|toml))`", page.read_text("utf-8")))
+    assert [
+        name for name in sorted(named) if not any(f"/{file}".endswith(f"/{name}") for file in files)
+    ] == []
+    assert named
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
