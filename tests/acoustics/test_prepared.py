@@ -174,7 +174,7 @@ def test_kernels_of_a_gpu_find_the_sources_of_each_simulation():
     assert device.graphs == 8  # one for each simulation
 
 
-@pytest.mark.parametrize("states", [None, 3])
+@pytest.mark.parametrize("states", [pytest.param(None, marks=pytest.mark.slow), 3])
 def test_gradients_one_after_another_on_a_gpu(states, monkeypatch):
     """Each has adjoint fields of its own, at other places in memory than those before.
 

@@ -105,7 +105,14 @@ KINDS = "p0", "pressure", "common", "dirichlet", "velocity", "one component", "t
 
 @pytest.mark.parametrize(
     ("kind", "medium"),
-    [*((kind, "lossy") for kind in KINDS), ("velocity", "lossless"), ("pressure", "few"), ("p0", "few")],
+    [
+        *((kind, "lossy") for kind in KINDS),
+        ("p0", "few"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("velocity", "lossless"), ("pressure", "few"))
+        ),
+    ],
 )
 def test_sources_of_each_kind(device, kind, medium):
     heard = Sensor(points(0) | points(2), ("p", "p_final"))
@@ -114,7 +121,15 @@ def test_sources_of_each_kind(device, kind, medium):
     assert "one of 2 sources that were simulated together" in together[1].report.notes
 
 
-@pytest.mark.parametrize("sensor", SENSORS)
+@pytest.mark.parametrize(
+    "sensor",
+    [
+        "none",
+        "mask",
+        "elements",
+        *(pytest.param(s, marks=pytest.mark.slow) for s in ("boxes", "points", "tones")),
+    ],
+)
 def test_each_kind_of_sensor(device, sensor):
     check(device, media("lossless"), [shot("p0", number) for number in range(SHOTS)], SENSORS[sensor])
 

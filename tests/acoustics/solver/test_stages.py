@@ -269,7 +269,7 @@ VARIANTS = [
 
 
 #: These show much of what the others show.
-USUAL = ["additive sources, odd", "rank-one sources with all loss", "plane, everything", "chirps, everything"]
+USUAL = ["additive sources, odd", "plane, everything", "chirps, everything"]
 PLANES = [name for name in CASES if name.startswith(("plane", "chirps"))]
 EMULATED = [
     pytest.param(name, real, marks=[pytest.mark.slow] * (name not in USUAL or real is np.float32))
