@@ -1,4 +1,4 @@
-"""Choose the stages, which compute a time step, for a device and its ranks; estimate a run's memory."""
+"""Chooses the implementation of a time step (its *stages*) for a device, and estimates a run's memory."""
 
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from wavefabric.runtime.exchange.communicator import Communicator
 
 
 class Form(NamedTuple):
-    """Pairs a class of stages with the class that distributes their fields over the ranks."""
+    """Pairs a class of stages, which compute a time step, with the layout of their fields over the ranks."""
 
     stages: type[Any]
     layout: type[FieldLayout]
@@ -38,7 +38,7 @@ class Form(NamedTuple):
         return served and self.layout.supports(decomposition, dtype)
 
 
-#: Forms by kind of decomposition: stages with whole-array transforms, and fused ones for GPUs.
+#: Forms by kind of decomposition ("one": a single rank): whole-array transforms, and fused kernels for GPUs.
 PLAIN = {
     "one": Form(PlainStages, FieldLayout),
     "global": Form(PlainStages, GlobalLayout),
@@ -55,7 +55,7 @@ _ONE_SIDED = Form(FusedCudaStages, OneSidedLayout)
 
 
 def begin_compiling(device, dtype) -> None:
-    """Start to compile the kernels that depend only on the precision; does nothing on a CPU."""
+    """Start to compile the kernels that depend only on the precision ``dtype``; do nothing on a CPU."""
     device.kernels(kernels.TABLE).load(np.dtype(dtype))
 
 
@@ -72,10 +72,11 @@ def make_stages(
     decomposition: Partition | None = None,
     indexed: bool = True,
 ) -> Stages:
-    """Return the fastest stages that ``device`` supports for a whole-grid problem, or the ``plain`` ones.
+    """Return the implementation of a time step that is fastest on ``device`` for a whole-grid ``problem``.
 
-    Collective with several ranks, among which ``decomposition`` (by default global) splits the grid.
-    ``indexed`` allows a medium of few materials to be stored as indices into a table of values.
+    ``plain`` selects whole-array transforms. With several ranks in ``comm`` the call is collective, and
+    ``decomposition`` (by default global) divides the grid. ``indexed``: a medium of few materials may be
+    stored as indices into a table.
     """
     if comm is None or comm.size == 1:
         comm, rank, decomposition = None, 0, _on_one_device(problem)
@@ -95,7 +96,7 @@ def make_stages(
 def stages_form(
     device, problem: Problem, dtype, decomposition: Partition, plain: bool = False, one_sided: bool = False
 ) -> Form:
-    """Return the `Form` of a run, same on all ranks; ``one_sided``: kernels store in other ranks' memory."""
+    """Return a run's classes of stages and layout; ``one_sided``: kernels can write to other ranks."""
     sharing = "one" if decomposition.ranks == 1 else decomposition.options.kind
     if problem.axisymmetric:
         ensure(sharing in RADIAL, "decomposition", f"{sharing} with an axisymmetric grid", "global")
@@ -112,7 +113,7 @@ def stages_form(
 def advice(device, problem: Problem, dtype, decomposition: Partition | None = None) -> list[str]:
     """Return notes to the user on how the problem is solved, one sentence each.
 
-    Notes say that the grid requires the plain stages, or that the medium is stored by index.
+    A note says that the grid does not suit the fused kernels, or that the medium is stored by index.
     """
     decomposition = decomposition or _on_one_device(problem)
     form = stages_form(device, problem, np.dtype(dtype), decomposition)
@@ -144,10 +145,10 @@ def needed_bytes(
     indexed: bool = True,
     materials: Materials | None = None,
 ) -> int:
-    """Return the bytes that a run allocates on its device, within a few per cent: the largest of all ranks.
+    """Return the memory, in bytes, that a run needs on the device of the rank that needs the most.
 
-    ``one_sided`` is as in `Communicator`, ``indexed`` as in `make_stages`; ``materials`` is the result of
-    `find_materials` if it is known already.
+    The estimate is correct within a few per cent. ``one_sided`` is as in `Communicator`, ``indexed`` as in
+    `make_stages`; ``materials`` is the result of `find_materials` if known already.
     """
     dtype = np.dtype(dtype)
     decomposition = decomposition or _on_one_device(problem)

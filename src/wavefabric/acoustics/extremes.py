@@ -8,7 +8,7 @@ import numpy as np
 from wavefabric.acoustics.setup_passes import partial_results, run_setup, value_range
 
 Range = tuple[float, float]
-#: Numbers that the kernel computes per part of a medium.
+#: Number of values that the kernel computes for each part of a medium.
 _COLUMNS = 11
 
 
@@ -28,7 +28,7 @@ class Extremes(NamedTuple):
 
 
 def find_extremes(shape: tuple[int, int, int], medium: Mapping[str, Any], power: float) -> Extremes:
-    """Return the extremes of a medium; ``power`` is the exponent y of absorption.
+    """Return the smallest and largest values of a medium's parameters; ``power``: absorption exponent y.
 
     ``medium`` maps the names of parameters to a number or an array (Nz, Ny, Nx).
     """
@@ -60,7 +60,7 @@ def find_extremes(shape: tuple[int, int, int], medium: Mapping[str, Any], power:
 
 
 def _prepared(array: np.ndarray) -> np.ndarray:
-    """Return a contiguous float32 or float64 array, or only one value if ``array`` repeats it everywhere."""
+    """Return ``array`` as contiguous float32 or float64; only one element if it repeats a single value."""
     if not any(array.strides):
         array = array[(slice(0, 1),) * array.ndim]
     dtype = array.dtype if array.dtype in (np.float32, np.float64) else np.float64

@@ -1,6 +1,6 @@
 """Computes the field of a focused bowl on its axis in closed form, to position a bowl before a run.
 
-Steady waves follow exp(+iωt): a wave that travels along +z is exp(−ikz). Computed in float64.
+Steady waves have the time factor exp(+iωt): a wave that travels along +z is exp(−ikz).
 """
 
 import math
@@ -16,8 +16,9 @@ def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound
     """Return the steady pressure p/p₀ on the axis of a focused bowl; complex128.
 
     The surface pressure is p₀ = ρcu. The Rayleigh integral over the bowl is
-    p/p₀ = R/(R − z) (e^{−ikz} − e^{−ikB}), with B = √((z − h)² + a²) the distance to the rim. The code avoids
-    the division by zero at the focus by B − z = 2h(R − z)/(B + z); the magnitude at the focus, z = R, is k h.
+    p/p₀ = R/(R − z) (e^{−ikz} − e^{−ikB}), with h the depth of the bowl (`bowl_depth`) and
+    B = √((z − h)² + a²) the distance to its rim. B − z = 2h(R − z)/(B + z) avoids the division by zero at the
+    focus, z = R, where the magnitude is k h.
     O'Neill, J. Acoust. Soc. Am. 21, 516 (1949), doi:10.1121/1.1906542, equation 3.1.
 
     ``z``: distances from the apex of the bowl, at least 0; radius of curvature R and aperture (``diameter``)

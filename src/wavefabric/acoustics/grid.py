@@ -1,4 +1,4 @@
-"""Defines the grid, [x, y, z], and converts fields to the solver's memory order, x fastest."""
+"""Defines the simulation grid, and converts fields [x, y, z] to the solver's memory order, x fastest."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from wavefabric.base.arguments import is_whole, per_axis, positive, real, typed
 from wavefabric.base.errors import InputError, ensure, require
 from wavefabric.runtime.device.user_arrays import as_array
 
-#: A mask with fewer than one point in so many is searched in the order of its memory.
+#: A mask that marks fewer than one point in so many is searched without being transposed.
 _FEW = 16
 #: PML sizes from which ``pml_size="auto"`` selects.
 AUTO_PML = range(10, 21)
@@ -36,13 +36,13 @@ class Grid:
     pml_size : int, sequence of int, "auto" or None
         Points of the PML on each side; with 0 the axis is periodic. Default: 20 in 1-D and 2-D, 10 in 3-D, as
         in k-Wave.
-        ``"auto"`` (only with ``pml_inside=False``) selects for each axis the size from 10 to 20 whose total
-        grid has the smallest largest prime factor, so that its transforms are fast.
+        ``"auto"`` (only with ``pml_inside=False``) selects for each axis the size from 10 to 20 with the
+        fastest transforms: the largest prime factor of the total number of points is as small as possible.
     pml_alpha : float or sequence of float
         Absorption in the PML, Np per grid point.
     pml_inside : bool
         True: the PML occupies the outermost points of the grid. False: the PML is added around the grid.
-        The medium's edge values extend into it, sources and sensors stay at their points, and whole-domain
+        The medium's edge values extend into the PML, sources and sensors stay in place, and whole-domain
         results exclude the PML.
     axisymmetric : bool
         For grids of 2 dimensions: x lies along the axis of symmetry, y is the radius, from 0. The radius has
@@ -131,26 +131,26 @@ class Grid:
 
     @property
     def margin(self) -> tuple[int, int, int]:
-        """Return the number of points added before the first along x, y, z: the PML if it is outside."""
+        """Return the number of PML points added before the first point along x, y, z; 0 if ``pml_inside``."""
         x, y, z = self._after
         return (x, 0 if self.axisymmetric else y, z)
 
     @property
     def _after(self) -> tuple[int, int, int]:
-        """Return the number of points added after the last along x, y, z."""
+        """Return the number of PML points added after the last point along x, y, z; 0 if ``pml_inside``."""
         return (0, 0, 0) if self.pml_inside else (*self.pml_size, 0, 0)[:3]  # type: ignore[return-value]
 
     @property
     def total_shape(self) -> tuple[int, int, int]:
-        """Return (Nx, Ny, Nz) of the grid that is solved on, with a PML outside; 1 along missing axes."""
+        """Return (Nx, Ny, Nz) of the grid including a PML outside; 1 along missing axes."""
         shape, before, after = (*self.shape, 1, 1), self.margin, self._after
         return tuple(n + m + k for n, m, k in zip(shape, before, after, strict=False))  # type: ignore[return-value]
 
     def time_step(self, medium: Medium, cfl: float = 0.3) -> float:
         """Return a time step, s: cfl · (smallest spacing) / (largest sound speed), or less if unstable.
 
-        ``cfl`` is c_max Δt / min Δx, as in k-Wave's ``makeTime``. If density jumps so that stability is not
-        proved, the largest eigenvalue of a time step is computed, on a GPU if there is one; this takes as
+        ``cfl`` is c_max Δt / min Δx, as in k-Wave's ``makeTime``. If jumps of the density prevent a proof of
+        stability, the largest eigenvalue of a time step is computed, on a GPU if there is one; this takes as
         long as some 60 to 500 steps of a run. An unstable time step is shortened, with a warning
         (`wavefabric.acoustics.stability.stable_time_step.stability`).
         """
@@ -160,7 +160,7 @@ class Grid:
 
     @typed
     def cfl_step(self, medium: Medium, cfl: float) -> float:
-        """Return the time step, s, of a CFL number, whether stable or not."""
+        """Return the time step, s, for a CFL number, whether or not this time step is stable."""
         require(0 < real(cfl, "cfl") < math.inf, "cfl", cfl, "a number above 0")
         return cfl * min(self.spacing) / medium.speeds[1]
 
@@ -193,9 +193,9 @@ class Grid:
         return whole + 1
 
     def to_memory(self, values: Any, key: str, outside: Literal["edge", "zero"] = "edge") -> np.ndarray:
-        """Return a real field [x, y(, z)] in the solver's order, (Nz, Ny, Nx) of the total grid.
+        """Return a real field [x, y(, z)] in the solver's order: (Nz, Ny, Nx), including a PML outside.
 
-        ``outside`` selects the values in a PML around the grid, ``key`` names the field in errors. A float
+        ``outside``: a PML outside gets edge values, or zeros. ``key`` names the field in errors. A float
         field is not copied if no PML is added and x is fastest in memory (Fortran order) already.
         """
         array = self._shaped(values, key)
@@ -226,7 +226,7 @@ class Grid:
         return np.pad(mask, list(zip(self.margin, self._after, strict=True))[::-1])
 
     def from_edges(self, field: np.ndarray) -> np.ndarray:
-        """Apply the transpose of `to_memory`: add values in a PML outside to the edges that they repeat."""
+        """Apply the transpose of `to_memory`: add the values in a PML outside to those at the grid's edge."""
         whole = field.astype(np.float64)
         for axis, (before, after) in enumerate(zip(self.margin[::-1], self._after[::-1], strict=True)):
             along = np.moveaxis(whole, axis, 0)
@@ -237,20 +237,20 @@ class Grid:
         return np.array(self.from_memory(whole))
 
     def from_memory(self, field: np.ndarray) -> np.ndarray:
-        """Return a field (Nz, Ny, Nx) of the total grid as a view [x, y(, z)] without a PML outside."""
+        """Return a solver's field (Nz, Ny, Nx) as a view [x, y(, z)] without a PML outside."""
         shape = (*self.shape, 1, 1)
         inner = tuple(slice(m, m + n) for m, n in zip(self.margin, shape, strict=False))
         view = field[inner[::-1]].transpose()
         return view[(..., *(0,) * (3 - self.dimensions))]
 
     def points(self, mask: Any, key: str) -> np.ndarray:
-        """Return the flat indices in the total grid (int64, ascending, x fastest) of the points of a mask.
+        """Return the flat indices (int64, ascending, x fastest) of a mask's points, counting a PML outside.
 
         ``mask`` is bool, or 0 and 1, and has the grid's shape; ``key`` names it in errors.
         """
         marked = self.mask(mask, key)
         if marked.flags.c_contiguous and np.count_nonzero(marked) < marked.size // _FEW:
-            # The numbers of some points are converted and sorted sooner than the mask is transposed.
+            # Converting and sorting the indices of few points is faster than transposing the mask.
             at = np.unravel_index(np.flatnonzero(marked), self.shape)
             at = [numbers + margin for numbers, margin in zip(at, self.margin, strict=False)]
             flat = np.sort(np.ravel_multi_index(at, self.total_shape[: self.dimensions], order="F"))
@@ -275,11 +275,11 @@ class Grid:
 
 
 def auto_pml_size(n: int, sizes: range, sides: int = 2) -> int:
-    """Return the PML size whose total axis has the smallest largest prime factor; ``n`` points without PML.
+    """Return the PML size for which the largest prime factor of an axis of ``n`` points plus PML is smallest.
 
     With a PML on one side only, as along a radius, the total is even: a GPU transforms no odd length.
     """
-    # min() keeps the first, hence the thinnest, of equally good ones.
+    # min() keeps the first of equally good sizes, the thinnest.
     fits = [size for size in sizes if sides == 2 or (n + size) % 2 == 0]
     return min(fits, key=lambda size: largest_prime_factor(n + sides * size))
 

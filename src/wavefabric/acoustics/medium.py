@@ -55,7 +55,8 @@ class Medium:
     Notes
     -----
     The dispersion of a power law is proportional to tan(πy/2), which is infinite for y = 1. For y near 1 the
-    speed and the attenuation differ far from the given ones; `simulate` warns if so at a source's frequency.
+    speed and attenuation of the waves differ much from c₀ and α₀ f^y; `simulate` warns if they do at the
+    frequency of a source.
     """
 
     sound_speed: Any
@@ -101,7 +102,7 @@ class Medium:
         return low, high
 
     def on(self, grid: Any) -> dict[str, Any]:
-        """Return the medium's parameters of a `Problem` on a `Grid`, by their names."""
+        """Return the arguments of `Problem` that describe this medium on a `Grid`, by name."""
 
         def to_memory(value: Any, key: str) -> float | np.ndarray:
             return value if isinstance(value, float) else grid.to_memory(value, key)
@@ -125,7 +126,7 @@ class Medium:
 
 
 def stagger(field: float | np.ndarray, axis: int, wrap: bool = False) -> float | np.ndarray:
-    """Return a field (Nz, Ny, Nx) half a spacing further along x (0), y (1) or z (2): means of neighbours.
+    """Return a field (Nz, Ny, Nx) half a spacing further along ``axis`` (0 = x), as means of neighbours.
 
     With ``wrap``, for a periodic axis, the neighbour of the last point is the first one. Otherwise the last
     point keeps its value, as in k-Wave.
@@ -139,11 +140,11 @@ def stagger(field: float | np.ndarray, axis: int, wrap: bool = False) -> float |
 
 
 def density_jump(density: Any, sound_speed: Any, between: Sequence[Any] = ()) -> str | None:
-    """Describe the reflection that is lost where the density of neighbouring points jumps; None if no jump.
+    """Describe the reflection that is lost at the largest jump of the density; return None without a jump.
 
-    A jump is a change of more than `LARGEST_JUMP`-fold. ``between`` holds the staggered densities, those
-    between neighbouring points along x, y(, z), as arrays in memory order. A jump where the staggered density
-    is well below the mean of its neighbours does not count: there the impedance changes smoothly enough.
+    A jump is a change of more than `LARGEST_JUMP`-fold between neighbouring points. ``between`` holds the
+    densities half a spacing along x, y(, z), as arrays in memory order. A jump does not count where this
+    density is well below the mean of the neighbours: there the impedance changes smoothly enough.
     """
     rho, worst = np.asarray(density), (float(LARGEST_JUMP), 0.0)
     jumps = rho.size > 1 and LARGEST_JUMP * rho.min() < rho.max()

@@ -1,4 +1,4 @@
-"""Describes an ultrasound simulation by numbers, which files and the Python API provide to the solver.
+"""Defines `Problem`, the description of a simulation that files and the Python API pass to the solver.
 
 The terms are k-Wave's (Treeby & Cox 2010, doi:10.1117/1.3360308; Treeby et al. 2012,
 doi:10.1121/1.4712021). Grids are in memory order, x fastest: C-order ``(Nz, Ny, Nx)``, with Nz = 1 in
@@ -24,7 +24,7 @@ SOURCES = ("initial_pressure", "pressure_source", "velocity_source", "transducer
 
 @dataclass(frozen=True)
 class ProductSignal:
-    """Stores signals (steps, points) as a sum of waveforms times weights; slicing returns an array."""
+    """Stores signals (steps, points) as the product ``waveforms @ weights.T``; slicing returns an array."""
 
     waveforms: np.ndarray  # (steps, terms)
     weights: np.ndarray  # (points, terms)
@@ -58,7 +58,7 @@ Signal = np.ndarray | ProductSignal
 
 @dataclass(frozen=True)
 class PressureSource:
-    """A mass source, scaled to density already: its signal enters each of the split densities."""
+    """A mass source in the solver's units: its density signal acts on each of the split densities."""
 
     index: np.ndarray  # grid points, each once
     signal: Signal  # kg/m³ per time step
@@ -67,13 +67,13 @@ class PressureSource:
 
     @property
     def signals(self) -> tuple[Signal]:
-        """Return the signal as a tuple of one, like those of a velocity source."""
+        """Return the signal in a tuple, like `VelocitySource.signals`."""
         return (self.signal,)
 
 
 @dataclass(frozen=True)
 class VelocitySource:
-    """A force source, scaled to velocity already."""
+    """A force source in the solver's units: its signals act on the components of the velocity."""
 
     index: np.ndarray  # grid points, each once
     signals: tuple[Signal | None, ...]  # one per dimension, m/s per time step
@@ -87,7 +87,7 @@ PointSource = PressureSource | VelocitySource
 
 @dataclass(frozen=True)
 class TransducerSource:
-    """A transducer: one signal, delayed at each point, added to the x velocity without correction."""
+    """A transducer: one signal, delayed per point, added to the x velocity without k-space correction."""
 
     index: np.ndarray  # grid points, each once
     delay: np.ndarray  # time steps: point i gets signal[delay[i] + step], nothing beyond the signal's end
@@ -105,7 +105,7 @@ class Interpolation:
 
 @dataclass(frozen=True)
 class Elements:
-    """Receiving elements: value e = Σ weights · field[points], from bounds[e] to bounds[e + 1]."""
+    """Receiving elements: value e = Σ weights · field[points] over entries bounds[e] to bounds[e + 1] − 1."""
 
     bounds: np.ndarray  # (elements + 1,)
     points: np.ndarray  # flat indices, each element's ascending
@@ -120,7 +120,7 @@ class Cuboids:
     last: np.ndarray
 
     def shapes(self) -> list[tuple[int, int, int]]:
-        """Return (Cz, Cy, Cx) of each box."""
+        """Return the shape of each box in points, (Cz, Cy, Cx)."""
         return [tuple(int(n) for n in (b - a + 1)[::-1]) for a, b in zip(self.first, self.last, strict=True)]  # type: ignore[misc]
 
     def indices(self, shape: tuple[int, int, int]) -> np.ndarray:
@@ -169,7 +169,7 @@ class Recording:
 class Problem:
     """Describes one simulation: grid, medium and sources. Arrays may have any real dtype."""
 
-    shape: tuple[int, int, int]  # Nx, Ny, Nz; Nz = 1 in 2-D, Ny = Nz = 1 in 1-D; or Nz of a stack
+    shape: tuple[int, int, int]  # Nx, Ny, Nz; Nz = 1 in 2-D, Ny = Nz = 1 in 1-D; in a stack Nz counts planes
     spacing: tuple[float, float, float]  # m; not used along missing axes
     dt: float  # s
     steps: int
@@ -184,7 +184,7 @@ class Problem:
     alpha_coeff: float | np.ndarray = 0.0  # dB/(MHz^y cm)
     alpha_power: float = 0.0  # y; not 1 with dispersion
     dispersion: bool = True  # without it the power law absorbs but does not change the speed
-    k_space: bool = True  # κ corrects the time step; without it κ is 1
+    k_space: bool = True  # the k-space correction κ is applied; False: κ = 1
     staggered: bool = True  # velocities half a spacing from the pressure; else at the pressure points
     axisymmetric: bool = False  # x along the axis, y the radius from 0 on; 2-D
     stacked: bool = False  # each plane is a 2-D simulation by itself (`acoustics.stack`)
@@ -195,17 +195,17 @@ class Problem:
 
     @cached_property
     def facts(self) -> dict[Hashable, Any]:
-        """Return the cache of facts derived from the medium; problems made by `with_medium` share it."""
+        """Return the cache of results computed from the medium; copies by `with_medium` share this cache."""
         return {}
 
     def fact(self, key: Hashable, find: Callable[[], Any]) -> Any:
-        """Return the cached fact ``key``; call ``find`` to compute it the first time."""
+        """Return the cached result for ``key``; the first time, compute it by calling ``find``."""
         if key not in self.facts:
             self.facts[key] = find()
         return self.facts[key]
 
     def with_medium(self, **changes: Any) -> "Problem":
-        """Return a copy with the same grid and medium, ``changes`` of dt and steps, and only new sources."""
+        """Return a copy with this grid and medium; ``changes`` sets dt, steps and sources (default: none)."""
         assert changes.keys() <= {"dt", "steps", *SOURCES}
         other = replace(self, **dict.fromkeys(SOURCES) | changes)
         vars(other)["facts"] = self.facts
@@ -213,7 +213,7 @@ class Problem:
 
     @property
     def extremes(self) -> Extremes:
-        """Return extremes of the medium; staggered densities: ``density_staggered.x``, ``.y`` and ``.z``."""
+        """Return the medium's extremes; staggered densities have the names ``density_staggered.x``, …"""
         return self.fact("extremes", self._find_extremes)
 
     def _find_extremes(self) -> Extremes:
@@ -227,7 +227,7 @@ class Problem:
 
     @property
     def dimensions(self) -> int:
-        """Return the number of dimensions: 1, 2 or 3; 2 of a stack of planes."""
+        """Return the number of dimensions: 1, 2 or 3; a stack of planes has 2."""
         return 3 if self.shape[2] > 1 and not self.stacked else 2 if self.shape[1] > 1 else 1
 
     @property

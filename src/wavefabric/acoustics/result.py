@@ -33,11 +33,11 @@ class Results(dict[str, Any]):
     Notes
     -----
     A time series has the shape (points, rows), a statistic (points,); the points of a mask are in Fortran
-    order, x fastest, as in MATLAB. With boxes, each is a list with one array per box: (Cx[, Cy[, Cz]], rows)
-    or (Cx[, Cy[, Cz]]). A whole-domain quantity (``*_all``, ``*_final``) has the grid's shape, without a PML
-    outside. An amplitude or phase has one such array per frequency, (frequencies, …); with boxes it has one
-    list of boxes per frequency. The other arrays are views of the solver's output. Under ``mpiexec`` every
-    rank has all arrays, and only rank 0 writes in `save`.
+    order, x fastest, as in MATLAB. With boxes, each quantity is a list with one array per box:
+    (Cx[, Cy[, Cz]], rows) or (Cx[, Cy[, Cz]]). A whole-domain quantity (``*_all``, ``*_final``) has the
+    grid's shape, without a PML outside. An amplitude or phase has the shape (frequencies, …), or one list
+    of boxes per frequency. Arrays other than these two are views of the solver's output. Under
+    ``mpiexec`` every rank has all arrays, and only rank 0 writes in `save`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Results(dict[str, Any]):
         return self.write(ResultWriter(path, force)) if self.writes else Path(path)
 
     def write(self, writer: ResultWriter) -> Path:
-        """Write the results with a writer that was created, and checked its file, before the run."""
+        """Write the results with ``writer``, created before the run to check that the file can be written."""
         grid = {
             "shape": Data(np.array(self.grid.shape), "", "points along x, y(, z)"),
             "spacing": Data(np.array(self.grid.spacing), "m", "distance of points along x, y(, z)"),
@@ -124,7 +124,7 @@ class Results(dict[str, Any]):
 
 
 def _positions(where: Any, total: tuple[int, int, int], grid: Grid) -> dict[str, Data]:
-    """Return the positions of boxes or mask points in the grid without a PML outside; else no data."""
+    """Return the indices of boxes or mask points in the grid without a PML outside; {} for other sensors."""
     if isinstance(where, Cuboids):
         boxes = (np.stack([where.first, where.last], 1) - grid.margin)[..., : grid.dimensions]
         return {"boxes": Data(boxes, "", "first and last point of each along x, y(, z), from 0")}

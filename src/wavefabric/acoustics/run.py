@@ -1,4 +1,4 @@
-"""Runs a problem for `simulation`: steps, recording, checkpoints, blow-up detection; one rank or several."""
+"""Runs a simulation on one rank or several: time steps, recording, checkpoints, detection of blow-up."""
 
 import math
 import os
@@ -32,16 +32,16 @@ from wavefabric.runtime.lifecycle.collective_checks import Status, combine, lock
 
 #: Approximate seconds between two exchanges of the status of the ranks.
 _STATUS_SECONDS = 0.5
-#: Approximate largest duration, in seconds, of steps without a check between them.
+#: Approximate longest time, in seconds, between checks for Ctrl-C.
 _CALL_SECONDS = 0.1
-#: Steps after which nothing is compiled or captured any more.
+#: Number of first time steps, after which all kernels are compiled and all CUDA graphs captured.
 _SETTLING = 20
 
 
 class Observer(Protocol):
-    """Reads the fields of a run between its steps, and uses its stages after the run.
+    """An object that reads the fields of a run between time steps, and may use its stages after the run.
 
-    An observed run stores the medium as arrays, not as an index.
+    An observed run stores the medium as arrays, not as indices into a table of materials.
     """
 
     def nbytes(self, problem: Problem, dtype: np.dtype, subdomains: list[Subdomain]) -> int:
@@ -49,10 +49,10 @@ class Observer(Protocol):
         ...
 
     def begin(self, stages: Stages, taken: int) -> StepRecording | None:
-        """Start after ``taken`` steps: 0, or those before a checkpoint.
+        """Start to observe a run after ``taken`` steps: 0, or those before a checkpoint.
 
-        Return a recording that reads the fields in each step, so that several steps may be taken before
-        `after` is called; None if it must be called after each step.
+        Return a recording that reads the fields within each step, so that `after` may be called after several
+        steps; return None if `after` must be called after each step.
         """
         ...
 
@@ -94,7 +94,7 @@ def run(
 
 
 class _Run:
-    """One run, from its checks to its report; the files that it writes are locked."""
+    """Executes one run, from the checks to the report, after its files have been locked."""
 
     def __init__(
         self,
@@ -132,8 +132,8 @@ class _Run:
         self._stages = setup.stages(problem, recording, observed)
         self._recorder = Recorder(self._stages, recording, sink)
         self._checks = FieldChecks(problem, self._stages, comm)
-        #: A look whose results have not been read: a GPU takes the next steps meanwhile, instead of waiting
-        #: for the host.
+        #: The last check of the fields, if its results have not been read: a GPU takes the next steps
+        #: meanwhile, instead of waiting for the host.
         self._look: Look | None = None
         self._lags = comm.size == 1 and comm.device.name != "cpu"
         self._peak = ""
@@ -145,9 +145,9 @@ class _Run:
             comm.step_recorder.watch(self._step, "advance")
         # `_done` steps are taken; `_whole` is False while a step is incomplete, as after a second Ctrl-C.
         self._done, self._whole = 0, True
-        #: Number of a step after the first ones, and the time at its end.
+        #: Number of steps, and the time, when the first `_SETTLING` ones are over.
         self._settled: tuple[int, float] | None = None
-        #: Seconds by phase, in this process and in earlier ones, up to the checkpoint.
+        #: Seconds by phase, in this process, and in earlier processes up to the checkpoint.
         self._seconds: dict[str, float] = {}
         self._earlier: dict[str, float] = {}
         self._began_steps = 0.0
@@ -169,7 +169,7 @@ class _Run:
         self._agreed = comm.size == 1
 
     def run(self, begun: float, loading: float) -> Report:
-        """Take the steps and complete the output; delete incomplete output unless a checkpoint needs it."""
+        """Take the time steps, complete the output; delete incomplete output unless a checkpoint needs it."""
         if self._observer is not None:
             reads = self._observer.begin(self._stages, self._first)
             if reads is not None:
@@ -225,7 +225,7 @@ class _Run:
         return report
 
     def _take_steps(self) -> None:
-        """Take steps until the end, or until a checkpoint that ends the run."""
+        """Take time steps until the end of the run, or until a checkpoint that ends the run early."""
         steps, alone, progress = self._problem.steps, self._comm.size == 1, self._progress
         policy = None if self._checkpoint is None else self._checkpoint.policy
         ranks = "" if alone else f"{self._comm.size} ranks, "
@@ -262,7 +262,7 @@ class _Run:
                     return
 
     def _steps_alone(self) -> int:
-        """Return how many steps can be taken before the next check, checkpoint or full block; at least 1."""
+        """Return how many steps can be taken before the next check, checkpoint or block of recorded rows."""
         if self._comm.size > 1 or self._alone:
             return 1
         done, policy = self._done, None if self._checkpoint is None else self._checkpoint.policy
@@ -275,10 +275,9 @@ class _Run:
         return max(1, min(limits))
 
     def _check(self, last: bool) -> bool:
-        """Check the fields if that is due; return whether a checkpoint is due by the clock of rank 0.
+        """Check the fields if a check is due; return whether a checkpoint is due by the clock of rank 0.
 
-        A device that lags computes the results while it takes further steps: those of the previous look are
-        read now, and after the ``last`` step all are.
+        A single GPU need not wait: results of a check are read at the next one, and after the ``last`` step.
         """
         if self._look is not None:
             self._read_look()
@@ -287,9 +286,9 @@ class _Run:
         return (last or not self._lags) and self._read_look()
 
     def _read_look(self) -> bool:
-        """Read the last look, if any, and the status of all ranks; return whether a checkpoint is due.
+        """Read the last check of the fields and the status of all ranks; return whether a checkpoint is due.
 
-        Waits for the device. After an interrupt or a lost field, raises on all ranks.
+        Wait for the device. If the run is interrupted or the field has blown up, raise on all ranks.
         """
         look, self._look = self._look, None
         save_due = self._checkpoint is not None and self._checkpoint.due()
@@ -336,7 +335,7 @@ class _Run:
         self._checkpoint.save(self._arrays(), state, last)
 
     def _all_seconds(self) -> dict[str, float]:
-        """Return the seconds of each phase, including those before a checkpoint."""
+        """Return the wall time of each phase, s, including that of earlier processes before a checkpoint."""
         taking = {"simulation": working_time() - self._began_steps, "postprocessing": 0.0}
         taking["compilation"] = CLOCK.seconds() - self._compiled_before
         so_far = taking | self._seconds
@@ -354,7 +353,7 @@ class _Run:
 
 
 def identity(*parts: Any) -> str:
-    """Return the SHA-256 of dataclasses with arrays, such as a `Problem` and a `Recording`."""
+    """Return the SHA-256, as text, of dataclasses with arrays, such as a `Problem` and a `Recording`."""
     import hashlib
 
     digest = hashlib.sha256()
@@ -363,7 +362,7 @@ def identity(*parts: Any) -> str:
 
 
 def _update_digest(digest, value) -> None:
-    """Add ``value`` to a digest; arrays enter by their CRC-32, which is enough against mistakes."""
+    """Add ``value`` to a digest; of arrays only a CRC-32, which is enough to notice changes by mistake."""
     if is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             digest.update(field.name.encode())

@@ -1,4 +1,4 @@
-"""Checks a run beyond its input: stability of its time step, and sources that the grid cannot represent."""
+"""Checks that a run's time step is stable, and warns of sources that the grid cannot represent."""
 
 import warnings
 from collections.abc import Mapping
@@ -24,10 +24,9 @@ def check_run(
 ) -> None:
     """Raise an error for an unstable time step; warn of sources that grid or absorption model distort.
 
-    All ranks must call this.
-
-    ``names`` are the names of numbers in messages, by default `PYTHON_NAMES`; errors begin with ``where``.
-    ``stable`` and ``advice`` name further remedies for the time step, and for absorption off its power law.
+    All ranks must call this. ``names`` replaces entries of `PYTHON_NAMES`, the names of numbers in messages;
+    errors begin with ``where``. ``stable`` and ``advice`` are further remedies in the messages on the time
+    step and on absorption that deviates from its power law.
     """
     if settings.check_stability:
         refuse_unstable(problem, settings, where, stable)

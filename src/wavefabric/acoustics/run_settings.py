@@ -28,7 +28,7 @@ POINTS_EACH = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Settings of a run; `InputError` if a value has a wrong type or is not an allowed word.
+    """Holds the settings of a run; `InputError` if a value has a wrong type or is not an allowed word.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class RunSettings:
         File in which the run is saved every ten minutes, or as `Checkpoints` says. Repeat the call to resume
         from it; it is removed at the end.
     check_stability : bool
-        False runs a time step that is not stable (`acoustics.stability`) until the field has grown.
+        False allows an unstable time step (`acoustics.stability`); the run stops once the field has grown.
     comm : Communicator, optional
         Ranks that share the grid; by default all that were started together. Use `exchange.solo()` to let
         each rank run a separate simulation.
@@ -94,7 +94,7 @@ class RunSettings:
         return Checkpoints(Path(self.checkpoint))
 
     def with_ranks(self, shape: tuple[int, int, int] | None = None) -> Self:
-        """Return settings with a communicator (default: all ranks); a lone rank's threads suit ``shape``."""
+        """Return settings with ``comm`` set, by default all ranks; a lone rank's threads suit ``shape``."""
         if self.comm is not None:
             return self
         if environment.ranks() > 1:
@@ -118,7 +118,7 @@ class RunSettings:
 
 @lru_cache
 def _world(device: Any, threads: int | None) -> Communicator:
-    """Return the communicator of all ranks; cached, because MPI allows only a few thousand of them."""
+    """Return the communicator of all ranks; cached, because MPI allows only a few thousand communicators."""
     if device == "cpu" or (device == "auto" and threads is not None and not cuda_count()):
         device = get_device("cpu", threads or environment.threads() or 1)
     return world(device=device)

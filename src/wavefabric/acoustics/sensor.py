@@ -58,12 +58,12 @@ class Sensor:
 
     @classmethod
     def boxes(cls, *corners: Any, record: str | Sequence[str] = ("p",), **more: Any) -> "Sensor":
-        """Return a sensor of boxes ``((x1, y1[, z1]), (x2, y2[, z2]))``: indices from 0, both included."""
+        """Return a sensor of boxes with inclusive 0-based corners ``((x1, y1[, z1]), (x2, y2[, z2]))``."""
         return cls(partial(_cuboids, corners), record, **more)
 
     @classmethod
     def points(cls, positions: Any, record: str | Sequence[str] = ("p",), **more: Any) -> "Sensor":
-        """Return a sensor at any points, m, (dimensions, n), by linear interpolation; origin as in `Grid`."""
+        """Return an interpolating sensor at positions (dimensions, points), m; origin as in `Grid`."""
         return cls(partial(_interpolation, positions), record, **more)
 
     @classmethod
@@ -71,12 +71,12 @@ class Sensor:
         """Return a sensor that records the mean over each element's surface of a `TransducerMask`.
 
         Results have one row per element, in the mask's order. The mean uses the adjoint of the transmit
-        weights, so that transmission between two transducers is reciprocal. Not for intensities.
+        weights, so that transmission between two transducers is reciprocal. Intensities are not available.
         """
         return cls(partial(_elements, mask), record, **more)
 
     def _recorded(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]:
-        """Return the quantities, the tones and the frequencies of the tones, Hz."""
+        """Return the quantities, the amplitudes (such as ``p_amp``), and the frequencies of these, Hz."""
         key, names = "sensor.frequencies", names_of(self.record)
         tones = tuple(name for name in TONES if any(isinstance(n, str) and n == name for n in names))
         others = tuple(name for name in names if not isinstance(name, str) or name not in TONES)
@@ -87,7 +87,7 @@ class Sensor:
         return quantities, tones, frequencies
 
     def on(self, grid: Grid) -> Recording:
-        """Return the recording on a grid; `InputError` for a point outside the grid or a missing mask."""
+        """Return this sensor's `Recording` on a grid; `InputError`: a point is outside, or no mask is set."""
         quantities, tones, frequencies = self._recorded()
         local = [name for name in quantities if is_local(name)]
         local += [name for name in tones if TONES[name].kind == "points"]
@@ -116,7 +116,7 @@ def _cuboids(corners: tuple[Any, ...], grid: Grid) -> Cuboids:
 
 
 def _in_total(at: np.ndarray, grid: Grid) -> Any:
-    """Return the flat indices in the total grid of points ``at`` of the grid, (dimensions, …)."""
+    """Return the flat indices, in the grid with a PML outside, of points ``at`` [axis, …] of the grid."""
     margin = np.array(grid.margin[: grid.dimensions]).reshape(-1, *[1] * (at.ndim - 1))
     return np.ravel_multi_index(tuple(at + margin), grid.total_shape[: grid.dimensions], order="F")
 

@@ -14,7 +14,7 @@ _FRACTION, _HIGHEST = 0.005, 0.9
 
 
 def check_series(values: Any, rows: int, key: str, *, shared: bool = False) -> np.ndarray:
-    """Return series as real numbers, (rows, steps); with ``shared`` also one for all rows, (1, steps).
+    """Return time series as a real array (rows, steps); or (1, steps), one for all rows, if ``shared``.
 
     `InputError` names ``key`` and the allowed shapes, and says if axes are in another order.
     """
@@ -33,10 +33,10 @@ def check_series(values: Any, rows: int, key: str, *, shared: bool = False) -> n
 
 
 def densified(series: np.ndarray, factor: int) -> np.ndarray:
-    """Return series (rows, steps) at ``factor`` times their rate, from the first sample to the last; float64.
+    """Return time series (rows, steps), float64, interpolated to ``factor`` times their sampling rate.
 
-    Band-limited interpolation. Each series is extended beyond its ends by its mirror image, so that no end
-    is a jump; for an initial pressure at rest this is exact at t = 0, p(−t) = p(t).
+    The interpolation is band-limited. Each series is extended beyond its ends by its mirror image, to avoid
+    jumps; for an initial pressure at rest this is exact at t = 0, p(−t) = p(t).
     """
     steps = series.shape[1]
     if factor == 1 or steps == 1:

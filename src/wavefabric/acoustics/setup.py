@@ -1,4 +1,4 @@
-"""Prepares fields, operators and the partition among ranks for a grid, medium and time step."""
+"""Prepares and keeps the fields, operators and kernels that runs with one medium and time step share."""
 
 from wavefabric.acoustics import choose_stages
 from wavefabric.acoustics.decomposition.decompose import Partition, decompose
@@ -10,10 +10,10 @@ from wavefabric.runtime.lifecycle.collective_checks import check_memory
 
 
 class Setup:
-    """Keeps the stages of a step (fields, operators, kernels) for runs with one medium and time step.
+    """Keeps the stages of a time step (fields, operators, kernels) for runs with one medium and time step.
 
-    Only one run at a time may use them. ``options`` are the settings of all these runs; all ranks must call
-    each method. ``indexed`` is as in `make_stages`.
+    Only one run at a time may use a `Setup`. ``options`` are the settings of all these runs; all ranks must
+    call each method. ``indexed`` is as in `make_stages`.
     """
 
     def __init__(self, options: RunSettings, indexed: bool = True):
@@ -29,7 +29,7 @@ class Setup:
         return decompose(problem.shape, ranks, decomposition if ranks > 1 else None, problem.stacked)
 
     def stages(self, problem: Problem, recording: Recording, more: int = 0) -> Stages:
-        """Return stages with zero fields and the sources of ``problem``.
+        """Return stages with zero fields and the sources of ``problem``; reuse the last ones if possible.
 
         `InputError`: stages, recording and ``more`` bytes exceed the memory of a device.
         """

@@ -1,4 +1,4 @@
-"""Processes grid arrays before the first time step, on all threads (``kernels/cpu/setup.cpp``)."""
+"""Runs multithreaded C++ kernels (``kernels/cpu/setup.cpp``) on grid arrays before the first time step."""
 
 import math
 from typing import Any
@@ -9,9 +9,9 @@ from wavefabric.base.system.machine import usable_threads
 from wavefabric.runtime.device.views import address as memory_address
 from wavefabric.runtime.kernels.cpu_launch import address, call_kernel
 
-#: Fewest points per thread for which threads pay.
+#: Smallest number of points per thread for which another thread saves time.
 _THREAD = 1 << 17
-#: Number of parts of a field whose results are combined, independent of the number of threads.
+#: Number of parts into which a reduction divides a field; the number of threads does not change the result.
 _PARTS = 1024
 
 Shape = tuple[int, int, int]
@@ -20,7 +20,7 @@ Part = tuple[slice, slice]
 
 
 def parts(shape: Shape, points: int) -> list[Part]:
-    """Split a grid into blocks of whole planes or rows: at most ``points`` points, at least one row."""
+    """Split a grid (Nz, Ny, Nx) into blocks of whole planes or rows: up to ``points`` points, or one row."""
     nz, ny, nx = shape
     rows = max(1, points // max(nx, 1))
     if rows < ny:
@@ -35,13 +35,13 @@ def threads_for(points: int) -> int:
 
 
 def run_setup(name: str, dtype: Any, points: int, *arguments: Any, threads: int | None = None) -> None:
-    """Run a C++ kernel of the set-up in the precision of ``dtype``; ``threads`` default to `threads_for`."""
+    """Run the C++ kernel ``name`` in the precision of ``dtype``, by default on `threads_for` threads."""
     precision = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}[np.dtype(dtype)]
     call_kernel(f"{name}_{precision}", *arguments, threads=threads or threads_for(points))
 
 
 def partial_results(size: int, columns: int) -> np.ndarray:
-    """Return an empty array (parts, columns) for results of the parts of ``size`` points or rows."""
+    """Return an uninitialised array (parts, columns) for a reduction over ``size`` points or rows."""
     return np.empty((max(1, min(size, _PARTS)), columns))
 
 

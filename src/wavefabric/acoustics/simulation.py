@@ -1,4 +1,4 @@
-"""Provides `simulate` and `prepare`: checks a problem, runs it by `run`, and returns its results."""
+"""Provides `simulate` and `prepare`, which check the arguments, run a simulation and return its results."""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -44,7 +44,7 @@ WITHOUT_SENSOR = ("p_max_all", "p_final")
 
 @dataclass(frozen=True, kw_only=True)
 class ResultSettings(RunSettings):
-    """Settings of a run whose results are returned, and also written to the file ``output`` if given."""
+    """Holds the settings of a run that returns results, and writes them to ``output`` if this is set."""
 
     output: str | Path | None = None
     force: bool = False
@@ -87,7 +87,7 @@ def to_problem(
 def _with_source(
     grid: Grid, silent: Problem, source: Any, sensor: Sensor | None, steps: int
 ) -> tuple[Problem, Recording]:
-    """Add a source and a number of steps to a problem without sources; return it and its recording."""
+    """Return the problem ``silent`` with a source and a number of steps, and the recording."""
     right = is_whole(steps) and 1 <= steps <= MOST_STEPS
     require(right, "steps", steps, f"a whole number from 1, up to {MOST_STEPS}")
     recording = (Sensor(record=WITHOUT_SENSOR) if sensor is None else sensor).on(grid)
@@ -170,9 +170,8 @@ def solve(
 ) -> Results:
     """Check and run a problem, write its results and return them: the last part of `simulate`.
 
-    ``adapt`` may rename and rework the recorded arrays before they are returned and written; ``observer``
-    and ``setup`` are as in `run`. ``naming``: ``names`` and ``first_index`` of `check`, for names and
-    indices in errors.
+    ``adapt`` converts the recorded arrays to those that are returned and written; ``observer`` and ``setup``
+    are as in `run`. ``naming`` are the arguments ``names`` and ``first_index`` of `check`.
     """
     options = options.with_ranks(problem.shape)
     comm, output, checkpoints = options.ranks, options.output, options.checkpoints
@@ -213,7 +212,7 @@ class PreparedSimulation:
         self._silent: Problem | None = None
         #: Whether the time step is known to be stable, or is not to be checked.
         self.stable = not settings.check_stability
-        #: The last stack, without sources, and its `Setup`; None until sources are simulated together.
+        #: The last stack of planes, without sources, and its `Setup`; None until `stack` is called.
         self._stack: tuple[Problem, Setup] | None = None
 
     @property
@@ -268,13 +267,13 @@ class PreparedSimulation:
     def _checked(
         self, source: Source, sensor: Sensor | None, settings: SimulateSettings
     ) -> tuple[Problem, Recording, SimulateSettings]:
-        """Return problem, recording and settings of a source, checked as before its run."""
+        """Return problem, recording and settings of a simulation, after all checks of `simulate`."""
         stated = self.problem(source, sensor, settings)
         self.check(*stated)
         return stated
 
     def check(self, problem: Problem, recording: Recording, settings: RunSettings) -> None:
-        """Check a run as `simulate` does: raise `InputError`, or warn; after it `stable` is true."""
+        """Check a run as `simulate` does: raise `InputError`, or warn; set `stable`."""
         check(problem)
         check_recording(problem, recording)
         check_run(problem, settings)
@@ -289,15 +288,15 @@ class PreparedSimulation:
     def stack(
         self, problems: Sequence[Problem], recording: Recording, indexed: bool = True
     ) -> tuple[Problem, Recording, Setup]:
-        """Return a stack of problems, with ``recording`` in each plane, and its `Setup`.
+        """Return one problem with ``problems`` as its planes, its recording and its `Setup`.
 
-        ``indexed`` is as in `make_stages`.
+        Each plane has the recording ``recording``; ``indexed`` is as in `make_stages`.
         """
         silent, planes = self._medium(), len(problems)
         if self._stack is None or (self._stack[0].shape[2], self._stack[1].indexed) != (planes, indexed):
             if indexed:
-                find_materials(silent, self.settings.dtype)  # in one plane; the stack shares what is found
-            self._stack = None  # its memory is free before other memory is allocated
+                find_materials(silent, self.settings.dtype)  # search one plane; the stack shares the result
+            self._stack = None  # free the memory of the last stack first
             self._stack = empty_stack(silent, planes), Setup(self.settings, indexed)
         empty, setup = self._stack
         return stack_sources(empty, problems), stack_recording(recording, empty), setup
@@ -310,7 +309,7 @@ class PreparedSimulation:
         settings: RunSettings,
         observer: Observer | None = None,
     ) -> list[Results]:
-        """Run what `stack` returned for ``problems`` and ``recording``; return the results of each."""
+        """Run ``stack``, the result of `stack` for these ``problems``; return the results of each problem."""
         (problem, together, setup), sink = stack, MemorySink()
         report = run(problem, together, sink, settings, observer=observer, setup=setup)
         report.notes.append(f"one of {len(problems)} sources that were simulated together")
@@ -323,9 +322,9 @@ class PreparedSimulation:
     def problem(
         self, source: Any, sensor: Sensor | None, how: SettingsType
     ) -> tuple[Problem, Recording, SettingsType]:
-        """Return problem, recording and settings; once `stable` is true these skip the stability check.
+        """Return problem, recording and settings of a run; if `stable`, these skip the stability check.
 
-        Without a sensor ``record`` is recorded in the whole domain, by default ``p_max_all`` and ``p_final``.
+        Without a sensor the quantities ``how.record`` are recorded, by default ``p_max_all`` and ``p_final``.
         """
         check_inputs(self.grid, self.medium, source, sensor)
         ensure(how.steps is None or how.t_end is None, "steps", "is given along with t_end", "one of them")
@@ -351,7 +350,7 @@ class PreparedSimulation:
         return self._silent
 
     def setup(self, indexed: bool = True) -> Setup:
-        """Return the `Setup` for one source; a change of ``indexed`` (of `make_stages`) replaces it."""
+        """Return the `Setup` for runs of one source, a new one if ``indexed`` (of `make_stages`) changes."""
         if self._setup.indexed != indexed:
             self.close()
             self._setup = Setup(self.settings, indexed)
@@ -363,7 +362,7 @@ class PreparedSimulation:
         self._stack = None
 
     def close_if_large(self) -> None:
-        """Call `close` if a second set-up of this size would not fit in a device's memory; collective."""
+        """Free fields and operators if a second set would not fit in a device's memory; collective."""
         comm, nbytes = self.settings.ranks, self._setup.nbytes + (self._stack[1].nbytes if self._stack else 0)
         if comm.control.max(float(nbytes > comm.device.memory()[0])):
             self.close()

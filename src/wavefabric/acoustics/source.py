@@ -78,7 +78,7 @@ class ContinuousWave:
         require(0 <= ramp < math.inf, f"{key}.ramp", self.ramp, "periods, from 0")
 
     def on(self, dt: float, steps: int, spread: Any = None) -> ProductSignal:
-        """Return waveforms (steps, 1 or 2) and weights (points, 1 or 2).
+        """Return the wave in ``steps`` time steps of ``dt``, s, as a product of one or two waveforms.
 
         ``spread`` (points, elements) converts weights of a transducer's elements to weights of points.
         """
@@ -126,7 +126,8 @@ class Source:
     -----
     In N dimensions a time step adds 2 Δt p/(N c₀ Δx) to each split density and 2 c₀ Δt u_i/Δi to u_i, so
     that a plane source radiates its signal (Cox, Martin & Treeby 2018, doi:10.1109/ULTSYM.2018.8579896).
-    For p, Δx is the spacing along x even if the spacings differ, as in k-Wave. Dirichlet sets p/(N c₀²), u_i.
+    For p, Δx is the spacing along x even if the spacings differ, as in k-Wave. In Dirichlet mode each split
+    density is set to p/(N c₀²), the velocity to u_i.
     """
 
     p0: Any = None
@@ -142,13 +143,13 @@ class Source:
     transducer: Transducer | None = None
 
     def lasting(self, dt: float, steps: int) -> "Source":
-        """Return a copy whose continuous waves are `ProductSignal`s of ``steps`` time steps ``dt``, s."""
+        """Return a copy with each `ContinuousWave` as a signal of ``steps`` time steps of ``dt``, s."""
         values = {name: getattr(self, name) for name in ("p", "ux", "uy", "uz")}
         waves = {name: v.on(dt, steps) for name, v in values.items() if isinstance(v, ContinuousWave)}
         return replace(self, **waves)
 
     def on(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> dict[str, Any]:
-        """Return the sources' parameters of a `Problem` on a grid, by their names.
+        """Return the arguments of `Problem` that describe this source on a grid, by name.
 
         ``sound_speed`` (a number, or (Nz, Ny, Nx) of the total grid) sets the scale at each point.
         """
@@ -172,10 +173,10 @@ class Source:
         return parameters
 
     def scale(self, name: str, grid: Grid, c: np.ndarray, dt: float) -> np.ndarray:
-        """Return the factor of the signals "p", "ux", … at points of sound speed ``c``, (points,) or (1,).
+        """Return the factor from a signal ("p", "ux", …) to the solver's units, (points,) or (1,).
 
-        The factor is proportional to c to the power `scale_power`. A "transducer" has one factor for all its
-        points, from the mean sound speed, as in k-Wave.
+        ``c`` is the sound speed at the source's points; the factor is proportional to c^`scale_power`. A
+        "transducer" has one factor, from the mean sound speed, as in k-Wave.
         """
         if name == "transducer":
             return np.array([2 * float(np.mean(c)) * dt / grid.spacing[0]])
@@ -192,7 +193,7 @@ class Source:
 
     @staticmethod
     def _smoothed(p0: np.ndarray, grid: Grid) -> np.ndarray:
-        """Return ``p0`` as `smooth` does; an axisymmetric one is mirrored to four radii, as in k-Wave."""
+        """Return ``p0`` smoothed; on an axisymmetric grid first mirrored to four radii, as in k-Wave."""
         if not grid.axisymmetric:
             return smooth(p0)
         half = np.concatenate([p0, 0 * p0[:, :1], -p0[:, :0:-1]], axis=1)
@@ -200,7 +201,7 @@ class Source:
         return np.ascontiguousarray(whole[:, : p0.shape[1]])
 
     def p0_gradient(self, derivative: np.ndarray, grid: Grid) -> np.ndarray:
-        """Convert derivatives with respect to initial pressure (Nz, Ny, Nx) to those for ``p0``."""
+        """Convert derivatives for the solver's initial pressure (Nz, Ny, Nx) to derivatives for ``p0``."""
         derivative = np.asarray(derivative, np.float64)
         if self.smooth:
             p0 = grid.to_memory(self.p0, "source.p0", outside="zero").astype(np.float64)
@@ -255,12 +256,12 @@ class Source:
 
 
 def at_points(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return the values at flat indices as float64; one value if ``field`` is a number."""
+    """Return the values of ``field`` at flat indices, as float64; one value if ``field`` is a number."""
     return np.asarray(field.reshape(-1)[index] if isinstance(field, np.ndarray) else [field], np.float64)
 
 
 def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> Signal:
-    """Return signals (steps, points) or (steps, 1), multiplied by one scale or by one per point."""
+    """Return signals (steps, points or 1): a user's ``values`` times ``scale`` (one, or one per point)."""
     if isinstance(values, ProductSignal):
         count, allowed = len(values.weights), f"a number, or one for each of {points} points"
         require(count in (1, points), f"{key}.amplitude", count, allowed)
@@ -324,7 +325,7 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
 
 
 def _transform(name: str, array: np.ndarray, *how: Any) -> Any:
-    """Call an FFT of NumPy, or on several threads the FFT of SciPy, whose import takes time."""
+    """Apply an FFT of NumPy or, if several threads pay, of SciPy, whose import takes time."""
     if (threads := threads_for(array.size)) == 1:
         return getattr(np.fft, name)(array, *how)
     from scipy import fft

@@ -29,8 +29,7 @@ from wavefabric.acoustics.problem import (
 from wavefabric.acoustics.recording.quantities import is_field, is_tone
 from wavefabric.acoustics.run_settings import RunSettings
 
-#: Largest number of grid points of a stack, with more of which a GPU is busy anyway; and of planes, a limit
-#: of CUDA's launches.
+#: Largest number of grid points of a stack, enough to occupy a GPU, and of planes, a limit of CUDA.
 MOST_POINTS, MOST_PLANES = 1 << 22, 65535
 #: Medium parameters of a problem, which all planes share, like ``density_staggered``.
 _MEDIUM = ("sound_speed", "density", "nonlinearity", "alpha_coeff")
@@ -51,7 +50,7 @@ def planes_together(problem: Problem, settings: RunSettings) -> int:
 def empty_stack(problem: Problem, planes: int) -> Problem:
     """Return a stack of ``planes`` simulations on the grid and medium of a 2-D problem, without sources.
 
-    It shares the `Problem.facts` of ``problem``, which are those of one plane.
+    The stack shares the cache `Problem.facts` of ``problem``, whose results describe one plane.
     """
     shape = (*problem.shape[:2], planes)
 
@@ -71,7 +70,7 @@ def in_batches(
     alone: Callable[[int], Any],
     together: Callable[[list[int]], list[Any]],
 ) -> list[Any]:
-    """Return a result for each problem, from stacks of at most ``most`` problems.
+    """Simulate problems in stacks of at most ``most``; return one result per problem, in order.
 
     ``together`` receives the indices of problems that can be stacked, and returns their results; ``alone``
     receives the index of a problem that cannot be stacked with another.
@@ -89,10 +88,7 @@ def in_batches(
 
 
 def _kind_of_sources(problem: Problem) -> tuple:
-    """Return what problems must have in common to be stacked: steps, and which sources, modes and lengths.
-
-    Transducers must have the same signal.
-    """
+    """Return a key, equal for problems that can be stacked: steps, and kinds, modes, lengths of sources."""
     pushes = problem.transducer
     kinds: list[Any] = [problem.steps, problem.initial_pressure is not None]
     kinds.append(pushes and (pushes.steps, pushes.signal.tobytes()))
@@ -103,7 +99,7 @@ def _kind_of_sources(problem: Problem) -> tuple:
 
 
 def stack_sources(stack: Problem, problems: Sequence[Problem]) -> Problem:
-    """Return ``stack`` with the sources of problem k in plane k; `in_batches` says which can be together."""
+    """Return ``stack`` with the sources of problem k in plane k; the problems have one `_kind_of_sources`."""
     plane = stack.shape[0] * stack.shape[1]
 
     def index(sources: Sequence[Any]) -> np.ndarray:
@@ -129,7 +125,7 @@ def stack_sources(stack: Problem, problems: Sequence[Problem]) -> Problem:
 
 
 def _side_by_side(sources: Sequence[Any], signals: Sequence[Signal]) -> Signal:
-    """Return the signals of the points of all sources, (steps, points)."""
+    """Return the signals of several sources side by side, (steps, points of all sources)."""
     products = [each for each in signals if isinstance(each, ProductSignal)]
     if len(products) == len(signals) and all(
         np.array_equal(each.waveforms, products[0].waveforms) for each in products
@@ -143,7 +139,7 @@ def _side_by_side(sources: Sequence[Any], signals: Sequence[Signal]) -> Signal:
 
 
 def stack_recording(recording: Recording, stack: Problem) -> Recording:
-    """Return a recording of the same quantities and points in each plane, plane after plane."""
+    """Return the recording of a stack: the points of ``recording`` in each plane, plane after plane."""
     planes, plane, where = stack.shape[2], stack.shape[0] * stack.shape[1], recording.where
     offsets = np.arange(planes) * plane
 
@@ -166,7 +162,7 @@ def stack_recording(recording: Recording, stack: Problem) -> Recording:
 
 
 def of_plane(arrays: Mapping[str, np.ndarray], number: int, planes: int) -> dict[str, np.ndarray]:
-    """Return the arrays that plane ``number`` of a stack recorded, as a run of that simulation would."""
+    """Return the arrays recorded in plane ``number`` of a stack, as if its simulation had run alone."""
     result = {}
     for name, array in arrays.items():
         if is_field(name):

@@ -2,7 +2,7 @@
 
 >>> from wavefabric.optics import graded_index_62_5, propagate
 
-The module docstring of each package below says what the package contains and may import; none imports
+The module docstring of each subpackage says what the subpackage contains and may import; none imports
 acoustics, fabric, bench or cli.
 """
 

@@ -28,7 +28,7 @@ _AXES = "xyz"
 
 #: Largest number of time steps: the energy balance stores a number per step.
 MOST_STEPS = 10**8
-#: Names in the Python API of each number; ``names`` of `check` can replace them, by the same keys.
+#: Name of each number in the Python API, for errors; ``names`` of `check` can replace it, by the same key.
 PYTHON_NAMES: dict[str, str] = {
     **{f"{key}.{a}": f"grid.{key}" for key in ("shape", "spacing", "pml_size", "pml_alpha") for a in _AXES},
     **{f"density_staggered.{axis}": f"medium.density (staggered in {axis})" for axis in _AXES},
@@ -56,8 +56,8 @@ PYTHON_NAMES: dict[str, str] = {
 def check(problem: Problem, names: Mapping[str, str] | None = None, *, first_index: int = 0) -> None:
     """Raise an `InputError` at the first invalid number of a problem.
 
-    ``names`` are the names of numbers in errors that differ from `PYTHON_NAMES`; ``first_index`` is the
-    number of the first grid point in errors.
+    ``names`` replaces names of numbers in errors, by default `PYTHON_NAMES`; ``first_index`` is the number
+    of the first grid point in errors.
     """
     rules = _Rules(problem, names, first_index)
     _grid(problem, rules)
@@ -79,7 +79,7 @@ def check(problem: Problem, names: Mapping[str, str] | None = None, *, first_ind
 def check_recording(
     problem: Problem, recording: Recording, names: Mapping[str, str] | None = None, *, first_index: int = 0
 ) -> None:
-    """Raise `InputError` for an invalid recording; as in `check`, but ``first_index`` also counts steps."""
+    """Raise `InputError` for an invalid recording; ``first_index`` also numbers steps; else like `check`."""
     rules = _Rules(problem, names, first_index)
     quantities, where, start = recording.quantities, recording.where, recording.start
     unknown = [repr(name) for name in quantities if name not in QUANTITIES] or ["nothing"]
@@ -193,7 +193,7 @@ def _interpolation(where: Interpolation, problem: Problem, rules: "_Rules") -> N
 
 
 class _Rules:
-    """Holds rules that many numbers share, and the name of each number in errors."""
+    """Checks numbers of a problem by rules that many of them share; ``key`` selects the name in errors."""
 
     def __init__(self, problem: Problem, names: Mapping[str, str] | None, first_index: int):
         self.names = {**PYTHON_NAMES, **(names or {})}
@@ -215,7 +215,7 @@ class _Rules:
     def finite(
         self, key: str, array: np.ndarray, ends: tuple[float, float] | None = None
     ) -> tuple[float, float]:
-        """Return the lowest and the highest value of an array; ``ends`` if the caller knows them."""
+        """Return the smallest and largest value of an array, ``ends`` if known; require finite numbers."""
         self.require(array.dtype.kind in "fiu", key, f"is of type {array.dtype}", "real numbers")
         # NaN propagates through both, and neither allocates an array.
         low, high = ends or (float(array.min()), float(array.max()))
@@ -226,7 +226,7 @@ class _Rules:
     def field(
         self, key: str, value: Any, *, low: float = -math.inf, open_end: bool = False, scalar: bool = True
     ) -> None:
-        """Check one number, or one per grid point: at least ``low``, or above it with ``open_end``."""
+        """Check a number, or one per grid point: finite, and from ``low`` on; above it with ``open_end``."""
         grid = self._problem.array_shape
         if isinstance(value, np.ndarray) and value.ndim:
             actual = f"has the shape {value.shape}"
@@ -242,7 +242,7 @@ class _Rules:
         self.require(right, key, shown, f"{'above' if open_end else 'from'} {low:g}")
 
     def index(self, key: str, index: np.ndarray, unique: bool = True) -> int:
-        """Check flat indices of grid points, and return their number."""
+        """Check flat indices of grid points, and return the number of indices."""
         actual = f"has the shape {index.shape}, type {index.dtype}"
         self.require(index.ndim == 1 and index.dtype.kind in "iu", key, actual, "(points,), whole numbers")
         self.require(index.size, key, "no point", "one grid point or more")

@@ -1,4 +1,4 @@
-"""Warns of signals above the grid's highest frequency, and of absorption or sound speed off the power law."""
+"""Finds reasons to warn: signals above the grid's highest frequency, and absorption off its power law."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -19,17 +19,16 @@ from wavefabric.base.errors import require
 #: Fraction of a signal's energy above the limit that causes a warning. Tone bursts that begin and end
 #: abruptly have some 0.1 % of their energy far above their frequency.
 FRACTION = 0.01
-#: Samples, zeros included, of a block, and of all points that are analysed (about a second).
+#: Largest number of samples, zeros included, that are transformed at once, and in all (about a second).
 _BLOCK, _MOST = 1 << 22, 1 << 25
-#: Signals of a source that are analysed for its frequency.
+#: Approximate number of signals of a source that determine its mean frequency.
 _SIGNALS = 64
 
 
 def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, advice: str = "") -> list[str]:
-    """Return a line for each source beyond the grid's limit, for absorption off its law, for density jumps.
+    """Return warnings of signals above the grid's highest frequency, inaccurate absorption, density jumps.
 
-    ``names`` are the names of numbers in lines that differ from `PYTHON_NAMES`; ``advice`` follows the line
-    about absorption.
+    ``names`` replaces names in `PYTHON_NAMES`; ``advice`` is appended to the warning of absorption.
     """
     names = {**PYTHON_NAMES, **(names or {})}
     lines = band_warnings(problem, names)
@@ -46,7 +45,7 @@ def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, a
 def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0) -> float:
     """Return the highest frequency, Hz, with ``points_per_wavelength`` grid points per wavelength.
 
-    Computed for the smallest sound speed and the largest spacing. `InputError`: not more than 0 points.
+    The smallest sound speed and the largest spacing count. `InputError`: the argument is not above 0.
     """
     right = real(points_per_wavelength, "points_per_wavelength") > 0
     require(right, "points_per_wavelength", points_per_wavelength, "above 0")
@@ -54,16 +53,16 @@ def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0
 
 
 def highest_frequency(problem: Problem) -> float:
-    """Return the highest frequency, Hz, with two points per wavelength, c_min / (2 max Δ)."""
+    """Return the grid's highest frequency, Hz, with two points per wavelength: c_min / (2 max Δ)."""
     return problem.extremes.ranges["sound_speed"][0] / (2 * max(problem.spacing[: problem.dimensions]))
 
 
 def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> list[str]:
-    """Return a line for each source signal with more than `FRACTION` of its energy above the grid's limit.
+    """Return a warning for each source signal with over `FRACTION` of its energy above the grid's limit.
 
-    The energy is Σ |F{s}|² over the points of a source, with zeros before the samples s and, if they end
-    before the run does, after them. A signal that lasts to the end of the run or beyond is mirrored at its
-    end instead, since it does not stop abruptly there. Of very many points only the strongest count.
+    The energy is Σ |F{s}|² over the points of a source, with zeros before the signal s and, if s ends before
+    the run does, after it. A signal that lasts to the end of the run or beyond is mirrored at its end
+    instead, since it does not stop abruptly there. Of very many points only those with most energy count.
     """
     c, spacing = problem.extremes.ranges["sound_speed"][0], max(problem.spacing[: problem.dimensions])
     limit, lines = highest_frequency(problem), []
@@ -86,7 +85,7 @@ def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> 
 
 
 def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
-    """Yield each signal's name, its samples (samples, points), and whether it ends before the run."""
+    """Yield each signal: key in `PYTHON_NAMES`, samples (samples, points), whether it ends before the run."""
     pressure, velocity, transducer = problem.pressure_source, problem.velocity_source, problem.transducer
     signals: dict[str, Signal | None] = {}
     if pressure is not None:
@@ -102,12 +101,15 @@ def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
 
 
 def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the energy of all points and the frequencies, Hz; zeros if the Nyquist frequency is too low."""
+    """Return the energy of all points by frequency, and the frequencies, Hz; zeros if none is over ``limit``.
+
+    ``ends`` is as in `source_signals`.
+    """
     if 1 / (2 * dt) <= limit:
         return np.zeros(1), np.zeros(1)
     import scipy.fft  # late, because building a problem should not pay for this import
 
-    if not (sounding := signal.any(axis=0)).all():  # a single element of an array may fire
+    if not (sounding := signal.any(axis=0)).all():  # often a single element of an array transmits
         signal = signal[:, sounding]
     samples, points = signal.shape
     samples = max(256, (2 if ends else 4) * samples)
@@ -129,11 +131,11 @@ def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[
 
 
 def power_law_line(problem: Problem) -> str | None:
-    """Return a line on the source frequency where absorption deviates most from its law; None if it is close.
+    """Return a warning for the source frequency where absorption deviates most from its power law, or None.
 
-    With absorption proportional to f^y, the medium's sound speed is that at frequency 0 for y > 1, and at
-    an infinite frequency for y < 1. The frequency of a source is the mean of its power spectrum; that of an
-    initial pressure corresponds to its root mean square wavenumber.
+    With absorption proportional to f^y, the medium's sound speed is the speed at frequency 0 for y > 1, and
+    at an infinite frequency for y < 1. The frequency of a source is the mean of its power spectrum; for an
+    initial pressure the root mean square wavenumber determines the frequency.
     """
     if problem.absorption == "none" or not problem.extremes.ranges["alpha_coeff"][1]:
         return None
@@ -150,7 +152,7 @@ def power_law_line(problem: Problem) -> str | None:
 
 
 def _mean_frequency(signal: np.ndarray, dt: float) -> float:
-    """Return the mean frequency of the power spectrum without its constant, Hz; 0 for a constant signal."""
+    """Return the mean frequency, Hz, of a signal's power spectrum, mean removed; 0 for a constant."""
     some = np.asarray(signal[:, :: max(1, signal.shape[1] // _SIGNALS)], np.float64)
     power = np.sum(np.abs(np.fft.rfft(some - some.mean(axis=0), axis=0)) ** 2, axis=1)
     total = float(power.sum())
@@ -158,7 +160,7 @@ def _mean_frequency(signal: np.ndarray, dt: float) -> float:
 
 
 def _rms_wavenumber(problem: Problem) -> float:
-    """Return the root mean square |k| of the initial pressure, from differences of neighbours."""
+    """Return the initial pressure's root mean square wavenumber, rad/m, from differences of neighbours."""
     *squares, total = squared_slopes(np.ascontiguousarray(problem.initial_pressure))
     axes = zip(squares, problem.spacing, range(problem.dimensions), strict=False)
     square = sum(each / spacing**2 for each, spacing, _ in axes)

@@ -1,4 +1,4 @@
-"""Division of a grid among ranks: slabs, pencils or blocks with overlaps, and the windows of blocks.
+"""Divides a grid among ranks into slabs, pencils or overlapping blocks, and defines the blocks' windows.
 
 May import `spectral` and `exchange`, and no other package of acoustics.
 """

@@ -1,6 +1,6 @@
 """Divides a grid among ranks: one Fourier basis for the whole grid, or one per block.
 
-*Global*: exact; transforms are distributed, by transposes between ranks (`spectral.distributed`).
+*Global*: exact; transforms of the whole grid need transposes between ranks (`spectral.distributed`).
 
 *Local*: blocks on a torus, each widened by overlaps that are filled from its neighbours before every
 transform. A window fades the overlaps out, after which each block is periodic. This is an approximation whose
@@ -37,7 +37,8 @@ class Decomposition:
     kind : str
         ``"global"`` or ``"local"``.
     grid : tuple of int, optional
-        Blocks along x, y and z; their product is the number of ranks. Default: the one that moves least data.
+        Blocks along x, y and z; their product is the number of ranks. Default: global, slabs along z or
+        nearly square pencils; local, the blocks with the smallest overlaps.
     overlap : int
         Local: points added to a block on each side of every divided axis.
     bell : str
@@ -71,7 +72,7 @@ class Partition:
     #: Options of the decomposition; ``grid`` is set.
     options: Decomposition
     subdomains: list[Subdomain]
-    #: Advice, one sentence each.
+    #: Advice to the user, one sentence each.
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -100,9 +101,9 @@ class Partition:
 def decompose(
     shape: Triple, ranks: int, options: Decomposition | None = None, stacked: bool = False
 ) -> Partition:
-    """Divide a grid of (Nx, Ny, Nz) points, Nz = 1 in 2-D, among ranks; a ``stacked`` one has one rank.
+    """Divide a grid of (Nx, Ny, Nz) points, Nz = 1 in 2-D, among ranks; a stack of planes has one rank.
 
-    Raises `InputError` if the blocks do not fit the ranks or the points, or one is shorter than the overlap.
+    Raises `InputError` if the blocks do not fit the ranks or the points, or are shorter than the overlap.
     """
     options = options or Decomposition()
     shape = tuple(int(n) for n in shape)  # type: ignore[assignment]
@@ -125,18 +126,18 @@ def smooth(n: int) -> bool:
 
 
 def even(n: int, blocks: int) -> tuple[int, ...]:
-    """Return sizes that differ by at most one point, the larger first."""
+    """Divide ``n`` points into ``blocks`` sizes that differ by at most one point, the larger first."""
     size, more = divmod(n, blocks)
     return tuple(size + (i < more) for i in range(blocks))
 
 
 @lru_cache(maxsize=1024)
 def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, ...]:
-    """Return block sizes that tile ``n`` points, such that size + 2 ``overlap`` is smooth for each.
+    """Return block sizes with sum ``n``, such that each size + 2 ``overlap`` has no prime factor above 7.
 
     All size + 2 ``overlap`` are multiples of ``multiple`` if possible. The longest block is as short as
-    possible, since it limits the speed. Without such sizes within `SLACK`, or only with blocks shorter than
-    the overlap, the sizes are even.
+    possible, since it limits the speed. If there are no such sizes within `SLACK`, or only sizes shorter than
+    the overlap, the sizes are those of `even`.
     """
     if blocks == 1:
         return (n,)
@@ -147,7 +148,7 @@ def widened(n: int, blocks: int, overlap: int, multiple: int = 1) -> tuple[int, 
 
 
 def _smooth_sizes(n: int, blocks: int, overlap: int, unit: int) -> tuple[int, ...] | None:
-    """Return the sizes of `widened` that are smooth and multiples of ``unit``, or None."""
+    """Return sizes for `widened`, each size + 2 ``overlap`` smooth and a multiple of ``unit``; or None."""
     equal = even(n, blocks)
     if all(_suits(size + 2 * overlap, unit) for size in equal):
         return equal
@@ -164,9 +165,9 @@ def _suits(n: int, unit: int) -> bool:
 
 
 def _filled(total: int, blocks: int, limit: int, least: int, unit: int) -> list[int] | None:
-    """Return ``blocks`` suitable sizes from ``least`` to ``limit`` with sum ``total``, or None.
+    """Return ``blocks`` smooth multiples of ``unit`` from ``least`` to ``limit`` with sum ``total``, or None.
 
-    The sizes are in descending order. As few blocks as possible are shorter than ``limit``.
+    The sizes are in descending order. As few sizes as possible are below ``limit``.
     """
     excess = blocks * limit - total
     shortenings = [
@@ -196,7 +197,7 @@ def block_grids(ranks: int) -> list[Triple]:
 
 
 def _global_limits(shape: Triple) -> Triple:
-    """Return the largest number of blocks along each axis, in space and in the divided spectrum."""
+    """Return the largest number of blocks along x, y, z into which both grid and half spectrum divide."""
     nx, ny, nz = shape
     return 1, min(ny, nx // 2 + 1), min(ny, max(1, nz // 2))  # two planes, or a block would be taken for 2-D
 
@@ -240,13 +241,13 @@ _MULTIPLES = (2, 1, 1)
 
 
 def _too_short(n: int, blocks: int, multiple: int, overlap: int) -> bool:
-    """Return whether an overlap would reach beyond a block of a divided axis."""
-    # Without a search if blocks cannot fit: it would take long for large numbers.
+    """Return whether a block of a divided axis would be shorter than the overlap."""
+    # If blocks cannot fit, skip the search of `widened`, which would take long for large numbers.
     return blocks > 1 and (blocks * overlap > n or min(widened(n, blocks, overlap, multiple)) < overlap)
 
 
 def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
-    """Return the grid with the smallest halo per rank; of equals that with most blocks along z, then y."""
+    """Return the blocks along x, y, z with the smallest halo per rank; of equals those with most along z."""
     grids, overlaps = block_grids(ranks), (overlap,) * 3
     fitting = [grid for grid in grids if not any(map(_too_short, shape, grid, _MULTIPLES, overlaps))]
     if not fitting:
@@ -331,7 +332,7 @@ def halo_messages(decomposition: Partition) -> list[Message]:
 
 
 def _box(subdomain: Subdomain, offset, over: int, owned: bool) -> tuple[slice, slice, slice]:
-    """Return (z, y, x) slices of the overlap towards ``offset``; if ``owned``, of the opposite owned edge."""
+    """Return (z, y, x) slices of the overlap on side ``offset``; if ``owned``, of the opposite block edge."""
     box = []
     for step, inside in zip(reversed(offset), subdomain.owned, strict=True):
         low, high = inside.start, inside.stop

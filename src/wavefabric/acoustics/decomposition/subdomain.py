@@ -1,4 +1,4 @@
-"""The part of a grid on one rank: a block, the overlaps around it, and a part of the spectrum."""
+"""Describes the part of a grid on one rank: a block, the overlaps around it, and a part of the spectrum."""
 
 import math
 from dataclasses import dataclass
@@ -61,14 +61,14 @@ class Subdomain:
         return np.arange(self.first[axis], self.first[axis] + self.size[axis]) % self.shape[axis]
 
     def spectrum(self, vector: np.ndarray, axis: int) -> np.ndarray:
-        """Return this rank's part of ``vector``, which spans the half spectrum's ``axis`` (0 = x)."""
+        """Return this rank's part of ``vector``, which spans the half spectrum along ``axis`` (0 = x)."""
         return vector[slice(*self.spectral[axis])]
 
     def local_index(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which points of the whole grid this rank owns, and their indices in its local arrays.
+        """Return which of some grid points this rank owns, and the local indices of the owned points.
 
-        ``index`` is flat, x fastest. Returns a mask like ``index``, and the flat local indices of the owned
-        points, in their order.
+        ``index`` holds flat indices of points in the whole grid, x fastest. Returns a mask of the same shape,
+        and the owned points' flat indices in this rank's arrays, in the same order.
         """
         index = np.asarray(index, np.int64)
         nx, ny, _ = self.shape

@@ -10,7 +10,7 @@ import numpy as np
 
 
 def _erf(t: np.ndarray) -> np.ndarray:
-    """Return ½(1 + erf(2s/√(1−s²))), s = 2t − 1; after Boyd 2002 (doi:10.1006/jcph.2002.7023)."""
+    """Return the rise ½(1 + erf(2s/√(1−s²))), s = 2t − 1, after Boyd 2002 (doi:10.1006/jcph.2002.7023)."""
     from scipy.special import erf
 
     s = 2 * t - 1
@@ -32,7 +32,8 @@ WINDOWS = tuple(_RISES)
 def window(name: str, owned: int, overlap: int) -> np.ndarray:
     """Return the window's factors on one axis, shape (owned + 2 overlap,); ``"none"`` is 1 everywhere.
 
-    Overlap point i, counted from the outer edge, has t = (i + ½)/overlap, so that rise and fall sum to one.
+    Overlap point i, counted from the outer edge, has t = (i + ½)/overlap, so that the windows of neighbouring
+    blocks sum to one.
     """
     rise = _RISES[name]((np.arange(overlap) + 0.5) / overlap) if overlap else np.ones(0)
     return np.concatenate([rise, np.ones(owned), rise[::-1]])

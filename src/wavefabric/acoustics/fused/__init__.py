@@ -1,4 +1,4 @@
-"""Stages of a time step whose transforms and pointwise work are fused, for CPUs and GPUs.
+"""Computes time steps by kernels that fuse Fourier transforms with pointwise work, for CPUs and GPUs.
 
 May import `acoustics.solver`, and what that package may import.
 """

@@ -1,4 +1,4 @@
-"""Divides the transforms of fused GPU kernels among threads and blocks, and says which grids fit.
+"""Divides the transforms of fused GPU kernels among threads and blocks, and tells which grids fit.
 
 Rows along x and columns along y and z are transformed in shared memory (``axis_fft.cu``).
 """
@@ -10,25 +10,22 @@ import numpy as np
 
 from wavefabric.runtime.spectral.axis_fft import axis_radices, row_space, transformed_points
 
-#: Buffers in shared memory per row; one for kernels that are not listed.
+#: Number of buffers in shared memory per row, by kernel; other kernels have one.
 _SPACES = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
 _SPACES |= {"x_adjoint_velocity": 3, "x_adjoint_density": 3, "x_adjoint_pressure": 2}
-#: Largest number of threads of a block; a block with only one transform may have more.
+#: Largest number of threads of a block, by axis; a block with only one transform may have more.
 _THREADS = {"X": 128, "Y": 1024, "Z": 512, "G": 512}
-#: The same along x of a plane, which has few rows.
+#: Largest number of threads of a block along x in 2-D, where a grid has few rows.
 _PLANE_ROW_THREADS = 32
-#: Values of a spectrum below which a thread of rows, and of columns, transforms few; and from which a thread
-#: of columns transforms as many as it can. Points of the longest row of which a thread transforms few.
+#: Sizes of a spectrum, in values: below the first a thread gets 4 values of a row, below the second at most 8
+#: of a column, below the third at most 16. Last: longest row, in points, of which a thread gets 4 values.
 _FEW_IN_ROWS, _FEW, _MANY, _LONG_ROW = 3 << 19, 1 << 19, 1 << 22, 1024
 #: Largest shared memory, in bytes, of a block, and of a block with a single row.
 _SHARED, _SHARED_ROW = 96 * 1024, 160 * 1024
 
 
 def usable(nx: int, ny: int, nz: int, dtype) -> bool:
-    """Return whether the kernels can transform a grid along all its axes; Nx must be even.
-
-    Nz = 1 is a plane.
-    """
+    """Return whether the kernels can transform a grid along all its axes; Nx must be even, 2-D has Nz = 1."""
     lengths = list(zip((nx // 2, ny, nz), longest_axes(dtype), strict=True))[: 3 if nz > 1 else 2]
     fits = all(1 < n <= most and transformed_points(n, r) <= most for n, most in lengths for r in (8, 16))
     return fits and nx % 2 == 0
@@ -49,8 +46,8 @@ def longest_axes(dtype) -> tuple[int, int, int]:
 class _Work(NamedTuple):
     """Describes how the threads of a GPU divide the transforms along an axis."""
 
-    #: Values per thread: more mean fewer exchanges between threads, but fewer threads to load while others
-    #: compute.
+    #: Values per thread: more values mean fewer exchanges between threads, but fewer threads that load while
+    #: others compute.
     each: int
     #: Largest power of two among the radices.
     radix: int
@@ -59,10 +56,10 @@ class _Work(NamedTuple):
 
 
 def _work(name: str, n: int, values: int, plane: bool, convolution: bool) -> _Work:
-    """Return the division of transforms of ``n`` points, perhaps of a ``convolution``, of a spectrum.
+    """Return how threads divide transforms of ``n`` points along axis ``name`` of a ``plane`` or a volume.
 
-    ``values`` is the number of values of the spectrum: a small one has too few threads unless each has few
-    values. Measured in single precision on an H200 (docs/lab-book.md).
+    ``values``: size of the spectrum; if small, threads get few values each. ``convolution``: by Bluestein's
+    algorithm. The choices were measured in single precision on an H200 (docs/lab-book.md).
     """
     odd_factors = bool(n & (n - 1))
     if name == "X":
@@ -87,10 +84,10 @@ def _work(name: str, n: int, values: int, plane: bool, convolution: bool) -> _Wo
 
 
 class AxisBlocks:
-    """Sets the threads per transform, and the rows or columns that a block transforms (``tile``), of an axis.
+    """Sets, for an axis, the threads per transform and the rows or columns per thread block (``tile``).
 
-    ``n`` is the number of grid points along the axis, ``values`` that of complex values of a spectrum, each
-    of ``item`` bytes.
+    ``n`` is the number of grid points along the axis; a spectrum has ``values`` complex values of ``item``
+    bytes.
     """
 
     def __init__(self, name: str, n: int, values: int, item: int, plane: bool):
@@ -117,9 +114,9 @@ class AxisBlocks:
         self.block = (self.threads * self.tile, 1, 1)
 
     def blocks(self, resident: int | None = None) -> int:
-        """Return the least number of resident blocks per multiprocessor, for ``__launch_bounds__``.
+        """Return the minimum number of resident blocks per multiprocessor, for ``__launch_bounds__``.
 
-        ``resident`` is the number of threads to aim at, by default that of the axis.
+        ``resident`` is the wanted number of resident threads, with a default for each axis.
         """
         return max(1, (resident or self._resident) * 8 // self._item // self.block[0])
 
@@ -132,7 +129,7 @@ class AxisBlocks:
 
 
 def axes_of(shape, real, letters: Iterable[str], dimensions: int) -> dict[str, AxisBlocks]:
-    """Return the axes of a grid (Nz, Ny, Nx) by letter: X, Y, Z, and G for the gradient along z."""
+    """Return the `AxisBlocks` of a grid (Nz, Ny, Nx) by letter: X, Y, Z, and G for the gradient along z."""
     item = 2 * np.dtype(real).itemsize
     points = dict(zip("ZYXG", (*shape, shape[0]), strict=True))
     values = shape[0] * shape[1] * (shape[2] // 2 + 1)

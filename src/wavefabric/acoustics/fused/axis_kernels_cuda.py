@@ -108,14 +108,13 @@ def prelude(
     firsts: Sequence[int] = (),
     dimensions: int = 3,
 ) -> str:
-    """Return the macros to define before the sources, for a grid (Nz, Ny, Nx), a medium and some kernels.
+    """Return the C macros to define before the CUDA sources, for a grid (Nz, Ny, Nx), medium and kernels.
 
     ``kernels`` are letters, X, Y and Z for all kernels along these axes and G for the gradient along z, or
     names of kernels. ``series`` is the result of `sinc_series`; ``runs`` are the layers along x, from
     `split_density.runs_along`. If kernels store their results on other ranks, ``firsts`` are the first
     indices of ranks 1 and up along the axis that is divided there. With 2 ``dimensions`` the shape is
-    (1, Ny, Nx) for kernels along x. Columns along y take the kernels written for z of a volume, so that their
-    shape is (Ny, 1, Nx).
+    (1, Ny, Nx) for kernels along x, and (Ny, 1, Nx) for columns along y, which use the kernels along z.
     """
     forms = medium.forms
     macros: dict[str, object] = {
@@ -153,7 +152,7 @@ def prelude(
 
 
 class AxisKernels:
-    """Launches the kernels for grids (Nz, Ny, Nx) of one shape, precision and kind of medium on a GPU.
+    """Compiles and launches the kernels for one grid shape (Nz, Ny, Nx), precision and kind of medium.
 
     ``kernels`` are the letters of `prelude`: X and Y work in planes of constant z, Z and G on columns along
     z. ``definitions`` returns the `prelude` of a group of kernels, by their names; a group is compiled as one
@@ -191,18 +190,18 @@ class AxisKernels:
         self._functions: dict[str, Any] = {}
         self._shared: dict[str, int] = {}
         groups = [group for key in self._axes for group in _GROUPS[key]]
-        if device.compilers < len(groups):  # fewer modules, since what all kernels include takes time too
+        if device.compilers < len(groups):  # fewer modules, since each compiles the shared code
             groups = [tuple(chain(*_GROUPS[key])) for key in self._axes]
         if scatter is not None and "Y" in self._axes:
             groups.append(("y_scatter",))
-        #: Groups of kernels that are being compiled, with their modules, and names of all that ever were.
+        #: Groups of kernels being compiled, with their modules; names of all kernels begun so far.
         self._modules: list[tuple[Sequence[str], Any]] = []
         self._begun: set[str] = set()
         self._await: Any = None
         self._compile(groups)
 
     def _compile(self, groups: Iterable[Sequence[str]], adjoint: bool = False) -> None:
-        """Start to compile groups of kernels, except those that were compiled before; `load` waits."""
+        """Start to compile groups of kernels, except those begun before; `load` waits for the compiler."""
         files = ADJOINT_SOURCES if adjoint else sources(self._scatter is not None)
         before, file = tuple(files[:-1]), files[-1].split("/")[1]
         for names in groups:
@@ -212,7 +211,7 @@ class AxisKernels:
                 self._begun |= {*names}
 
     def load(self) -> None:
-        """Load the kernels; waits until they are compiled."""
+        """Wait until the kernels are compiled, and load them."""
         if self._scatter is not None and self._await is None:
             self._await = self._modules[0][1].get_function("await_ranks")
         for names, module in self._modules:
@@ -223,7 +222,7 @@ class AxisKernels:
         self._modules.clear()
 
     def compile_gathers(self) -> None:
-        """Start to compile the adjoints of the gradients, `y_gather` and `z_gather`, which few steps need."""
+        """Start to compile ``y_gather`` and ``z_gather``, the gradient's adjoint, which few steps need."""
         self._compile((name,) for key, name in _GATHERS.items() if key in self._axes)
 
     def compile_adjoint(self) -> None:
@@ -233,7 +232,7 @@ class AxisKernels:
             self._compile(((name,) for name in ADJOINT_KERNELS), adjoint=True)
 
     def _launch(self, name: str, grid: tuple[int, ...], *arguments) -> None:
-        if name not in self._functions:  # a gather; ranks have loaded theirs before their first exchange
+        if name not in self._functions:  # a gather; with several ranks it is loaded before
             self.compile_gathers()
             self.load()
         key = LETTERS[name]
@@ -252,19 +251,19 @@ class AxisKernels:
         self._launch(name, (*self._grids[LETTERS[name]], layers), *arguments)
 
     def x_forward(self, fields, spectra, rows=None) -> None:
-        """Transform rows of one to three real fields to half spectra: all, or those numbered in ``rows``."""
+        """Transform rows of one to three real fields to half spectra: all, or those with numbers ``rows``."""
         count, listed = (self._rows, np.uintp(0)) if rows is None else (rows.size, rows)
         if count:
             grid = -(-count // self._axes["X"].tile), len(fields)
             self._launch("x_forward", grid, *_three(fields), *_three(spectra), listed, count)
 
     def y_transform(self, spectra, inverse: bool) -> None:
-        """Transform one to three spectra, or the same planes of each, along y in place."""
+        """Transform one to three spectra, or some planes of each, along y in place; back if ``inverse``."""
         grid = self._grids["Y"][0], spectra[0].shape[0], len(spectra)
         self._launch("y_transform", grid, *_three(spectra), inverse)
 
     def z_scale(self, spectra, operators, numbers) -> None:
-        """Transform one or two spectra, ``numbers``, along z, multiply by real operators, transform back."""
+        """Transform spectra ``numbers`` (one or two) along z, multiply by real operators, transform back."""
         first, last = numbers[0], numbers[-1]
         pairs = spectra[first], spectra[last], operators[first], operators[last]
         self.run("z_scale", *pairs, first, layers=len(numbers))
@@ -274,13 +273,13 @@ class AxisKernels:
         self.run("y_scatter", spectrum, number, int(transform))
 
     def await_ranks(self, flags, taken, rank: int, timeout) -> None:
-        """Make later device work wait until all ranks have stored the data of call ``taken`` + 1."""
+        """Make later device work wait until all ranks have stored the data of exchange ``taken`` + 1."""
         arguments = flags, taken, np.int32(rank), *timeout.arguments
         self._device.launch(self._await, (1,), (32,), arguments)
 
 
 def structure(device, *values):
-    """Pack array addresses (0 for None) and integers on the device; the caller must keep the arrays alive."""
+    """Return a C struct on the device: array addresses (0 for None) and integers; keep the arrays alive."""
     words = [m if isinstance(m, int) else 0 if m is None else m.data.ptr for m in values]
     return device.asarray(np.array(words, np.uint64))
 
@@ -293,26 +292,26 @@ def form_of(parameter) -> str:
 
 
 def medium_forms(at_points: Mapping[str, Any], staggered: Sequence) -> dict[str, str]:
-    """Return the ``forms`` of `MediumKind`; full staggered densities may include uniform ones."""
+    """Return the storage forms for `MediumKind`; staggered densities without an index count as full."""
     indexed = [form for density in staggered if (form := form_of(density)).startswith("index")]
     forms = {name: form_of(parameter) for name, parameter in at_points.items()}
     return forms | {"staggered": indexed[0] if indexed else "full"}
 
 
 def members(parameter) -> tuple:
-    """Return the members of a medium parameter in a `structure`: values, whether they vary, and index."""
+    """Return a medium parameter as members of a `structure`: values, whether these vary, and index."""
     if isinstance(parameter, Indexed):
         return parameter.values, 1, parameter.index
     return parameter, int(form_of(parameter) == "full"), None
 
 
 def sources(scattered: bool) -> tuple[str, ...]:
-    """Return the files to compile, in order; ``scattered``: for kernels that store results on other ranks."""
+    """Return the CUDA files to compile, in order; ``scattered``: kernels store results on other ranks."""
     at = SOURCES.index("wavefabric.acoustics.fused/fused.cu")
     more = (SIGNALS, "wavefabric.acoustics.parallel/scatter.cu") if scattered else ()
     return *SOURCES[:at], *more, *SOURCES[at:]
 
 
 def _three(arrays: list) -> list:
-    """Return three arrays for a kernel that takes three, given one to three."""
+    """Return one to three arrays, extended to three by repeating the first, for kernels that take three."""
     return [*arrays, *arrays[:1] * (3 - len(arrays))]

@@ -1,4 +1,4 @@
-"""Stages of a time step on a CPU, fused with their transforms (`plane_kernels`) and their sources.
+"""Computes time steps on a CPU by kernels that fuse updates, transforms and sources (`plane_kernels`).
 
 Between steps the spectrum of p in each plane is stored, so each stage starts with the data that the previous
 stage left in cache.
@@ -31,10 +31,10 @@ from wavefabric.runtime.spectral.line_transforms import LineTransforms, pitch
 
 
 class FusedCpuStages(Stages):
-    """Fused CPU stages: the results of `PlainStages`, to round-off, in fewer passes over memory.
+    """Computes time steps on a CPU like `PlainStages`, to round-off, in fewer passes over memory.
 
-    Gradients never leave the cache. The kernels see a grid (outer, middle, Nx); in two dimensions the second
-    axis is the outer one, and there is no middle one.
+    Gradients never leave the cache. The kernels see a grid (outer, middle, Nx): (Nz, Ny, Nx) in 3-D,
+    (Ny, 1, Nx) in 2-D.
     """
 
     kernels_alone = True
@@ -53,7 +53,7 @@ class FusedCpuStages(Stages):
         self._layers = f.split_layers if c.axes == 3 else _by_outer_axis(f.split_layers)
         if c.axes == 1:  # a step needs a second spectrum
             self._spectra = [*self._spectra, c.device.zeros(c.half_shape, c.complex)]
-        _ = c.kappa  # before the first step
+        _ = c.kappa  # compute κ before the first step
 
     @classmethod
     def pitch(cls, subdomain: Subdomain, dtype: np.dtype) -> int:
@@ -69,13 +69,13 @@ class FusedCpuStages(Stages):
         self.transforms += 2 * self.coefficients.axes
 
     def _by_axis(self) -> list:
-        """Return the spectra of the x, y and z components, None if missing; the first may be s0 or s1."""
+        """Return the spectra of the velocity components along x, y and z; None along missing axes."""
         s0, s1, *more = self._spectra
         spectra = [s1, s0, *more] if self._middle > 0 else [s0, s1]
         return (spectra if self.coefficients.axes > 1 else [s0]) + [None] * (3 - self.coefficients.axes)
 
     def _along_lines(self, by_axis: list, missing: Any = None) -> list:
-        """Return ``by_axis`` in order: x, middle, outer axis; ``missing`` if absent."""
+        """Return ``by_axis`` (x, y, z) in the order x, middle, outer axis; ``missing`` for a missing axis."""
         return [by_axis[axis] if axis >= 0 else missing for axis in (0, self._middle, self._outer)]
 
     def _update_velocity(self, pml: list, dt: Any, active: tuple[bool, ...]) -> None:
@@ -118,11 +118,11 @@ class FusedCpuStages(Stages):
         self.transforms += 2 + c.disperses
 
     def transform_pressure(self) -> None:
-        """Compute the planes' spectrum of p, which was set from outside or whose spectrum is overwritten."""
+        """Recompute the stored spectrum of p in each plane, after p was set or the spectrum overwritten."""
         self._kernels.transform_planes(self._lines, self.fields.p, self._spectra[0])
 
     def apply_operator(self, field, operator, axis=None, adjoint=False, out=None) -> None:
-        """Write F⁻¹{operator F{field}} to ``out`` or field; the last spectrum is free when sources call."""
+        """Write F⁻¹{operator F{field}} to ``out``, by default ``field``; overwrite the last spectrum."""
         spectrum = self._spectra[-1]
         self._kernels.transform_planes(self._lines, field, spectrum)
         self._kernels.multiply_columns(self._lines, spectrum, operator, NONE, None)
@@ -153,13 +153,13 @@ class FusedCpuStages(Stages):
         self.transforms += c.axes + 1
 
     def _free_spectrum(self):
-        """Return the last spectrum's memory with rows that are not padded, for whole-array transforms."""
+        """Return the last spectrum's memory, without padding of rows, for whole-array transforms."""
         nz, ny, nx = self.coefficients.shape
         shape = nz, ny, nx // 2 + 1
         return self._spectra[-1].reshape(-1)[: math.prod(shape)].reshape(shape)
 
     def _source(self, source: SourceTerm | None) -> StepSource:
-        """Describe a source for the kernels; None gives an empty description."""
+        """Return the description of a source for the kernels, an empty one for None."""
         if source is None:
             return StepSource()
         clock = self.fields.clock
@@ -169,7 +169,7 @@ class FusedCpuStages(Stages):
         return StepSource(source.field, signal=source.amplitude, clock=clock)
 
     def _delayed(self, on: bool) -> StepSource:
-        """Describe the transducer for the kernels; the description is empty if it is off."""
+        """Return the description of the transducer for the kernels, an empty one unless it is ``on``."""
         source = self.sources.transducer
         if source is None or not on:
             return StepSource()
@@ -178,7 +178,7 @@ class FusedCpuStages(Stages):
 
 
 def _by_outer_axis(layers: SplitLayers) -> SplitLayers:
-    """Return layers of a grid (1, Ny, Nx) as those of (Ny, 1, Nx): y becomes z; y then has no layers."""
+    """Return the PML layers of a grid (1, Ny, Nx) as layers of (Ny, 1, Nx): layers along y become z's."""
     nothing, one = np.full(1, -1, np.int32), layers.pml_z
     _, ny, nx = layers.z.shape
     x, y = layers.x.reshape(ny, 1, -1), layers.y.reshape(-1, 1, nx)

@@ -1,4 +1,4 @@
-"""Stages of a 2-D or 3-D time step on a GPU, fused with their transforms by axis (`axis_kernels_cuda`).
+"""Computes 2-D or 3-D time steps on a GPU by kernels that fuse all work of an axis (`axis_kernels_cuda`).
 
 Between steps the spectrum of p along x is stored. Sources act inside the kernels.
 """
@@ -19,7 +19,7 @@ from wavefabric.acoustics.solver.stages import AdjointChange, Stages
 
 
 class FusedCudaStages(Stages):
-    """Fused GPU stages: the results of `PlainStages`, to round-off, in half the passes over memory."""
+    """Computes time steps on a GPU like `PlainStages`, to round-off, in half the passes over memory."""
 
     by_index = True
     layout: FusedLayout
@@ -41,7 +41,7 @@ class FusedCudaStages(Stages):
 
     @classmethod
     def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
-        """Return whether the grid is 2-D or 3-D with an even Nx, and transforms fit in a block's memory."""
+        """Return whether the grid is 2-D or 3-D with even Nx, and its transforms fit in shared memory."""
         return shape[1] > 1 and all(axis_blocks.usable(*basis, dtype) for basis in bases)
 
     @classmethod
@@ -106,7 +106,7 @@ class FusedCudaStages(Stages):
         return grid
 
     def transform_pressure(self) -> None:
-        """Compute the spectrum along x of p, which was set from outside."""
+        """Recompute the stored spectrum of p along x, after p was set from outside."""
         self.layout.fill_overlaps([self.fields.p])
         self._planes.x_forward([self.fields.p], self._spectra[:1])
 
@@ -114,7 +114,7 @@ class FusedCudaStages(Stages):
         self._structures_for(active)
 
     def apply_operator(self, field, operator, axis=None, adjoint=False, out=None) -> None:
-        """Write F⁻¹{operator F{field}} to ``out`` or field; the last spectrum is free when sources call."""
+        """Write F⁻¹{operator F{field}} to ``out``, by default ``field``; overwrite the last spectrum."""
         out = field if out is None else out
         with self.layout.overlaps([field], [out], adjoint):
             self._planes.x_forward([field], self._spectra[-1:])
@@ -218,7 +218,7 @@ class FusedCudaStages(Stages):
         self.transforms += 2
 
     def _absorption_spectra(self) -> None:
-        """Multiply the spectra along x of the absorption terms by their operators, in all three axes."""
+        """Apply the operators of absorption and dispersion to the terms stored as spectra along x."""
         c = self.coefficients
         nablas, numbers = (c.nabla1, c.nabla2), range(1 + c.disperses)
         self.layout.through_z(numbers, lambda s, some: self._columns.z_scale(s, nablas, some))
@@ -226,11 +226,11 @@ class FusedCudaStages(Stages):
     # --- Structures that kernels read --------------------------------------------------------------------
 
     def _by_axis(self) -> list:
-        """Return the spectra of the x, y and z components."""
+        """Return the spectra of the velocity components along x, y and z."""
         return [self._spectra[-1], *self._spectra[:-1]]
 
     def _structures_for(self, active: tuple[bool, ...]) -> tuple:
-        """Return the C structs for ``active`` sources: velocity components, and the source of density."""
+        """Return two C structs for ``active`` sources: the velocity components, and the pressure source."""
         if active not in self._structures:
             velocity = self.sources.active_velocity(active)
             transducer = self.sources.transducer if active[-1] else None
@@ -262,7 +262,7 @@ class FusedCudaStages(Stages):
         return None, source.signal, *points, source.signal.shape[1], 0, int(source.replace)
 
     def _rows_of(self, source: SourceTerm | TransducerTerm, values: np.ndarray) -> tuple:
-        """Return the points of a source by grid rows, with one of ``values`` per point, on the device."""
+        """Return a source's points on the device: start of each grid row, x and ``values`` of each point."""
         if source not in self._points:
             first, x, order = source.rows
             arrays = first.astype(np.int32), x.astype(np.int32), values[order].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Spectra and kernels of a time step that is fused axis by axis on one GPU, without exchanges."""
+"""Holds the spectra and kernels of a time step that is fused axis by axis on one GPU."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,10 +20,10 @@ from wavefabric.acoustics.solver.layout import FieldLayout
 
 
 class FusedLayout(FieldLayout):
-    """The layout of the whole grid on one GPU; base of the layouts over ranks.
+    """Holds the whole grid's spectra and kernels on one GPU; base class of the layouts over several ranks.
 
     ``plane_kernels`` work along x and y, ``column_kernels`` along z. ``up`` and ``down`` are
-    `scaled_derivatives`, ``squares`` `scaled_squares`, on the device.
+    `scaled_derivatives` of sign +1 and −1, ``squares`` `scaled_squares`, on the device.
     """
 
     #: e^{−i k_y Δ/2} for all k_y, if a rank's spectrum has only some k_y; else None.
@@ -59,7 +59,7 @@ class FusedLayout(FieldLayout):
         self.plane_kernels.y_transform(spectra, False)
 
     def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
-        """Call ``along_z(spectra, numbers)`` between a transform along y (if ``along_y``) and its inverse."""
+        """Call ``along_z(spectra, numbers)``; if ``along_y``, transform along y before, and back after."""
         some = [self.spectra[number] for number in numbers]
         if along_y:
             self.forward_y(some)
@@ -68,7 +68,7 @@ class FusedLayout(FieldLayout):
             self.plane_kernels.y_transform(some, True)
 
     def divergence(self, factors: list) -> None:
-        """Replace the spectra along x of three components by those of derivatives, ``factors`` by axis."""
+        """Replace spectra of u_x, u_y, u_z along x by those of ∂x u_x, ∂y u_y, ∂z u_z; ``factors``: i k."""
 
         def along_z(s: list, numbers: Sequence[int]) -> None:
             kernel = "z_divergence", *s, *self.squares, *factors, numbers[0]
@@ -84,7 +84,7 @@ class FusedLayout(FieldLayout):
         self.plane_kernels.run("y_gradient", s0, s1, s2, *self.up[:2], layers=2)
 
     def gather(self) -> None:
-        """Apply `gradient` transposed, but for its sign: s0 ← spectrum along x of ∂x s2 + ∂y s0 + ∂z s1."""
+        """Apply the negative transpose of `gradient`: s0 ← spectrum along x of ∂x s2 + ∂y s0 + ∂z s1."""
         s0, s1, s2 = self.spectra
         self.plane_kernels.run("y_gather", s0, s1, s2, *self.down_planes[:2], layers=2)
         self.column_kernels.run("z_gather", s0, s1, *self.squares, self.down[2])
@@ -120,12 +120,12 @@ def at_points(coefficients: Coefficients) -> dict[str, Any]:
 
 
 def scaled_derivatives(coefficients: Coefficients, sign: int, subdomain: Subdomain | None = None) -> list:
-    """Return i k e^{±i k Δ/2} of each axis on the device, times 1/N, which κ of fused kernels lacks."""
+    """Return i k e^{±i k Δ/2} of each axis, on the device, times the 1/N of an inverse transform."""
     c = coefficients
     factors = derivatives(c.problem, sign, subdomain or c.subdomain)
     return [c.device.asarray(factor / c.subdomain.basis_points, c.complex) for factor in factors]
 
 
 def scaled_squares(coefficients: Coefficients) -> list[np.ndarray]:
-    """Return (c_ref Δt/2)² k² along x (half), y and z: κ is sinc of the root of their sum."""
+    """Return (c_ref Δt/2)² k² along x (half), y and z; κ is sinc(√(sum of the three))."""
     return [k2 * kappa_scale(coefficients.problem) ** 2 for k2 in coefficients.squares]

@@ -1,14 +1,14 @@
 """Table of the fused CPU kernels of the time step, each of which accesses every array once.
 
-A 3-D transform is one along x and y in every z plane, and one along z in columns of a few vectors, with a
-barrier between the two. All pointwise work happens while its rows or columns are in cache. A lossless step
+A 3-D transform consists of one along x and y in every z plane and one along z in columns of a few vectors,
+with a barrier in between. All pointwise work happens while its rows or columns are in cache. A lossless step
 takes four passes over memory, a step with power-law absorption six; with whole-array transforms it would take
 10 or 14 transforms of two passes each, and the pointwise kernels. ∂x and ∂y share their transform along z. In
 two dimensions the second axis replaces z (Ny is 1), so a plane is a single row; in one dimension Nz is 1 too.
 
 Between kernels arrays are transformed only along x and y. κ and the derivatives multiply a spectrum as it is
-transformed back. The kernels of `wavefabric.acoustics.solver.kernels` are the reference for these, which
-``kernels/cpu/planes.cpp`` explains.
+transformed back. ``kernels/cpu/planes.cpp`` explains the kernels; the kernels of
+`wavefabric.acoustics.solver.kernels` are their reference.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ TABLE = kernel_table(
 
 
 class StepSource(NamedTuple):
-    """Describes the action of a source on a field in the step that ``clock`` counts.
+    """Describes how a source acts on a field in the time step whose number ``clock`` holds.
 
     Either ``pattern`` times the signal is added, or the signal is added at points or, with ``replace``,
     replaces the field there. The points of row r of the grid are ``first[r]`` to ``first[r + 1]`` − 1, at
@@ -58,7 +58,7 @@ class StepSource(NamedTuple):
     clock: Any = None
 
     def words(self) -> Sequence[float]:
-        """Return the structure ``Source`` of ``planes.cpp``."""
+        """Return the members of the C struct ``Source`` of ``planes.cpp``."""
         arrays = [0 if a is None else address(a) for a in self[:5]]
         columns, samples = 0, 0
         if self.signal is not None:
@@ -67,7 +67,7 @@ class StepSource(NamedTuple):
 
 
 class VelocityComponent(NamedTuple):
-    """Describes a velocity component: field, ρ₀ at its points, PML factors, source, spectrum; or none."""
+    """Describes a velocity component (field, ρ₀ at its points, PML factors, source, spectrum), or none."""
 
     u: Any = None
     density: Any = None
@@ -76,7 +76,7 @@ class VelocityComponent(NamedTuple):
     spectrum: Any = None
 
     def words(self) -> Sequence[float]:
-        """Return the structure ``Component`` of ``planes.cpp``."""
+        """Return the members of the C struct ``Component`` of ``planes.cpp``."""
         if self.u is None:
             return 0, 0, 0, 0, *StepSource().words(), 0
         ends = address(self.pml), *self.source.words(), address(self.spectrum)
@@ -84,7 +84,7 @@ class VelocityComponent(NamedTuple):
 
 
 class MediumState(NamedTuple):
-    """Holds c₀, ρ₀, B/A and τ, each as a full grid or as one row for all, and η/(τ c₀)."""
+    """Holds the medium: c₀, ρ₀, B/A and τ, each as a full grid or as one row for all, and η/(τ c₀)."""
 
     speed: Any
     density: Any
@@ -93,5 +93,5 @@ class MediumState(NamedTuple):
     eta_factor: float
 
     def words(self) -> Sequence[float]:
-        """Return the structure ``State`` of ``planes.cpp``."""
+        """Return the members of the C struct ``State`` of ``planes.cpp``."""
         return *(word for parameter in self[:4] for word in medium_words(parameter)), self.eta_factor

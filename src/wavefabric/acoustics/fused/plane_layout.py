@@ -1,4 +1,4 @@
-"""Spectra and kernels of a 2-D time step that is fused axis by axis on one GPU."""
+"""Holds the spectra and kernels of a 2-D time step that is fused axis by axis on one GPU."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from wavefabric.acoustics.problem import Problem
 
 
 class PlaneLayout(FusedLayout):
-    """The layout of a plane on one GPU: its columns along y act as z columns of a volume one point thick.
+    """Holds a 2-D grid's spectra and kernels on one GPU; columns along y act as z columns of a thin volume.
 
     Two spectra hold F{u_y} and F{u_x}, or the derivatives along these axes. There are no other columns, so a
     step runs one kernel along y, one along x, one along y and one along x, and two more with power-law
@@ -26,7 +26,7 @@ class PlaneLayout(FusedLayout):
         x2, y2, none = self.squares
         self.squares = [x2, none, y2]
         for factors in (self.up, self.down, self.up_columns, self.down_planes):
-            factors.insert(1, factors[0])  # no kernel reads those of the missing axis
+            factors.insert(1, factors[0])  # no kernel reads the factors of the missing axis
 
     def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
         c, f = self.coefficients, self.fields
@@ -43,7 +43,7 @@ class PlaneLayout(FusedLayout):
         return 2 * np.dtype(dtype).itemsize * 2 * spectrum * (planes - 1)  # `FusedCudaStages` counts one
 
     def forward_y(self, spectra: list) -> None:
-        """Do nothing: columns are transformed where they are needed."""
+        """Do nothing: the kernels that work on columns transform them along y."""
 
     def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
         along_z(self.spectra, numbers)

@@ -40,7 +40,7 @@ def simulate_torch(
     Parameters
     ----------
     grid, medium, source, sensor
-        As for `simulate_and_gradient`. They fix the time step, the number of steps and c_ref.
+        As for `simulate_and_gradient`; these, not ``parameters``, fix time step, number of steps and c_ref.
     parameters : mapping
         Tensors that replace values of ``medium`` and ``source`` of the same shape. Keys are the ``wrt`` names
         of `simulate_and_gradient`; ``"density_staggered"`` is a single tensor, (dimensions, *grid*).
@@ -68,7 +68,7 @@ def simulate_torch(
     simulation = _Simulation(grid, medium, source, sensor, tensors, options)
     wrt = tuple(name for name, one in tensors.items() if one.requires_grad and torch.is_grad_enabled())
     device = max((one.device for one in tensors.values()), key=lambda device: device.type != "cpu")
-    positions: dict[str, Any] = {}  # of the recorded quantities in the outputs
+    positions: dict[str, Any] = {}  # index of each recorded quantity in the outputs
 
     def host(tensor: Any) -> np.ndarray:
         return tensor.detach().cpu().numpy()
@@ -186,7 +186,7 @@ def _real_parameters(parameters: Any) -> dict[str, Any]:
 
 
 class _Simulation:
-    """Computes recorded data as a function of ``parameters``, with fixed time step, steps and c_ref."""
+    """Computes recorded data as a function of ``parameters``, with fixed time step, step count and c_ref."""
 
     def __init__(self, grid: Grid, medium: Medium, source: Source, sensor: Sensor, parameters, options: dict):
         inputs = grid, medium, source, sensor, GradientSettings(**options)
@@ -201,7 +201,7 @@ class _Simulation:
         self._options = options | fixed
 
     def run(self, values: Mapping[str, np.ndarray], wrt: tuple[str, ...]) -> tuple[Results, Any]:
-        """Return the results and, unless ``wrt`` is empty, their `Linearization`."""
+        """Return the results for parameter ``values`` and, unless ``wrt`` is empty, their `Linearization`."""
         medium = {name: value for name, value in values.items() if hasattr(self._medium, name)}
         source: dict[str, Any] = {name: value for name, value in values.items() if name not in medium}
         if "transducer" in source:
@@ -225,7 +225,7 @@ class _Simulation:
 
 
 def _each(function: Callable[[Any], Any], recorded: Any) -> Any:
-    """Apply ``function`` to each recorded array; arrays of boxes are in lists."""
+    """Apply ``function`` to each array in nested dictionaries and lists of recorded data; keep nesting."""
     if isinstance(recorded, Mapping):
         return {name: _each(function, value) for name, value in recorded.items()}
     return [_each(function, one) for one in recorded] if isinstance(recorded, list) else function(recorded)

@@ -46,7 +46,7 @@ _UNITS |= {"ux": "m/s", "uy": "m/s", "uz": "m/s", "transducer": "m/s", "alpha_co
 class Gradient(dict[str, Any]):
     """Holds derivatives of an objective by the names of the parameters: ``gradient["sound_speed"]``.
 
-    Each derivative has the shape of its parameter; it is a number if the parameter is one.
+    Each derivative has the shape of the parameter, and is a number if the parameter is a number.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Gradient(dict[str, Any]):
     def save(self, path: str | Path, force: bool = False) -> Path:
         """Write an HDF5 result file, on rank 0 only.
 
-        `InputError` if it exists (without ``force``) or cannot be written.
+        `InputError` if the file exists (without ``force``) or cannot be written.
         """
         if not self.results.writes:
             return Path(path)
@@ -94,7 +94,7 @@ def simulate_and_gradient(
     wrt: str | tuple[str, ...] = ("sound_speed",),
     **options: Any,
 ) -> Gradient:
-    """Simulate, and differentiate an objective of the recorded data, exactly, by the adjoint of each step.
+    """Simulate, and compute the exact gradient of an objective of the recorded data by the adjoint method.
 
     The result is the same on all ranks. Errors are those of `simulate`; `InputError` also if a name in
     ``wrt`` or the result of the objective is wrong.
@@ -146,8 +146,8 @@ def linearize(
 ) -> "Linearization":
     """Simulate, and keep the data for the gradient of an objective whose derivatives are known later.
 
-    Like `simulate_and_gradient`, without objective and checkpoint. The data are freed by computing the
-    gradient, and at the end of a ``with`` block.
+    Arguments are those of `simulate_and_gradient`, except ``objective``, ``checkpoint`` and ``prepared``. The
+    data are freed by computing the gradient, and at the end of a ``with`` block.
     """
     how = GradientSettings(**options)
     for key in ("checkpoint", "prepared"):
@@ -166,7 +166,7 @@ def prepare_gradient(
 ) -> tuple[Problem, Recording, GradientSettings]:
     """Return problem, recording and settings of a run to differentiate with respect to ``names``.
 
-    `InputError`: a name or the recording has no derivative; ``key`` is the argument that has the names.
+    `InputError`: a parameter or recorded quantity has no derivative; ``key`` names the argument ``names``.
     """
     check_inputs(grid, medium, source, sensor)
     how, prepared = _prepared(grid, medium, how)
@@ -189,7 +189,7 @@ def prepare_gradient(
 def _prepared(
     grid: Grid, medium: Medium, how: GradientSettings
 ) -> tuple[GradientSettings, PreparedSimulation]:
-    """Return the settings with a communicator, and the prepared simulations in them, or new ones."""
+    """Return the settings with a communicator, and their `PreparedSimulation`, or a new one."""
     prepared = how.prepared
     if prepared is None:
         how = how.with_ranks(grid.total_shape)
@@ -215,7 +215,7 @@ class Linearization(AbstractContextManager):
         self._problem, self._recording = problem, recording
         self._parameters = ParameterGradients(grid, medium, source, problem, names)
         self._simulate()
-        # Graphs of automatic differentiation do not close it.
+        # Graphs of automatic differentiation do not call `close`.
         weakref.finalize(self, self._held.close)
 
     def __exit__(self, *_: object) -> None:
@@ -253,7 +253,7 @@ class Linearization(AbstractContextManager):
                 self.results = solve(*inputs[:2], how, self._grid, self._keep, observer=run, setup=setup)
                 if how.prepared is not None:
                     how.prepared.stable = True
-            # Copies as recorded, because users may change the results in place.
+            # Copies, because users may change the results in place.
             tones = {name: value for name, value in self.results.items() if is_tone(name)}
             self._tones = copy.deepcopy(tones)
             self._held = stack.pop_all()
@@ -264,10 +264,10 @@ class Linearization(AbstractContextManager):
         return arrays
 
     def gradient(self, derivatives: Mapping[str, Any] | Objective) -> Gradient:
-        """Return the gradient of an objective, from its derivatives with respect to `results` or from itself.
+        """Return the gradient of an objective function, or from an objective's derivatives for `results`.
 
-        Either as in `simulate_and_gradient`, of rank 0; collective. `InputError` if wrong, or if called
-        twice.
+        Both forms are as in `simulate_and_gradient`; that of rank 0 counts. Collective. `InputError`: the
+        argument is wrong, or the gradient was computed before.
         """
         run, checkpoint = self._back, self._checkpoint
         if run is None:
@@ -290,7 +290,7 @@ class Linearization(AbstractContextManager):
         return gradient
 
     def _on_first_rank(self, said: Mapping[str, Any] | Objective) -> tuple[float, dict[str, np.ndarray]]:
-        """Evaluate on rank 0; return value, and derivatives in the recorder's layout, on all ranks."""
+        """Evaluate an objective on rank 0; return value and derivatives (recorder's layout) on all ranks."""
         derivatives: dict[str, np.ndarray] = {}
 
         def call() -> float:

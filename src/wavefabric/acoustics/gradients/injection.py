@@ -19,7 +19,7 @@ _BLOCK_BYTES = 16 << 20
 
 
 def injected_fields(recording: Recording, dimensions: int) -> int:
-    """Return the largest number of fields that an `Injection` stores."""
+    """Return the largest number of grid-sized arrays that an `Injection` stores on a device."""
     finals = sum(dimensions if name[0] == "u" else 1 for name in recording.quantities if "final" in name)
     return finals + 2 * len(recording.frequencies) * ("p_amp_all" in recording.tones)
 
@@ -27,7 +27,7 @@ def injected_fields(recording: Recording, dimensions: int) -> int:
 class Injection:
     """Adds an objective's derivatives to the adjoint fields of a rank.
 
-    ``derivatives`` are those of `objective.as_recorded`, for the whole grid and all points.
+    ``derivatives`` are the result of `objective.as_recorded`, for the whole grid and all points.
     """
 
     def __init__(self, stages: Stages, kernels: Any, recording: Recording, derivatives: Mapping[str, Any]):
@@ -43,7 +43,7 @@ class Injection:
         self._blocks: dict[str, Any] = {}
         self._finals: dict[str, Any] = {}  # fields after the last step
         self._series: dict[str, np.ndarray] = {}  # (rows, columns)
-        #: For tones: weights of the steps, and the derivatives, at the sensor on the host or of fields.
+        #: For amplitudes: weights of the steps, and derivatives, at the sensor (on the host) or of fields.
         self._tones: list[tuple[np.ndarray, np.ndarray]] = []
         self._field_tones: list[tuple[Any, Any]] = []
         sums = {name: (quantity, number) for name, quantity, number in sum_names(recording)}
@@ -66,7 +66,7 @@ class Injection:
                 self._tones.append((by_step, array))
 
     def begin(self, fields: Fields, step: int) -> None:
-        """Add fields after the last step, and load rows of ``step`` to the device; steps must fall."""
+        """Load derivatives for `add`; at the last step add those of final fields. Steps must descend."""
         if step == self._c.problem.steps - 1:
             for name, array in self._finals.items():
                 target = _target(fields, name)
@@ -75,7 +75,7 @@ class Injection:
             self._load(step)
 
     def add(self, fields: Fields, step: int) -> None:
-        """Add derivatives for data recorded after a time step, the clock's; only launches kernels."""
+        """Add the derivatives for data recorded in ``step``, also the clock's step; only launch kernels."""
         if step < self._start:
             return
         for name, block in self._blocks.items():
@@ -84,7 +84,7 @@ class Injection:
             self._c.kernels.add_pattern(fields.p, array, by_step, self._clock)
 
     def _load(self, last: int) -> None:
-        """Load rows up to step ``last`` to the device; rows of tones are added to those of p."""
+        """Load derivatives up to step ``last`` to the device; those for p include those for amplitudes."""
         count = self._block_rows
         self._first = first = max(self._start, last // count * count)
         span = slice(first - self._start, last + 1 - self._start)
@@ -105,7 +105,7 @@ def _target(fields: Fields, name: str) -> Any:
 
 
 def _transposed(recording: Recording, subdomain: Subdomain) -> tuple[np.ndarray, ...]:
-    """Return a rank's recorded grid points, each once, with ``bounds`` of their samples and weights."""
+    """Return index, bounds, samples, weights: point index[i] enters samples[bounds[i]:bounds[i + 1]]."""
     rows = rows_of(recording.where, subdomain.shape)
     samples = np.repeat(np.arange(rows.bounds.size - 1), np.diff(rows.bounds))
     mask, local = subdomain.local_index(rows.points)

@@ -79,7 +79,7 @@ def _called(objective: NumberedObjective, number: int, results: Results) -> tupl
 
 
 class _Together:
-    """Simulates and differentiates sources in stacks of planes.
+    """Computes the gradients of many 2-D sources at once, as the planes of stacks (`acoustics.stack`).
 
     ``options`` are those of `simulate_and_gradient`, with ``prepared``.
     """
@@ -128,7 +128,7 @@ class _Together:
     def _of_stack(
         self, some: Mapping[int, tuple[Source, Problem]], recording: Recording, how: GradientSettings
     ) -> list[Gradient]:
-        """Return gradients of sources that can be stacked; ``some`` has each, with its problem, by index."""
+        """Return the gradients of sources in one stack; ``some`` has source and problem by source number."""
         prepared, problems = self._prepared, [problem for _, problem in some.values()]
         inputs = prepared.grid, prepared.medium
         parameters = [ParameterGradients(*inputs, *each, self._names) for each in some.values()]
@@ -158,7 +158,7 @@ class _Together:
 
 
 def _joined(derivatives: Sequence[Mapping[str, np.ndarray]], recording: Recording) -> dict[str, np.ndarray]:
-    """Join the derivatives of all planes into one array per quantity, as `as_recorded` orders them.
+    """Join the derivatives of all planes into one array per quantity, in the layout of `as_recorded`.
 
     Quantities on which the objective of a source does not depend get zeros.
     """

@@ -28,7 +28,7 @@ def check_recorded(recording: Recording) -> None:
 
 
 def evaluate(objective: Objective, results: Results) -> tuple[float, Mapping[str, Any]]:
-    """Return the value of an objective, and its derivatives."""
+    """Call an objective; return its value and derivatives. `InputError` if either has a wrong form."""
     answer = objective(results)
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], Mapping):
         raise InputError("objective: returns something else; allowed: (value, {name: derivative})")
@@ -44,10 +44,10 @@ def evaluate(objective: Objective, results: Results) -> tuple[float, Mapping[str
 def as_recorded(
     derivatives: Mapping[str, Any], results: Results, tones: Mapping, grid: Grid, recording: Recording
 ) -> dict[str, np.ndarray]:
-    """Return derivatives by the names and in the layout of the recorder, in double precision.
+    """Convert derivatives for ``results`` to the names and layout of the recorder, in double precision.
 
-    ``tones`` are amplitudes and phases as recorded. Series are (times, points), running
-    sums of tones (points,) or (Nz, Ny, Nx), fields (Nz, Ny, Nx).
+    Series are (times, points), fields (Nz, Ny, Nx). Derivatives for amplitudes and phases become those for
+    running sums, (points,) or (Nz, Ny, Nx); ``tones`` are the recorded amplitudes and phases.
     """
     unknown = [name for name in derivatives if name not in results]
     if unknown:
@@ -72,14 +72,14 @@ def as_recorded(
 
 
 def _in_memory(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
-    """Return a derivative like ``results[name]`` in the recorder's layout: the transpose of `Results`."""
+    """Convert a derivative from the layout of ``values``, ``results[name]``, to that of the recorder."""
     if is_tone(name):
         return np.stack([_one(name, *pair, grid) for pair in _pairs(name, derivative, values)])
     return _one(name, derivative, values, grid)
 
 
 def _one(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
-    """Return the derivative of one frequency in the recorder's layout."""
+    """Convert the derivative of a quantity, or of a tone at one frequency, to the recorder's layout."""
     if isinstance(values, list):  # boxes: (Cx[, Cy[, Cz]], …) -> (…, points)
         d, parts = grid.dimensions, [_checked(name, *pair) for pair in _pairs(name, derivative, values)]
         parts = [np.moveaxis(part, range(d), range(-1, -d - 1, -1)) for part in parts]
@@ -93,7 +93,7 @@ def _one(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
 
 
 def _pairs(name: str, derivatives: Any, values: Any) -> Iterator[tuple[Any, Any]]:
-    """Return pairs of each derivative and the values it belongs to, for tones or boxes."""
+    """Pair the derivative with the recorded values of each box, or of each frequency of an amplitude."""
     try:
         each, count = list(derivatives), str(len(derivatives))
     except TypeError:

@@ -15,8 +15,8 @@ from wavefabric.acoustics.source import Source, at_points
 class ParameterGradients:
     """Converts the solver's derivatives for one simulation to those with respect to the arguments ``names``.
 
-    `AdjointRun` is to differentiate with respect to ``wrt``, and with respect to the scale of the signals of
-    the sources ``scaled``. ``points`` has the grid indices of the points of each source, by name.
+    `AdjointRun` needs ``wrt``, the names to differentiate by, and ``scaled``, the names of sources to
+    differentiate by the scale of their signals. ``points`` has each source's grid points, by name.
     """
 
     def __init__(self, grid: Grid, medium: Medium, source: Any, problem: Problem, names: tuple[str, ...]):
@@ -42,9 +42,9 @@ class ParameterGradients:
     def from_grid(
         self, medium: Mapping[str, np.ndarray], signals: Mapping[str, Any], products: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the derivatives by argument, from those of `AdjointRun.medium` and `AdjointRun.signals`.
+        """Return derivatives by argument name, from results of `AdjointRun.medium` and `AdjointRun.signals`.
 
-        ``products`` are the derivatives with respect to the scale of each source point.
+        ``products`` are the derivatives with respect to the scale at each source point, by source.
         """
         staggered = [medium[name] for name in ("density_x", "density_y", "density_z") if name in medium]
 
@@ -70,7 +70,7 @@ class ParameterGradients:
         return {name: of(name) for name in self._names}
 
     def _like(self, field: np.ndarray, parameter: Any) -> Any:
-        """Convert derivatives at grid points to those for a parameter: a number, or a user's array."""
+        """Convert derivatives at grid points to those for a parameter, a number or an array of a user."""
         whole = field.astype(np.float64)
         return float(whole.sum()) if np.ndim(parameter) == 0 else self._grid.from_edges(whole)
 
@@ -78,7 +78,7 @@ class ParameterGradients:
         return at_points(self._problem.sound_speed, self.points[name])
 
     def _signal(self, name: str, derivative: np.ndarray) -> np.ndarray:
-        """Convert derivatives for the solver's signals, (steps, points or 1), to those for the user's."""
+        """Convert derivatives for a solver's signal (steps, points or 1) to those for the user's signal."""
         values = np.asarray(getattr(self._source, name))
         scale = self._source.scale(name, self._grid, self._speed_at(name), self._problem.dt)
         scaled = (derivative * scale).T
@@ -90,14 +90,14 @@ class ParameterGradients:
         return out.reshape(values.shape)
 
     def _transducer_sums(self, derivative: np.ndarray) -> np.ndarray:
-        """Sum derivatives for the delayed signals of points, (steps, points), to those for the one signal."""
+        """Sum derivatives for points' delayed signals, (steps, points), to those for the one signal sent."""
         transducer: Any = self._problem.transducer
         at, size = transducer.delay + np.arange(len(derivative))[:, None], transducer.signal.size
         pushes = derivative.ravel().astype(np.float64)
         return np.bincount(at.ravel(), pushes, max(size, int(at.max()) + 1))[:size]
 
     def _with_scales(self, field: np.ndarray, signals: Mapping, products: Mapping) -> np.ndarray:
-        """Add the derivatives with respect to sound speed through the scaling of the sources."""
+        """Add the derivatives with respect to sound speed that stem from the scaling of the sources."""
         total = field.astype(np.float64)
         flat = total.reshape(-1)
         for name in self._scaled:
@@ -112,7 +112,7 @@ class ParameterGradients:
 
 
 def transposed_stagger(field: np.ndarray, axis: int, wrap: bool = False) -> np.ndarray:
-    """Apply the transpose of `medium.stagger`."""
+    """Apply the transpose of `medium.stagger` to ``field`` (Nz, Ny, Nx); other arguments as there."""
     out = field / 2
     along, half = np.moveaxis(out, 2 - axis, 0), np.moveaxis(field / 2, 2 - axis, 0)
     along[1:] += half[:-1]

@@ -32,8 +32,8 @@ from wavefabric.runtime.lifecycle.state_copies import StateCopies, state_bytes
 
 #: Steps, forward or adjoint, between two exchanges of the ranks' status.
 _STATUS_STEPS = 16
-#: Largest grids, in points, on which an adjoint step is repeated as a whole, on a CPU and on a GPU: copies of
-#: stored states, which this needs, then take less time than the launches that it saves.
+#: Largest grids, in points, on which an adjoint step is captured and replayed as a whole, on a CPU and a GPU:
+#: replaying needs copies of stored states, which then take less time than the saved launches.
 _REPEATED_POINTS, _REPEATED_POINTS_GPU = 1 << 17, 1 << 21
 
 
@@ -59,7 +59,7 @@ class GradientSettings(SimulateSettings):
 
 
 class _Forward:
-    """Provides the forward fields of some stages as a `Reversible`."""
+    """Makes the forward run of ``stages`` a `Reversible`: fields by name, restored and advanced by steps."""
 
     def __init__(self, stages: Stages, step: Step, poll: Any):
         self._stages, self._step, self._poll = stages, step, poll
@@ -95,7 +95,7 @@ class _Forward:
 
 
 class _StateRecording:
-    """Records the state after each time step, a `StepRecording`."""
+    """A `StepRecording` that stores the state after each time step by calling ``store``."""
 
     #: Recording only launches a kernel.
     kernels_alone = True
@@ -108,7 +108,7 @@ class _StateRecording:
 
 
 class AdjointRun:
-    """Observes the forward run (an `Observer`); `back` then takes the adjoint steps.
+    """An `Observer` that stores states of a forward run, and takes the adjoint steps in `back`.
 
     ``wrt`` and ``scaled`` are as in `AdjointStep`. Call `close` at the end.
     """
@@ -124,7 +124,7 @@ class AdjointRun:
         self._store: StateStore | None = None
         self._reversal: Reversal | None = None  # none if no states are needed
         self._cyclic: list[Any] = [self]  # objects that refer to each other
-        #: Stores the states in the time steps themselves, on a GPU that stores all of them; else None.
+        #: Stores states by kernels within the time steps, if a GPU stores all states; else None.
         self._recording_states: _StateRecording | None = None
         #: Numbers of states stored on the device, in host memory and on disk.
         self.tiers = Tiers(0)
@@ -133,7 +133,7 @@ class AdjointRun:
         self._interrupt: DeferredInterrupt | None = None
         #: Function that repeats each kind of adjoint step; None after the first step of a kind.
         self._repeats: dict[tuple, Any] = {}
-        #: Copies of stored states into the two sets of forward fields; True: those of the stages.
+        #: `StateCopies` to load stored states into forward fields: True, those of the stages; False, a copy.
         self._copies: dict[bool, StateCopies] = {}
 
     @property
@@ -142,7 +142,7 @@ class AdjointRun:
         return 0 if self._reversal is None else self._reversal.advanced
 
     def close(self) -> None:
-        """Free the stored states, and the fields, which would otherwise wait for the garbage collector."""
+        """Free the stored states and the fields now, not when the garbage collector runs."""
         if self._store is not None:
             self._store.close()
         self._repeats.clear()
@@ -190,7 +190,7 @@ class AdjointRun:
     def restore(self, checkpoint: RunCheckpoint) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Restore adjoint fields and sums from a checkpoint of the adjoint steps, instead of a forward run.
 
-        Return the other arrays and the state in it; `back` restores the forward fields.
+        Return the other arrays and the state of the checkpoint; `back` restores the forward fields.
         """
         device, dtype = self._comm.device, self._how.dtype
         inputs = self._problem, self._recording, dtype, device, self._partition, self._comm.one_sided
@@ -258,7 +258,7 @@ class AdjointRun:
         self._poll()
 
     def _take_back(self, number: int, stored: Any) -> None:
-        """Take an adjoint step, or the second half of it, as the formulas are written."""
+        """Take an adjoint step or only its second half, without capture; restore forward fields if needed."""
         adjoint, after = self._adjoint, self._fields
         if not self._half:
             self._injection.add(adjoint.fields, number)
@@ -274,13 +274,13 @@ class AdjointRun:
 
     @property
     def _repeatable(self) -> bool:
-        """Whether adjoint steps are repeated as a whole, except those that need forward steps."""
+        """Whether adjoint steps are captured and replayed, except those that need forward steps first."""
         device, points = self._comm.device, math.prod(self._problem.shape)
         most = _REPEATED_POINTS if device.name == "cpu" else _REPEATED_POINTS_GPU
         return self._comm.size == 1 and points <= most and self._adjoint.repeatable
 
     def _repeat(self, number: int, stored: Any) -> None:
-        """Take an adjoint step as a whole: the first of each kind call by call, the others by one call.
+        """Take an adjoint step: the first of each kind call by call, later ones by replaying a captured step.
 
         The forward fields after the step and before it alternate between two sets of arrays.
         """
@@ -308,7 +308,7 @@ class AdjointRun:
         self._fields = before
 
     def _copies_into(self, fields: Fields) -> StateCopies:
-        """Return the copies of stored states into ``fields``: those of the stages, or those after a step."""
+        """Return the `StateCopies` that load stored states into ``fields``, one of the two sets of arrays."""
         key = fields is self._stages.fields
         if key not in self._copies:
             self._copies[key] = StateCopies(self._comm.device, fields.named())
@@ -359,9 +359,9 @@ class AdjointRun:
         return {name: self._gathered(blocks, np.array(to_host(each))[owned]) for name, each in named.items()}
 
     def signals(self, points: Mapping[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return derivatives with respect to signals, (steps, points or 1), and Σ s̄ s over time, (points,).
+        """Return derivatives s̄ for source signals s, (steps, points or 1), and Σ s̄ s over time, (points,).
 
-        ``points`` has the indices of the sources' points in the whole grid by name; on all ranks.
+        Both are by source name, on all ranks; ``points`` has each source's indices in the whole grid.
         """
         comm, sources, c = self._comm, self._adjoint.sources, self._stages.coefficients
         read = {name.removeprefix("signal/"): array for name, array in sources.host_arrays().items()}
@@ -373,7 +373,7 @@ class AdjointRun:
             mask, _ = c.subdomain.local_index(points[name])
             shape = None if own is None else (own.shape[:-1], own.shape[-1] == np.count_nonzero(mask))
             shapes = [one for one in comm.control.all_gather(shape) if one is not None]
-            if not all(by_point for _, by_point in shapes):  # a signal of many points is read as a sum
+            if not all(by_point for _, by_point in shapes):  # points share the signal: add the ranks' parts
                 sums = comm.control.all_gather(own)
                 return np.sum([one for one in sums if one is not None], axis=0)
             steps = shapes[0][0]

@@ -1,5 +1,5 @@
 """Computes heating by ultrasound: absorbed power, temperature by Pennes's equation, thermal dose.
 
-May import `acoustics.simulation` and its imports. The transforms are those of the plain stages, so that
-temperatures are split among ranks as pressures are.
+May import `acoustics.simulation` and its imports. The transforms are those of the acoustic solver, which
+divides temperatures among ranks like pressures.
 """

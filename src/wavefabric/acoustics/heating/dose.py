@@ -16,7 +16,7 @@ THRESHOLD, REFERENCE = 39.0, 43.0
 
 
 def dose_rate(temperature: Any, xp: Any = np) -> Any:
-    """Return R^(43 − T) of temperatures T, °C: equivalent minutes at 43 °C per minute."""
+    """Return the dose rate R^(43 − T) at temperatures T, °C, in equivalent minutes at 43 °C per minute."""
     below = REFERENCE - temperature
     rate = xp.where(below <= 0, HOT**below, WARM**below)
     return xp.where(temperature < THRESHOLD, 0.0, rate)
@@ -25,7 +25,7 @@ def dose_rate(temperature: Any, xp: Any = np) -> Any:
 def cem43(temperature: Any, dt: float | str) -> np.ndarray:
     """Return the cumulative equivalent minutes at 43 °C of temperatures (…, times), °C, ``dt`` s apart.
 
-    The rate is integrated by trapezoids. `InputError`: no real numbers, or a time step not above 0.
+    The dose rate is integrated by the trapezoidal rule. `InputError`: no real numbers, or ``dt`` not above 0.
     """
     series = real_array(temperature, "temperature")
     require(series.ndim, "temperature", temperature, "a series (…, times)")

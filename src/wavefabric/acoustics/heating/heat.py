@@ -1,4 +1,4 @@
-"""Provides `heat`, which computes temperature and thermal dose over time."""
+"""Provides `heat`, which simulates the temperature and thermal dose of tissue heated by ultrasound."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -42,10 +42,10 @@ _TEXTS = {
 
 
 class Heated(dict[str, Any]):
-    """Holds ``temperature`` at the end and ``temperature_max``, °C, and ``dose``, CEM43 minutes, by name.
+    """Holds results of `heat`: final ``temperature`` and ``temperature_max``, °C; ``dose``, CEM43 minutes.
 
-    They have the grid's shape. With a sensor there is also ``series``, (points, times), °C, at ``time``, s,
-    from time 0, before heating.
+    These arrays have the grid's shape. With a sensor there is also ``series``, (points, times), °C, at
+    ``time``, s, from time 0, before heating.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ def heat(
     sensor: Sensor | None = None,
     **options: Any,
 ) -> Heated:
-    """Simulate the temperature of tissue, and its thermal dose; double precision, periodic at the edges.
+    """Simulate temperature and thermal dose of heated tissue, in double precision, on a periodic grid.
 
     A script that calls this runs unchanged under ``mpiexec -n K``: its ranks share the grid, and have
     the same result. `InputError`: an argument is wrong or of another shape; `FieldLost`: the temperature is
@@ -215,7 +215,7 @@ class _Run:
                 yield seconds / count, factor
 
     def _look(self, interrupt: DeferredInterrupt, done: int) -> None:
-        """Exchange the ranks' status; save a checkpoint or stop if any rank requests it."""
+        """Exchange the ranks' status: save a checkpoint if due on rank 0, stop if a rank was interrupted."""
         due = self._checkpoint is not None and self._checkpoint.due()
         status = combine(self.how.ranks, Status(interrupt.requested, due))
         if self._checkpoint is not None and (status.save_due or status.interrupted):

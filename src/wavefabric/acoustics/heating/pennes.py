@@ -1,10 +1,10 @@
-"""Takes steps of Pennes's equation, Fourier in space, exact in time for uniform tissue.
+"""Solves Pennes's bioheat equation: Fourier in space, time steps that are exact for uniform tissue.
 
     ρC ∂θ/∂t = ∇·(k∇θ) − ρ_b C_b w θ + Q,   θ = T − T_b   (Pennes 1948, doi:10.1152/jappl.1948.1.2.93)
 
-With λ = D k² + P of a reference diffusivity D and cooling P, a step is θ += F⁻¹{Δt φ₁(λΔt) F{∂θ/∂t}}. This is
-exact for uniform tissue. Otherwise a second stage makes it second order (ETD2RK; Cox & Matthews 2002,
-doi:10.1006/jcph.2002.6995). The flux k∇θ is half a spacing off, with the harmonic mean of k there.
+With λ = D k² + P of a reference diffusivity D and cooling P, a step is θ += F⁻¹{Δt φ₁(−λΔt) F{∂θ/∂t}}, where
+φ₁(x) = (eˣ − 1)/x. If tissue is not uniform, a second stage makes the step second order (ETD2RK; Cox &
+Matthews 2002, doi:10.1006/jcph.2002.6995). The flux k∇θ, with harmonic means of k, is half a spacing off.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ FIELDS = 30
 
 
 class PennesStep:
-    """Takes steps of θ, (Nz, Ny, Nx) on this rank's device; collective over ranks."""
+    """Takes time steps of the temperature rise θ, (Nz, Ny, Nx) on each rank's device; collective."""
 
     def __init__(self, grid: Grid, medium: ThermalMedium, power: Any, comm: Communicator):
         several = comm if comm.size > 1 else None
@@ -102,7 +102,7 @@ class PennesStep:
         self.theta += early
 
     def _set_rate(self, theta: Any, factor: float) -> None:
-        """Compute ∂θ/∂t of ``theta``."""
+        """Store ∂θ/∂t at ``theta`` in `_rate`, with the power times ``factor``."""
         c, rate = self.stages.coefficients, self._rate
         rate[...] = factor * self._power - self._cooling * theta
         for axis, conductivity in enumerate(self._flux):

@@ -21,7 +21,7 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class ThermalMedium:
-    """Properties of tissue in Pennes's equation; numbers, or arrays of the grid's shape.
+    """Holds the properties of tissue in Pennes's equation: numbers, or arrays of the grid's shape.
 
     `InputError`: a value is not finite, or not above 0 (perfusion: below 0).
 
@@ -63,22 +63,22 @@ class ThermalMedium:
 
     @property
     def heat_capacity(self) -> Any:
-        """Return ρC, J/(m³ K)."""
+        """Return the volumetric heat capacity ρC, J/(m³ K)."""
         return self.density * self.specific_heat
 
     @property
     def blood_cooling(self) -> Any:
-        """Return ρ_b C_b w, W/(m³ K)."""
+        """Return the cooling by blood per kelvin, ρ_b C_b w, W/(m³ K)."""
         return self.blood_density * self.blood_specific_heat * self.perfusion_rate
 
 
 @typed
 def absorbed_power(medium: Medium, amplitude: Any, frequencies: Any) -> np.ndarray:
-    """Return the heat per volume, W/m³, of a steady pressure: Σ 2α(f) |p_f|²/(2ρc), for plane waves.
+    """Return the heat per volume, W/m³, that plane waves of steady pressure produce: Σ 2α(f) |p_f|²/(2ρc).
 
-    ``amplitude``, Pa, is (frequencies, …) as in ``p_amp_all``, or (…) for one frequency; ``frequencies`` are
-    in Hz; shapes as the medium's arrays. All of the attenuation α₀ f^y counts as absorption, none as
-    scattering. `InputError`: shapes or frequencies do not fit, or the medium is lossless.
+    ``amplitude``, Pa, is (frequencies, …) as in ``p_amp_all``, or (…) for one frequency, where … is the shape
+    of the medium's arrays; ``frequencies`` are in Hz. All attenuation α₀ f^y counts as absorption, none
+    as scattering. `InputError`: shapes or frequencies do not fit, or the medium is lossless.
     """
     if medium.alpha_coeff is None:
         raise InputError("medium.alpha_coeff: None; allowed: an absorption, without which nothing is heated")

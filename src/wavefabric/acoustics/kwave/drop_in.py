@@ -35,7 +35,7 @@ _named: set[str] = set()
 
 
 def name_once(option: str, why: str) -> None:
-    """Warn that an option has no effect, only the first time that the option is set."""
+    """Warn that ``option`` has no effect, and ``why``, but only the first time that the option is set."""
     if option not in _named:
         _named.add(option)
         warnings.warn(f"{option}: has no effect here: {why}", stacklevel=4)
@@ -44,7 +44,7 @@ def name_once(option: str, why: str) -> None:
 def kspaceFirstOrder(
     kgrid: Any, medium: Any, source: Any, sensor: Any = None, **options: Any
 ) -> dict[str, Any]:
-    """Simulate k-wave-python's objects: its function of this name, with its defaults, shapes and orders.
+    """Simulate k-wave-python's objects, with the defaults, shapes and orders of its ``kspaceFirstOrder``.
 
     Parameters
     ----------
@@ -97,9 +97,9 @@ def kspaceFirstOrder(
 
 
 class KSpaceOptions:
-    """The keywords of `kspaceFirstOrder` on a grid of ``shape``.
+    """Checks the keywords of `kspaceFirstOrder` on a grid of ``shape``, and translates them.
 
-    ``objects`` are the options for reading the objects, ``run`` those of the run.
+    ``objects`` are keywords of `from_kwave`, ``run`` keywords of `ResultSettings`.
     """
 
     _passed_on = ("output", "force", "checkpoint", "check_stability", "progress", "comm", "decomposition")

@@ -1,7 +1,7 @@
 """Reads and writes datasets and attributes of k-Wave's HDF5 files; errors name the dataset.
 
-Everything is a three-dimensional dataset of the root, scalars too, float32 (``float``) or uint64 (``long``),
-with two attributes that state its type. Source: k-Wave manual 1.1, appendix B.
+Each scalar or array is a three-dimensional dataset of the root group, float32 (``float``) or uint64
+(``long``), with two attributes that state its type. Source: k-Wave manual 1.1, appendix B.
 """
 
 import re
@@ -45,7 +45,7 @@ _ON_EACH_AXIS = {
     "rho0_sg{}": "density_staggered.{}",
     "u{}_source_input": "velocity_source.signals.{}",
 }
-#: Each dataset with the number of a `Problem` that it stores, by the names in `check.rules`.
+#: Names of datasets, each with the name (in `check.rules`) of the number of a `Problem` that it stores.
 DATASETS = {name.format(a): key.format(a) for name, key in _ON_EACH_AXIS.items() for a in AXES} | {
     "axisymmetric_flag": "axisymmetric",
     "dt": "dt",
@@ -70,7 +70,7 @@ DATASETS = {name.format(a): key.format(a) for name, key in _ON_EACH_AXIS.items()
 
 
 def kind_of(name: str) -> str:
-    """Return the type of a dataset, ``long`` or ``float``."""
+    """Return the type that k-Wave's format prescribes for a dataset, ``long`` or ``float``."""
     return "long" if _LONG.fullmatch(name) else "float"
 
 
@@ -80,10 +80,10 @@ def dataset_key(path: str | Path, name: str) -> str:
 
 
 class Reader:
-    """A k-Wave file, opened to read; `InputError` for a file that is not HDF5.
+    """Reads a k-Wave file, open until a ``with`` block ends; `InputError` for a file that is not HDF5.
 
-    With ``outline`` set, `array` checks and counts datasets but does not read them; ``sizes`` holds the bytes
-    of each array that was requested.
+    If ``outline`` is set, `array` checks datasets but does not read them; ``sizes`` holds the bytes of each
+    array that was requested.
     """
 
     def __init__(self, path: str | Path, wanted: str = "a k-Wave input file (HDF5)"):
@@ -102,12 +102,12 @@ class Reader:
         self.file.close()
 
     def fault(self, name: str, actual: str, allowed: str = "") -> InputError:
-        """Return the error for a dataset."""
+        """Return an `InputError` that names a dataset, what is wrong and what is allowed."""
         key = dataset_key(self.path, name)
         return InputError(f"{key}: {actual}" + (f"; allowed: {allowed}" if allowed else ""))
 
     def read(self, name: str, *most: int) -> Any:
-        """Return all of a dataset of any form; ``most`` limits its bytes."""
+        """Return a whole dataset of any shape and type; `InputError` above ``most`` bytes, if given."""
         return read(self.file, name, *most)
 
     def reading(self, name: str) -> AbstractContextManager[None]:
@@ -120,7 +120,7 @@ class Reader:
             return name in self.file
 
     def attributes(self) -> dict[str, str]:
-        """Return the text attributes of the root."""
+        """Return the text attributes of the root group, the file's header."""
         with self.reading("/"):
             texts = {name: _text(value) for name, value in attributes(self.file).items()}
         return {name: text for name, text in texts.items() if text is not None}
@@ -164,7 +164,7 @@ class Reader:
     def array(self, name: str, *shapes: tuple[int | str, ...]) -> np.ndarray:
         """Return a whole dataset, float32 or uint64; with ``outline`` zeros of its shape, without memory.
 
-        In ``shapes``, the allowed (z, y, x), a text stands for any number from 1, and is shown in errors.
+        ``shapes`` are the allowed (z, y, x), where a text allows any number from 1 and is shown in errors.
         """
         item, dtype = self.dataset(name), _DTYPES[kind_of(name)]
         if not any(all(map(_fits, item.shape, shape)) for shape in shapes):
@@ -212,7 +212,7 @@ def put_attribute(where: h5py.Group | h5py.Dataset, name: str, text: str, size: 
 
 
 def put_header(file: h5py.File, kind: str, description: str, date: str, **more: str) -> None:
-    """Write the attributes of every file, and ``more``; ``date`` is a format of `time.strftime`."""
+    """Write the header attributes of a k-Wave file, and ``more``; ``date`` is a format of `time.strftime`."""
     texts = {
         "created_by": f"wavefabric {wavefabric.__version__}",
         "creation_date": time.strftime(date),
@@ -226,13 +226,13 @@ def put_header(file: h5py.File, kind: str, description: str, date: str, **more: 
 
 
 def put_types(item: h5py.Dataset) -> None:
-    """Write the two attributes of every dataset."""
+    """Write the two attributes that state the type of a dataset, as every dataset has."""
     put_attribute(item, "data_type", "long" if item.dtype.kind == "u" else "float")
     put_attribute(item, "domain_type", "real")
 
 
 def put(group: h5py.Group, name: str, value: Any, chunks: tuple[int, ...] | None = None) -> None:
-    """Write a dataset of a number, as (1, 1, 1), or of an array of three dimensions."""
+    """Write a dataset with a number, as (1, 1, 1), or with an array of three dimensions."""
     data = np.asarray(value, _DTYPES[kind_of(name)])
     put_types(group.create_dataset(name, data=data if data.ndim else data[None, None, None], chunks=chunks))
 

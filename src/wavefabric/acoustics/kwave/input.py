@@ -33,7 +33,7 @@ from wavefabric.base.results.hdf5_output import OutputFile
 from wavefabric.base.system.machine import host_memory
 from wavefabric.runtime.device.base import Device
 
-# Indices are 64 bit in the file, and sizes are multiplied freely.
+#: Largest count or index accepted from a file: products of larger ones could overflow 64 bits.
 _MAX_POINTS = 1 << 50
 #: A file and a run that need fewer bytes are not compared with the free memory.
 _SMALL = 1 << 28
@@ -41,7 +41,7 @@ _SMALL = 1 << 28
 
 @dataclass(frozen=True)
 class KWaveInput:
-    """Holds the contents of an input file."""
+    """Holds the contents of a k-Wave input file."""
 
     path: Path
     problem: Problem  # arrays are float32
@@ -72,7 +72,7 @@ def read_input(path: str | Path, device: Device | None = None) -> KWaveInput:
 
 
 def _check_memory(file: "_Contents", device: Device | None) -> None:
-    """Raise `InputError` if datasets and run do not fit into memory; uses only the datasets' shapes."""
+    """Raise `InputError` if datasets and run do not fit into memory; read only the datasets' shapes."""
     from wavefabric.acoustics.choose_stages import needed_bytes
 
     file.outline = True
@@ -94,7 +94,7 @@ def _check_memory(file: "_Contents", device: Device | None) -> None:
 
 
 def dataset_names(path: str | Path) -> dict[str, str]:
-    """Return the names that errors of `check` use for each number: its dataset in a file."""
+    """Return the name for errors of each number of a `Problem`: the dataset of the file that stores it."""
     names = {key: dataset_key(path, name) for name, key in DATASETS.items()}
     return names | {"transducer.index": names["velocity_source.index"]}
 
@@ -210,7 +210,7 @@ class _Contents(Reader):
         return float(array[0, 0, 0]) if array.shape == (1, 1, 1) else array
 
     def _index(self, name: str, *shape: int | str) -> np.ndarray:
-        """Return a dataset of indices counted from 0, not from 1 as in the file, without its first axis."""
+        """Return a dataset of indices without its first axis, 0-based although the file counts from 1."""
         index = self.array(name, shape)[0]
         if self.outline:  # zeros, perhaps too many to compute a maximum
             return np.broadcast_to(np.zeros((), np.int64), index.shape)
@@ -222,7 +222,7 @@ class _Contents(Reader):
         return self._index(name, 1, 1, "points")[0]
 
     def _signals(self, kind: str, names: Iterable[str], flags: list[int], index: np.ndarray) -> Any:
-        """Return the signals at points, cut to the steps of their ``flags``, and the mode."""
+        """Return a source's signals, cut to the numbers of time steps in ``flags``, and the source's mode."""
         many, mode = self._scalar(f"{kind}_source_many", 1), MODES[self._scalar(f"{kind}_source_mode", 2)]
         signals: list[np.ndarray | None] = []
         for name, flag in zip(names, flags, strict=False):
@@ -261,8 +261,8 @@ def write_input(
 ) -> Path:
     """Write a problem as an input file that k-Wave reads; numbers become float32.
 
-    ``sensor``: recorded points as flat grid indices (int64), cuboids or None, which k-Wave itself does not
-    run. ``force`` replaces an existing file; ``description`` is stored in the file. `InputError`: the file
+    ``sensor``: recorded points as flat grid indices (int64), cuboids, or None (k-Wave itself runs no such
+    file). ``force`` replaces an existing file; ``description`` is stored in the file. `InputError`: the file
     cannot be written; a number is out of range, also once it is float32; or the format cannot express points
     between grid points, absorption without dispersion, or a transducer and a velocity source at different
     points.
@@ -289,9 +289,9 @@ def write_input(
 
 
 def _contents(problem: Problem) -> dict[str, Any]:
-    """Return the datasets of a problem that `DATASETS` names, and the flags that say which of them exist."""
+    """Return the datasets of a problem, by the names in `DATASETS`, and the flags that say which exist."""
     axes, missing = AXES[: problem.dimensions], AXES[problem.dimensions :]
-    # The last is read by k-Wave's MATLAB side only.
+    # Only k-Wave's MATLAB code reads ``elastic_flag``.
     contents: dict[str, Any] = dict.fromkeys(("nonuniform_grid_flag", "elastic_flag"), 0)
     for name, key in DATASETS.items():
         value: Any = problem
@@ -326,7 +326,7 @@ def _contents(problem: Problem) -> dict[str, Any]:
 
 
 def _signals(kind: str, names: Sequence[str], source: PointSource | None) -> dict[str, Any]:
-    """Return the flag of each signal, and the datasets of the source if there is one."""
+    """Return the source flag of each signal and, if there is a source, the datasets that describe it."""
     if source is None:
         return {f"{name}_source_flag": 0 for name in names}
     signals = dict(zip(names, source.signals, strict=True))

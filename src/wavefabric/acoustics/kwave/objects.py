@@ -39,7 +39,7 @@ from wavefabric.base.system.machine import host_memory
 from wavefabric.runtime.exchange.launch import environment
 
 _ELASTIC = "Wavefabric simulates fluids, not elastic media"
-#: Attributes that raise an error if they are set, and the replacement in Wavefabric.
+#: Attributes that raise an error if they are set, and the reason or the replacement in Wavefabric.
 _NOT_READ = (
     ("medium", "alpha_filter alpha_sign", "Wavefabric has no filter or sign of absorption"),
     ("medium", "alpha_coeff_compression alpha_coeff_shear", _ELASTIC),
@@ -217,7 +217,7 @@ def _smoothed(problem: Problem, grid: Grid, options: ObjectOptions) -> Problem:
 
 
 def _attribute(described: Any, name: str) -> Any:
-    """Return an attribute or None; k-wave-python's media raise NotImplementedError for elastic ones."""
+    """Return an attribute or None; k-wave-python's media raise NotImplementedError for elastic attributes."""
     if name == "time_reversal_boundary_data":  # k-wave-python warns when the public name is read
         private = getattr(described, f"_{name}", None)
         return getattr(described, "__dict__", {}).get(name) if private is None else private
@@ -228,7 +228,7 @@ def _attribute(described: Any, name: str) -> Any:
 
 
 def _time(kgrid: Any) -> tuple[float, int]:
-    """Return the time step, s, and the number of steps."""
+    """Return the time step, s, and the number of time steps of a kWaveGrid."""
     for name in ("dt", "Nt"):
         value = getattr(kgrid, name)
         unset = "a number; call kgrid.makeTime(medium.sound_speed) or kgrid.setTime(Nt, dt) first"
@@ -325,7 +325,7 @@ def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
 def _adapted(
     names: tuple[str, ...], order: np.ndarray | None, arrays: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return the requested arrays from the recorded ones, with points in ``order`` if that is not None."""
+    """Return the arrays ``names`` that a user requested, from recorded ones; ``order`` reorders points."""
     adapted = {}
     for name in names:
         stem, _, kind = name.partition("_")
@@ -341,7 +341,7 @@ def _adapted(
 
 
 def _sensor(mask: Any, grid: Grid) -> tuple[Sensor, np.ndarray | None]:
-    """Return a sensor at a mask, and the Fortran positions of its points in C order (None without a mask)."""
+    """Return a sensor at ``mask`` and, for a mask of grid points, their Fortran positions in C order."""
     dims = grid.dimensions
     mask = np.ones(grid.shape, bool) if mask is None else real_array(mask, "sensor.mask")
     mask = np.full(grid.shape, mask.reshape(-1)[0]) if mask.size == 1 else mask

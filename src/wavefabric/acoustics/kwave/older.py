@@ -50,7 +50,7 @@ _BETWEEN = 1e-3
 def _function(
     name: str, dimensions: int, device: str | None = None, axisymmetric: bool = False
 ) -> Callable[..., dict[str, Any]]:
-    """Return the older function ``name``; ``device`` is given if the function runs on one device only."""
+    """Return k-wave-python's older function ``name``; ``device`` is the only device it runs on, if any."""
 
     def run(
         kgrid: Any, source: Any, sensor: Any, medium: Any, simulation_options: Any, execution_options: Any
@@ -129,7 +129,7 @@ def _run_as_program(
 
 
 def _timed(kgrid: Any, medium: Any, source: Any) -> Any:
-    """Return the grid with time step and number of steps; from ``makeTime`` if they are not set.
+    """Return the kWaveGrid with time step and number of steps set, by ``makeTime`` if they are missing.
 
     As in k-wave-python, ``makeTime`` is used for an initial pressure only; signals need a known time step.
     """
@@ -144,7 +144,7 @@ def _timed(kgrid: Any, medium: Any, source: Any) -> Any:
 
 
 def _with_smooth_p0(source: Any, shape: tuple[int, ...], axisymmetric: bool) -> Any:
-    """Return a copy of the source with smoothed initial pressure, on the grid without a PML around it."""
+    """Return a copy of the source with the initial pressure smoothed on the grid without a PML outside."""
     grid = Grid(shape, 1.0, pml_size=0, axisymmetric=axisymmetric)
     p0 = grid_values(getattr(source, "p0", None), grid, "source.p0", alone=False)
     if p0 is None:
@@ -155,9 +155,9 @@ def _with_smooth_p0(source: Any, shape: tuple[int, ...], axisymmetric: bool) -> 
 
 
 def _at_grid_points(sensor: Any, kgrid: Any, simulation: Any, axisymmetric: bool) -> Any:
-    """Return a copy of the sensor with Cartesian points moved to grid points, and no list of quantities.
+    """Return a copy of the sensor with Cartesian points moved to grid points, and without ``record``.
 
-    Like k-Wave's programs it uses the nearest grid points, each once, in Fortran order.
+    The grid points are the nearest ones, each once, in Fortran order, as in k-Wave's programs.
     """
     if not hasattr(sensor, "record"):
         return sensor

@@ -44,11 +44,11 @@ _MOST_SEARCHED, _PML_ALPHA = 1000, 2.0
 
 
 class ChosenSize(int):
-    """A PML size that a run selected and stored in the options, where scripts read it; not an option."""
+    """A PML size that a run selected and stored in the options for scripts to read, not set by a user."""
 
 
 def is_axisymmetric(simulation: Any, function: bool, dimensions: int) -> bool:
-    """Return whether the grid is axisymmetric: by the function, or by the options' simulation type."""
+    """Return whether the grid is axisymmetric: by the ``function`` called, or by the simulation type."""
     require(hasattr(simulation, "pml_inside"), "simulation_options", simulation, "a SimulationOptions")
     kind = getattr(simulation, "simulation_type", None)
     kind = getattr(kind, "name", "FLUID" if kind is None else kind)
@@ -64,7 +64,7 @@ def is_axisymmetric(simulation: Any, function: bool, dimensions: int) -> bool:
 def keywords(
     simulation: Any, execution: Any, shape: tuple[int, ...], axisymmetric: bool, device: str | None
 ) -> dict[str, Any]:
-    """Return keywords for `kspaceFirstOrder`; raise for unsupported options, warn of unused ones."""
+    """Return keywords for `kspaceFirstOrder`; `InputError` for unsupported options, warn of unused ones."""
     mark = "is_python_backend"
     require(hasattr(execution, mark), "execution_options", execution, "a SimulationExecutionOptions")
     for key, options in (("simulation_options", simulation), ("execution_options", execution)):
@@ -105,7 +105,7 @@ def recorded(sensor: Any) -> list[str]:
 
 
 def _pml_sizes(simulation: Any, shape: tuple[int, ...], usual: int, axisymmetric: bool) -> tuple[Any, ...]:
-    """Return the PML points along each axis: selected automatically, from ``pml_size``, or set per axis."""
+    """Return the PML size in points along each axis: automatic, ``pml_size``, or the options per axis."""
     key, size = "simulation_options.pml_size", plain(getattr(simulation, "pml_size", None))
     each = [getattr(simulation, f"pml_{axis}_size", None) for axis in "xyz"[: len(shape)]]
     each = [None if isinstance(one, ChosenSize) else plain(one) for one in each]

@@ -1,9 +1,8 @@
-"""Writes k-Wave's output file during the run, so that it survives a kill and can be resumed.
+"""Writes k-Wave's output file during the run, so that recorded data survive a kill and the run can resume.
 
 Time series go to ``NAME.partial`` as they come. All datasets and attributes are created before the first
-step, with all their space: later only data change in the file, not its structure, so that a kill leaves it
-readable until it gets its final name. ``NAME.partial.json`` identifies its run and the checkpoint that
-belongs to it.
+step, with all their space: later only data change in the file, not the structure, so that after a kill the
+file is still readable. ``NAME.partial.json`` identifies the run and its checkpoint.
 """
 
 import contextlib
@@ -35,8 +34,8 @@ class KWaveOutput:
     """A `Sink` that writes k-Wave's output file, float32 whatever the precision of the run.
 
     The file gets its name when it is finished; deflate at level ``compression`` is applied then. ``start`` is
-    the first time step recorded (0-based), ``threads`` and ``plan`` are for the header only. An unfinished
-    file from which a run other than that of ``checkpoint`` can resume is an error, unless ``force``.
+    the first time step recorded (0-based), ``threads`` and ``plan`` are for the header only. `InputError`,
+    unless ``force``, if another run than that of ``checkpoint`` can resume an unfinished file of this name.
     """
 
     path: Path
@@ -163,7 +162,7 @@ class KWaveOutput:
             raise unwritable(self.path, "output", error) from None
 
     def _check_unfinished(self) -> None:
-        """Raise `InputError` if the unfinished file is of another run that can resume from its checkpoint."""
+        """Raise `InputError` if the unfinished file belongs to another run that can still be resumed."""
         run = self._read_run()
         other = Path(run.get("checkpoint") or "/")
         if self.force or not self._partial.exists() or other == self.checkpoint:
@@ -213,7 +212,7 @@ class KWaveOutput:
     def _sync(self) -> None:
         assert self._file is not None
         self._file.flush()
-        if self.checkpoint is not None:  # it must match the file even after a crash of the machine
+        if self.checkpoint is not None:  # a checkpoint must match the file even after a crash
             _to_disk(self._partial)
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""Lays out k-Wave's output file: its datasets and chunks, its header, its compressed copy.
+"""Defines the layout of k-Wave's output file: datasets, chunks and header; writes a compressed copy.
 
 Source: k-Wave manual 1.1, appendix B, and the files of the C++ programs 1.3.
 """
@@ -31,7 +31,7 @@ _COPY_BYTES = 1 << 26
 # Size of texts that are known only at the end and then overwrite placeholders.
 _MEASURED_BYTES = 16
 
-#: Attributes of phases, and the names of these phases in a `Report`.
+#: Attributes with the times of the phases of a run, and the names of these phases in a `Report`.
 PHASES = {
     "data_loading_phase_execution_time": "loading",
     "pre-processing_phase_execution_time": "preprocessing",
@@ -58,7 +58,7 @@ class OutputDataset(NamedTuple):
 def output_datasets(
     layout: RecordingLayout, sensor: np.ndarray | Cuboids | None, grid: tuple[int, int, int]
 ) -> dict[str, list[OutputDataset]]:
-    """Return the datasets of every quantity, one or one per cuboid; ``grid`` is (Nz, Ny, Nx)."""
+    """Return the datasets of every recorded quantity, one or one per cuboid; ``grid`` is (Nz, Ny, Nx)."""
     rows_of = {name: ((rows,), samples) for name, (rows, samples) in layout.series.items()}
     # A statistic has no time axis.
     rows_of |= {name: ((), samples) for name, samples in layout.points.items()}
@@ -100,7 +100,7 @@ def put_input(file: h5py.File, input: KWaveInput, sensor_too: bool) -> None:
 
 
 def put_run(file: h5py.File, input: KWaveInput, threads: int | None, report: Report, plan: str) -> None:
-    """Write the file's attributes; times and memory overwrite the previous values."""
+    """Write the output file's header attributes; times and memory overwrite the previous values."""
     seconds = {name: report.seconds.get(phase, 0.0) for name, phase in PHASES.items()}
     megabytes = report.peak_bytes >> 20
     threads = threads or default_threads(input.problem.shape)
@@ -123,7 +123,7 @@ def put_run(file: h5py.File, input: KWaveInput, threads: int | None, report: Rep
 
 @contextlib.contextmanager
 def compressed_copy(file: h5py.File, path: Path, level: int) -> Iterator[h5py.File]:
-    """Yield a deflated copy of all datasets in another file, copied some planes at a time."""
+    """Yield the new file ``path`` with deflated copies of all datasets, copied some planes at a time."""
 
     def copy(name: str, item: Any) -> None:
         if not isinstance(item, h5py.Dataset):

@@ -1,4 +1,4 @@
-"""Provides `run_kwave_file`, which runs a k-Wave input file into an output file like k-Wave's programs."""
+"""Provides `run_kwave_file`, which, like k-Wave's programs, runs an input file and writes an output file."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ from wavefabric.runtime.lifecycle.collective_checks import on_all_ranks
 class KWaveFileSettings(RunSettings):
     """Holds the keywords of `run_kwave_file`.
 
-    ``names`` are other names of ``start``, ``check_stability=False`` and ``u_non_staggered`` in errors;
+    ``names`` replaces the names of ``start``, ``check_stability=False`` and ``u_non_staggered`` in errors;
     ``started`` is called with the input after all checks, before the first step.
     """
 
@@ -71,7 +71,7 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
     start : int
         First time step recorded, from 1 as in k-Wave.
     steps : int, optional
-        Number of time steps that replaces the file's.
+        Number of time steps, in place of the number in the file.
     compression : int
         Deflate level of the output, 0 (none; default) to 9.
     copy_sensor_mask, force : bool
@@ -101,7 +101,7 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
 
 
 def run_input(inputs: KWaveInput, output: str | Path, how: KWaveFileSettings, begun: float) -> Report:
-    """Run the contents of an input file; ``begun`` is the time when reading began."""
+    """Run the contents of an input file and write ``output``; ``begun`` is the time when reading began."""
     path = inputs.path
     names = {**dataset_names(path), "alpha_power": f"{path}: alpha_power", "where": f"{path}: ", **how.names}
     recording = _recording(inputs, how)

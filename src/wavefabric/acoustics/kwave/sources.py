@@ -21,14 +21,14 @@ from wavefabric.base.errors import require
 
 @dataclass(frozen=True)
 class _UnscaledSource(Source):
-    """A source whose signals are added without scaling in each time step."""
+    """A source whose signals are added without scaling in each time step, in the solver's units."""
 
     def scale(self, name: str, grid: Grid, c: np.ndarray, dt: float) -> np.ndarray:
         return np.ones(1)
 
 
 def read_source(source: Any, grid: Grid, options: ObjectOptions) -> Source:
-    """Read a kSource, or a NotATransducer without its apodization."""
+    """Return the `Source` for a kSource, or for a NotATransducer without the apodization."""
     kind = Source if options.scale_source_terms else _UnscaledSource
     if hasattr(source, "active_elements_mask"):
         return kind(transducer=_transducer(source))
@@ -64,7 +64,7 @@ def _transducer(source: Any) -> Transducer:
 
 
 def apodized(problem: Problem, source: Any) -> Problem:
-    """Return the problem with its transducer's transmit apodization, as a signal per point."""
+    """Return the problem with transmit apodization: the transducer becomes a velocity source."""
     transducer, key = problem.transducer, "source.transmit_apodization"
     kind = getattr(source, "transmit_apodization", "Rectangular")
     if transducer is None or (isinstance(kind, str) and kind == "Rectangular"):

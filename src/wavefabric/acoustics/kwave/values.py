@@ -13,7 +13,7 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.base.arguments import per_axis
 from wavefabric.base.errors import InputError, one_line, require
 
-#: k-wave-python's names for those of `Grid`, `Medium`, `Source`, `Sensor` and `simulate` that differ.
+#: k-wave-python's names for arguments of `Grid`, `Medium`, `Source`, `Sensor`, `simulate`, if they differ.
 _KWAVE_NAMES = {
     **{"grid.shape": "kgrid.N", "grid.spacing": "kgrid.spacing", "dt": "kgrid.dt", "steps": "kgrid.Nt"},
     **{f"grid.{name}": name for name in ("pml_size", "pml_alpha", "axisymmetric")},
@@ -67,7 +67,7 @@ def kwave_names() -> Iterator[None]:
 
 
 def computed(described: Any, name: str, key: str, allowed: str) -> Any:
-    """Return an attribute, or the result of a method ``name``; `InputError` if k-wave-python fails."""
+    """Return the attribute ``name``, called if it is a method; `InputError` if k-wave-python fails."""
     try:
         value = getattr(described, name, None)
         value = value() if callable(value) else value
@@ -87,7 +87,7 @@ def grid_shape(kgrid: Any) -> tuple[int, ...]:
 
 
 def each_axis(value: Any, dimensions: int, key: str) -> tuple[Any, ...]:
-    """Return one value per axis; as in k-wave-python the last of fewer values serves all further axes."""
+    """Return one value per axis; if there are fewer, the last is repeated, as in k-wave-python."""
     each = per_axis(plain(value), dimensions)
     require(0 < len(each) <= dimensions, key, plain(value), f"one value, or up to {dimensions}, one an axis")
     return each + each[-1:] * (dimensions - len(each))
@@ -125,8 +125,8 @@ def whole_number(value: Any, key: str, least: int) -> int:
 def grid_values(value: Any, grid: Grid, key: str, alone: bool = True) -> Any:
     """Return None, one float (if ``alone`` allows it), or an array of the grid's shape.
 
-    Arrays flattened in C order are accepted, as by k-wave-python. Other shapes with as many values, which it
-    reshapes too, are an `InputError` here.
+    Arrays flattened in C order are accepted, as by k-wave-python. Other shapes with as many values, which
+    k-wave-python reshapes too, are an `InputError` here.
     """
     if value is None:
         return None

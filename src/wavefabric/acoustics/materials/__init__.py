@@ -1,4 +1,4 @@
-"""Media of few materials: finds the parameters to store as an index into a table; reads them on a GPU.
+"""Stores medium parameters that take few different values as an index into a table of materials.
 
 May import `acoustics.problem` and `system`.
 """

@@ -21,26 +21,26 @@ STAGGERED = ("staggered_x", "staggered_y", "staggered_z")
 _WORDS = {"speed": "sound speed", "density": "density", "ratio": "B/A", "tau": "absorption"}
 #: Fewest points per thread: with fewer, a separate table per thread costs more time than it saves.
 _THREAD = 1 << 19
-#: Points of each piece that a sample reads, and by how many pieces the next plane's lies further: a prime, so
-#: that few pieces repeat.
+#: Points per piece of a sample, and by how many pieces the sampled position moves from plane to plane: a
+#: prime, so that few positions repeat.
 _BLOCK, _SKIP = 256, 7919
 
 
 class Sets:
-    """Finds the distinct sets of values in ``arrays``, (Nz, Ny, Nx) each, rounded to ``dtype``.
+    """Finds the different combinations of values in ``arrays``, (Nz, Ny, Nx) each, rounded to ``dtype``.
 
-    A set has one value of each array, those at one point. Values are compared bit by bit. ``full`` is true
-    once there are more than ``limit`` sets; ``values`` are those of each set, (sets, arrays), in arbitrary
-    order. With ``sample_only`` only some points are read, all over the grid, which has at least as many sets.
+    A set holds the values of all arrays at one grid point; values are compared bit by bit. ``full`` is true
+    once there are more than ``limit`` sets; ``values`` (sets, arrays) lists the sets in arbitrary order.
+    ``sample_only`` reads only a sample of points from all over the grid; the grid may have more sets.
     """
 
     def __init__(self, arrays: Sequence[np.ndarray], dtype, limit: int, sample_only: bool = False):
         self._dtype, self._limit = np.dtype(dtype), limit
-        #: Places in a hash table of set numbers.
+        #: Number of slots of the hash table, which stores set numbers.
         self._slots = 1 << (4 * limit - 1).bit_length()
         arrays = [_readable(array) for array in arrays]
         planes, plane = len(arrays[0]), arrays[0][0].size
-        # A sample of the grid, which shows most media that have too many sets.
+        # Read a sample first: in most media that have too many sets, the sample has too many already.
         self._tables = self._collected(arrays, _sample(planes, plane, 4 * limit), 1)
         if sample_only:
             return
@@ -66,7 +66,7 @@ class Sets:
         parts: int,
         tables: "_Tables | None" = None,
     ) -> "_Tables":
-        """Collect the sets of the given pieces in new tables, one per thread, or add them to ``tables``."""
+        """Add the sets of values in ``pieces`` to ``tables``, or to ``parts`` new tables, one per thread."""
         if tables is None:
             positions = np.empty((parts, self._slots), np.int32)
             sets = np.empty((parts, self._limit, len(arrays)), self._dtype)
@@ -90,9 +90,9 @@ class Sets:
         return self._tables.sets[0, : len(self)]
 
     def index(self, arrays: Sequence[np.ndarray], dtype) -> np.ndarray:
-        """Return the set number of each point, (Nz, Ny, Nx).
+        """Return the number of the set at each grid point, an index (Nz, Ny, Nx) into `values`.
 
-        Raises `RuntimeError` if a point has values that were not found before: the arrays have changed.
+        Raises `RuntimeError` if a point's values are none of the sets, because the arrays have changed.
         """
         index, missing = np.empty(np.shape(arrays[0]), dtype), np.zeros(1, np.int64)
         arrays = [_readable(array) for array in arrays]
@@ -110,7 +110,7 @@ _Piece = tuple[int, int, int]
 
 
 class _Tables(NamedTuple):
-    """Hash tables (threads, slots), sets (threads, limit, columns) and their counts (threads,)."""
+    """Holds hash tables (threads, slots), sets (threads, limit, arrays) and numbers of sets (threads,)."""
 
     positions: np.ndarray
     sets: np.ndarray
@@ -128,13 +128,13 @@ def _readable(array: np.ndarray) -> np.ndarray:
 
 
 def _facts(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return address, bytes per value and plane stride in values of each array, (arrays, 3)."""
+    """Return each array's address, bytes per value and plane stride in values as int64 (arrays, 3)."""
     facts = [(memory_address(each), each.itemsize, each.strides[0] // each.itemsize) for each in arrays]
     return np.array(facts, np.int64)
 
 
 def _sample(planes: int, plane: int, points: int) -> list[_Piece]:
-    """Return pieces of planes of ``plane`` points, about ``points`` in all, that lie all over the grid."""
+    """Return pieces of ``planes`` planes of ``plane`` points: about ``points`` points all over the grid."""
     blocks = -(-plane // _BLOCK)
     order = _spread(planes)
     count = max(1, min(points // min(plane, _BLOCK), planes * blocks))
@@ -144,7 +144,7 @@ def _sample(planes: int, plane: int, points: int) -> list[_Piece]:
 
 
 def _spread(count: int) -> list[int]:
-    """Return the numbers of all planes in bit-reversed order, so that early ones lie far apart."""
+    """Return plane numbers 0 to ``count`` − 1 in bit-reversed order, so that the first ones lie far apart."""
     bits = max(count - 1, 1).bit_length()
     reversed_bits = (int(f"{i:0{bits}b}"[::-1], 2) for i in range(1, (1 << bits) + 1) if i < 1 << bits)
     return [z for z in (*reversed_bits, 0) if z < count]
@@ -152,10 +152,10 @@ def _spread(count: int) -> list[int]:
 
 @dataclass(frozen=True)
 class IndexedGroup:
-    """Describes medium parameters that are stored as one index of ``bits`` bits.
+    """Describes medium parameters that share one index of ``bits`` bits into a table of materials.
 
-    ``names`` are elements of `AT_POINTS` and `STAGGERED`. ``columns`` names the arrays that determine the
-    materials: the parameters themselves; τ needs ``"speed"`` and ``"alpha"``.
+    ``names`` lists the parameters, as in `AT_POINTS` and `STAGGERED`. ``columns`` names the arrays whose
+    values define a material: those parameters, but ``"speed"`` and ``"alpha"`` for τ.
     """
 
     names: tuple[str, ...]
@@ -164,22 +164,22 @@ class IndexedGroup:
     bits: int
 
     def values(self, column: str) -> np.ndarray | None:
-        """Return the value of each material, (materials,); None if the column is not one of this group."""
+        """Return the values of array ``column`` per material, (materials,); None if the group lacks it."""
         return self.sets.values[:, self.columns.index(column)] if column in self.columns else None
 
     def index(self, problem: Problem) -> np.ndarray:
-        """Return the material of each point, (Nz, Ny, Nx)."""
+        """Return the number of the material at each grid point, (Nz, Ny, Nx)."""
         arrays = _arrays(problem)
         return self.sets.index([arrays[name] for name in self.columns], f"u{self.bits // 8}")
 
     def nbytes(self, points: int, itemsize: int) -> int:
-        """Return the bytes of index and table; the table has all columns of `AT_POINTS` if it has any."""
+        """Return the bytes of index and table, which has all columns of `AT_POINTS` or none of them."""
         width = len(AT_POINTS) * any(name in AT_POINTS for name in self.names)
         width += sum(name in STAGGERED for name in self.names)
         return points * self.bits // 8 + len(self.sets) * width * itemsize
 
     def describe(self) -> str:
-        """Return parameters and number of materials in words; staggered densities do not add to it."""
+        """Return a text with the parameters and the number of materials, not counting staggered densities."""
         at = [k for k, name in enumerate(self.columns) if name not in STAGGERED]
         if not at:
             axes = ", ".join(name[-1] for name in self.names)
@@ -194,7 +194,7 @@ class IndexedGroup:
 class Materials:
     """Lists the groups of medium parameters that are stored by index; no parameter is in two groups.
 
-    At most one group has parameters of `AT_POINTS`; groups with parameters of `STAGGERED` have equal bits.
+    At most one group has parameters of `AT_POINTS`; the ``bits`` of all groups with `STAGGERED` are equal.
     """
 
     groups: tuple[IndexedGroup, ...] = ()
@@ -203,11 +203,11 @@ class Materials:
         return any(name in group.names for group in self.groups)
 
     def nbytes(self, points: int, itemsize: int) -> int:
-        """Return the bytes of all indices and tables."""
+        """Return the bytes of all indices and tables for a grid of ``points`` points."""
         return sum(group.nbytes(points, itemsize) for group in self.groups)
 
     def note(self) -> str:
-        """Return how the medium is stored, for the report of a run; empty without materials."""
+        """Return a text that says which parameters are stored by index; empty if none are."""
         parts = (f"{group.describe()}: held as an index of {group.bits} bits" for group in self.groups)
         return "; ".join(parts)
 
@@ -215,19 +215,19 @@ class Materials:
 def _different_rows(table: np.ndarray) -> int:
     """Return the number of different rows of a table.
 
-    `np.unique` would do it, but imports `numpy.ma`, which takes up to 50 ms.
+    `np.unique` is avoided: it imports `numpy.ma`, which takes up to 50 ms.
     """
     rows = table[np.lexsort(table.T)]
     return 1 + int(np.count_nonzero((rows[1:] != rows[:-1]).any(axis=1)))
 
 
 def find_materials(problem: Problem, dtype) -> Materials:
-    """Find parameters that need less memory as an index of 8 or 16 bits and a table of their values.
+    """Find the medium parameters that need less memory as an index of 8 or 16 bits into a table of values.
 
-    One index serves all parameters if these have at most `LIMIT` different sets of values. Otherwise one
-    index serves parameters at the points of the pressure, added one by one, those of few values first. The
-    staggered densities join it, share another index, have one each, or are stored as arrays. Values are
-    compared bit by bit in the precision of the run.
+    One index serves all parameters if these have at most `LIMIT` different combinations of values. Otherwise
+    one index serves parameters at the points of the pressure, added one by one, those with fewest values
+    first. The staggered densities then use the same index, a second one together, one each, or are stored as
+    arrays. Values are compared bit by bit in the precision of the run, ``dtype``.
     """
     dtype = np.dtype(dtype)
     return problem.fact(("materials", dtype.str), lambda: _Search(problem, dtype).materials())
@@ -241,7 +241,7 @@ class _Search:
     def __init__(self, problem: Problem, dtype: np.dtype, limit: int = LIMIT):
         self._arrays, self._dtype, self._limit = _arrays(problem), dtype, limit
         self._points = problem.points
-        #: Combinations of arrays with too many sets; all that include one of them have too many, too.
+        #: Combinations of arrays with too many sets; every larger combination has too many as well.
         self._full: list[frozenset[str]] = []
         made_of = {name: (name,) for name in (*AT_POINTS, *STAGGERED)} | {"tau": ("speed", "alpha")}
         if problem.absorption == "none":
@@ -271,7 +271,7 @@ class _Search:
         return Materials(groups)
 
     def _largest_group(self, names: Sequence[str]) -> IndexedGroup | None:
-        """Return a group of as many of ``names`` as one index can serve, those of few values first."""
+        """Return a group of as many of ``names`` as one index can serve, those with fewest values first."""
         samples = {name: self._sets([name], sample_only=True) for name in names}
         sizes = {name: len(sets) for name, sets in samples.items() if sets is not None}
         together: list[str] = []
@@ -284,11 +284,11 @@ class _Search:
         return None
 
     def _alone(self, names: Sequence[str]) -> list[IndexedGroup]:
-        """Return a group for each of ``names`` that an index can serve by itself."""
+        """Return a group of one parameter for each of ``names`` that saves memory with its own index."""
         return [group for name in names if (group := self._group([name])) is not None]
 
     def _group(self, names: Sequence[str]) -> IndexedGroup | None:
-        """Return a group of ``names`` with one index; None if it cannot serve them, or saves no memory."""
+        """Return a group of all ``names`` with one index; None if its sets are too many or save no memory."""
         if not names or (sets := self._sets(names)) is None:
             return None
         names = [name for name in (*AT_POINTS, *STAGGERED) if name in names]
@@ -297,12 +297,12 @@ class _Search:
         return group if group.nbytes(self._points, item) < len(names) * self._points * item else None
 
     def _columns_of(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the arrays that determine parameters."""
+        """Return the names of the arrays that determine the parameters ``names``, each once."""
         ordered = (name for name in (*AT_POINTS, *STAGGERED) if name in names)
         return tuple(dict.fromkeys(column for name in ordered for column in self._columns[name]))
 
     def _sets(self, names: Sequence[str], sample_only: bool = False) -> Sets | None:
-        """Return the sets of values of parameters, or those of a sample; None if there are too many."""
+        """Return the sets of values of parameters ``names``, or of a sample; None if they are too many."""
         columns = self._columns_of(names)
         if any(full <= set(columns) for full in self._full):
             return None
@@ -314,13 +314,13 @@ class _Search:
 
 
 def medium_values(problem: Problem) -> dict[str, float | np.ndarray | None]:
-    """Return the parameters of a medium by the names of columns."""
+    """Return the medium parameters: ``speed``, ``density``, ``ratio``, ``staggered_x``, …, ``alpha``."""
     medium = {"speed": problem.sound_speed, "density": problem.density, "ratio": problem.nonlinearity}
     medium |= zip(STAGGERED, problem.density_staggered, strict=False)
     return {**medium, "alpha": problem.alpha_coeff}
 
 
 def _arrays(problem: Problem) -> dict[str, np.ndarray]:
-    """Return the parameters of a medium that vary in space, by name."""
+    """Return the medium parameters that vary in space, arrays (Nz, Ny, Nx), by name."""
     values = medium_values(problem).items()
     return {name: value for name, value in values if isinstance(value, np.ndarray) and value.ndim}

@@ -1,4 +1,4 @@
-"""A medium parameter on a device, stored as the values of materials and the material of each point."""
+"""Stores medium parameters on a device as values per material and a material number per grid point."""
 
 import math
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from wavefabric.acoustics.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Indexed:
-    """A medium parameter as ``values`` (materials,) and ``index`` (Nz, Ny, Nx) of 8 or 16 bits.
+    """A medium parameter, stored as ``values`` (materials,) and an ``index`` (Nz, Ny, Nx) into them.
 
-    The values may be a column of a ``table`` (materials, parameters), which other parameters share, like the
-    index.
+    The index has 8 or 16 bits. The values may be a column of a ``table`` (materials, parameters); several
+    parameters may share index and table.
     """
 
     values: Any
@@ -32,11 +32,11 @@ class Indexed:
         return 8 * self.index.dtype.itemsize
 
     def part(self, where: tuple[slice, ...]) -> "Indexed":
-        """Return the parameter in the block ``where`` of the grid."""
+        """Return this parameter in the block ``where`` of the grid, without its table."""
         return Indexed(self.values, self.index[where])
 
     def __getitem__(self, where):
-        """Return a new array of the values at ``where``."""
+        """Return the values of the parameter at the grid points ``where``, as a new array."""
         return self.values[self.index[where]]
 
     def fill(self, out) -> None:
@@ -50,8 +50,8 @@ def indexed_parameters(
 ) -> dict[str, Indexed]:
     """Return the medium parameters stored by index, named as in `AT_POINTS` and `STAGGERED`.
 
-    Parameters of `AT_POINTS` are columns of one table (materials, 4), so that those of a point are adjacent
-    in memory. ``fill_tau(tau, speed, alpha)`` computes absorption from rows (1, 1, n) on the device.
+    Parameters of `AT_POINTS` are columns of one table (materials, 4), so that all values of a material are
+    adjacent in memory. ``fill_tau(tau, speed, alpha)`` computes absorption from rows (1, 1, n) on the device.
     """
     result = {}
     for group in materials.groups:

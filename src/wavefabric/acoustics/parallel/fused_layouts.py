@@ -1,4 +1,4 @@
-"""Layouts of several ranks for fused GPU kernels: slabs with one Fourier basis, blocks with one each.
+"""Shares a grid among ranks for fused GPU kernels: slabs of one Fourier basis, or blocks with a basis each.
 
 Slabs convert planes to columns by transposes, or their kernels write transposed data to other ranks' memory.
 """
@@ -22,21 +22,21 @@ _OUTLET = [("at", np.int64), ("along", np.int64), ("across", np.int64), ("flag",
 
 
 def scatter_type(ranks: int) -> np.dtype:
-    """Return the NumPy type of the C struct ``Scatter`` of ``scatter.cu``."""
+    """Return the NumPy type of the C struct ``Scatter`` of ``scatter.cu`` for a number of ranks."""
     return np.dtype([("ranks", _OUTLET, (ranks,)), ("calls", np.uint64), ("done", np.uint64)])
 
 
 class FusedGlobalLayout(FusedLayout):
-    """Slabs: a rank stores planes for the kernels along x and y, and columns for those along z.
+    """A layout in slabs: each rank has planes for kernels along x and y, and columns for kernels along z.
 
     Transposes between ranks convert spectra from planes to columns and back. With several spectra, the
-    transpose of one overlaps with the work on the others.
+    transpose of one spectrum overlaps with the kernels on the others.
     """
 
     def _prepare(self) -> None:
         super()._prepare()
         c, (nx, ny, _) = self.coefficients, self.partition.shape
-        # Along y a rank has all of k_y, unlike in its columns.
+        # As planes a rank has all of k_y, as columns only a part.
         whole = Subdomain.whole((nx, ny, c.subdomain.basis[2]))
         self.unstagger_y = c.device.asarray(unstaggering(c.problem, whole)[1], c.complex)
         self.up[:2], self.down_planes[:2] = (scaled_derivatives(c, sign, whole)[:2] for sign in (1, -1))
@@ -125,7 +125,7 @@ class FusedGlobalLayout(FusedLayout):
 
 
 class OneSidedLayout(FusedGlobalLayout):
-    """`FusedGlobalLayout` with a one-sided communicator: kernels write into other ranks' memory.
+    """A `FusedGlobalLayout` whose kernels write directly into other ranks' memory (one-sided).
 
     A kernel along y writes its results into the columns of all ranks, a kernel along z into their planes. No
     acknowledgement is sent: a spectrum received from all ranks proves that they have read the previous one.
@@ -133,7 +133,7 @@ class OneSidedLayout(FusedGlobalLayout):
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
-        """Return the bytes of three more spectra, as columns; there are no send buffers."""
+        """Return the bytes of three spectra stored as columns; one-sided kernels need no send buffers."""
         nx, ny, _ = decomposition.shape
         planes = max(subdomain.size[2] for subdomain in decomposition.subdomains)
         return 2 * dtype.itemsize * 3 * planes * ny * (nx // 2 + 1)
@@ -157,7 +157,7 @@ class OneSidedLayout(FusedGlobalLayout):
         self._counts = device.zeros((2, 3, 3), np.uint32)
         flags = device.to_host(self._flags.addresses).astype(np.int64)
         z, y, ny = self._z_first[comm.rank], self._y_first[comm.rank], flat[0][1]
-        steps = [  # along, across, and where this rank's part begins in each rank's array
+        steps = [  # per receiving rank: strides along and across, first row of this rank's part
             [(1, n, z * n - first) for (_, n, _), first in zip(tall, self._y_first, strict=True)],
             [(ny, 1, y - first * ny) for first in self._z_first],
         ]
@@ -204,10 +204,10 @@ class OneSidedLayout(FusedGlobalLayout):
 
 
 class FusedLocalLayout(FusedLayout):
-    """Blocks: overlaps are exchanged while planes with complete data are transformed along y.
+    """A layout in blocks: overlaps are exchanged while planes with complete data are transformed along y.
 
-    When the overlaps are filled, only their rows are transformed along x again. If x is divided, every row
-    has overlaps, so all rows are.
+    Once the overlaps are filled, only rows inside them are transformed along x again. If x is divided, every
+    row has overlaps, so all rows are transformed again.
     """
 
     def _connect(self) -> None:
@@ -232,7 +232,7 @@ class FusedLocalLayout(FusedLayout):
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
-        """Return the bytes of the halo and, with dispersion, of ρ₀∇·u."""
+        """Return the bytes of the buffers that exchange overlaps and, with dispersion, of the field ρ₀∇·u."""
         subdomain = decomposition.subdomains[rank]
         rate = dtype.itemsize * math.prod(subdomain.size) if disperses(problem) else 0
         return HaloExchange.nbytes(problem, subdomain, dtype) + rate
@@ -244,8 +244,8 @@ class FusedLocalLayout(FusedLayout):
     def finish_exchanges(self) -> None:
         """Complete the pending exchange, and transform the received rows along x.
 
-        The last step leaves the exchange of p pending. If it were not completed here, its data could arrive
-        after the memory has been freed and used for other arrays.
+        The last step leaves the exchange of p pending. Without this call its data could arrive after the
+        memory has been freed and used for other arrays.
         """
         if self.pending is not None:
             fields, spectra = self.pending

@@ -1,4 +1,4 @@
-"""Layouts of several ranks for whole-array transforms: slabs and pencils (global), blocks (local).
+"""Shares a grid among ranks for whole-array transforms: slabs or pencils (global), or blocks (local).
 
 A `HaloExchange` fills the overlaps of blocks.
 """
@@ -47,7 +47,7 @@ class HaloExchange:
 
     @staticmethod
     def counts(problem: Problem) -> set[int]:
-        """Return the numbers of fields sent together: 1 (p), D (u) and, with dispersion, 2 (ρ₀∇·u and ρ)."""
+        """Return how many fields exchanges send together: 1 (p), D (u); with dispersion also 2 (ρ₀∇·u, ρ)."""
         return {1, problem.dimensions} | ({2} if disperses(problem) else set())
 
     @staticmethod
@@ -78,7 +78,7 @@ class HaloExchange:
                 field[(*before, slice(owned.stop, None))] = 0
 
     def give_back(self, fields: list) -> None:
-        """Add overlaps, times the window, to the values of their owners: the transpose of `fill`."""
+        """Apply the window and add overlaps to the ranks that own their points: the transpose of `fill`."""
         for field in fields:
             if self.weights is not None:
                 z, y, x = self.weights
@@ -92,7 +92,7 @@ class HaloExchange:
 
 
 class GlobalLayout(FieldLayout):
-    """A slab or pencil of a grid with one Fourier basis; results are those of one rank, to round-off."""
+    """A layout in slabs or pencils with one Fourier basis; results equal those of one rank to round-off."""
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
@@ -105,10 +105,10 @@ class GlobalLayout(FieldLayout):
 
 
 class LocalLayout(FieldLayout):
-    """A block with a Fourier basis per block: overlaps are filled before every transform.
+    """A layout in blocks, each with its own Fourier basis: overlaps are filled before every transform.
 
-    Only the owned points are correct, and the overlaps after they are filled. The fractional Laplacians of
-    power-law absorption reach farther than any overlap. With them the error decreases slowly with the
+    Values in the overlaps are correct only just after they are filled. The fractional Laplacians of power-law
+    absorption reach farther than any overlap: with them the error decreases slowly with the width of the
     overlap, from about 10⁻³; without them it decreases to round-off.
     """
 

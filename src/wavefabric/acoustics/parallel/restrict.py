@@ -1,4 +1,4 @@
-"""Restricts a problem to one rank: arrays on its subdomain, sources at the points that it owns."""
+"""Restricts a problem to one rank: arrays on its subdomain, sources at the points that the rank owns."""
 
 from dataclasses import replace
 
@@ -12,12 +12,12 @@ _ARRAYS = ("sound_speed", "density", "nonlinearity", "alpha_coeff", "initial_pre
 
 
 def restrict_problem(problem: Problem, subdomain: Subdomain) -> Problem:
-    """Return the problem of a rank, with the shape ``subdomain.size``.
+    """Return the part of a problem that one rank simulates, with the shape ``subdomain.size``.
 
-    Sources keep the points that the rank owns, with indices into its local arrays. A source without such
-    points is left out, except an ``"additive"`` one: it is transformed over all ranks, so each rank has it,
-    perhaps with no points, with signals of the same kinds as the whole source. The PML remains that of the
-    whole grid: see `pml_factors`.
+    Sources keep the points that the rank owns, with indices into its local arrays. A source without points on
+    the rank is left out, except an ``"additive"`` source: its k-space correction is a transform over all
+    ranks, so each rank keeps it, perhaps with no points, in the `SourceForm` of the whole source. The PML is
+    still described for the whole grid: see `pml_factors`.
     """
     if subdomain.is_whole:
         return problem
@@ -38,7 +38,7 @@ def restrict_problem(problem: Problem, subdomain: Subdomain) -> Problem:
 
 
 def restrict_array(value, subdomain: Subdomain):
-    """Return a rank's part of a whole-grid array (Nz, Ny, Nx), contiguous; scalars and None unchanged."""
+    """Return a rank's contiguous part of a whole-grid array (Nz, Ny, Nx); scalars and None are unchanged."""
     if value is None or np.ndim(value) == 0:
         return value
     axes = zip(subdomain.first, subdomain.size, subdomain.shape, strict=True)

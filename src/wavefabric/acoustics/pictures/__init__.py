@@ -1,4 +1,4 @@
-"""Draws acoustic fields: `fields` those in memory, `plot_recorded` those in a result file.
+"""Draws acoustic fields: from memory (`fields`), from result files (`plot_recorded`), as a `movie`.
 
 May import `grid`, `result` and the reader of k-Wave's files; Matplotlib is imported when a figure is drawn.
 """

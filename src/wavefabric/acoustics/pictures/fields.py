@@ -20,7 +20,7 @@ _LINE_COLOURS = (BLUE, RED, ORANGE, INK)
 
 
 def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> np.ndarray:
-    """Return the plane of a field nearest to ``at``, m, on the axis ``normal``; in 2-D the field itself."""
+    """Return the plane of a field across axis ``normal``, nearest to ``at``, m; of a 2-D field all of it."""
     values = np.asarray(field)
     ensure(values.shape == grid.shape, "field", f"has the shape {values.shape}", f"{grid.shape}, the grid's")
     if grid.dimensions == 2:
@@ -67,18 +67,18 @@ class ProfilePicture(_Picture):
 
 
 def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
-    """Draw a plane of a positive field (Pa, the grid's shape), such as ``p_max_all``; longer axis right.
+    """Draw a plane of a positive field (Pa, the grid's shape), such as ``p_max_all``.
 
-    Options: ``normal`` and ``at``, the axis across the plane of a 3-D grid and the plane's position on it, m.
-    ``outlines``, an array of the grid's shape: lines are drawn between neighbouring values that differ, such
-    as a medium's sound speed or labels of tissue. ``contours_db``: contours, dB below the peak; none if
-    empty. ``contours_in``, booleans of the grid's shape: contours are drawn only there, such as behind a
-    skull. ``peak``: the pressure of 0 dB and the colour scale maximum, Pa; by default the largest value in
-    the plane. ``origin``: zero point of the axis labels, m, one per axis of the grid; by default the grid's
-    origin. ``title``, ``label``, ``scale``: title of the picture, label of its colour bar, and factor of the
-    field in the colour bar. ``axes``: Matplotlib axes to draw in, instead of a new figure. ``path``: file in
-    which the figure is saved, 160 dots per inch. `InputError`: an argument does not fit the grid, or there is
-    nothing to draw.
+    The longer axis is horizontal. Options: ``normal`` and ``at``, the axis across the plane of a 3-D grid and
+    the plane's position on this axis, m. ``outlines``, an array of the grid's shape: lines are drawn between
+    neighbouring values that differ, such as a medium's sound speed or labels of tissue. ``contours_db``:
+    contour levels, dB relative to the peak; none if empty. ``contours_in``, booleans of the grid's shape:
+    contours are drawn only where these are true, such as behind a skull. ``peak``: the pressure of 0 dB and
+    the colour scale maximum, Pa; by default the largest value in the plane. ``origin``: zero point of the
+    axis labels, m, one per axis of the grid; by default the grid's origin. ``title``, ``label``, ``scale``:
+    title of the picture, label of its colour bar, and factor of the field in the colour bar. ``axes``:
+    Matplotlib axes to draw in, instead of a new figure. ``path``: file in which the figure is saved, 160 dots
+    per inch. `InputError`: an argument does not fit the grid, or there is nothing to draw.
     """
     how = FieldPicture(**options)
     names = "xy" if grid.dimensions == 2 else "xyz".replace(how.normal, "")
@@ -98,7 +98,7 @@ def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
     x, y = millimetres[right], millimetres[up]
 
     def turned(values: np.ndarray) -> np.ndarray:
-        """Return values with rows upwards and columns to the right."""
+        """Return values with rows along the vertical and columns along the horizontal axis."""
         return values.T if names[0] == right else values
 
     values = turned(values)
@@ -124,12 +124,12 @@ def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
 
 
 def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) -> Figure:
-    """Draw values along a line.
+    """Draw one or several profiles of values along a line.
 
     ``profiles`` maps labels to values (Pa; NaN: a gap) at each ``position``, m; both of shape (points,).
-    Options: ``shaded``, labels to ranges (from, to) of positions, such as a layer of tissue; ``dashed``, the
-    labels of profiles to be drawn dashed and on top, such as a closed form; title, xlabel, ylabel, scale,
-    axes and path as in `plot_field`.
+    Options: ``shaded`` maps labels to ranges (from, to) of positions, m, such as a layer of tissue;
+    ``dashed`` lists the labels of profiles to draw dashed and on top, such as a closed form; ``xlabel``,
+    ``ylabel``; ``title``, ``scale``, ``axes`` and ``path`` as in `plot_field`.
     """
     how = ProfilePicture(**options)
     millimetres = np.asarray(position, float) * 1e3
@@ -157,34 +157,34 @@ def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) ->
 
 
 def cell_edges(middles: np.ndarray) -> np.ndarray:
-    """Return the edges of cells around equally spaced ``middles``, one more than these."""
+    """Return the edges of cells around equally spaced ``middles``: one edge more than there are cells."""
     half = (middles[-1] - middles[0]) / (2 * max(1, len(middles) - 1)) or 0.5
     return np.append(middles - half, middles[-1] + half)
 
 
 def show_image(axes: Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray, **options: Any) -> Any:
-    """Draw ``values`` [y, x] over the centres of their cells."""
+    """Draw ``values`` [y, x] as an image of cells centred at the coordinates ``x`` and ``y``; return it."""
     right, up = cell_edges(x), cell_edges(y)
     extent = (right[0], right[-1], up[0], up[-1])
     return axes.imshow(values, origin="lower", extent=extent, **options)
 
 
 def add_colour_bar(picture: Any, axes: Any, label: str, **options: Any) -> None:
-    """Draw a colour bar beside the axes that share a picture's colours."""
+    """Draw the colour bar of an image beside ``axes``, which may be several that share its colours."""
     bar = picture.figure.colorbar(picture, ax=axes, pad=0.015, fraction=0.05, aspect=28, **options)
     bar.set_label(label)
     bar.outline.set_visible(False)
 
 
 def save(figure: Any, path: str | Path | None, key: str) -> Figure:
-    """Write a figure to ``path`` unless it is None, 160 dots per inch; ``key`` names the path in errors."""
+    """Save a figure at 160 dots per inch, unless ``path`` is None; return it. Errors begin with ``key``."""
     if path is not None:
         save_figure(figure, path, key, dpi=160)
     return figure
 
 
 def _outline(axes: Axes, values: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
-    """Draw lines between grid cells that differ."""
+    """Draw lines between neighbouring grid cells whose ``values`` [y, x] differ."""
     from matplotlib.collections import LineCollection
 
     x, y = cell_edges(x), cell_edges(y)

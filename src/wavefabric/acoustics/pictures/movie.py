@@ -1,4 +1,4 @@
-"""Draws movies of a plane recorded over time: sensor boxes, or masks that fill one, one point thick."""
+"""Draws movies of a plane recorded over time: a sensor box, or a mask that fills one, one point thick."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FRAMES, _BLOCK = 200, 1 << 22
 
 
 class Movie:
-    """Describes a movie of a plane: its axes, the frames that are drawn, and their times.
+    """Describes a movie of the recorded quantity ``name`` in a plane: axes, frames and times of frames.
 
-    ``every`` is the number of time steps from frame to frame; by default as many as give at most 200 frames.
-    `InputError`: the quantity is missing, or is not a series of a plane.
+    ``every`` is the number of time steps from frame to frame; the default gives at most 200 frames.
+    `InputError`: the quantity is missing, or is not a time series in a plane.
     """
 
     def __init__(self, file: RecordedFile, name: str, every: int | None = None):
@@ -46,13 +46,13 @@ class Movie:
         allowed = "a box that is one point thick in one direction, such as "
         allowed += "Sensor.boxes(((0, 0, 32), (63, 63, 32))), or a mask of its points"
         ensure(len(axes) == 2, "--movie", actual, allowed)
-        #: Numbers of the plane's axes, its points along them, and their coordinates, mm.
+        #: The two axes of the plane (0 for x), the points along each, and their coordinates, ``millimetres``.
         self.axes, self.shape = axes, tuple(shape[axis] for axis in axes)
         start = [0] * len(shape)
         if first is not None:
             start = [int(n) - file.origin(axis) for axis, n in enumerate(first)]
         self.millimetres = [(start[a] + np.arange(shape[a])) * file.spacing[a] * 1e3 for a in axes]
-        #: Labels of the axes, and the position of the plane, as far as the file contains it.
+        #: Labels of the axes; the title has the position of the plane if the file contains it.
         self.labels = [f"{'xyz'[axis]} {'in the box ' * (first is None)}(mm)" for axis in axes]
         flat = [] if first is None else [axis for axis in range(len(start)) if axis not in axes]
         positions = (f", {'xyz'[a]} = {start[a] * file.spacing[a] * 1e3:.4g} mm" for a in flat)
@@ -63,7 +63,7 @@ class Movie:
         self.times = item.first_time() + self.steps * file.dt
 
     def frames(self) -> Iterator[np.ndarray]:
-        """Yield each frame, [first axis, second axis]; read in blocks: a series may be larger than memory."""
+        """Yield each frame, [first axis, second axis], read in blocks: a series may be larger than memory."""
         count = max(1, _BLOCK // math.prod(self.shape))
         for first in range(0, self.steps.size, count):
             yield from self.item.samples_of_box(self._box, self.steps[first : first + count])
@@ -71,7 +71,7 @@ class Movie:
     def top(self) -> float:
         """Return the colour scale maximum: twice the median of the frames' peaks, at most the largest peak.
 
-        One frame of a high peak then does not make the others pale.
+        So a single frame with a high peak does not make the other frames pale.
         """
         peaks = np.array([np.max(np.abs(frame)) for frame in self.frames()])
         largest = float(peaks.max())

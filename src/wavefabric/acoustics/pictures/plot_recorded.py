@@ -33,7 +33,7 @@ _SCALES = {
 def plot_recorded(
     file: RecordedFile, targets: Mapping[str, Path], cuts: Mapping[str, float] | None = None
 ) -> tuple[list[Path], dict[str, InputError]]:
-    """Draw quantities of a file, one figure each; ``targets`` maps their names to files of pictures.
+    """Draw quantities of a file, one figure each; ``targets`` maps their names to the files to write.
 
     Fields in 3-D are cut at ``cuts`` (m, by axis, in the grid's coordinates), or through the largest
     magnitude. Return the pictures drawn, and the errors of those not drawn, by name.
@@ -54,7 +54,7 @@ def plot_recorded(
 
 
 def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | None = None) -> Figure:
-    """Return the figure of one quantity.
+    """Return the figure of the recorded array ``name``.
 
     A field: a line in 1-D, one plane in 2-D, three orthogonal slices in 3-D; colours start at zero if it is
     positive, and are symmetric about zero if it is not. A time series: curves, or a picture of points over
@@ -74,7 +74,7 @@ def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | N
 
 
 def select_quantities(file: RecordedFile, wanted: Sequence[str]) -> list[str]:
-    """Return the names in a file of the ``wanted`` quantities with components and boxes; default: all."""
+    """Return the names of all arrays in a file of the ``wanted`` quantities; of all quantities if empty."""
     if not wanted:
         return list(file.items)
     names: list[str] = []
@@ -93,7 +93,7 @@ def _title(item: RecordedArray) -> str:
 
 
 def scale_of(item: RecordedArray, top: float) -> tuple[float, str, str]:
-    """Return the factor of the values in a picture, the label of their axis, and its unit."""
+    """Return the factor to a unit that suits values up to ``top``, a label with the unit, and the unit."""
     quantity, scales = _SCALES[describe(item.name)[0]]
     size, unit = next(((size, unit) for size, unit in scales if top >= 0.1 * size), scales[-1])
     if not top:
@@ -113,7 +113,7 @@ def colours_of(low: float, high: float) -> dict[str, Any]:
 
 
 def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float]) -> Figure:
-    """Draw one plane, or one across each axis; ``extended`` axes have more than one point."""
+    """Draw the plane of a flat array, or a plane across each axis; ``extended``: axes of several points."""
     low, high, peak = item.extremes()
     scale, label, unit = scale_of(item, max(-low, high))
     colours = colours_of(low * scale, high * scale)
@@ -149,7 +149,7 @@ def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float])
 
 
 def _panels(lengths: list[tuple[float, ...]]) -> tuple[Figure, Any]:
-    """Return a figure and a row of axes for planes with these side lengths."""
+    """Return a figure and a row of axes for planes with side ``lengths`` (horizontal, vertical)."""
     from matplotlib.figure import Figure
 
     height = 2.9 if len(lengths) > 1 else 4.6
@@ -160,7 +160,7 @@ def _panels(lengths: list[tuple[float, ...]]) -> tuple[Figure, Any]:
 
 
 def _cuts(item: RecordedArray, peak: tuple[int, ...], cuts: Mapping[str, float]) -> list[int]:
-    """Return the index along each axis where a field is cut: at its peak, or at ``cuts``."""
+    """Return the index along each axis at which to cut a field: at its peak, or nearest to ``cuts``, m."""
     at = list(peak)
     if item.kind != "field" or len(peak) < 3:
         return at

@@ -20,18 +20,18 @@ from wavefabric.base.files.hdf5 import bytes_of, check_inside, check_memory, che
 from wavefabric.base.results.file import FORMAT
 from wavefabric.base.system.machine import host_memory
 
-#: Bytes of a number for each of three axes; memory of a sensor's points relative to that of their indices.
+#: Bytes of three numbers, one per axis; memory of a sensor's points over the memory of their indices.
 _AXES_BYTES, _INDEX_BYTES = 24, 8
 #: Number of points along an axis, or of steps, that no run reaches.
 _MOST_STEPS = 1 << 40
 
 
 class RecordedFile(Reader):
-    """A file with recorded quantities (``items`` by name), open to read; a context manager.
+    """An open file of recorded quantities, ``items`` by name; a context manager.
 
-    ``shape`` and ``spacing`` (m) are those of whole-domain fields along x, y(, z), ``dt`` is in s. ``steps``
-    is the number of time steps of a k-Wave file, whose datasets are [z, y, x]; 0 for a result file, [x, y,
-    z].
+    ``shape`` and ``spacing``, m, describe the whole grid along x, y(, z); ``dt`` is in s. ``steps`` is the
+    number of time steps of a k-Wave file, whose datasets are indexed [z, y, x], and 0 for a result file,
+    whose datasets are indexed [x, y, z].
     """
 
     def __init__(self, path: str | Path):
@@ -42,7 +42,7 @@ class RecordedFile(Reader):
         self.items: dict[str, RecordedArray] = {}
 
     def find(self) -> bool:
-        """Find the recorded quantities; return False for another kind of file."""
+        """Fill ``items`` with the recorded quantities; return False if the file is of another kind."""
         attributes = self.attributes()
         kind = attributes.get("file_type")
         if attributes.get("format") == FORMAT and "recorded" in self:
@@ -82,14 +82,14 @@ class RecordedFile(Reader):
         return 0 if self.axisymmetric and axis == 1 else self.shape[axis] // 2
 
     def first_time(self) -> float:
-        """Return the time of the first sample of all series of a result file, s."""
+        """Return the time, s, of the first sample, which all time series of a result file share."""
         with self.reading("time"):
             return float(self.read("time", host_memory()[0])[0])
 
     def sensor_box(self, number: int) -> np.ndarray | None:
-        """Return first and last point of a box along x, y(, z), from 0; also of a mask that fills a box.
+        """Return the first and last grid point, from 0, of sensor box ``number``, (2, axes); None if unknown.
 
-        None if the file does not contain it.
+        A mask whose points fill a box counts as one.
         """
         kwave, axes, most = int(self.steps > 0), len(self.shape), host_memory()[0] // _INDEX_BYTES
         boxes, points = "sensor/boxes", "sensor/points"
@@ -119,7 +119,7 @@ class RecordedFile(Reader):
     def _find_arrays(self) -> "Iterator[RecordedArray]":
         group: Any = self.file[self.prefix or "/"]
         for name in group:
-            quantity = quantity_of(name) if isinstance(name, str) else None  # bytes are no UTF-8
+            quantity = quantity_of(name) if isinstance(name, str) else None  # bytes: not UTF-8
             if quantity is None:
                 continue
             check_inside(self.file, self.prefix + name)
@@ -133,9 +133,9 @@ class RecordedFile(Reader):
 
 
 class _Axes:
-    """A dataset with axes x, y(, z), or points, and time; k-Wave stores them in reverse order.
+    """A dataset with axes x, y(, z), or points, then time; read from k-Wave files in this order too.
 
-    k-Wave's first axis of one point, before time and points or before a plane, is left out.
+    k-Wave files have these axes in reverse order; an extra first axis of one point is left out.
     """
 
     def __init__(self, data: h5py.Dataset, kwave: bool, flat: bool):
@@ -159,7 +159,7 @@ class RecordedArray:
     file: RecordedFile
 
     def fault(self, actual: str) -> InputError:
-        """Return the error for this array."""
+        """Return an `InputError` that names the file and this array, followed by ``actual``."""
         return InputError(f"{self.file.path}: '{self.name}' {actual}")
 
     @contextlib.contextmanager
@@ -191,7 +191,7 @@ class RecordedArray:
 
     @property
     def size(self) -> tuple[int, ...]:
-        """Return the points along x, y(, z) of a field or box; of a series, points and samples."""
+        """Return the points along the axes of a field or box, points and samples of a series, else points."""
         with self._reading() as axes:
             if self.kind in ("field", "box"):
                 return axes.shape
@@ -208,12 +208,12 @@ class RecordedArray:
             return float(frequencies[int(number)]) if int(number) < frequencies.size else None
 
     def coordinates(self, axis: int) -> np.ndarray:
-        """Return coordinates along an axis, m, from the grid's origin, or from the first point of a box."""
+        """Return the coordinates along an axis, m, relative to the grid's origin or a box's first point."""
         first = self.file.origin(axis) if self.kind == "field" else 0
         return (np.arange(self.size[axis]) - first) * self.file.spacing[axis]
 
     def extremes(self) -> tuple[float, float, tuple[int, ...]]:
-        """Return smallest and largest value of a field or box, and the index [x, y(, z)] of its peak."""
+        """Return the smallest and largest value of a field or box, and the index of the largest magnitude."""
         low, high, top, at = math.inf, -math.inf, -1.0, ()
         with self._reading() as axes:
             for i in range(axes.data.shape[0]):
@@ -229,7 +229,7 @@ class RecordedArray:
         return low, high, (at[::-1] if self.file.steps else at)[: len(self.size)]
 
     def plane(self, normal: int, index: int) -> np.ndarray:
-        """Return the plane of a field or box across an axis, [first axis, second axis]; in 2-D all of it."""
+        """Return plane ``index`` across axis ``normal``, [first, second axis]; in 2-D the whole array."""
         with self._reading() as axes:
             cut: list[Any] = [slice(None)] * len(axes.shape)
             if len(cut) == 3:
@@ -237,9 +237,9 @@ class RecordedArray:
             return axes[tuple(cut)]
 
     def box_of_series(self) -> tuple[tuple[int, ...], np.ndarray | None]:
-        """Return the points along x, y(, z) of a series' box, and its first point if known.
+        """Return the shape (x, y(, z)) of the box that a series was recorded in, and its first grid point.
 
-        No points without a box. A mask that fills a box counts as one.
+        The shape is () if the sensor is not a box or a mask that fills one; the point may be None (unknown).
         """
         kwave, number = self.file.steps > 0, self.name.rpartition("/")[2]
         box = self.file.sensor_box(int(number) - kwave if "/" in self.name else 0)
@@ -252,7 +252,7 @@ class RecordedArray:
         return tuple(int(n) for n in box[1] - box[0] + 1), first
 
     def samples_of_box(self, shape: tuple[int, ...], rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the box of `box_of_series`, without axes of one point, at equally spaced samples ``rows``."""
+        """Yield the values in a box of ``shape``, squeezed, at each of ``rows``, equally spaced samples."""
         part = slice(int(rows[0]), int(rows[-1]) + 1, int(rows[1] - rows[0]) if rows.size > 1 else 1)
         with self._reading() as axes:
             block = axes[..., part].astype(float).reshape(*shape, rows.size, order="F")
@@ -266,13 +266,13 @@ class RecordedArray:
         return (steps - self.size[1]) * file.dt if steps else file.first_time()
 
     def values(self) -> np.ndarray:
-        """Return one value per point."""
+        """Return all values as float64, (points,)."""
         with self._reading() as axes:
             check_memory(axes.data, host_memory()[0])
             return np.asarray(axes.data[()], float).reshape(-1)
 
     def series(self, most_points: int, most_samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return a thinned time series (points, samples), the numbers of its points, and its times, s.
+        """Return a thinned time series (points, samples), the numbers of the points, and the times, s.
 
         ``most_points`` and ``most_samples`` are the largest numbers of points and samples.
         """
@@ -296,7 +296,7 @@ class RecordedArray:
 
 
 def open_recorded(path: str | Path) -> RecordedFile | None:
-    """Return a file of recorded quantities, or None for another kind; raise if damaged or an input file."""
+    """Open a file of recorded quantities; None for another kind. `InputError`: damaged, or a k-Wave input."""
     with contextlib.ExitStack() as closing:
         file = closing.enter_context(RecordedFile(path))
         if not file.find():

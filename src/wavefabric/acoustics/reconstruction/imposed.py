@@ -1,4 +1,4 @@
-"""Finds the grid points at which recorded pressures are imposed, for any sensor, and the region inside."""
+"""Finds the grid points at which pressures recorded by any sensor are imposed, and the enclosed region."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,18 +15,18 @@ from wavefabric.acoustics.recording.sampling import rows_of
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.base.errors import require
 
-#: A sensor drives a grid point if the point's weight is at least this fraction of the sensor's largest.
+#: A series drives a grid point if its weight there is at least this fraction of its largest weight.
 _HEARD = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Imposed:
-    """A sensor, and the weights with which its series drive a grid.
+    """A sensor, and the weights with which its recorded pressure series drive a grid.
 
-    With weights W by which series record the grid, y = W p, the pressure imposed at a grid point is the mean
-    of the series weighted by the point's column of W: the transpose of recording, scaled so that equal series
-    are imposed unchanged. Weights below half of a row's largest are left out: tails of elements, far corners
-    of cells.
+    A sensor records the series y = W p of the pressure p at grid points, with weights W. The pressure imposed
+    at a grid point is the mean of the series weighted by the point's column of W: the transpose of recording,
+    scaled so that equal series are imposed unchanged. Weights below half of the largest in their row are left
+    out: tails of elements, far corners of cells.
     """
 
     sensor: Sensor
@@ -64,9 +64,9 @@ class Imposed:
 
 
 def _enclosed(mask: np.ndarray, gap: float, grid: Grid) -> np.ndarray:
-    """Return the points that ``mask`` encloses, or all points if it encloses fewer than it has.
+    """Return the grid points that ``mask`` encloses; all points if it encloses no more than it has.
 
-    Gaps of the mask up to ``gap``, m, count as closed.
+    Gaps in the mask up to ``gap``, m, count as closed.
     """
     # The padding lets the dilation that closes gaps be undone at the grid's edges.
     wide = [math.ceil(gap / step) + 1 for step in grid.spacing]

@@ -35,8 +35,8 @@ from wavefabric.runtime.lifecycle.collective_checks import check_memory, locked_
 
 #: Largest number of iterations: a Neumann series that converges does so long before.
 MOST_ITERATIONS = 1000
-#: CFL numbers up to which simulations use the time step of the data, in a uniform medium, where the k-space
-#: scheme is exact, and in others; and the CFL number of shorter time steps otherwise.
+#: Largest CFL numbers at which simulations use the time step of the data: in a uniform medium, where the
+#: k-space scheme is exact, and in others. At larger ones they use shorter steps, of CFL up to `_SHORTER`.
 _UNIFORM, _UNEVEN, _SHORTER = 1.0, 1 / 3, 0.3
 #: Largest number of simulation steps per time step of the data.
 _MOST_PARTS = 1000
@@ -62,7 +62,7 @@ class ReversalSettings(RunSettings):
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Result of `time_reversal`.
+    """Holds the result of `time_reversal`.
 
     ``image`` is the initial pressure, Pa, of the grid's shape. ``residuals`` are ‖y − A p₀‖/‖y‖ of the image
     at the start of each iteration: the first, without an image, is 1.
@@ -75,10 +75,10 @@ class Reconstruction:
 def time_reversal(
     grid: Grid, medium: Medium, mask: Any, signals: Any, dt: float | str, **options: Any
 ) -> Reconstruction:
-    """Return the initial pressure from a series of pressures that a sensor recorded.
+    """Reconstruct the initial pressure from the pressure series that a sensor recorded.
 
     Errors are those of `simulate`. Warns if the grid carries frequencies above the Nyquist frequency of the
-    series, and the series have energy near it.
+    series and the series have energy near the Nyquist frequency.
 
     Parameters
     ----------
@@ -99,9 +99,9 @@ def time_reversal(
     non_negative : bool, optional
         Set negative values to zero after each iteration.
     region : array_like of bool, grid's shape, optional
-        Region where the image may differ from zero. Default: the points that the mask encloses, if they are
-        more than the mask's points, else all. Outside of sensors that surround the object lies a mirror
-        image, which iterations must not keep: for a mask with gaps give the inside.
+        Region where the image may differ from zero. Default: the points that the mask encloses, if these are
+        more than the mask's points, else all points. Outside of sensors that surround the object lies a
+        mirror image, which iterations must not keep: for a mask with gaps, give the region inside.
     absorption : bool, optional
         True: time reversal absorbs as the medium does. Default: it is lossless.
     device, threads, precision, progress, checkpoint, check_stability, comm, decomposition : optional
@@ -131,7 +131,7 @@ def time_reversal(
 
 
 class _Reversal:
-    """One reconstruction, which alternates time reversal and simulation."""
+    """Runs one reconstruction, which alternates time reversal and simulation."""
 
     def __init__(self, grid: Grid, medium: Medium, mask: Any, signals: Any, dt: float, how: ReversalSettings):
         self._grid, self._medium, self._dt, self._how = grid, medium, dt, how
@@ -143,7 +143,7 @@ class _Reversal:
             raise InputError("signals: are zero everywhere, or not finite; allowed: finite pressures, Pa")
         region = how.region
         self._region = self._imposed.enclosed if region is None else grid.mask(region, "region")
-        # p = c₀²ρ at a Dirichlet point.
+        # Time reversal is linear: it imposes p = c₀²ρ at a Dirichlet point.
         changes: dict[str, Any] = {} if medium.nonlinearity is None else {"nonlinearity": None}
         if medium.alpha_coeff is not None and not how.absorption:
             changes |= {"alpha_coeff": None, "alpha_power": None}
@@ -151,7 +151,7 @@ class _Reversal:
         if 0.5 / dt < max_frequency(grid, medium) and how.ranks.rank == 0:
             warn_if_coarse(self._signals, dt, "signals")
         self._check_stability, self._parts = how.check_stability, 1
-        # Time steps of simulations per time step of the series: 1 if that is short enough.
+        # Simulation steps per time step of the series: 1 if the series' time step is short enough.
         uniform = MediumExtremes.of(grid.silent_problem(medium, dt)).uniform
         if dt > (1 + 1e-9) * grid.cfl_step(medium, _UNIFORM if uniform else _UNEVEN):
             shorter = grid.cfl_step(medium, _SHORTER)
@@ -168,7 +168,7 @@ class _Reversal:
             advice = f"use a larger spacing: one time step of the data is {self._parts} on this grid"
             check_memory(how.ranks, how.ranks.device, need, "interpolation of the signals", advice)
         options = {field.name: getattr(how, field.name) for field in fields(RunSettings)}
-        options |= {"checkpoint": None, "check_stability": self._check_stability}  # raises an error
+        options |= {"checkpoint": None, "check_stability": self._check_stability}  # an error if unstable
         options |= {"dt": dt / self._parts, "steps": self._steps}
         self._simulation = self._reversal = prepare(grid, medium, **options)
         if changes:
@@ -216,7 +216,7 @@ class _Reversal:
     def _simulate(
         self, number: int, prepared: PreparedSimulation, source: Source, sensor: Sensor
     ) -> np.ndarray:
-        """Return the only quantity that the sensor records."""
+        """Simulate run ``number``; return the only quantity that the sensor records, float64."""
         how, options = self._how, dict[str, Any]()
         if how.checkpoints is not None:
             path = how.checkpoints.path
@@ -234,7 +234,7 @@ class _Reversal:
 
 
 class _Numbered(Progress):
-    """Shows progress with the number of the current run."""
+    """Shows progress through another `Progress`, with a prefix such as the number of the current run."""
 
     def __init__(self, shown: Progress, prefix: str):
         self._start, self._prefix = shown.start, prefix

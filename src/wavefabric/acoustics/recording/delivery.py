@@ -1,4 +1,4 @@
-"""Delivers recorded data of all ranks to the sink: gathers on rank 0, writes there in a second thread."""
+"""Delivers recorded data to the sink: gathers them from all ranks on rank 0, writes in a second thread."""
 
 import math
 from collections import deque
@@ -32,7 +32,7 @@ class Delivery:
         self._first = comm is None or comm.rank == 0
         self._sink: Any = sink if self._first else None
         self._thread: Any = None
-        # Writes that were not waited for yet; those of one series may need at most two blocks of memory.
+        # Writes not yet waited for; the pending writes of a series need at most two blocks of memory.
         self._writes: deque[Future] = deque()
         self._last_write: dict[str, Future] = {}
 
@@ -51,7 +51,7 @@ class Delivery:
             self._thread = ThreadPoolExecutor(1, "wavefabric-writer")
 
     def put_rows(self, name: str, first: int, host: Callable[[], np.ndarray]) -> Future | None:
-        """Write rows of a series at this rank's points; they may change once a returned future is done."""
+        """Write the rows that ``host`` returns; they may be overwritten once the returned future is done."""
         if self._columns is None:
             self._check_writes()
             return self._write(name, first, host)
@@ -62,13 +62,13 @@ class Delivery:
         return None
 
     def _write(self, name: str, first: int, host: Callable[[], Any]) -> Future:
-        """Write the result of ``host()`` to the sink, in the other thread."""
+        """Write the rows that ``host()`` returns to the sink, in the writing thread."""
         future = self._thread.submit(lambda: self._sink.write_rows(name, first, host()))
         self._writes.append(future)
         return future
 
     def _check_writes(self, name: str = "") -> None:
-        """Raise the errors of finished writes; wait for the last write of the series ``name``."""
+        """Raise the errors of finished writes; wait for the last write of series ``name``, if given."""
         if name in self._last_write:
             self._last_write[name].result()
         while self._writes and self._writes[0].done():
@@ -85,14 +85,14 @@ class Delivery:
         self._on_first(write_all)
 
     def finish(self, arrays: Mapping[str, Callable[[], np.ndarray]], report: Report) -> None:
-        """Write statistics at this rank's points and its owned blocks of fields, computed one at a time."""
+        """Pass this rank's statistics and owned blocks of fields to the sink; compute one array at a time."""
         gathered = self._gathered(arrays)
 
         def finish_sink() -> None:
             try:
                 self._sink.finish(gathered, report)
             finally:
-                deque(gathered, 0)  # receives what a failed sink did not take, since the other ranks send it
+                deque(gathered, 0)  # if the sink failed: receive the rest, which the other ranks send
 
         if not self._first:
             deque(gathered, 0)
@@ -117,19 +117,19 @@ class Delivery:
 
 
 class RankParts:
-    """Describes the parts of an array on all ranks, by indices into its last axes, which have ``shape``."""
+    """Describes which part of an array each rank holds, by indices into its last axes, of ``shape``."""
 
     def __init__(self, comm, shape: tuple[int, ...], indices: list[tuple], sizes: list[tuple[int, ...]]):
         self._comm, self._shape, self._indices, self._sizes = comm, shape, indices, sizes
 
     @classmethod
     def of_columns(cls, comm, columns: np.ndarray, samples: int) -> "RankParts":
-        """Return the parts of sensor data, ``columns`` on this rank; ranks may share points if `summed`."""
+        """Return the parts of sensor data, ``columns`` on this rank; ranks may share columns for `summed`."""
         columns = np.ascontiguousarray(columns, np.int64)
         sizes = [(count,) for count in comm.control.all_gather(columns.size)]
         parts = cls(comm, (samples,), [()] * comm.size, sizes)
         for rank, (_, part) in enumerate(parts._parts(columns, ())):
-            # A slice, if they follow one another, is copied many times faster.
+            # Consecutive columns are copied many times faster as a slice.
             follows = part.size and (np.diff(part) == 1).all()
             parts._indices[rank] = (slice(int(part[0]), int(part[-1]) + 1) if follows else part,)
         return parts
@@ -154,7 +154,7 @@ class RankParts:
         return whole
 
     def summed(self, values: np.ndarray) -> np.ndarray | None:
-        """Return on rank 0 the sums of all ranks' parts, in rank order and double precision; else None."""
+        """Return on rank 0 the float64 sum of all ranks' parts, added in rank order; None on other ranks."""
         whole = None if self._comm.rank else np.zeros(self._shape)
         for index, part in self._parts(values, ()):
             # A rank has no index twice, so += adds every value.
@@ -162,7 +162,7 @@ class RankParts:
         return whole
 
     def _parts(self, values: np.ndarray, leading: tuple[int, ...]) -> Iterator[tuple[tuple, np.ndarray]]:
-        """Yield on rank 0 indices and values of all ranks, in order; other ranks send, and yield nothing."""
+        """Yield on rank 0 indices and values of every rank in order; other ranks send, and yield nothing."""
         comm = self._comm
         if comm.rank:
             if math.prod(self._sizes[comm.rank]):

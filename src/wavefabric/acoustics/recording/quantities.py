@@ -67,7 +67,7 @@ _AT_POINTS = {
     "min": RecordedQuantity("points", "smallest over time", _MIN),
 }
 
-#: For the vectors u and I all components are recorded: ``u_max`` is ``ux_max``, ``uy_max``(, ``uz_max``).
+#: Of the vectors u and I all components are recorded: ``u_max`` means ``ux_max``, ``uy_max``(, ``uz_max``).
 QUANTITIES: dict[str, RecordedQuantity] = {
     "p_raw": _SERIES,
     **{f"p_{kind}": quantity for kind, quantity in (_AT_POINTS | _EVERYWHERE).items()},
@@ -87,12 +87,12 @@ _STAGGERED = RecordedQuantity("series", "at each time step, half a spacing and h
 
 
 def is_tone(array: str) -> bool:
-    """Return whether an array is an amplitude or a phase."""
+    """Return whether an array name stands for an amplitude or a phase at a frequency."""
     return array.partition("/")[0].replace("phase", "amp") in TONES
 
 
 def is_local(name: str) -> bool:
-    """Return whether a quantity is recorded at the sensor."""
+    """Return whether a quantity is recorded at the sensor points, not in the whole domain."""
     return QUANTITIES[name].kind != "field"
 
 

@@ -1,8 +1,8 @@
 """Records quantities in each step: statistics stay on the device, time series leave it in blocks.
 
-The rows of a series are in two blocks on the device, used alternately: one is passed on while the other is
-filled, so the next steps run meanwhile. With several ranks each records the points and the block that it
-owns, and all pass blocks on at the same steps (`delivery`).
+The rows of a series are in two blocks on the device, used alternately: one block is passed on while the next
+time steps fill the other. With several ranks each rank records the points and the part of the grid that it
+owns, and all ranks pass blocks on at the same steps (`delivery`).
 """
 
 import math
@@ -23,7 +23,7 @@ from wavefabric.acoustics.recording.tones import sum_names, weights
 from wavefabric.acoustics.solver.formulas import unstaggering
 from wavefabric.acoustics.solver.stages import Stages
 
-#: Largest total size, in bytes, of all blocks of time series on the device, or one row of each if more.
+#: Largest size, in bytes, of all blocks of time series on the device, which have at least one row each.
 BLOCK_BYTES = 64 << 20
 
 
@@ -43,7 +43,7 @@ def layout_of(problem: Problem, recording: Recording, dtype) -> RecordingLayout:
 
 
 def recorder_bytes(problem: Problem, recording: Recording, subdomain: Subdomain, dtype: np.dtype) -> int:
-    """Return the bytes of a rank's statistics, of a velocity at the pressure points, of blocks of series."""
+    """Return the device memory, in bytes, that a rank needs to record: statistics, velocity, time series."""
     size, layout = math.prod(subdomain.size), layout_of(problem, recording, dtype)
     statistics = [quantity.statistic for name in layout.fields if (quantity := quantity_of(name))]
     fields = sum(8 if kept.double else dtype.itemsize for kept in statistics if kept)
@@ -63,7 +63,7 @@ class _Series:
         #: Row ``number`` of the series is ``ring[number % len(ring)]``.
         self.ring = device.empty((2 * rows, samples), dtype)
         self._writes: tuple[list[Future], list[Future]] = ([], [])
-        # Number of rows recorded, and of those handed over.
+        # Number of rows recorded, and number of rows passed to the delivery.
         self._done, self._written = 0, 0
 
     def begin(self, done: int) -> None:
@@ -85,7 +85,7 @@ class _Series:
         if rows and self._done % self._rows == 0:
             self.hand_over(delivery)
             for write in self._writes[self._done // self._rows % 2]:
-                write.result()  # the next rows take the place of these
+                write.result()  # the next rows overwrite this block
             self._writes[self._done // self._rows % 2].clear()
 
     def hand_over(self, delivery: Delivery) -> None:
@@ -135,7 +135,7 @@ class Recorder:
             device.asarray(np.array([weights(c.problem, recording, number, step) for step in steps]))
             for number in range(len(recording.frequencies) if self._tones else 0)
         ]
-        # All ranks hand over at the same steps.
+        # All ranks have blocks of equally many rows, so that they pass them on at the same steps.
         most = self.samples if self._comm is None else self._comm.control.max(self.samples)
         bytes_per_row = max(1, 2 * len(self._layout.series) * most * dtype.itemsize)
         rows = max(1, min(c.problem.steps, BLOCK_BYTES // bytes_per_row))
@@ -184,7 +184,7 @@ class Recorder:
         return min((series.free for series in self._series.values()), default=self._rows)
 
     def after(self, step: int, steps: int = 1) -> None:
-        """Pass full blocks on, after ``steps`` time steps from ``step`` on were recorded by `kernels`."""
+        """Pass full blocks to the sink after `kernels` recorded ``steps`` time steps from ``step`` on."""
         ahead = self._recording.start - step
         if self.intensity is not None and ahead <= self.intensity.reach:
             self.intensity.pressure(self._sample(self._stages.fields.p))
@@ -227,7 +227,7 @@ class Recorder:
                 self._kept[name].update(self._kernels, self.statistics[name], now)
 
     def _record_tones(self) -> None:
-        """Add the pressure of this step, weighted by cosine and sine, to the running sums."""
+        """Add this step's pressure, times cosine and sine, to the running sums of each frequency."""
         if not self._tones:
             return
         fields, values, start = self._stages.fields, None, self._recording.start
@@ -239,7 +239,7 @@ class Recorder:
             self._kernels.accumulate_tone(sums[cosines], sums[sines], now, *by)
 
     def _shift(self, axis: int):
-        """Return the velocity along ``axis`` at the pressure's points."""
+        """Return the velocity along ``axis`` at the pressure's points; the next call overwrites the array."""
         self._stages.translate(self._stages.fields.u[axis], axis, self._factors[axis], self._shifted)
         return self._shifted
 
@@ -266,7 +266,7 @@ class Recorder:
         self.delivery.flush()
 
     def finish(self) -> dict[str, Callable[[], np.ndarray]]:
-        """Finish after the last step; return functions that compute this rank's statistics and fields."""
+        """Finish after the last step; return functions, by name, that compute this rank's final arrays."""
         if self.intensity is not None:
             self._store_intensity(self.intensity.flush())
         self.settle()
@@ -289,7 +289,7 @@ class Recorder:
         return host.astype(self._layout.dtype, copy=False)
 
     def _to_host(self, name: str, array) -> np.ndarray:
-        """Return a copy of the values at this rank's points, or of the block of a field that it owns."""
+        """Return a host copy of the values at this rank's points, or of its owned block of a field."""
         if name in self._layout.fields:
             array = array[self._stages.coefficients.subdomain.owned]
         return np.array(self._device.to_host(array))

@@ -14,7 +14,7 @@ WEIGHTS = np.array([3.0, -25.0, 150.0, 150.0, -25.0, 3.0]) / 256.0
 
 
 def rows_of(where: Any, shape: tuple[int, int, int]) -> Elements:
-    """Return the points, on a grid (Nx, Ny, Nz), and weights of each value of a `Recording`, as elements."""
+    """Return the grid points and weights of each value recorded ``where``; ``shape`` is (Nx, Ny, Nz)."""
     if isinstance(where, Elements):
         return where
     if isinstance(where, Interpolation):
@@ -26,17 +26,17 @@ def rows_of(where: Any, shape: tuple[int, int, int]) -> Elements:
 
 
 class Sampler:
-    """Reads a field at the sensor.
+    """Reads the values of a field at the sensor.
 
-    With several ranks, each samples the grid points that it owns. Points between grid points, and elements,
-    belong to rank 0; every rank adds its contribution, from the points that it owns.
+    With several ranks, each rank reads the grid points that it owns. Values of elements and of points between
+    grid points are sums on rank 0, to which every rank adds the part from the grid points that it owns.
     """
 
     def __init__(self, stages: Stages, recording: Recording):
         c, where, comm = stages.coefficients, recording.where, stages.layout.comm
         self._device = c.device
         self._parts: RankParts | None = None
-        #: Whether values are sums over ranks.
+        #: Whether values are sums over several ranks.
         self.shared = False
         #: Positions of this rank's points among all sensor points; None with one rank.
         self.columns: RankParts | None = None
@@ -58,7 +58,7 @@ class Sampler:
         self._where = *map(self._device.asarray, map(np.ascontiguousarray, arrays)), *more
 
     def _between(self, where: Interpolation, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
-        """Return corners and weights, on this rank, of the sensor points between grid points."""
+        """Return local corners and weights, for points between grid points to which this rank contributes."""
         corners, weights = where.corners, where.weights
         if comm is not None:
             mask, local = part.local_index(corners)
@@ -72,7 +72,7 @@ class Sampler:
         return corners.astype(np.int64, copy=False), weights.astype(np.float64, copy=False)
 
     def _elements(self, where: Elements, part: Subdomain, comm) -> tuple[np.ndarray, ...]:
-        """Return bounds, points and weights, on this rank, of the elements."""
+        """Return bounds, local points and weights of the elements to which this rank contributes."""
         bounds, points, weights = where.bounds, where.points, where.weights
         if comm is not None:
             mask, points = part.local_index(points)
@@ -83,7 +83,7 @@ class Sampler:
         return bounds.astype(np.int64), points.astype(np.int64), weights
 
     def _add_parts(self, here: np.ndarray, comm) -> None:
-        """Prepare sums over ranks; ``here`` marks the values to which this rank contributes."""
+        """Prepare sums over ranks; ``here`` (values,) marks the values to which this rank contributes."""
         self._parts, self.shared = RankParts.of_columns(comm, np.flatnonzero(here), here.size), True
         self._values: Any = None
         self._shared = int(here.sum())
@@ -109,10 +109,10 @@ class Intensity:
 
     Velocities are half a time step earlier than the pressure of the same step. Six-point Lagrange
     interpolation moves them to the pressure's time, with an error of 2.8·10⁻⁴ at ten steps per period and
-    5·10⁻⁶ at twenty. It needs velocities of later steps, so products lag three steps behind.
+    5·10⁻⁶ at twenty. It needs velocities of later steps, so the intensity lags three steps behind.
     """
 
-    #: Steps by which products lag behind, and steps needed before the first recorded step.
+    #: Steps by which the intensity lags behind, and steps needed before the first recorded step.
     lag = 3
     reach = 2
 
@@ -136,12 +136,12 @@ class Intensity:
         self._u[-1][axis] = values
 
     def advance(self, recorded: int) -> list:
-        """Add the intensity (axes, samples) that row ``recorded`` completes, if any; return it in a list."""
+        """Add the intensity (axes, samples) complete at step ``recorded``, if any; return it in a list."""
         self._recorded = max(recorded, 0)
         return [self._product()] if recorded > self.lag else []
 
     def flush(self) -> list:
-        """Return the last products; after the end the last velocity and pressure are repeated."""
+        """Return the intensity of the last three steps; beyond the end the last values are repeated."""
         rows = []
         for late in range(self.lag):
             last = self._u[-1].copy()
@@ -152,12 +152,12 @@ class Intensity:
         return rows
 
     def resume(self, recorded: int) -> int:
-        """Resume after ``recorded`` steps; return the number of rows of products written by then."""
+        """Resume after ``recorded`` steps; return the number of rows of intensity written by then."""
         self._recorded = recorded
         return max(0, recorded - self.lag)
 
     def averages(self, rows: int) -> dict[str, np.ndarray]:
-        """Return ⟨I⟩ over the recording, by name."""
+        """Return the time average of the intensity over ``rows`` steps at the sensor, by name."""
         sums = np.asarray(self._device.to_host(self.sums)) / rows
         dtype = self._p[0].dtype
         return {f"I{axis}_avg": sums[i].astype(dtype) for i, axis in enumerate(self._axes)}
@@ -169,7 +169,7 @@ class Intensity:
         return velocities | pressures | {"I_sums": self.sums}
 
     def _product(self):
-        # p[0] is three steps old; the six velocities surround its time.
+        # The pressure p[0] is three steps old; the six velocities lie around its time.
         between = sum(w * u for w, u in zip(self._weights, self._u, strict=True))
         product = self._p[0] * between
         self.sums += product

@@ -1,6 +1,6 @@
-"""Sinks, which receive recorded quantities: memory, and files that outlive the process.
+"""Defines sinks, which receive recorded quantities in memory or in files that outlive the process.
 
-A sink is called only on rank 0, with the data of all ranks, and does not deal with ranks.
+A sink is called only on rank 0, with the data of all ranks.
 """
 
 import os
@@ -41,7 +41,7 @@ PHASE_WORDS = {
 
 @dataclass
 class Report:
-    """Reports the cost of a run; it is the same on all ranks."""
+    """Reports the cost of a run; the report is the same on all ranks."""
 
     steps: int = 0  # excluding those before a resumed checkpoint
     total_steps: int = 0
@@ -63,7 +63,7 @@ class Report:
 class Sink(Protocol):
     """Receives recorded data; `write_rows` is called from a second thread, in order, one call at a time.
 
-    A sink that writes a file has its name as ``path``; no other process may write it during the run.
+    A sink that writes a file has an attribute ``path``; no other process may write this file during the run.
     """
 
     def begin(self, layout: RecordingLayout, rows_done: int) -> None:
@@ -76,9 +76,9 @@ class Sink(Protocol):
         """Write all rows so far, so that they survive a kill; called before a checkpoint is written."""
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
-        """Finish a complete run: take each statistic (samples,) and field (Nz, Ny, Nx) with its name.
+        """Finish a complete run: take name and values of each statistic (samples,) and field (Nz, Ny, Nx).
 
-        Each array is computed when it is iterated over: keep no more than one in memory if possible.
+        Each array is computed when the iteration reaches it: keep no more than one in memory if possible.
         """
 
     def abandon(self, keep: bool) -> None:
@@ -86,7 +86,7 @@ class Sink(Protocol):
 
 
 class MemorySink(Sink):
-    """Stores everything in memory: ``arrays[name]``, time series as (rows, samples)."""
+    """Stores all recorded data in memory: ``arrays[name]``, time series as (rows, samples)."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
@@ -111,7 +111,7 @@ class MemorySink(Sink):
 
 
 class SeriesFiles(MemorySink):
-    """Stores each series in a file beside the checkpoint during the run, and everything in memory at its end.
+    """Stores each series in a file beside the checkpoint until the run ends, then all data in memory.
 
     Series ``p`` of a run is in ``<checkpoint>.<run>.p.series.partial``, which no other run uses.
     """
@@ -129,7 +129,7 @@ class SeriesFiles(MemorySink):
         """Create the files, or open those from before a checkpoint; `InputError` if they do not match."""
         self._run = layout.run
         if not rows_done:
-            # Files of runs that were killed before their first checkpoint.
+            # Remove the files of runs that were killed before their first checkpoint.
             for path in self._checkpoint.parent.glob(f"{escape(self._checkpoint.name)}.*{_SERIES_ENDING}"):
                 path.unlink(missing_ok=True)
         for name, shape in layout.series.items():
@@ -173,7 +173,7 @@ class SeriesFiles(MemorySink):
 
     def _remove(self) -> None:
         names = list(self.arrays)
-        # Windows removes no file that is mapped.
+        # Windows cannot remove a file that is mapped into memory.
         self.arrays.clear()
         for name in names:
             self._path(name).unlink(missing_ok=True)

@@ -29,7 +29,7 @@ def sum_names(recording: Recording) -> list[tuple[str, RecordedQuantity, int]]:
 
 
 def weights(problem: Problem, recording: Recording, number: int, step: int) -> tuple[float, float]:
-    """Return a step's weights in the sums, 2/N cos(ωt) and 2/N sin(ωt), with t = 0 at the first step."""
+    """Return a time step's weights in the running sums of frequency ``number``, 2/N cos ωt and 2/N sin ωt."""
     turns = recording.frequencies[number] * problem.dt * step
     angle = 2 * math.pi * (turns - round(turns))
     factor = 2 / (problem.steps - recording.start)
@@ -37,9 +37,9 @@ def weights(problem: Problem, recording: Recording, number: int, step: int) -> t
 
 
 def with_tones(arrays: Mapping[str, np.ndarray], recording: Recording) -> dict[str, np.ndarray]:
-    """Return ``arrays`` with the sums replaced by ``p_amp``, ``p_phase``, …: (frequencies, …).
+    """Return ``arrays`` with running sums replaced by amplitude and phase, ``p_amp``, …: (frequencies, …).
 
-    A run that was ended by a checkpoint has no sums, and so no amplitudes and phases.
+    A run that stopped at a checkpoint has no sums, and therefore no amplitudes and phases.
     """
     sums = {name for name, *_ in sum_names(recording)}
     results = {name: array for name, array in arrays.items() if name not in sums}
@@ -54,7 +54,7 @@ def with_tones(arrays: Mapping[str, np.ndarray], recording: Recording) -> dict[s
 
 
 def broken_periods(problem: Problem, recording: Recording) -> Iterable[str]:
-    """Yield a warning for each frequency of which no whole number of periods is recorded."""
+    """Yield a warning for each frequency whose recording is not nearly a whole number of periods."""
     steps = problem.steps - recording.start
     for frequency in recording.frequencies:
         periods = steps * problem.dt * frequency

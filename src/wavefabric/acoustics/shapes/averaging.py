@@ -4,13 +4,13 @@ Momentum and mass are conserved if the staggered density is a mean of ρ along t
 across it of 1/ρ (a tangential velocity jumps where density does), and if the compressibility 1/(ρc²) at the
 pressure points is a plain mean (Backus 1962, doi:10.1029/JZ067i011p04427; Moczo et al. 2002,
 doi:10.1785/0120010167). The mean is weighted by a kernel. The kernel's second moment causes a second-order
-error of a boundary's transmission. The Lanczos kernel of three points has none: the flatter its spectrum
-within the grid's band, the fewer waves distinguish the mean from the medium (Capdeville & Marigo 2007,
-doi:10.1111/j.1365-246X.2007.03462.x).
+error of a boundary's transmission. The Lanczos kernel of three points has no second moment: the flatter a
+kernel's spectrum within the grid's band, the fewer waves distinguish the mean from the medium (Capdeville &
+Marigo 2007, doi:10.1111/j.1365-246X.2007.03462.x).
 
-At the surface of a gas this fails: spectral derivatives ring, and the ringing drives the light side. A
+At the surface of a gas these means fail: spectral derivatives ring, and the ringing drives the gas. A
 geometric mean makes the impedance change smoothly over four cells. Its weights are proportional to ρ^⅓, so
-that the dense side keeps its mass, hence its length (that of water beside air to 0.03 cells).
+that the dense side keeps its mass, hence its length (water beside air: to 0.03 cells).
 """
 
 from collections.abc import Callable, Iterator
@@ -23,14 +23,14 @@ from wavefabric.acoustics.medium import density_jump
 from wavefabric.base.errors import InputError
 
 Kernel = Literal["lanczos", "box", "geometric"]
-#: Cells used beyond the grid: three for a kernel, and half a spacing.
+#: Cells needed beyond each end of the grid: three for a kernel, and one for the half-spacing offset.
 REACH = 4
-#: Fine values in memory at once.
+#: Largest number of fine cells in memory at once.
 _BLOCK = 1 << 22
 
 
 def weights(n: int, factor: int, offset: float, kernel: Kernel) -> csr_array:
-    """Return weights (n, (n + 2 REACH) factor) of fine cells in n points, ``offset`` spacings further."""
+    """Return weights (n, (n + 2 REACH) factor) averaging fine cells at n points, ``offset`` spacings on."""
     fine = (np.arange((2 * REACH + 1) * factor) + 0.5) / factor - 0.5 - REACH - offset
     if kernel == "box":
         # The overlap of each fine cell with the coarse cell.
@@ -48,11 +48,11 @@ def weights(n: int, factor: int, offset: float, kernel: Kernel) -> csr_array:
 
 
 class Averages:
-    """Computes means at the points of a grid, block by block along its last axis.
+    """Computes means of fine cells at the points of a grid, block by block along the last axis.
 
-    ``factors``: fine cells per spacing of each axis; 0 along an axis on which the medium is constant.
-    ``kernel``: ``"lanczos"`` or ``"box"``, of density and compressibility, or ``"geometric"``, of density and
-    speed.
+    ``factors``: fine cells per spacing of each axis; 0 for an axis along which the medium is constant.
+    ``kernel``: ``"lanczos"`` or ``"box"`` for means of density and compressibility, or ``"geometric"`` for
+    geometric means of density and speed.
     """
 
     def __init__(self, shape: tuple[int, ...], factors: tuple[int, ...], kernel: Kernel):
@@ -61,7 +61,7 @@ class Averages:
         self._kernel: Kernel = kernel
 
     def blocks(self) -> Iterator[tuple[slice, tuple[slice, ...]]]:
-        """Yield points along the last axis, and their fine cells with REACH cells more on each side."""
+        """Yield each block: its points along the last axis; its fine cells, with REACH cells on each side."""
         sizes = zip(self.shape, self._factors, strict=True)
         whole = [(n + 2 * REACH) * factor if factor else 1 for n, factor in sizes]
         n = self.shape[-1]
@@ -76,9 +76,9 @@ class Averages:
     def mean(
         self, fine: np.ndarray, kernel: Kernel | None = None, along: int | None = None, inverse: bool = False
     ) -> np.ndarray:
-        """Return the mean at the grid points of a block; with ``along`` half a spacing further on that axis.
+        """Return means of ``fine`` at the points of a block, or half a spacing further on axis ``along``.
 
-        With ``inverse`` the harmonic mean over the other axes.
+        With ``inverse`` the means over the other axes are harmonic.
         """
         kernel = kernel or self._kernel
         if along is not None:
@@ -90,7 +90,7 @@ class Averages:
         return 1 / fine if inverse else fine
 
     def medium(self, rho: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return sound speed, density, and the density half a spacing further along each axis."""
+        """Return mean sound speed and density of a block, and density half a spacing further on each axis."""
         axes, weight = range(rho.ndim), np.cbrt(rho)
 
         def geometric(fine: np.ndarray, along: int | None = None) -> np.ndarray:
@@ -118,12 +118,12 @@ class Averages:
 def effective(
     averages: Averages, sample: Callable[[tuple[slice, ...]], dict[str, np.ndarray]], power: float
 ) -> dict[str, np.ndarray]:
-    """Return sound speed, density, its staggered values, and α₀ and B/A if the medium has them.
+    """Return the averaged medium by name: sound speed, density, staggered densities, α₀ and B/A if present.
 
-    ``sample`` returns the parameters of `Medium` in fine cells, ``power`` is the absorption's y. Absorption
-    and nonlinearity are weighted by a box, which makes nothing negative: α₀ so that the imaginary part of the
-    compressibility is a mean, B/A so that the second-order part of the compressibility in the pressure is
-    one.
+    ``sample`` returns the parameters of `Medium` in fine cells; ``power`` is the exponent y of absorption.
+    α₀ and B/A are averaged with box weights, which make no value negative: α₀ so that the imaginary part of
+    the compressibility is a plain mean, B/A so that the compressibility's second-order part in the pressure
+    is a plain mean.
     """
     results: dict[str, np.ndarray] = {}
 

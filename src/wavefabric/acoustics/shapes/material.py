@@ -10,7 +10,7 @@ from wavefabric.acoustics.solver.formulas import neper_coefficient
 from wavefabric.base.arguments import in_unit, positive, real
 from wavefabric.base.errors import require
 
-#: dB of one Np.
+#: One neper in dB.
 _DB_PER_NEPER = 20 / math.log(10)
 
 
@@ -56,7 +56,7 @@ class Material:
         speed = c * math.cos(angle)  # ω/|k|
         t = math.tan(math.pi * y / 2) if y != 2 else 0.0
         cubic, square = t * math.sin((y - 1) * angle), math.cos((2 - y) * angle)
-        # In 1/x, whose leading coefficient is never small.
+        # Solve for 1/x: the leading coefficient of that polynomial is never small.
         roots = np.roots([math.cos(y * angle), t * math.sin((y + 1) * angle), -square, -cubic])
         slow = [w for w in roots[np.isreal(roots)].real.tolist() if w > 0 and square * w + cubic > 0]
         require(slow, "alpha_power", y, "further from 1, or less attenuation")

@@ -14,7 +14,7 @@ from wavefabric.acoustics.shapes.material import Material
 from wavefabric.base.arguments import in_unit, instance, is_whole, pairs, positive, typed
 from wavefabric.base.errors import choice, ensure, require
 
-#: Fine cells per spacing: of layers, which cost little, and of shapes.
+#: Fine cells per grid spacing: for layers, which cost little, and for shapes.
 LAYER_CELLS, SHAPE_CELLS = 1000, 8
 _PARAMETERS = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
 
@@ -29,7 +29,7 @@ def layered_medium(
     kernel: Kernel = "lanczos",
     **medium: Any,
 ) -> Medium:
-    """Return a medium of flat layers across an axis; boundaries lie anywhere between grid points.
+    """Return a medium of flat layers across an axis, whose boundaries may lie anywhere between grid points.
 
     `InputError`: a thickness is not positive, or the kernel does not support the contrast.
 
@@ -84,7 +84,7 @@ def shaped_medium(
     ----------
     shapes : (callable, Material)
         ``inside(x, y, z)`` receives coordinates, m (arrays that broadcast against each other, one per axis; a
-        radius may be negative), and returns whether they are inside.
+        radius may be negative), and returns whether the points are inside the shape.
     cells : int
         Fine cells per spacing that resolve a boundary.
 
@@ -150,7 +150,10 @@ def _of_materials(
     kernel: Kernel,
     medium: dict[str, Any],
 ) -> Medium:
-    """Return the medium of ``materials``; ``number`` at coordinates has size 1 along a constant axis."""
+    """Return a medium whose material at ``coordinates`` (m) is ``materials[number(*coordinates)]``.
+
+    The result of ``number`` has size 1 along each axis on which the medium is constant.
+    """
     for each in materials:
         instance("material", each, Material)
     tables = {name: np.array([getattr(each, name) for each in materials], float) for name in _PARAMETERS}
@@ -173,7 +176,7 @@ def _of_materials(
 
 
 def _fine_cells(grid: Grid, axis: int, part: slice, factor: int) -> np.ndarray:
-    """Return numbers of a block's fine cells along an axis, 0 at the grid's start; wrap if periodic."""
+    """Return the numbers, in the grid, of a block's fine cells along an axis; they wrap if periodic."""
     cells = np.arange(part.start, part.stop) - REACH * factor
     return cells % (grid.shape[axis] * factor) if grid.periodic[axis] else cells
 

@@ -1,4 +1,4 @@
-"""Time-step stages on an axisymmetric grid: x is the axis of symmetry, y the radius, starting at the axis.
+"""Takes time steps on an axisymmetric grid: x is the axis of symmetry, y the radius, starting at the axis.
 
 Fields are even about the axis and vanish one point beyond the last radial point. The radial velocity is odd,
 and the divergence has the additional term u_r/r: Treeby, Wise, Kuklis, Jaros & Cox 2020
@@ -19,7 +19,7 @@ from wavefabric.runtime.spectral.symmetric import Symmetry, symmetric_fft
 
 
 class _Radial:
-    """Transforms arrays along the radius in place, with the current ``symmetry``; if None, does nothing."""
+    """Transforms arrays along the radius in place, with the current ``symmetry``; does nothing if None."""
 
     symmetry: Symmetry | None = None
 
@@ -41,7 +41,7 @@ class AxisymmetricStages(PlainStages):
     Each rank's spectrum covers the whole radius.
     """
 
-    #: Symmetry about the axis of u_x, which is also that of the pressure, and of u_r.
+    #: Symmetry about the axis: of u_x and of the pressure; of u_r.
     _VELOCITY: tuple[Symmetry, Symmetry] = ("even", "odd_half")
 
     def __init__(self, layout: FieldLayout):

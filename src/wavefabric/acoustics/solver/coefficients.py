@@ -1,4 +1,4 @@
-"""Device arrays of the time step: coefficients of the medium, operators and PML, and the fields."""
+"""Holds device arrays of the time step: the fields, and the coefficients of medium, operators and PML."""
 
 import math
 from functools import cached_property
@@ -137,7 +137,7 @@ class Coefficients:
             self.nabla2 = self._operator(formulas.POWER, problem.alpha_power - 1)
 
     def _in_order(self, vectors: list[np.ndarray]) -> list[np.ndarray]:
-        """Return spectral vectors, the one along a radius in the order of the transforms' coefficients."""
+        """Return ``vectors`` along x, y, z, with a radial y vector in the order of its transform's output."""
         if self.problem.axisymmetric:
             vectors[1] = vectors[1][symmetric.order(self.device, self.subdomain.basis[1])]
         return vectors
@@ -152,7 +152,7 @@ class Coefficients:
         return self._operator(formulas.COS, formulas.kappa_scale(self.problem))
 
     def _operator(self, kind: int, parameter: float):
-        """Return a new operator, a function of |k| times the transforms' 1/N, (Nz, Ny, Nx//2+1)."""
+        """Return a new operator (Nz, Ny, Nx//2+1): the function ``kind`` of |k| times the transforms' 1/N."""
         out = self.device.empty(self.half_shape, self.dtype)
         self.kernels.fill_operator(out, *self._squares, kind, float(parameter), self.scale)
         return out
@@ -191,7 +191,7 @@ class Fields:
         return dtype.itemsize * (full + split_points(problem, subdomain))
 
     def named(self) -> dict:
-        """Return arrays by name: p, ux, …, rho, and rhox, … for the split parts that are not empty."""
+        """Return the arrays by name: p, ux, …, rho, and rhox, … for the split parts that are not empty."""
         named = {"p": self.p}
         named |= {f"u{axis}": field for axis, field in zip("xyz", self.u, strict=False)}
         named["rho"] = self.rho
@@ -199,5 +199,5 @@ class Fields:
         return named | {f"rho{axis}": part for axis, part in parts if part.size}
 
     def three(self, components: list) -> list:
-        """Return three components for a kernel, which does not touch those of missing axes."""
+        """Return ``components`` padded to three with the last one, for kernels, which skip missing axes."""
         return [*components, *[components[-1]] * (3 - len(components))]

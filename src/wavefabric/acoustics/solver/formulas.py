@@ -43,17 +43,17 @@ def squares(problem: Problem, basis: tuple[int, int, int]) -> list[np.ndarray]:
 
 
 def derivatives(problem: Problem, sign: int, subdomain: Subdomain | None = None) -> list[np.ndarray]:
-    """Return i k e^{±i k Δ/2} of every axis, x halved: to staggered points (``sign`` +1) or back (−1)."""
+    """Return derivatives i k e^{±i k Δ/2} along each axis, to staggered points (``sign`` +1) or back (−1)."""
     return _along_axes(derivative, problem, sign, subdomain)
 
 
 def unstaggering(problem: Problem, subdomain: Subdomain | None = None) -> list[np.ndarray]:
-    """Return e^{−i k Δ/2} of every axis, which moves velocities from staggered to pressure points."""
+    """Return the factors e^{−i k Δ/2} along each axis, which move velocities to the pressure points."""
     return _along_axes(translation, problem, -1, subdomain)
 
 
 def _along_axes(factor, problem: Problem, sign: int, subdomain: Subdomain | None) -> list[np.ndarray]:
-    """Return ``factor`` of half a spacing for every axis, on the part of the spectrum on the subdomain."""
+    """Return ``factor`` with a shift of half a spacing for each axis, on the subdomain's spectral part."""
     subdomain, d = subdomain or Subdomain.whole(problem.shape, problem.stacked), problem.dimensions
     half = sign / 2 if problem.staggered else 0.0
     factors = [
@@ -108,7 +108,7 @@ def pml_factors(problem: Problem, staggered: bool, subdomain: Subdomain | None =
 
 
 def neper_coefficient(power: float) -> float:
-    """Return 1 dB MHz^−y cm⁻¹ in Np m⁻¹ (rad/s)^−y (Treeby & Cox 2010, after eq. (8))."""
+    """Return one dB/(MHz^y cm) in Np/(m (rad/s)^y), for y = ``power`` (Treeby & Cox 2010, after eq. (8))."""
     return 100 * (1e-6 / (2 * math.pi)) ** power / (20 * math.log10(math.e))
 
 

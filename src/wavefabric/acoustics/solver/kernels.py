@@ -28,7 +28,7 @@ every factor 1/N of the transforms.
   the row of this time step, in a ring buffer of ``count`` rows. ``keep_maximum``, ``keep_minimum``,
   ``add_squares`` (in double), ``accumulate_tone``: running statistics. ``start`` is the first step recorded.
 - ``field_sums``: for each part of a box of the grid (`energy.box_of`) the energy and the largest and smallest
-  p; ``weights`` are those of rings. ``add_alternating``: the alternating part of p over the nine steps before
+  p; ``weights``: volumes of rings. ``add_alternating``: the alternating part of p over the nine steps before
   each check of the energy, every ``every`` steps and after the last of the ``steps``. ``square_sums``: the
   sums of squares of this part and of p.
 """

@@ -1,4 +1,4 @@
-"""Layout of the fields and spectra of a step over ranks, and their exchange; one device exchanges nothing."""
+"""Defines how ranks share and exchange fields and spectra of a time step; one device exchanges nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ class FieldLayout:
         #: Division of the grid among the ranks.
         self.partition = decomposition
         self._connect()
-        #: Memory of one half spectrum per dimension.
+        #: One half spectrum per dimension, which the stages of a step use in turn.
         self.spectra = self._new_spectra(coefficients.problem.dimensions)
         self._prepare()
 

@@ -39,7 +39,7 @@ def rank_one(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 
 @dataclass(frozen=True)
 class SourceForm:
-    """Describes how a signal enters a field; it depends on all points, so all ranks transform alike."""
+    """Describes how a signal enters a field; depends on all ranks' points, so that all transform alike."""
 
     name: str  # "points", "pattern", "pair" or "field"
     weights: np.ndarray | None = None  # pattern: (points,) or (1,); pair: (points, 2)
@@ -48,7 +48,7 @@ class SourceForm:
 
 
 def source_forms(source: PointSource) -> tuple[SourceForm | None, ...]:
-    """Return a `SourceForm` for each signal, of the pressure or of a velocity component; None without one."""
+    """Return the `SourceForm` of each signal (pressure or velocity components); None for a missing signal."""
     forms = (s if s is None else _form(source.index, s, source.mode) for s in source.signals)
     return source.forms or tuple(forms)
 
@@ -74,7 +74,7 @@ def _form(index: np.ndarray, signal: Signal, mode: str) -> SourceForm:
 
 
 class PointTerm:
-    """A source that enters fields at points, while the number of the time step is below ``steps``."""
+    """A source that acts on fields at grid points while the number of the time step is below ``steps``."""
 
     #: Whether the source replaces field values, has one signal for all points, is k-space corrected.
     replace = common = corrected = False
@@ -87,7 +87,7 @@ class PointTerm:
 
     @cached_property
     def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the points by grid rows: index of each row's first point, x index of each, sort order.
+        """Return points sorted by grid row: first point of each row, x index of each point, sort order.
 
         Every call returns the same arrays.
         """
@@ -100,7 +100,7 @@ class PointTerm:
         """Compute the source's field for this time step, if the field changes from step to step."""
 
     def negative(self) -> Self:
-        """Return the same source with the other sign."""
+        """Return a copy of this source with the opposite sign."""
         negative, name = copy.copy(self), "amplitude" if self.corrected else "signal"
         setattr(negative, name, -getattr(self, name))
         return negative
@@ -256,6 +256,6 @@ class SourceTerms:
 
 
 def _additive(problem: Problem) -> list[PointSource]:
-    """Return sources that get a k-space correction."""
+    """Return the sources of a problem whose fields get the k-space correction."""
     sources = (problem.pressure_source, problem.velocity_source)
     return [source for source in sources if source is not None and source.mode == "additive"]

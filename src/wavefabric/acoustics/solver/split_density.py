@@ -1,4 +1,4 @@
-"""Split parts of the density, stored only inside the perfectly matched layers."""
+"""Stores the split parts of the density, only inside the perfectly matched layers."""
 
 import math
 from typing import Any, NamedTuple
@@ -52,7 +52,7 @@ def positions(factor: np.ndarray) -> np.ndarray:
 
 
 def runs_along(at: np.ndarray) -> np.ndarray:
-    """Return the runs of layer points along an axis, uint64 rows: first point, end, index ``at`` of first."""
+    """Return runs of consecutive layer points, uint64 (runs, 3): first point, end, ``at`` of the first."""
     edges = np.flatnonzero(np.diff(at >= 0, prepend=False, append=False)).reshape(-1, 2)
     # Unsigned: with signed integers compiled loops would check for negative indices.
     return np.array([(first, end, at[first]) for first, end in edges], np.uint64).reshape(-1, 3)
@@ -74,7 +74,7 @@ def make_split_layers(device, problem: Problem, subdomain: Subdomain, dtype, pml
 
 
 def split_points(problem: Problem, subdomain: Subdomain) -> int:
-    """Return the number of values in all parts of a rank; reads sizes only, so the problem may be faulty."""
+    """Return the number of values in all split parts on a rank, from sizes alone: no arrays are read."""
     layers = [0, 0, 0]
     for axis in range(problem.dimensions):
         n, size = subdomain.shape[axis], problem.pml_size[axis] if problem.pml_alpha[axis] else 0

@@ -1,4 +1,4 @@
-"""Stages of a time step: the base class, and the implementation for every device and grid.
+"""Defines the stages of a time step: a base class, and an implementation for every device and grid.
 
 The order is k-Wave's (Treeby et al. 2012, doi:10.1121/1.4712021, eq. (7)-(10)).
 """
@@ -50,7 +50,7 @@ class Stages(ABC):
         self._spectra = layout.spectra
 
     def begin(self, problem: Problem) -> None:
-        """Start at rest with the sources of ``problem``; its grid, medium and Δt must be the stages'."""
+        """Start at rest with the sources of ``problem``, whose grid, medium and Δt must be the stages'."""
         c, f = self.coefficients, self.fields
         if problem is not c.problem:
             c.problem, self.transforms, self.layout.pending = problem, 0, None
@@ -108,7 +108,7 @@ class Stages(ABC):
         self.transform_pressure()
 
     def _speed_grid(self) -> Any:
-        """Return the sound speed as a full grid or one row."""
+        """Return the sound speed as a full grid, or as one row if it is uniform."""
         return self.coefficients.speed
 
     def tick(self) -> None:
@@ -140,7 +140,7 @@ class Stages(ABC):
         """Replace field ξ by −Dᵀ field = F⁻¹{i k_ξ e^{i k_ξ Δ/2} κ F{field}}, D the ∂_ξ of `density`."""
 
     def adjoint_gradient(self, fields: list, out: Any) -> None:
-        """Write Σ −Gᵀ field = F⁻¹{Σ i k e^{−ikΔ/2} κ F{field}} to ``out``, G for ∂p; spoils ``fields``."""
+        """Write Σ −Gᵀ field = F⁻¹{Σ i k e^{−ikΔ/2} κ F{field}} to ``out``, G for ∂p; overwrite ``fields``."""
         self._summed_divergence(fields, out, True)
 
     def divergence(self, fields: list, out: Any) -> None:
@@ -153,16 +153,16 @@ class Stages(ABC):
 
     @property
     def fused_adjoint_pressure(self) -> Callable[[AdjointChange], None] | None:
-        """Return a function that does the pressure stage of an adjoint step; None without fused kernels."""
+        """Return a function that does the pressure stage of an adjoint step; None if not fused."""
         return None
 
     @property
     def fused_adjoint_motion(self) -> Callable[[AdjointChange], None] | None:
-        """Return a function that does its stages of density and velocity; None without fused kernels."""
+        """Return a function that does density and velocity stages of an adjoint step; None if not fused."""
         return None
 
     def translate(self, component: Any, axis: int, factor: Any, out: Any) -> None:
-        """Write F⁻¹{factor F{component}} along ``axis`` to ``out``: the velocity at the pressure points."""
+        """Write F⁻¹{factor F{component}} along ``axis`` to ``out``: a velocity at the pressure points."""
         c, spectrum = self.coefficients, self._free_spectrum()
         self.layout.fill_overlaps([component])
         self.layout.fft.forward(component, spectrum)
@@ -171,12 +171,12 @@ class Stages(ABC):
         self.transforms += 2
 
     def _free_spectrum(self) -> Any:
-        """Return a spectrum that no stage needs now, shaped for whole-array transforms."""
+        """Return a spectrum that no stage is using, shaped for whole-array transforms."""
         return self._spectra[-1]
 
 
 class PlainStages(Stages):
-    """Time-step stages of whole-array transforms and pointwise kernels: the reference for faster ones."""
+    """Takes time steps by whole-array transforms and pointwise kernels; the reference for faster stages."""
 
     def __init__(self, layout: FieldLayout):
         super().__init__(layout)

@@ -1,4 +1,4 @@
-"""The time step: first-order k-space pseudospectral scheme on a staggered grid, split density in the PML.
+"""Takes time steps of the first-order k-space pseudospectral scheme: staggered grid, split-field PML.
 
 Tabei, Mast & Waag 2002 (doi:10.1121/1.1421344); Treeby & Cox 2010 (doi:10.1117/1.3360308); with
 nonlinearity and absorption Treeby et al. 2012 (doi:10.1121/1.4712021), eq. (7)-(10). Second order in time,
@@ -28,7 +28,7 @@ _Kind = tuple[tuple[bool, ...], bool, tuple[bool, ...]]
 
 
 class _Captured(NamedTuple):
-    """Holds a captured step: a call that repeats it, its transforms, and the exchange it leaves pending.
+    """Holds a captured step: a function to repeat it, its number of transforms, the exchange left pending.
 
     A repetition runs no Python code that would count its transforms.
     """
@@ -49,10 +49,10 @@ class Step:
         self._taken: set[_Kind] = set()
 
     def take(self, number: int, most: int = 1) -> int:
-        """Take time step ``number``, 0-based, and up to ``most`` in all that repeat it; return their count.
+        """Take time step ``number`` (0-based) and equal steps after it, at most ``most``; return their count.
 
         No Python runs between the steps if the device can repeat a step by itself. The same recordings must
-        record all of them.
+        record all of these steps.
         """
         stages = self.stages
         active = stages.sources.active(number)

@@ -11,9 +11,9 @@ from wavefabric.acoustics.stability.energy import EnergyWatch, box_of, partial_s
 
 #: Order of the difference of the pressure in time, over nine steps (`alternating_weight` of acoustics.h).
 ORDER = 8
-#: With more points than `_ALL`, only every `_STRIDE`-th plane is sampled.
+#: With more points than `_ALL`, only every `_STRIDE`-th plane (in 2-D row) is sampled.
 _ALL, _STRIDE = 1 << 18, 16
-#: Growth is significant if the fraction grows by the factor `_TIMES` over at least `_LOOKS` looks. Its
+#: Growth is significant if the fraction grows by the factor `_TIMES` over at least `_LOOKS` checks. Its
 #: logarithm must grow in the later half of the steps by at least `_STEADY` of its growth in the earlier half.
 _TIMES, _LOOKS, _STEADY = 1e4, 4, 0.9
 #: Growth is ignored while the fraction, of sums of squares, is smaller than this.
@@ -21,9 +21,9 @@ _FRACTION = 1e-8
 
 
 class Alternation:
-    """Sums squares of the alternating part of the pressure in the block that this rank owns.
+    """Computes how much of the pressure alternates in sign from step to step, in the block of this rank.
 
-    The sums are over the nine steps before each look, which is a check of the energy by `EnergyWatch`.
+    The alternating part is a difference over the last nine steps before each energy check of `EnergyWatch`.
 
     Notes
     -----
@@ -45,7 +45,7 @@ class Alternation:
         self._box, shape = box_of(stages, *((every, 1) if planes > 1 else (1, every)))
         self._alternating = c.device.zeros(shape, c.dtype)
         self._sums = partial_sums(stages, shape, 2)
-        #: Steps that were taken before the first one that counts for the next look.
+        #: Number of steps taken before the first step that counts for the next check.
         self._since = 0
 
     def begin(self, done: int) -> None:
@@ -53,7 +53,7 @@ class Alternation:
         self._since = done
 
     def kernels(self, step: int) -> Callable[[], None] | None:
-        """Return a function that records time step ``step``; None if a look is more than 8 steps ahead."""
+        """Return a function that records time step ``step``; None if the next check is over 8 steps ahead."""
         return self._add if self._looks.steps_left(step + 1) <= ORDER else None
 
     def _add(self) -> None:
@@ -61,10 +61,10 @@ class Alternation:
         self._kernels.add_alternating(self._alternating, *now, self._box, looks.every, looks.steps)
 
     def launch(self, done: int) -> Callable[[], tuple[float, float] | None]:
-        """Launch the sums of the look after ``done`` steps; return a function that waits for them.
+        """Launch the sums of the check after ``done`` steps; return a function that waits for their results.
 
-        It returns Σ of squares of the alternating part, and of the pressure, or None if not all of the nine
-        steps were recorded since the last look. It must be called before the next launch.
+        The function returns the sums of squares of the alternating part and of the pressure, or None if not
+        all nine steps were recorded since the last check. Call it before the next launch.
         """
         complete, self._since = done - self._since > ORDER, done
         if not complete:
@@ -83,19 +83,19 @@ class Alternation:
 class AlternationWatch:
     """Tracks the squared alternating part of the pressure as a fraction of the largest Σ p² so far.
 
-    In an unstable run the fraction grows exponentially. In others it may be large, grow when a source begins,
-    grow with harmonics as powers of time, or vary with resonances, but does not grow steadily by this much.
+    In an unstable run the fraction grows exponentially. In a stable run it may be large, grow when a source
+    begins, grow with harmonics as powers of time, or vary with resonances, but not grow steadily by so much.
     """
 
     def __init__(self) -> None:
-        #: Time step and ln of the fraction, while it grows.
+        #: (number of steps, ln of the fraction) at each check while the fraction grows.
         self._looks: list[tuple[int, float]] = []
         self._largest = 0.0
 
     def growth(self, done: int, alternating: float, square: float) -> float:
         """Return ln of the growth per step of an unstable field after ``done`` steps; 0 if it is stable.
 
-        ``alternating`` and ``square`` are the `Alternation.sums` of all ranks.
+        ``alternating`` and ``square`` are the sums of `Alternation.launch`, added over all ranks.
         """
         if not 0 < alternating < math.inf:
             self._looks.clear()

@@ -1,4 +1,4 @@
-"""Bounds of the stable time step that follow from the extremes of a medium, without taking any step."""
+"""Computes bounds of the stable time step from the extremes of a medium, without taking any step."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ import numpy as np
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.formulas import disperses, neper_coefficient, wavenumber_range
 
-#: Largest grid, in points, on which a uniform medium is judged at the grid's discrete wavenumbers.
+#: Most points of a grid on which a uniform medium is checked at each of the grid's wavenumbers.
 _FEW = 1 << 14
 
 
@@ -32,7 +32,7 @@ class MediumExtremes:
     #: Power y; tan(πy/2) with dispersion, else 0.
     power: float = 2.0
     tangent: float = 0.0
-    #: Largest 2α₀cʸ, 2α₀c^(y+1) = c²|τ| and 2α₀c^(y+2); the smallest of the last if the tangent is above 0.
+    #: Largest 2α₀cʸ, 2α₀c^(y+1) = c²|τ| and 2α₀c^(y+2), the last the smallest if the tangent is above 0.
     steepest: float = 0.0
     absorption: float = 0.0
     dispersion: float = 0.0
@@ -70,7 +70,7 @@ class MediumExtremes:
         return self.speeds[1]
 
     def stiffness(self, k: np.ndarray) -> np.ndarray:
-        """Return the largest c_eff² E for each k; negative values if E is negative anywhere."""
+        """Return the largest c_eff² E (see `proved_limit`) for each k; negative if E is negative anywhere."""
         stiffer, squared_speed = (self.effective_speed / self.speed) ** 2, np.full_like(k, self.speed**2)
         if not self.tangent:
             return stiffer * squared_speed
@@ -88,7 +88,7 @@ class MediumExtremes:
         return np.max(sine**2 * stiff, axis=-1) - 1
 
     def cause(self, reference_speed: float) -> str:
-        """Return in words which property of the medium makes a time step unstable."""
+        """Return in words which properties of the medium can make a time step unstable."""
         causes = []
         if self.densities[0] < self.densities[1]:
             causes.append("density from {:.6g} to {:.6g} kg/m³".format(*self.densities))
@@ -134,7 +134,7 @@ def proved_limit(problem: Problem, medium: MediumExtremes | None = None) -> floa
         return 0.0
 
     def excess(dt: Any) -> Any:
-        # Somewhere between two k the sine is 1.
+        # The sine may reach 1 between two samples: replace larger k by that k.
         most = np.minimum(k, math.pi / (c_ref * dt)) if problem.k_space else k
         return medium.excess(k, _sine(problem, most, dt), dt)
 
@@ -142,7 +142,7 @@ def proved_limit(problem: Problem, medium: MediumExtremes | None = None) -> floa
 
 
 def uniform_and_stable(problem: Problem, medium: MediumExtremes) -> bool:
-    """Return whether the time step is stable at the wavenumbers of a small grid, in a uniform medium."""
+    """Return whether a uniform medium on a small grid is stable at all wavenumbers; False for others."""
     if not medium.uniform or problem.points > _FEW or problem.axisymmetric:
         return False
     axes = (2 * math.pi * each for each in map(np.fft.fftfreq, problem.shape, problem.spacing))
@@ -168,7 +168,7 @@ def _first_root(excess: Callable[[np.ndarray], np.ndarray], scale: float) -> flo
         return math.inf
     above = positive[0]
     low, high = steps[above - 1] if above else steps[0] / 2, steps[above]
-    for _ in range(12):  # each time 33 times as narrow
+    for _ in range(12):  # each pass makes the interval 33 times narrower
         middles = np.linspace(low, high, 34)[1:-1]
         first = int(np.argmax(np.append(excess(middles) > 0, True)))
         low, high = np.append(low, middles)[first], np.append(middles, high)[first]

@@ -17,11 +17,11 @@ from wavefabric.base.errors import ensure
 
 #: Above this eigenvalue a field alternates in sign from step to step and grows.
 LIMIT = 4.0
-#: Largest number of applications of the operator, and their number between computations of eigenvalues.
+#: Largest number of applications of the operator; number between computations of the eigenvalue.
 _MOST, _LOOK = 240, 10
 #: Probability that the true eigenvalue is larger than the result with the added error.
 _PROBABILITY = 1e-3
-#: Previous vectors that a new vector is made orthogonal to: two, or more if `_BYTES` suffice for them.
+#: Number of previous vectors that a new vector is made orthogonal to: two, or as many as `_BYTES` hold.
 _WINDOW, _BYTES = 2, 1 << 26
 #: Points per chunk of a product, on a CPU and on a GPU, so that temporary arrays are small.
 _CHUNK_CPU, _CHUNK_GPU = 1 << 16, 1 << 22
@@ -65,10 +65,10 @@ class LargestEigenvalue(FreeSteps):
     def __call__(self, dt: float) -> float:
         """Return the eigenvalue for time step ``dt``, s: an upper estimate up to `LIMIT`, a lower one above.
 
-        The iteration ends when the eigenvalue found is above `LIMIT`, or below it after its possible error is
+        The iteration ends when its estimate is above `LIMIT`, or at most `LIMIT` after its possible error is
         added, or after 240 applications. From a random start the relative error is above ε after m
         applications with a probability of at most 1.648 √N exp(−√ε (2m − 1)) (Kuczyński & Woźniakowski 1992,
-        doi:10.1137/0613066). The error added is the ε with a probability of one in a thousand.
+        doi:10.1137/0613066). The error added is the ε of probability 0.001.
         """
         with self.stages(dt) as stages:
             return self._iterate(_Operator(stages, dt), stages)
@@ -105,7 +105,7 @@ class LargestEigenvalue(FreeSteps):
 
 
 class _Operator:
-    """Applies T to fields of a rank's block, and computes the weighted product of two fields."""
+    """Applies the operator T of `LargestEigenvalue` to a field, and computes weighted products of fields."""
 
     def __init__(self, stages: Stages, dt: float):
         c = stages.coefficients
@@ -126,7 +126,7 @@ class _Operator:
             self._weight *= c.device.asarray(rings.astype(c.dtype))
 
     def product(self, one: Any, other: Any) -> float:
-        """Return the product over the points that this rank owns, summed in double precision."""
+        """Return the weighted product of two fields over this rank's own points, in double precision."""
         xp, total = self._xp, 0.0
         one, other = one[self._owned], other[self._owned]
         for at in self._chunks:
@@ -134,7 +134,7 @@ class _Operator:
         return float(total)
 
     def __call__(self, vector: Any) -> Any:
-        """Return T times a vector, as a new array."""
+        """Return T applied to ``vector``, a pressure field, as a new array."""
         f = self._stages.fields
         f.p[...] = vector
         f.rho[...] = 0

@@ -1,4 +1,4 @@
-"""Acoustic energy of the fields of a run, the energy its sources may add, and checks of its growth."""
+"""Computes the acoustic energy of a run and the energy its sources may add, and checks the growth."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _FLOOR = 1e-3
 
 
 def box_of(stages: Stages, planes: int = 1, rows: int = 1) -> tuple[Any, tuple[int, int, int]]:
-    """Return the block that this rank owns in the form that kernels read, and its shape (z, y, x).
+    """Return the block that this rank owns, as the int64 array that kernels read, and its shape (z, y, x).
 
     Only every ``planes``-th plane and every ``rows``-th row is included.
     """
@@ -35,7 +35,7 @@ def box_of(stages: Stages, planes: int = 1, rows: int = 1) -> tuple[Any, tuple[i
 
 
 def partial_sums(stages: Stages, shape: tuple[int, int, int], columns: int) -> Any:
-    """Return a zero array for the sums of the parts of a block: (parts, columns), double precision."""
+    """Return a zero array for partial sums over a block of ``shape``: (parts, columns), float64."""
     return stages.coefficients.device.zeros((min(shape[0] * shape[1], _PARTS), columns), np.float64)
 
 
@@ -59,13 +59,13 @@ class Energy:
         self._arguments = fields.p, fields.rho, *fields.three(fields.u), *medium, rings, box, c.axes
 
     def __call__(self) -> float:
-        """Return the current energy; waits for the device. The result is not finite if the fields are not."""
+        """Return the current energy on this rank; wait for the device. Not finite if the fields are not."""
         return self.launch()()[0]
 
     def launch(self) -> Callable[[], tuple[float, float]]:
         """Launch the sums of the current fields; return a function that waits for their results.
 
-        It returns the energy, and the largest magnitude of the pressure, Pa. Call it before the next launch.
+        The function returns the energy and the maximum |p|, Pa. Call it before the next launch.
         """
         self._sum(self._sums, *self._arguments)
         fetch = self._device.export(self._sums)
@@ -79,7 +79,7 @@ class Energy:
 
 
 def row_weights(problem: Problem, rows: np.ndarray) -> list[np.ndarray]:
-    """Return relative volumes of rings, (rows, 1): at the points of p and u_x, and at those of u_r.
+    """Return relative volumes of rings, two arrays (rows, 1): at the points of p and u_x, and of u_r.
 
     A volume is r/Δr, on the axis 1/8. The list is empty for a Cartesian grid, where all weights are 1.
     """
@@ -90,7 +90,7 @@ def row_weights(problem: Problem, rows: np.ndarray) -> list[np.ndarray]:
 
 
 def source_strength(problem: Problem) -> np.ndarray:
-    """Return the square root of the energy of each time step's sources by themselves, shape (steps,).
+    """Return the square root of the energy that the sources alone add in each time step, shape (steps,).
 
     A step of the scheme without sources cannot raise the energy, whose square root is a norm. With sources
     √energy grows by at most this strength per step, whatever the field; that includes a Dirichlet source,
@@ -127,7 +127,7 @@ def source_strength(problem: Problem) -> np.ndarray:
 
 
 def _rings(problem: Problem, index: np.ndarray, axis: int, mode: str) -> np.ndarray | float:
-    """Return `row_weights` at flat indices; an additive source also spreads to the adjacent rings."""
+    """Return ring volumes (`row_weights`) at a source; an additive source spreads to adjacent rings."""
     weights = row_weights(problem, index // problem.shape[0] + (mode == "additive"))
     return weights[axis][:, 0] if weights else 1.0
 
@@ -183,15 +183,15 @@ class EnergyWatch:
         return done == 1 or done % self.every == 0 or done == self.steps
 
     def steps_left(self, done: int) -> int:
-        """Return the time steps from ``done`` to the next look, 0 if now; ignores the first step's look."""
+        """Return the steps from ``done`` to the next check, 0 if now; ignores the check after the first."""
         return min(-done % self.every, self.steps - done)
 
     def excess(self, done: int, energy: float) -> float:
-        """Return the energy over the allowed energy after ``done`` steps; 0 while within `TOLERANCE`."""
+        """Return the ratio of the energy after ``done`` steps to the allowed energy; 0 within `TOLERANCE`."""
         root = math.sqrt(energy)
         allowed = self._allowed + float(self._sum[done] - self._sum[self._at])
         if self._at == 0:
-            # An initial pressure is in the field now, and nowhere else.
+            # The energy of an initial pressure is in the field, but not in the strength of the sources.
             allowed = max(allowed, root)
         self._at = done
         excess = energy / allowed**2 if allowed else math.inf * bool(energy)
@@ -200,7 +200,7 @@ class EnergyWatch:
         return excess if excess > TOLERANCE else 0.0
 
     def state(self) -> list[float]:
-        """Return the state for a checkpoint."""
+        """Return the state of the checks for a checkpoint."""
         return [self._at, self._allowed, self._largest]
 
     def restore(self, state: list[float]) -> None:

@@ -15,53 +15,53 @@ from wavefabric.runtime.lifecycle.collective_checks import Status
 
 #: Pressures from this limit of single precision count as lost in double precision too.
 _LOST = float(np.finfo(np.float32).max)
-#: Fewest time steps between two looks (in a short run a twentieth of its steps), and between two checks of
-#: the energy.
+#: Fewest time steps between two checks of the fields (in a short run a twentieth of its steps), and between
+#: two checks of the energy.
 _LEAST_LOOK, _ENERGY_STEPS = 16, 32
 
 
 class Look(NamedTuple):
-    """Holds a check of the fields whose sums a device computes; the functions wait for their results."""
+    """Holds a check of the fields that the device is computing; its functions wait for the results."""
 
-    #: Time steps taken before the look.
+    #: Time steps taken before the check.
     done: int
     #: Returns the energy and the largest magnitude of the pressure, Pa, on this rank.
     energy: Callable[[], tuple[float, float]]
-    #: Returns the sums of `Alternation` on this rank; None if neither these nor the energy are checked.
+    #: Returns the sums of `Alternation` on this rank; None if energy and alternation are not checked.
     alternation: Callable[[], tuple[float, float] | None] | None
 
 
 class FieldChecks:
-    """Starts checks of the fields, and says what is wrong with the fields once the results are there."""
+    """Starts checks of the fields during a run, and describes what is wrong once results are available."""
 
     def __init__(self, problem: Problem, stages: Stages, comm: Communicator):
         self._steps, self._control = problem.steps, comm.control
-        #: Time steps between two looks.
+        #: Time steps between two checks of the fields.
         self.every = min(max(problem.steps // 100, min(problem.steps // 20, _LEAST_LOOK), 1), 100)
         self._watch = EnergyWatch(problem, max(self.every, _ENERGY_STEPS))
         self._alternation_watch = AlternationWatch()
         self._energy, self.alternation = Energy(stages), Alternation(stages, self._watch)
 
     def due(self, done: int) -> bool:
-        """Return whether the fields are checked after ``done`` steps, as after the last one."""
+        """Return whether the fields are checked after ``done`` steps; they always are after the last step."""
         return done % self.every == 0 or self._watch.due(done)
 
     def free_steps(self, done: int) -> int:
-        """Return how many equal steps follow after ``done`` without a check; at least 1.
+        """Return how many equal steps can follow ``done`` steps before the next check; at least 1.
 
-        The last nine steps before a check of the energy are recorded by `Alternation`, others are not.
+        `Alternation` records the last nine steps before a check of the energy, but no others.
         """
         to_look = self._watch.steps_left(done + 1)
         watched = 1 if not done else to_look - ORDER if to_look > ORDER else to_look + 1
         return min(self.every - done % self.every, watched)
 
     def start(self, done: int) -> Look:
-        """Launch the sums of a look after ``done`` steps, which must be read before the next look starts."""
+        """Launch the sums of a check after ``done`` steps; read them before the next check starts."""
         watched = self._watch.due(done)
         return Look(done, self._energy.launch(), self.alternation.launch(done) if watched else None)
 
     def fault(self, look: Look, status: Status) -> str:
-        """Return a description of the fault of the fields, or an empty text; collective.
+        """Return a text that says what is wrong with the fields, empty if nothing is; collective.
 
         ``status`` has the energy and the peak of all ranks.
         """
@@ -82,7 +82,7 @@ class FieldChecks:
         return ""
 
     def state(self) -> dict[str, list]:
-        """Return the state for a checkpoint."""
+        """Return the state of the checks for a checkpoint."""
         return {"watch": self._watch.state(), "alternation": self._alternation_watch.state()}
 
     def restore(self, state: dict) -> None:

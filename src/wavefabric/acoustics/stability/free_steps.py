@@ -1,7 +1,7 @@
-"""Time steps of a medium without sources, from noise or any other field, on the devices of the run.
+"""Takes time steps without sources, from noise or any other field, on the devices of the run.
 
-Growth of noise in these steps (`growth`) shows instability, caused by absorption and PML in a heterogeneous
-medium, that no bound predicts.
+Growth of noise in these steps (`growth`) shows an instability that no bound predicts, caused by absorption
+or PML in a heterogeneous medium.
 """
 
 import math
@@ -23,12 +23,12 @@ from wavefabric.acoustics.stability.energy import Energy
 
 #: Smallest and largest number of steps of a trial; between them `_WORK` limits steps times points.
 _LEAST, _MOST, _WORK = 64, 1500, 1 << 26
-#: Steps between looks at the energy.
+#: Time steps between computations of the energy.
 _LOOK = 8
 
 
 class FreeSteps:
-    """Runs stages of a problem without its sources and nonlinearity, at any time step; collective.
+    """Takes steps of a problem without its sources and nonlinearity, with any time step; collective.
 
     ``pml``: whether to include the PML.
     """
@@ -56,7 +56,7 @@ class FreeSteps:
 
     @contextmanager
     def stages(self, dt: float) -> Iterator[Stages]:
-        """Yield stages with time step ``dt`` in s; on exit, complete their exchanges and device work."""
+        """Yield solver stages with time step ``dt``, s; on exit, complete their exchanges and device work."""
         problem, ranks = replace(self.problem, dt=dt), (self.comm, self._decomposition)
         stages = make_stages(self.comm.device, problem, self.dtype, False, *ranks)
         try:
@@ -73,7 +73,7 @@ class FreeSteps:
 def fill_with_noise(field: Any, subdomain: Subdomain, xp: Any) -> None:
     """Fill ``field`` with noise between −1 and 1, a hash of each point's index in the whole grid.
 
-    SplitMix64 (Steele, Lea & Flood 2014, doi:10.1145/2714064.2660195).
+    The hash is SplitMix64 (Steele, Lea & Flood 2014, doi:10.1145/2714064.2660195).
     """
     nx, ny, _ = subdomain.shape
     x, y, z = (subdomain.indices(axis).astype(np.uint64) for axis in range(3))

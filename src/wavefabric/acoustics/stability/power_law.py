@@ -1,4 +1,4 @@
-"""Power-law absorption in the wave equation: phase speed, attenuation, and powers it cannot represent.
+"""Computes phase speed and attenuation of power-law absorption, and exponents it cannot represent.
 
 In a uniform medium a wave exp(ikx − iωt) satisfies
 
@@ -20,7 +20,7 @@ from wavefabric.acoustics.solver.formulas import disperses, eta_factor, neper_co
 _SPEED_LIMIT, _ATTENUATION_LIMIT = 0.02, 0.05
 #: 1 Np/m in dB/cm.
 _DB_PER_CM = 20 / math.log(10) / 100
-#: Largest allowed ratio of c² of the longest waves of a grid to c₀²; above it the pole is the cause.
+#: Largest allowed ratio of c² of the longest waves of a grid to c₀²; larger ones come from the pole.
 _STIFF = 1.5
 
 
@@ -35,7 +35,7 @@ class PowerLaw:
 
     @classmethod
     def strongest(cls, problem: Problem) -> "PowerLaw":
-        """Return the law where α₀ c₀, and so the attenuation per wavelength at any frequency, is largest."""
+        """Return the law at the point where α₀ c₀, hence the attenuation per wavelength, is largest."""
         y = 2.0 if problem.absorption == "stokes" else problem.alpha_power
         return cls(*problem.extremes.strongest, y, -eta_factor(problem))
 
@@ -44,7 +44,7 @@ class PowerLaw:
         return self.alpha_coeff * (frequency / 1e6) ** self.power
 
     def wave(self, frequency: float) -> tuple[float, float]:
-        """Return the phase speed, m/s, and attenuation, dB/cm, of a wave; 0 and infinity if none travels."""
+        """Return phase speed, m/s, and attenuation, dB/cm, of a wave; (0, inf) if no wave propagates."""
         k, y = 2 * math.pi * frequency / self.sound_speed, self.power
         # With q = k c₀/ω: q² − i s q^y − s tan(πy/2) q^(y+1) = 1; its root is tracked from s = 0.
         strength = 2 * self.attenuation(frequency) / _DB_PER_CM / k
@@ -58,7 +58,7 @@ class PowerLaw:
         return self.sound_speed / q.real, q.imag * k * _DB_PER_CM
 
     def line(self, frequency: float) -> str:
-        """Return a text that compares the law with the speed and attenuation that a wave really has."""
+        """Return a text that compares the nominal speed and attenuation with those of a simulated wave."""
         speed, attenuation = self.wave(frequency)
         return (
             f"{self.power:g} with {self.alpha_coeff:.4g} dB/(MHz^y cm) makes sound of {frequency / 1e6:.2g} "
@@ -67,13 +67,13 @@ class PowerLaw:
         )
 
     def error(self, frequency: float) -> float:
-        """Return the larger error of a wave's speed and attenuation, each over its limit; warn above 1."""
+        """Return the larger relative error of a wave's speed and attenuation, each divided by its limit."""
         speed, attenuation = self.wave(frequency)
         ratio = attenuation / self.attenuation(frequency)
         return max(abs(speed / self.sound_speed - 1) / _SPEED_LIMIT, abs(ratio - 1) / _ATTENUATION_LIMIT)
 
     def holds(self, power: float, wavenumbers: tuple[float, float]) -> bool:
-        """Return whether exponent ``power`` keeps c² ≥ 0, and near c₀² at the least of ``wavenumbers``."""
+        """Return whether exponent ``power`` keeps c² ≥ 0, and near c₀² at the smallest of ``wavenumbers``."""
         twice, t = 2 * neper_coefficient(power) * self.alpha_coeff, math.tan(math.pi * power / 2)
         ratios = [1 - twice * t * self.sound_speed**power * k ** (power - 1) for k in wavenumbers]
         return min(ratios) >= 0 and ratios[0] <= _STIFF

@@ -15,10 +15,10 @@ from wavefabric.runtime.device import get_device
 from wavefabric.runtime.exchange.communicator import solo
 from wavefabric.runtime.lifecycle.collective_checks import on_first_rank
 
-#: Search for the limit in a heterogeneous medium: factor of precision, largest number of time steps, their
-#: factor beside the expected limit, smallest power of Δt, since the eigenvalue may hardly depend on Δt.
+#: Search for the limit in a heterogeneous medium: precision (a factor), largest number of Δt tried, factor by
+#: which they lie beside the expected limit, smallest assumed exponent of the eigenvalue's dependence on Δt.
 _CLOSE, _SEARCH, _BESIDE, _FLATTEST = 1.04, 12, 1.01, 0.005
-#: How many times a time step is halved if noise grows.
+#: How often a time step is halved if noise grows.
 _HALVED = 2
 
 
@@ -27,12 +27,12 @@ class Stability:
     """Describes whether a time step is stable, and the longest stable one."""
 
     #: Time step, s, up to which all are stable: inf if there is no limit, 0 if none is stable. Exact for a
-    #: uniform medium. For others the proved limit (`bounds.proved_limit`) or, if the problem's time step is
-    #: longer, the longest found stable up to the problem's: within 4 %, with a power law 9 %.
+    #: uniform medium. For other media the proved limit (`bounds.proved_limit`) or, if the problem's time step
+    #: is longer, the longest stable time step found up to it: within 4 %, with a power law 9 %.
     max_dt: float
     #: c_max Δt / min Δx of the problem's time step.
     cfl: float
-    #: Cause of instability in the medium, if the warning does not name it, and the warning; None if stable.
+    #: Likely cause of instability, unless the warning names one, and the warning; both None if stable.
     cause: str | None = None
     warning: str | None = None
 
@@ -68,7 +68,7 @@ def stability(problem: Problem, how: RunSettings | None = None, trials: bool = T
         eigenvalue = LargestEigenvalue(problem, how)
         if not trials or not eigenvalue.fits():
             return Stability(dt, cfl)
-        # The operator of an axisymmetric grid is not symmetric.
+        # The eigenvalue does not suffice with a PML, a power law, or an axisymmetric (unsymmetric) operator.
         more = any(problem.pml_size) or problem.axisymmetric
         more = more or (medium.lossy and problem.absorption != "stokes")
         noise = FreeSteps(problem, how) if more else None
@@ -83,10 +83,10 @@ def stability(problem: Problem, how: RunSettings | None = None, trials: bool = T
 
 
 def stable_step(problem: Problem, how: RunSettings | None = None) -> tuple[float, bool]:
-    """Return the time step of a problem, or the longest stable one with a warning if that is shorter.
+    """Return a stable time step, s, and True; or the problem's time step and False if none is stable.
 
-    Also returns whether it is stable: if no time step is, the problem's is returned. The arguments are those
-    of `stability`.
+    The stable time step is the problem's or, with a warning, the longest stable one if that is shorter. The
+    arguments are as in `stability`.
     """
     verdict = stability(problem, how)
     if not (verdict.warning and verdict.max_dt):
@@ -105,7 +105,7 @@ def refuse_unstable(problem: Problem, options: RunSettings, where: str = "", oth
     """Raise an `InputError` if the time step is not stable; collective.
 
     A run resumed from a checkpoint takes no trial steps, since it was stable when it began. The error begins
-    with ``where``, and ``otherwise`` names alternatives.
+    with ``where``; ``otherwise`` follows the allowed time step and names alternatives.
     """
     saved = options.checkpoints
     goes_on = saved is not None and saved.resume and on_first_rank(options.ranks, saved.path.exists)
@@ -116,7 +116,7 @@ def refuse_unstable(problem: Problem, options: RunSettings, where: str = "", oth
 
 
 def instability_causes(problem: Problem) -> str:
-    """Return possible causes of a growing field, in words."""
+    """Return in words the possible causes of a field that grows during a run of ``problem``."""
     medium, causes = MediumExtremes.of(problem), []
     limit = proved_limit(problem, medium)
     if problem.dt > limit:
@@ -133,7 +133,7 @@ def instability_causes(problem: Problem) -> str:
 def _longest_stable(largest: LargestEigenvalue, trials: FreeSteps | None, dt: float, proved: float) -> float:
     """Return ``dt`` if it is stable, else the longest stable time step found below it; 0 without one.
 
-    ``trials``: for a medium in which a field may also grow without an eigenvalue above the limit, else None.
+    ``trials`` is None unless a field may also grow without an eigenvalue above the limit.
     """
     result = _below_limit(largest, dt, proved)
     if trials is None or result <= proved:
@@ -146,7 +146,7 @@ def _longest_stable(largest: LargestEigenvalue, trials: FreeSteps | None, dt: fl
 
 
 def _below_limit(largest: LargestEigenvalue, dt: float, proved: float) -> float:
-    """Return the longest time step, up to ``dt``, whose eigenvalue is not above the limit."""
+    """Search for the longest time step up to ``dt`` whose eigenvalue is at most `LIMIT`, and return it."""
     low, high, at, value = proved, dt, dt, largest(dt)
     if value <= LIMIT:
         return dt

@@ -22,9 +22,9 @@ from wavefabric.runtime.device.user_arrays import as_array, real_array
 #: Hounsfield units of air.
 AIR = -1000.0
 _IN_MM = {"meter": 1e3, "mm": 1.0, "micron": 1e-3, "unknown": 1.0}
-_VOXEL = 2e-5, 2e-2  # m, the smallest and the largest that a file may have
-_TOWARDS = {"R": 1, "L": -1, "A": 2, "P": -2, "S": 3, "I": -3}  # axes of the world, from 1
-_SLAB = 1 << 22  # points resampled at a time
+_VOXEL = 2e-5, 2e-2  # smallest and largest voxel size that a file may have, m
+_TOWARDS = {"R": 1, "L": -1, "A": 2, "P": -2, "S": 3, "I": -3}  # world axis from 1, with its sign
+_SLAB = 1 << 22  # number of points resampled at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class CT:
 
     @classmethod
     def of(cls, values: Any, spacing: Any, orientation: str = "RAS") -> "CT":
-        """Return a CT of an array; ``spacing`` in m, one or one per axis. World origin: point ``N // 2``.
+        """Return a CT of an array, ``spacing`` (one or three) in m; point ``N // 2`` is the world's origin.
 
         ``orientation`` says where x, y, z point: to the right or left (R, L) of the patient, the front or
         back (A, P), the top or bottom (S, I), such as ``"LPS"``.
@@ -65,15 +65,15 @@ class CT:
 
     @property
     def spacing(self) -> tuple[float, ...]:
-        """Return the distance of neighbouring voxels along each axis, m."""
+        """Return the distance between neighbouring voxels along each axis, m."""
         return tuple((np.linalg.norm(self.affine[:3, :3], axis=0) * 1e-3).tolist())
 
 
 def read_ct(path: str | Path, spacing: Any = None, orientation: str | None = None) -> CT:
-    """Read NIfTI (``.nii``, ``.nii.gz``), or ``.npy`` with its ``spacing``, m, as in `CT.of`.
+    """Read a CT from NIfTI (``.nii``, ``.nii.gz``), or from ``.npy`` with ``spacing``, m, as in `CT.of`.
 
-    An ``orientation``, as in `CT.of`, is for files without one: NIfTI whose ``sform_code`` and
-    ``qform_code`` are 0, which require it, and ``.npy``. The voxel size of such NIfTI comes from the file.
+    An ``orientation``, as in `CT.of`, is for files that have none: ``.npy``, and NIfTI whose ``sform_code``
+    and ``qform_code`` are 0, where it is required. The voxel size of a NIfTI file comes from the file.
 
     `InputError`: the file cannot be read, has no volume, or no Hounsfield units. `MissingExtra`: NIfTI
     without the package nibabel. Warns if sform, qform and voxel size contradict each other.
@@ -106,13 +106,13 @@ def read_ct(path: str | Path, spacing: Any = None, orientation: str | None = Non
 
 
 def _volume(values: np.ndarray) -> np.ndarray:
-    """Return values without axes beyond three, which must have one point."""
+    """Return ``values`` with three axes; drop further axes, which must have one point."""
     require(math.prod(values.shape[3:]) == 1, "ct.values.shape", values.shape, "three axes with points")
     return values.reshape(values.shape[:3])
 
 
 def check_hounsfield(values: np.ndarray) -> tuple[float, float]:
-    """Return the range of values; `InputError` if not finite, or too small for Hounsfield units."""
+    """Return the smallest and largest value; `InputError`: not finite, or too small for Hounsfield units."""
     low, high = float(values.min()), float(values.max())
     require(math.isfinite(low + high), "ct.values", "not finite somewhere", "Hounsfield units; -1000 outside")
     allowed = "Hounsfield units: air -1000, bone above 300; these may be in 1000 HU"
@@ -121,7 +121,7 @@ def check_hounsfield(values: np.ndarray) -> tuple[float, float]:
 
 
 def content_warnings(values: np.ndarray) -> list[str]:
-    """Return lines on Hounsfield units that a CT of a head has but ``values`` lack: air, bone, dense bone."""
+    """Return warnings on what a CT of a head should show and ``values`` (HU) lack: air, bone, dense bone."""
     low, high = float(values.min()), float(values.max())
     lines = [f"no air: the lowest value is {low:g} HU, that of air -1000"] if low > -500 else []
     if high < 300:
@@ -132,7 +132,7 @@ def content_warnings(values: np.ndarray) -> list[str]:
 
 
 def _placed(path: Path, values: np.ndarray, header: Any, affine: np.ndarray, orientation: Any) -> CT:
-    """Place a volume by its NIfTI header, or by ``orientation`` if that has none; warn of contradictions."""
+    """Return a volume as a CT, placed by its NIfTI header or else ``orientation``; warn of contradictions."""
     named = header.get_xyzt_units()[0]
     unit, sizes = np.diag([_IN_MM[named]] * 3 + [1.0]), np.array(header["pixdim"][1:4], float) * _IN_MM[named]
     default, codes = named == "unknown" and (sizes == 1).all(), (header["sform_code"], header["qform_code"])
@@ -164,7 +164,7 @@ def _placed(path: Path, values: np.ndarray, header: Any, affine: np.ndarray, ori
 
 @typed
 def write_ct(ct: CT, path: str | Path, force: bool = False) -> Path:
-    """Write NIfTI (``.nii``, ``.nii.gz``) of whole HU. `InputError`, `MissingExtra`: as in `read_ct`."""
+    """Write a CT to NIfTI (``.nii``, ``.nii.gz``), whole HU. `InputError`, `MissingExtra`: see `read_ct`."""
     image = _nibabel().Nifti1Image(np.rint(ct.values).astype(np.int16), ct.affine)
     image.header.set_xyzt_units("mm")
     path = check_output(path, force, "ct", endings=(".nii", ".gz"))
@@ -182,7 +182,7 @@ def _nibabel() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class BeamFrame:
-    """Position of a grid in the world: its origin, m; directions of its x, y, z are the rows of ``axes``."""
+    """Holds a grid's position in the world: ``origin``, m; the rows of ``axes`` are directions of x, y, z."""
 
     origin: np.ndarray
     axes: np.ndarray
@@ -195,8 +195,8 @@ class BeamFrame:
 def along_beam(position: Point, target: Point, at: Length = 0.0) -> BeamFrame:
     """Return the frame whose x axis points from ``position`` to ``target``, world coordinates in m.
 
-    The position is (``at``, 0, 0) in the grid's coordinates; y is near the world's axis that is farthest from
-    the beam. `InputError`: the points are equal.
+    The position is (``at``, 0, 0) in the grid's coordinates, m; y is nearest to the world axis at the largest
+    angle to the beam. `InputError`: the points are equal.
     """
     start = point(position, 3, "position")
     axes = beam_axes(direction(point(target, 3, "target") - start, 3, "target"))
@@ -207,9 +207,9 @@ def along_beam(position: Point, target: Point, at: Length = 0.0) -> BeamFrame:
 def resample(ct: CT, grid: Grid, frame: BeamFrame, *, outside: float = AIR) -> np.ndarray:
     """Return Hounsfield units at the points of a grid, float32 [x, y(, z)], x fastest in memory.
 
-    Interpolation is trilinear in the CT; values beyond it are ``outside``. If a grid step crosses n > 1
-    voxels, a point is the mean of n samples of its cell along that axis. Beside the result, two slabs are in
-    memory. `InputError`: the grid is axisymmetric.
+    Interpolation is trilinear in the CT; values beyond the CT are ``outside``. If a grid step along an axis
+    crosses n > 1 voxels, a value is the mean of n samples of the point's cell along this axis. Memory beside
+    the result: two slabs. `InputError`: the grid is axisymmetric.
     """
     from scipy.ndimage import affine_transform
 
@@ -225,7 +225,7 @@ def resample(ct: CT, grid: Grid, frame: BeamFrame, *, outside: float = AIR) -> n
     # SciPy has neither half nor extended precision.
     values = ct.values.astype(np.float32) if ct.values.dtype.char in "eg" else ct.values
     result = np.empty(shape, np.float32, order="F")
-    # Continuous at the edge: round-off does not put the last voxels outside.
+    # The mode is continuous at the edge, so round-off does not put the last voxels outside.
     how: Any = (np.float32, 1, "grid-constant", outside)  # output, order, mode, cval
     step = max(1, _SLAB // (shape[0] * shape[1]))
     for z in range(0, shape[2], step):

@@ -16,13 +16,13 @@ from wavefabric.runtime.device.user_arrays import real_array
 
 @dataclass(frozen=True)
 class Focus:
-    """Holds measures of a focal field; NaN if unknown. A radius is measured across the axis."""
+    """Holds measures of a focal field; NaN if unknown. A radial width is measured across the axis."""
 
     pressure: float  # largest amplitude, Pa
-    position: tuple[float, ...]  # of the peak, m, in the grid's coordinates
-    widths_3db: tuple[float, ...]  # full, along each axis through the peak, m; NaN: not within the grid
+    position: tuple[float, ...]  # peak, m, in the grid's coordinates
+    widths_3db: tuple[float, ...]  # full widths along each axis through the peak, m; NaN: beyond the grid
     widths_6db: tuple[float, ...]
-    volume: float  # of the connected region above −6 dB, m³; in 2-D m²
+    volume: float  # connected region above −6 dB, m³; in 2-D m²
     volume_unit: str
     isppa: float  # spatial-peak pulse-average intensity, p²/(2ρc) at the largest amplitude, W/cm²
     ispta: float  # spatial-peak temporal-average intensity: I_SPPA times the duty cycle, W/cm²
@@ -66,9 +66,9 @@ def focus_of(
     (`mechanical_index`); for a nonlinear field give the peak rarefactional pressure. `InputError`: another
     shape, nothing above 0 inside, a number out of range.
 
-    The peak is the vertex of parabolas through the largest value and its neighbours. Widths are those of the
-    grid's lines through that value, interpolated linearly. A cell at the region's edge counts in part, by its
-    value and the gradient there. Errors are of the second order in the spacing.
+    The peak is the vertex of parabolas through the largest value and its neighbours. Widths are measured on
+    the grid lines through that value, interpolated linearly. A cell at the edge of the −6 dB region counts in
+    part, by its value and the gradient there. Errors are of the second order in the spacing.
     """
     field, duty = real_array(amplitude, "amplitude"), real(duty_cycle, "duty_cycle")
     require(field.shape == grid.shape, "amplitude.shape", field.shape, f"{grid.shape}, the grid's")
@@ -102,19 +102,19 @@ def focus_of(
 
 
 def _along(line: np.ndarray, i: int) -> tuple[float, float, list[float]]:
-    """Fit a parabola to a line's point and its neighbours; return the vertex's offset, rise, and widths.
+    """Fit a parabola to point ``i`` of a line and its neighbours; return the vertex's offset, rise, widths.
 
-    Offset and widths, at −3 and −6 dB below the vertex, are in steps.
+    The offset, and the widths 3 and 6 dB below the vertex, are in grid steps.
     """
     shift = rise = 0.0
-    if 0 < i < line.size - 1 and line[i] >= max(line[i - 1], line[i + 1]):  # no edge, of the grid or a mask
+    if 0 < i < line.size - 1 and line[i] >= max(line[i - 1], line[i + 1]):  # not at the edge of grid or mask
         slope, bend = (line[i + 1] - line[i - 1]) / 2, line[i - 1] - 2 * line[i] + line[i + 1]
         shift, rise = (-slope / bend, -(slope**2) / (2 * bend)) if bend < 0 else (0.0, 0.0)
     widths = []
     for decibels in (3, 6):
         level, width = (line[i] + rise) * 10 ** (-decibels / 20), 0.0
         for side in (line[i:], line[i::-1]):
-            k = int(np.argmax(side < level))  # the first below; 0 without one
+            k = int(np.argmax(side < level))  # first value below; 0 if none is
             width += k - 1 + (side[k - 1] - level) / (side[k - 1] - side[k]) if k else math.nan
         widths.append(float(width))
     return float(shift), float(rise), widths
@@ -137,5 +137,5 @@ def _volume(field: np.ndarray, grid: Grid, mask: np.ndarray | None, at: tuple, l
     if not grid.axisymmetric:
         return float(fraction.sum() * math.prod(grid.spacing))
     radius = np.arange(box[1].start, box[1].start + part.shape[1])
-    rings = np.where(radius == 0, np.pi / 4, 2 * np.pi * radius)  # their areas, in squares of the spacing
+    rings = np.where(radius == 0, np.pi / 4, 2 * np.pi * radius)  # areas in units of spacing²
     return float((fraction @ rings).sum() * grid.spacing[0] * grid.spacing[1] ** 2)

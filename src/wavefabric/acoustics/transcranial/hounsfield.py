@@ -5,7 +5,7 @@ Am. 113, 84 (2003), doi:10.1121/1.1529663):
 
     ρ = Φ ρ_water + (1 − Φ) ρ_bone,   c = Φ c_water + (1 − Φ) c_bone,   α = α_bone + √Φ (α_pores − α_bone).
 
-There is no agreed relation. At 1000 HU those in use differ by 5 % in sound speed, 10 % in density and a
+There is no agreed relation. At 1000 HU common relations differ by 5 % in sound speed, 10 % in density and a
 factor of 2.7 in attenuation; scanner and kernel alone change sound speed by 17 % (docs/transcranial.md).
 """
 
@@ -32,7 +32,7 @@ class Relation(NamedTuple):
     water: Tissue = Tissue(1500.0, 1000.0, 0.0)
     soft: Tissue = Tissue(1560.0, 1040.0, 0.6)  # brain: Aubry et al. 2022, doi:10.1121/10.0013426
     bone: Tissue = Tissue(3100.0, 2200.0, 0.2)  # without pores
-    pores: Tissue = Tissue(1500.0, 1000.0, 8.0)  # the limit of Φ = 1
+    pores: Tissue = Tissue(1500.0, 1000.0, 8.0)  # limit at porosity Φ = 1
     soft_from: float = -200.0  # HU; below: air
     bone_from: float = 300.0  # HU; below: soft tissue
     dense_from: float = 2000.0  # HU, H_bone: values above are clipped to it
@@ -46,12 +46,12 @@ def media_from_hounsfield(
 ) -> Medium:
     """Return the medium at the points of a CT, or of the result of `resample`: Hounsfield units, [x, y(, z)].
 
-    Attenuation is that of the relation at ``frequency``, Hz; at others it is proportional to
+    Attenuation follows the relation at ``frequency``, Hz; at other frequencies it is proportional to
     f^``alpha_power``. Power 2 has no dispersion and needs no transforms; powers near 1 shift the sound speed
-    by dispersion; 1 has no dispersion. Points below −200 HU are ``"water"``, around the head and in its
-    cavities, or ``"air"``. Sound speed and density never fall with HU; attenuation jumps up where bone begins
-    and falls to that of dense bone. The new arrays have x fastest in memory, as in the solver. `InputError`:
-    an argument is not allowed.
+    by dispersion; 1 has no dispersion. ``air`` says what points below −200 HU, around the head and in
+    its cavities, count as: ``"water"`` or ``"air"``. Sound speed and density never fall with HU; attenuation
+    jumps up where bone begins and falls towards dense bone. The new arrays have x fastest in memory, as in
+    the solver. `InputError`: an argument is not allowed.
     """
     values = ct.values if isinstance(ct, CT) else real_array(ct, "ct")
     require(values.ndim in (1, 2, 3) and values.size, "ct.shape", values.shape, "1 to 3 axes with points")

@@ -1,4 +1,4 @@
-"""Draws one page about a sonication: CT, pressure, temperature, and the measures as text."""
+"""Draws one page about a planned sonication: CT, pressure, temperature, and the measures as text."""
 
 import math
 from pathlib import Path
@@ -12,7 +12,7 @@ from wavefabric.base.results.figure_style import BLUE, GREY, RED, STYLE
 
 
 def draw_page(plan: Plan, path: str | Path) -> Path:
-    """Write the page as png, pdf or svg, by the ending of ``path``; whole or not at all."""
+    """Draw the page of a plan to a png, pdf or svg file, by the ending of ``path``; whole or not at all."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

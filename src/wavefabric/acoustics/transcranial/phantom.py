@@ -11,8 +11,8 @@ from wavefabric.base.errors import require
 
 #: HU from outside in: air, scalp, outer table, diploë, inner table, brain.
 HOUNSFIELD = (AIR, 40.0, 1700.0, 700.0, 1700.0, 40.0)
-_MOST = 10**9  # points of a head
-_UNDULATION = 0.01  # largest of the scalp, m per unit of ``variation``
+_MOST = 10**9  # largest number of voxels
+_UNDULATION = 0.01  # largest displacement of the scalp, m per unit of ``variation``
 
 
 def synthetic_head(
@@ -30,8 +30,8 @@ def synthetic_head(
     by up to a fraction ``variation``, from 0 to 0.5, and the scalp undulates by up to that fraction of 10 mm.
     `InputError`: a value is out of range, or the layers leave no brain.
 
-    A voxel that a boundary crosses holds the mixture of both sides, by its depth below the scalp: for an
-    ellipsoid q(x) = 1 that is (1 − q)/|∇q|, exact for a sphere.
+    A voxel that a boundary crosses has a mean value of both sides, weighted by the voxel's depth below the
+    scalp. For an ellipsoid q(x) = 1 this depth is (1 − q)/|∇q|, exact for a sphere.
     """
     step, variation = positive(spacing, "m", "spacing"), real(variation, "variation")
     axes, layers = point(semi_axes, 3, "semi_axes"), point(thickness, 4, "thickness")
@@ -40,7 +40,7 @@ def synthetic_head(
     require(layers.min() > 0, "thickness", thickness, "above 0, m")
     least = (1 + variation) * layers.sum() + _UNDULATION * variation
     require(axes.min() > least, "semi_axes", semi_axes, f"above {least:.3g} m, which the layers take")
-    reach = axes + _UNDULATION * variation + 2e-3  # of air
+    reach = axes + _UNDULATION * variation + 2e-3  # 2 mm of air
     points = float(np.prod(2 * reach / step))
     require(points <= _MOST, "spacing", spacing, f"at most {_MOST:.0e} points; these would be {points:.2g}")
     lines = [np.arange(-n, n + 1) * step for n in np.ceil(reach / step).astype(int)]

@@ -33,10 +33,10 @@ from wavefabric.runtime.lifecycle.collective_checks import on_first_rank
 
 #: Periods over which amplitudes are measured, and waiting time after the longest path, in periods.
 _PERIODS, _SETTLE = 3, 14
-#: Gaps in the skull up to twice this, m, are closed in the search for the brain.
+#: Gaps in the skull up to twice this length, m, are closed in the search for the brain.
 _GAP = 2e-3
 #: Density, kg/m³, specific heat, J/(kg K), conductivity, W/(m K), perfusion, 1/s, of the IT'IS database 4.2
-#: (doi:10.13099/VIP21000-04-2); `UNCHECKED` says which are not compared with its tables.
+#: (doi:10.13099/VIP21000-04-2); `UNCHECKED` says which values were not compared with its tables.
 _THERMAL = {  # of water, soft tissue and bone
     "density": (994.0, 1046.0, 1908.0),
     "specific_heat": (4178.0, 3630.0, 1313.0),
@@ -51,22 +51,22 @@ UNCHECKED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Result of `plan_sonication`; fields have the grid's shape."""
+    """Holds the result of `plan_sonication`; its arrays of fields have the grid's shape."""
 
     sonication: Sonication
     hounsfield: np.ndarray  # HU, float32
     medium: Medium
     brain: np.ndarray  # bool: soft tissue around the target, within the skull
-    amplitude: np.ndarray  # of the pressure, Pa
-    phases: np.ndarray  # of the elements, rad
-    gain: float  # pressure at the target, relative to the phases for water
+    amplitude: np.ndarray  # pressure amplitude, Pa
+    phases: np.ndarray  # phase of each element, rad
+    gain: float  # pressure at the target over the pressure with the phases for water
     focus: Focus  # in the brain
     skull: Focus  # in the bone, at its highest pressure
     heated: Heated
     device: str = ""
 
     def figures(self) -> dict[str, tuple[float, str]]:
-        """Return the measures of the sonication, value and unit, by name."""
+        """Return the measures of the sonication: (value, unit) by name."""
         target = [self.sonication.grid.coordinates[i][at] for i, at in enumerate(self.sonication.focus)]
         miss = math.dist(self.focus.position, target)
         hot = np.asarray(self.heated["temperature_max"])
@@ -128,14 +128,14 @@ def plan_sonication(
 ) -> Plan:
     """Simulate a sonication of the head in a CT.
 
-    Computes grid and medium along the beam; for an array, phases by time reversal: its elements receive a
-    source at the target and transmit with conjugated phases, so that their waves meet at the target (Fink
-    1992, doi:10.1109/58.156174); the steady field; its measures in the brain; temperature and thermal dose.
+    Computes grid and medium along the beam, the phases of an array by time reversal, the steady field, its
+    measures in the brain, temperature and thermal dose. Time reversal: the elements receive a source at the
+    target and transmit with conjugated phases, so that their waves meet there (Fink 1992,
+    doi:10.1109/58.156174). Air around the head counts as water (``air``, see `media_from_hounsfield`).
 
-    Air around the head counts as water (``air``, see `media_from_hounsfield`). ``output``, ``force`` and the
-    other options are as in `simulate`, except ``check_stability``; the runs use the checkpoint one after the
-    other, and the result of each is stored beside it. Errors are those of `simulate`; `InputError` also if
-    the target is not in soft tissue within the CT.
+    ``output``, ``force`` and the other options are as in `simulate`, except ``check_stability``; the runs use
+    the checkpoint one after the other, and the result of each run is stored beside it. Errors are those of
+    `simulate`; `InputError` also if the target is not in soft tissue within the CT.
     """
     force = bool(options.pop("force", False))
     how = RunSettings(**options).with_ranks(sonication.grid.total_shape)
@@ -202,11 +202,11 @@ class _Steady:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return the options of every run; runs are consecutive, so that one checkpoint serves them all."""
+        """Return the options of every run; consecutive runs can use one checkpoint."""
         return vars(self._how) | {"check_stability": False}  # the time step is known to be stable
 
     def __call__(self, name: str, source: Source, sensor: Sensor) -> Mapping[str, Any]:
-        """Return the recorded quantities, computed, or read from an earlier run."""
+        """Return the quantities that run ``name`` records: simulated, or read from its stored result."""
         comm, saved, kept = self._how.ranks, self._how.checkpoints, None
         if saved is not None:
             wave: Any = source.p
@@ -238,7 +238,7 @@ def _keep(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def _phases(run: _Steady) -> tuple[Any, float]:
-    """Return the phases of the elements, rad, and the gain at the target over the phases for water."""
+    """Return element phases, rad, and the gain in pressure at the target over the phases for water."""
     sonication = run.sonication
     geometric = sonication.geometric_phases
     if sonication.elements == 1:
@@ -261,7 +261,7 @@ def _bone(hounsfield: np.ndarray) -> np.ndarray:
 
 
 def _brain(hounsfield: np.ndarray, sonication: Sonication) -> np.ndarray:
-    """Return the soft tissue that is connected with the target when gaps of the skull are closed."""
+    """Return a mask of the soft tissue connected with the target when gaps in the skull are closed."""
     relation, at = RELATIONS["porosity"], sonication.focus
     soft = (hounsfield >= relation.soft_from) & (hounsfield < relation.bone_from)
     allowed = f"soft tissue, {relation.soft_from:g} to {relation.bone_from:g}"

@@ -1,4 +1,4 @@
-"""Defines a sonication through a skull: transducer, target, frequency, pulses, and its grid."""
+"""Defines a sonication through a skull: transducer, target, frequency, pulses, and simulation grid."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from wavefabric.base.errors import InputError, choice, require
 
 #: Largest number of elements of an array: each is sampled on the grid separately.
 MOST_ELEMENTS = 4096
-#: Methods for the phases of elements.
+#: Methods that determine the phases of elements.
 CORRECTIONS = ("time_reversal", "none")
 #: Sound speed for the spacing of the grid and for uncorrected phases, m/s.
 WATER = 1500.0
@@ -43,7 +43,7 @@ class Sonication:
     diameter : float or str
         Diameter of the aperture.
     radius : float or str, optional
-        Radius of curvature. Default: the distance to the target, so that it is the geometric focus.
+        Radius of curvature. Default: the distance to the target, which then is the geometric focus.
     elements : int
         1 for a bowl; more for an array of discs on a bowl (`spherical_array`), whose phases are corrected.
     element_diameter : float or str, optional
@@ -112,7 +112,7 @@ class Sonication:
 
     @cached_property
     def grid(self) -> Grid:
-        """Return the grid, along the beam, with its PML around it."""
+        """Return the simulation grid, whose x axis is the beam axis, with a PML around it."""
         spacing = WATER / (self.frequency * self.points_per_wavelength)
         along = math.ceil((_BESIDE + self.distance) / spacing) + 1 + math.ceil(self.behind / spacing)
         beside = 2 * math.ceil((self.diameter / 2 + _BESIDE) / spacing)
@@ -120,19 +120,19 @@ class Sonication:
 
     @cached_property
     def focus(self) -> tuple[int, int, int]:
-        """Return the grid point at the target, which is in the middle along y and z."""
+        """Return the indices of the grid point at the target, in the middle along y and z."""
         along, beside, _ = self.grid.shape
         spacing = self.grid.spacing[0]
         return (along - 1 - math.ceil(self.behind / spacing), beside // 2, beside // 2)
 
     @property
     def apex(self) -> float:
-        """Return x of the transducer's apex in the grid's coordinates, m."""
+        """Return the x coordinate of the transducer's apex in the grid's coordinates, m."""
         return float(self.grid.coordinates[0][self.focus[0]]) - self.distance
 
     @cached_property
     def frame(self) -> BeamFrame:
-        """Return the position of the grid in the world."""
+        """Return the position and axes of the grid in the world of the CT."""
         return along_beam(self.position, self.target, self.apex)
 
     @cached_property

@@ -1,5 +1,5 @@
 """Defines transducers whose surface lies anywhere in the grid, without staircases: bowls, discs, arrays.
 
-`elements` has their shapes, `mask` their weights on the grid. May import `grid`, `source`,
-`focused_bowl` and `arguments`.
+`elements` and `arrays` build them, `mask` computes their weights on the grid, `beamforming` forms images. May
+import `grid`, `source`, `focused_bowl` and `arguments`.
 """

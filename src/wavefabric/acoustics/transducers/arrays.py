@@ -1,4 +1,4 @@
-"""Builds arrays of elements: joined from any elements, in a row, on a sphere, in rings."""
+"""Builds transducer arrays: elements in a row, on a sphere or in rings, or joined from any elements."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from wavefabric.base.errors import InputError, require
 
 
 def join(*parts: TransducerMask) -> TransducerMask:
-    """Return one array with the elements of several on the same grid, in their order."""
+    """Return one array with the elements of several transducers on the same grid, in their order."""
     from scipy.sparse import block_diag, csr_array
 
     require(len(parts) > 0, "parts", 0, "one transducer or more")
@@ -78,7 +78,7 @@ def spherical_array(
     element_diameter: Length,
     tolerance: float = 0.05,
 ) -> TransducerMask:
-    """Return discs on a bowl, evenly spread on a spiral, that all face its centre of curvature; 3-D only.
+    """Return an array of discs, evenly spread on a bowl and facing its centre of curvature; 3-D only.
 
     ``position``, ``radius`` of curvature, ``diameter`` of the aperture and ``focus`` as in `bowl`;
     ``element_diameter`` in m.
@@ -107,7 +107,7 @@ def annular_array(
     radius: Length | None = None,
     tolerance: float = 0.05,
 ) -> TransducerMask:
-    """Return rings around one axis with inner and outer ``diameters``, m; other arguments as in `bowl`.
+    """Return an array of rings with inner and outer ``diameters``, m; other arguments as in `bowl`.
 
     An inner diameter of 0.0 gives a disc. ``radius`` of curvature, m; None: flat.
     """

@@ -16,7 +16,7 @@ from wavefabric.base.arguments import positive, real
 from wavefabric.base.errors import InputError, require
 from wavefabric.runtime.device.user_arrays import as_array, real_array
 
-#: Samples of (points, elements) in memory at once.
+#: Largest number of samples, points times elements, in memory at once.
 _BLOCK = 1 << 21
 #: Largest fraction of the signals' energy at fewer than 16 samples per period with cubic interpolation, whose
 #: error is 0.05 % at 16 samples per period, and 12 % at 4.
@@ -36,8 +36,8 @@ def delay_and_sum(
 ) -> np.ndarray:
     """Return the echo of each point by receive beamforming, complex128 (…); its magnitude is the envelope.
 
-    Σ w_e s_e(sent + |point − centre_e|/c) with analytic signals s_e, between samples by cubic interpolation,
-    and weights that sum to one. Signals with fewer than 16 samples per period are first resampled to a
+    The echo is Σ w_e s_e(sent + |point − centre_e|/c) with analytic signals s_e, interpolated cubically, and
+    weights that sum to one. Signals with fewer than 16 samples per period are first resampled to a
     shorter time step by band-limited interpolation. Warns if their spectrum reaches their Nyquist frequency.
     `InputError`: shapes do not fit together, or numbers are out of range.
 
@@ -48,16 +48,16 @@ def delay_and_sum(
     centres : array_like, shape (elements, dimensions)
         Centres of the elements, m: `TransducerMask.centres`.
     points : array_like, shape (…, dimensions)
-        Imaged points, m: those of a scan line, or of a whole image.
+        Imaged points, m: of a scan line, or of a whole image.
     dt, sound_speed : float or str
-        Time step, s, and the speed for the delays, m/s.
+        Time step of the signals, s, and sound speed for the delays, m/s.
     sent : float or array_like, shape (…)
         Time at which the middle of the transmitted pulse reaches each point, s.
     f_number : float, optional
         Depth of a point over the width of the aperture that receives it: an element whose distance from the
         point, across the depth, exceeds half that width is left out. Default: all elements count.
     apodization : array_like, shape (elements,), optional
-        Weights of elements. Default: 1. With an ``f_number`` they are multiplied by a Hann window over its
+        Weights of elements. Default: 1. With an ``f_number`` they are multiplied by a Hann window over the
         aperture.
     """
     where, at = real_array(centres, "centres"), real_array(points, "points")
@@ -102,7 +102,7 @@ def delay_and_sum(
 
 
 def _analytic(signals: np.ndarray) -> np.ndarray:
-    """Return analytic signals along the last axis: a spectrum without its negative frequencies.
+    """Return the analytic signals along the last axis, whose spectra have no negative frequencies.
 
     `scipy.signal.hilbert` does the same; importing it takes longer than an image.
     """
@@ -113,7 +113,7 @@ def _analytic(signals: np.ndarray) -> np.ndarray:
 
 
 def log_compress(envelope: Any, dynamic_range: float = 50.0) -> np.ndarray:
-    """Return the envelope in dB below its largest value, at least ``-dynamic_range``; float64, same shape."""
+    """Return the envelope in dB relative to its maximum, at least ``-dynamic_range``; float64, same shape."""
     levels = as_array(envelope, "envelope")
     require(levels.dtype.kind in "fiuc", "envelope", levels.dtype, "numbers")
     levels = np.abs(levels)
@@ -139,9 +139,9 @@ def time_gain(signals: Any, dt: float | str, sound_speed: float | str, attenuati
 def frequency_response(
     signals: Any, dt: float | str, centre: float | str, bandwidth: float | str
 ) -> np.ndarray:
-    """Return signals (…, steps) filtered by the Gaussian frequency response of elements; float64.
+    """Return signals (…, steps), float64, filtered by a Gaussian frequency response of the elements.
 
-    ``centre`` frequency and full width at half amplitude, ``bandwidth``, Hz. The response has zero phase.
+    ``centre`` is its centre frequency, ``bandwidth`` its full width at half amplitude, Hz; its phase is zero.
     """
     heard = real_array(signals, "signals").astype(float)
     if heard.ndim < 1 or not heard.shape[-1]:
@@ -160,7 +160,7 @@ def frequency_response(
 
 
 def _between(rows: np.ndarray, late: np.ndarray) -> np.ndarray:
-    """Return row e at times ``late`` (points, elements), in steps, by cubic interpolation; 0 outside."""
+    """Return each row at its times, ``late`` (points, rows), in steps, by cubic interpolation; 0 outside."""
     elements, steps = rows.shape
     low = np.floor(late).astype(np.int64)
     t = late - low

@@ -1,8 +1,8 @@
-"""Samples bowls, discs, rings, rectangles, lines and user-defined surfaces by points on a grid.
+"""Builds transducers: bowls, discs, rings, rectangles, lines and user-defined surfaces on a grid.
 
-A surface is sampled by points of equal area; each becomes a band-limited delta function on the grid (Wise
-et al. 2019, doi:10.1121/1.5116132). Used as a mass source of pressure p₀, a transducer in free field radiates
-as its Rayleigh integral with ρcu = p₀, to the front and to the back.
+A surface is sampled by points of equal area; each point becomes a band-limited delta function on the grid
+(Wise et al. 2019, doi:10.1121/1.5116132). Used as a mass source of pressure p₀, a transducer in free field
+radiates as its Rayleigh integral with ρcu = p₀, to the front and to the back.
 
 >>> bowl(grid, position=(0, 0, "-30 mm"), radius="64 mm", diameter="64 mm", focus=(0, 0, 0)).source(signal)
 """
@@ -91,8 +91,8 @@ def annulus(
 ) -> TransducerMask:
     """Return a flat ring, or with a ``radius`` of curvature a ring of a bowl; in 2-D two lines or arcs.
 
-    ``inner`` and ``outer`` are its diameters, m; other arguments as in `bowl`. Rings around one ``position``
-    form an annular array: `join` them.
+    ``inner`` and ``outer`` are its diameters, m; other arguments as in `bowl`. For an annular array `join`
+    rings around one ``position``.
     """
     return assemble(grid, [ring(grid, position, (inner, outer), focus, radius)], tolerance)
 
@@ -100,7 +100,7 @@ def annulus(
 def ring(
     grid: Grid, position: Point, diameters: tuple[Length, Length], focus: Point, radius: Length | None
 ) -> Surface:
-    """Return the surface of an `annulus`."""
+    """Return the sampled surface of an `annulus`, flat if ``radius`` (of curvature) is None."""
     apex, axes = placed(grid, position, focus)
     hole = in_unit(diameters[0], "m", "inner") != 0
     names = ("inner", "outer") if hole else ("diameter", "diameter")
@@ -200,7 +200,7 @@ def surfaces(
 def flat(
     grid: Grid, centres: np.ndarray, axes: np.ndarray, sides: tuple[float, ...], tolerance: float = 0.05
 ) -> TransducerMask:
-    """Return equal lines or rectangles around ``centres``, with sides along all axes but the first."""
+    """Return equal lines or rectangles around ``centres``, with ``sides`` along ``axes`` after the first."""
     step = min(grid.spacing) / UPSAMPLING ** (1 / len(sides))
     lines = [side * (_middles(max(1, math.ceil(side / step))) - 0.5) for side in sides]
     local = np.stack([each.ravel() for each in np.meshgrid(*lines, indexing="ij")], axis=1)
@@ -209,19 +209,19 @@ def flat(
 
 
 def _samples(grid: Grid, area: float) -> np.ndarray:
-    """Return the positions on 0 … 1 of the points that sample a surface."""
+    """Return the positions, in 0 … 1, of the points that sample a surface of ``area`` (in 2-D a length)."""
     return _middles(math.ceil(UPSAMPLING * area / min(grid.spacing) ** (grid.dimensions - 1)))
 
 
 def _middles(count: int) -> np.ndarray:
-    """Return the middles of ``count`` equal parts of 0 … 1."""
+    """Return the middles of ``count`` equal parts of the interval 0 … 1."""
     allowed = f"1 to {_MOST}, within the grid"
     require(1 <= count <= _MOST, "size", f"{count:g} points sample a surface", allowed)
     return (np.arange(count) + 0.5) / count
 
 
 def spiral(distance: np.ndarray) -> np.ndarray:
-    """Return points at distances from the centre, each turned further by the golden angle, (points, 2)."""
+    """Return points (points, 2) at ``distance`` from the centre, each turned on by the golden angle."""
     angle = GOLDEN_ANGLE * np.arange(distance.size)
     return np.stack([distance * np.cos(angle), distance * np.sin(angle)], axis=1)
 
@@ -230,7 +230,7 @@ def spiral(distance: np.ndarray) -> np.ndarray:
 def placed(
     grid: Grid, position: Point, focus: Point, along: Point | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a transducer's position, m, and its orthonormal axes as rows, that towards the focus first."""
+    """Return a transducer's position, m, and orthonormal axes as rows, first the one towards the focus."""
     n = grid.dimensions
     if n == 1:
         raise InputError("grid: is of one dimension; allowed: 2 or 3, or a source of p or ux in 1-D")

@@ -1,14 +1,13 @@
 """Computes the weights of a transducer's elements on the grid, and the sources they form.
 
-In a Fourier method, points between grid points are sums of band-limited delta functions.
-
-A grid of N points has no wavenumber above the Nyquist limit. Its delta function at x₀ is a periodic sinc,
+In a Fourier method a source at any position is a band-limited delta function on the grid. For N points
+along an axis, with no wavenumber above the Nyquist limit, the delta function at x₀ is a periodic sinc,
 b(x) = sin(πd)/(N tan(πd/N)) with d = (x − x₀)/Δx (N even; sin in place of tan for N odd). In 2-D and 3-D it
-is the product over the axes. Its tails are long; they are cut where their envelope
-∏ 1/(π|d|) falls below a tolerance, which leaves a star of grid points (Wise, Cox, Jaros & Treeby, J. Acoust.
-Soc. Am. 146, 278 (2019), doi:10.1121/1.5116132). Unlike in that paper, the remaining tails are tapered by a
-Lanczos window: at three points per wavelength this lowers the error of a bowl's field from 1.3 % to
-0.2 %, and that of a disc along the grid from 3.8 % to 1.1 %, with the same points.
+is the product over the axes. Its long tails are cut where their envelope ∏ 1/(π|d|) falls below a tolerance,
+which leaves a star of grid points (Wise, Cox, Jaros & Treeby, J. Acoust. Soc. Am. 146, 278 (2019),
+doi:10.1121/1.5116132). Unlike in that paper, a Lanczos window tapers the remaining tails: at three points per
+wavelength it lowers the error of a bowl's field from 1.3 % to 0.2 %, and of the field of a disc along the
+grid from 3.8 % to 1.1 %, with the same points.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 #: A length, m, or text with a unit; a point, one length per axis.
 Length = float | str
 Point = Sequence[Length]
-#: Points spread at once: small enough that the scratch arrays stay in cache.
+#: Number of points spread at once, so small that the scratch arrays stay in cache.
 CHUNK = 16384
 
 
@@ -99,20 +98,20 @@ class TransducerMask:
 
     @property
     def receiving(self) -> csr_array:
-        """Return weights (elements, points) of the mean over each element, adjoint to transmit weights."""
+        """Return weights (elements, points) of the mean over each element: the adjoint of transmitting."""
         from scipy.sparse import csr_array
 
         return csr_array((self.weights * self.point_areas[:, None]).T / self.areas[:, None])
 
     def delays(self, sound_speed: Length, focus: Point) -> np.ndarray:
-        """Return firing times, s, with which all waves reach ``focus``, m, together; the first at 0."""
+        """Return firing times, s, with which all waves reach ``focus``, m, together; the earliest is 0."""
         speed = positive(sound_speed, "m/s", "sound_speed")
         distance = np.linalg.norm(point(focus, self.centres.shape[1], "focus") - self.centres, axis=1)
         time = -distance / speed
         return time - time.min()
 
     def signals(self, signal: Any, delays: np.ndarray, dt: Length) -> np.ndarray:
-        """Return a signal for each element, delayed also by fractions of time steps.
+        """Return ``signal`` delayed for each element, also by fractions of a time step.
 
         The result is (elements, steps + largest delay). ``signal`` (steps,) should begin and end at rest;
         ``delays``, as `delays` returns, and ``dt`` in s. The shift is in Fourier space: exact for signals
@@ -133,7 +132,7 @@ class TransducerMask:
 
 @dataclass(frozen=True)
 class _SpreadWave(ContinuousWave):
-    """A continuous wave of elements, converted to grid points by their weights."""
+    """A continuous wave per element, converted to signals of grid points by the elements' weights."""
 
     weights: Any = None  # (points, elements)
 
@@ -146,7 +145,7 @@ class _SpreadWave(ContinuousWave):
 
 @dataclass(frozen=True)
 class Surface:
-    """The surface of an element: points that each represent an equal part of it, m, and its centre."""
+    """The surface of an element: points, m, each for an equal part of the surface, and the centre."""
 
     points: np.ndarray  # (points, dimensions); on both sides of the axis of an axisymmetric grid
     centre: np.ndarray  # (dimensions,)
@@ -155,7 +154,7 @@ class Surface:
 
 
 def assemble(grid: Grid, surfaces: Sequence[Surface], tolerance: float) -> TransducerMask:
-    """Return the transducer whose elements have these surfaces, with their points spread on the grid."""
+    """Return a transducer of one element per surface, with the surfaces' points spread on the grid."""
     from scipy.sparse import csr_array
 
     require(0 <= real(tolerance, "tolerance") <= 0.5, "tolerance", tolerance, "from 0 to 0.5")
@@ -208,7 +207,7 @@ def point(lengths: Point, dimensions: int, key: str) -> np.ndarray:
 
 
 def direction(vector: Any, dimensions: int, key: str) -> np.ndarray:
-    """Return the unit vector along a user's vector; `InputError` if that is zero."""
+    """Return the unit vector along a user's ``vector``; `InputError` if the vector is zero."""
     vector = point(vector, dimensions, key)
     norm = np.linalg.norm(vector)
     if norm == 0:
@@ -219,7 +218,7 @@ def direction(vector: Any, dimensions: int, key: str) -> np.ndarray:
 def beam_axes(normal: np.ndarray, along: Point | None = None) -> np.ndarray:
     """Return orthonormal 3-D axes as rows: the beam, the direction nearest to ``along``, and their normal.
 
-    The default of ``along`` is the coordinate axis at the largest angle to the beam.
+    By default ``along`` is the coordinate axis at the largest angle to the beam.
     """
     if along is None:
         # A small head start for x, then y, decides ties.
@@ -252,7 +251,7 @@ def periodic_sinc(d: np.ndarray, points: int) -> np.ndarray:
 
 
 def star(dimensions: int, tolerance: float) -> np.ndarray:
-    """Return grid offsets (offsets, dimensions) at which the sinc's envelope reaches a part of its peak."""
+    """Return offsets (offsets, dimensions) where the sinc's envelope reaches ``tolerance`` of its peak."""
     reach = max(1, math.ceil(1 / (math.pi * tolerance)))
     axes = np.meshgrid(*([np.arange(-reach, reach + 1)] * dimensions), indexing="ij")
     offsets = np.stack([axis.ravel() for axis in axes], axis=1)
@@ -268,12 +267,11 @@ def spread(
     tolerance: float,
     periodic: tuple[bool, ...] = (False,) * 3,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sum equal band-limited delta functions on a grid of ``shape``, (Nx, Ny) or (Nx, Ny, Nz).
+    """Sum band-limited delta functions of equal ``weight`` on a grid of ``shape``, (Nx, Ny) or (Nx, Ny, Nz).
 
     ``positions`` (points, dimensions) are in grid steps from grid point 0, each within the grid. Tails are
-    cut at ``tolerance`` of the peak; 0 keeps them whole. Tails outside the grid are cut too, but
-    along a ``periodic`` axis they wrap around. Return flat grid indices (int64, x fastest, ascending)
-    and a weight for each.
+    cut at ``tolerance`` of the peak; 0 keeps them whole. Tails outside the grid are cut too, but wrap around
+    along a ``periodic`` axis. Return flat grid indices (int64, x fastest, ascending) and the sum at each.
     """
     if tolerance == 0:
         return _spread_whole(positions, weight, shape)
@@ -290,7 +288,7 @@ def spread(
         near = nearest[first : first + CHUNK]
         part = positions[first : first + CHUNK] - near
         centre = (near - low) @ strides
-        tails = []  # tapered to zero at one and a half steps beyond their reach
+        tails = []  # tapered to zero one and a half steps beyond ``reach``
         for axis, points in enumerate(shape):
             away = np.arange(-reach, reach + 1)[:, None] - part[:, axis]
             tails.append(periodic_sinc(away, points) * np.sinc(away / (reach + 1.5)))

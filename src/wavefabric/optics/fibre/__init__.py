@@ -1,4 +1,4 @@
-"""Models the fibre: index profile → LP modes → dispersion and Kerr coupling κ → `Fibre`; presets, CSV tables.
+"""Models optical fibres: index profile → LP modes → dispersion, Kerr coupling κ → `Fibre`; presets, CSV.
 
 This package imports no other package of optics.
 """

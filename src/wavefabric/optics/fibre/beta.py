@@ -1,4 +1,4 @@
-"""Reads dispersion coefficients β1 … β4, each in its own unit."""
+"""Convert dispersion coefficients β1 … β4, given as numbers or as text with units, to SI arrays."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ BETA_UNITS = ("s/m", "s^2/m", "s^3/m", "s^4/m")
 
 
 def dispersion_coefficients(value: Any) -> NDArray[np.float64]:
-    """Return β1, β2, β3, β4 of each mode, a row each, as far as given; each column has its own unit."""
+    """Convert β1, β2, … of each mode (numbers in SI, or text with units) to an array (modes, orders)."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
         return np.array(value, dtype=float)
     rows = list(value) if isinstance(value, (list, tuple, np.ndarray)) else []

@@ -18,7 +18,8 @@ def read_columns(
 ) -> dict[str, np.ndarray]:
     """Return the numeric columns of a CSV file by their names in the header line; all have the same length.
 
-    `InputError` if a column is missing or has an unknown name, or if a cell is not a finite number.
+    Lines that start with # are comments. `InputError` if a column of ``needed`` is missing, a column is in
+    neither ``needed`` nor ``optional``, or a cell is not a finite number.
     """
     rows = [row for row in _cells(path) if not row[0].lstrip().startswith("#")]
     header = [cell.strip() for cell in rows[0]] if rows else []

@@ -19,12 +19,12 @@ Array = NDArray[np.float64]
 N2_SILICA = 2.6e-20
 #: 0.23 dB/km as power attenuation in 1/m (Brehler et al., section 6).
 ATTENUATION = 0.23e-3 * math.log(10) / 10
-#: Largest number of mode groups of a request: half a million spatial modes.
+#: Largest mode-group number that can be requested; graded-index groups 1 to 1000 have half a million modes.
 MOST_GROUPS = 1000
 
 
 class Labelling(TypedDict, total=False):
-    """Lists the values of `Fibre` that propagation does not read: effective areas, wavelength, name."""
+    """Types the keyword arguments that label a `Fibre`; propagation does not use them."""
 
     a_eff: Any
     wavelength: float | str
@@ -33,7 +33,7 @@ class Labelling(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class Fibre:
-    """Describes a fibre of M spatial modes, 2M field rows (x and y of a mode adjacent). Arrays are read-only.
+    """Describes a fibre of M spatial modes: 2M field rows, two polarisations per mode. Arrays are read-only.
 
     Quantities may be text with a unit (``"0.23 dB/km"``), also inside lists. `Fibre.from_coefficients` needs
     only β, κ and γ. `InputError` if a shape does not fit or a value is out of range.
@@ -43,8 +43,8 @@ class Fibre:
     - ``alpha`` (M,): power attenuation, 1/m; a single number applies to all modes.
     - ``beta`` (M, 4): β1 … β4 in s/m, s²/m, s³/m, s⁴/m; β1 relative to the fundamental mode (the DMGD).
     - ``gamma``: γ = n₂ω₀/(c₀A_eff,LP01), 1/(W m).
-    - ``kappa`` (K, K): Kerr coupling; the phase of row a turns by γ Σ_b κ_ab P_b per metre. ``kappa_of`` says
-      what each row of κ represents, a "group", a "mode" or one field "row", and P_b is its total power (W).
+    - ``kappa`` (K, K): Kerr coupling; the phase of row a turns by γ Σ_b κ_ab P_b per metre. By ``kappa_of`` a
+      row of κ stands for a mode "group", a "mode" or a field "row" b, and P_b is the total power (W) of b.
     - ``a_eff`` (M,): effective areas, m²; propagation uses only γ and κ. NaN: unknown; None: all unknown.
     - ``wavelength``: vacuum wavelength at which β and γ hold, m.
     - ``row_delays`` (2M,): group delay per length of each field row relative to its mode, s/m, for example
@@ -114,7 +114,7 @@ class Fibre:
         labels: Iterable[str] | None = None,
         **labelling: Unpack[Labelling],
     ) -> "Fibre":
-        """Return a fibre with the given coefficients; other quantities (``a_eff`` too) are as in `Fibre`.
+        """Create a fibre from its dispersion and Kerr coefficients; other arguments are those of `Fibre`.
 
         ``beta``, shape (M, 1) to (M, 4), holds β1, β2, … of each mode; omitted orders are 0. The size of
         ``kappa`` determines what its rows represent: M modes, 2M field rows, or the groups of ``groups``; for
@@ -144,18 +144,18 @@ class Fibre:
         )
 
     def kappa_index(self) -> NDArray[np.int64]:
-        """Return the row of κ of each field row, (2M,): kappa_rows()[a, b] == kappa[index[a], index[b]]."""
+        """Return each field row's index into κ, (2M,): kappa_rows()[a, b] == kappa[index[a], index[b]]."""
         row = np.arange(self.rows)
         group = np.unique(self.groups, return_inverse=True)[1].reshape(-1)
         return {"row": row, "mode": row // 2, "group": group[row // 2]}[self.kappa_of]
 
     def kappa_rows(self) -> Array:
-        """Return κ between field rows, dense, shape (2M, 2M); it multiplies the powers of single rows."""
+        """Return κ expanded to single field rows, (2M, 2M); the expanded κ multiplies the powers of rows."""
         index = self.kappa_index()
         return self.kappa[np.ix_(index, index)]
 
     def select_groups(self, groups: int | Iterable[int]) -> "Fibre":
-        """Return this fibre with some groups only (g: 1 to g); β1 stays relative to the fundamental mode."""
+        """Return the fibre with only the mode groups ``groups`` (a number g: 1 to g); β1 does not change."""
         present, wanted = np.unique(self.groups), group_numbers(groups)
         if absent := [g for g in wanted if g not in present]:
             allowed = f"{present[0]} to {present[-1]}"
@@ -180,7 +180,7 @@ def gamma_of(a_eff: float, wavelength: float, n2: float = N2_SILICA) -> float:
 
 
 def group_numbers(groups: int | Iterable[int]) -> list[int]:
-    """Return sorted group numbers from a list of them, or 1 to g from a number g; InputError otherwise."""
+    """Return the sorted mode-group numbers of a list, or 1 to g for a number g; InputError otherwise."""
     single = isinstance(groups, (int, np.integer)) and not isinstance(groups, bool)
     try:
         chosen: list[Any] = [groups] if single else list(groups)  # type: ignore[arg-type]
@@ -209,7 +209,7 @@ def shift_expansion(beta: ArrayLike, shift: float) -> Array:
 def at_frequency(fibre: Fibre, frequency: float | str) -> Fibre:
     """Return the fibre expanded about another optical frequency (Hz, or text), e.g. the centre of a WDM grid.
 
-    β1 … β4 are those of the same polynomial β(ω) about the new centre. Since the frame moves with the
+    β1 … β4 become the coefficients of the same β(ω) about the new centre. Since the frame moves with the
     fundamental mode, β1 of the first mode does not change; the other modes keep their difference from it.
     γ = n₂ω₀/(c₀A_eff) grows in proportion to the frequency. A_eff and κ do not change: their frequency
     dependence is not known from one expansion (A_eff of a graded-index fibre falls by about 1 % when the

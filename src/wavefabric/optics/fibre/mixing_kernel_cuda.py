@@ -1,4 +1,4 @@
-"""Launches ``mixing_kernel.cu``; names and argument order are those of ``mixing_kernel.py``."""
+"""Multiply rows of a field by unitary matrices, in place, on a GPU; interface as in ``mixing_kernel.py``."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ class MixingKernels:
             self._functions[np.dtype(dtype)] = module.get_function("mix_rows")
 
     def mix(self, device, field, matrices, starts) -> None:
-        """Multiply rows of ``field`` by ``matrices``; arguments as in ``mixing_kernel.py``."""
+        """Multiply n rows of ``field`` from ``starts[k]`` by ``matrices[k]``, (n, n), for all k, in place."""
         function, samples = self._functions[field.dtype], field.shape[1]
         for start, u in zip(starts, matrices, strict=True):
             lanes = min(8, -(-len(u) // ROWS))

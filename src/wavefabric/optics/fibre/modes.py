@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import count, groupby, pairwise
 
 import numpy as np
-import scipy  # whose parts are loaded where they are used
+import scipy  # its submodules load when first used
 from numpy.typing import NDArray
 
 from wavefabric.base.arguments import positive
@@ -27,17 +27,17 @@ from wavefabric.optics.fibre.profile import Array, Profile
 
 #: Default radial step in m.
 STEP = 0.02e-6
-#: Longest decay length in the cladding of a mode that is solved for, m: the field falls by a factor of e.
+#: Longest decay length (to 1/e) of a mode's field in the cladding, m; modes that reach further are omitted.
 LONGEST_DECAY = 1e-3
-# The wall lies where a mode's power has fallen to this fraction of its value at the cladding's start.
+# The mesh ends where a mode's power has fallen to this fraction of its value at the cladding's start.
 _WALL = 1e-8
 # Rings have equal widths up to this distance from the cladding's start (m), then grow with the distance.
 _EVEN = 10e-6
-#: Largest numbers of guided LP modes and of rings: they reject absurd input, far above any real fibre.
+#: Largest numbers of guided LP modes and of mesh rings, far above those of real fibres: a check of the input.
 MOST_MODES, MOST_RINGS = 1024, 200_000
-#: Chebyshev points in ω, odd; the polynomial has one degree less.
+#: Number of Chebyshev points in ω, odd; the degree of the polynomial through the points is one less.
 _POINTS = 9
-#: Half-widths of the fit, rad/s, 8 THz down to 8 GHz: each mode uses the widest over which it is guided.
+#: Half-widths of the fitted band, rad/s (8 THz to 8 GHz); a mode uses the widest band in which it is guided.
 _HALF_SPANS = tuple(2 * math.pi * 8e12 / 2**k for k in range(11))
 
 
@@ -58,16 +58,16 @@ class ModeSet:
     r: Array  # ring centres, m, (N,)
     ring: Array  # r dr of each ring, m², (N,)
     radial: Array  # radial fields in 1/m with Σ R² ring = 1, positive next to the axis, (P, N)
-    left_out: tuple[tuple[int, str], ...] = ()  # other guided modes: group, and the label with the reason
+    left_out: tuple[tuple[int, str], ...] = ()  # omitted guided modes: group, and label with the reason
 
     @property
     def degeneracy(self) -> NDArray[np.int64]:
-        """Return the spatial modes per LP mode: 1 for l = 0, otherwise 2 (cos and sin), (P,)."""
+        """Return the number of spatial modes of each LP mode, (P,): 1 for l = 0, else 2 (cos and sin)."""
         return np.where(self.l == 0, 1, 2)
 
     @property
     def spatial_modes(self) -> int:
-        """Return the number of spatial modes; cos and sin count separately."""
+        """Return the total number of spatial modes; the cos and the sin mode of an LP mode count as two."""
         return int(self.degeneracy.sum())
 
     @property
@@ -78,11 +78,11 @@ class ModeSet:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Return labels ``"LP01"``, ``"LP11"``, …; orders above 9 are separated by a comma: ``"LP10,1"``."""
+        """Return the label of each LP mode, ``"LP01"``, ``"LP11"``, …; with orders above 9 ``"LP10,1"``."""
         return tuple(lp_label(int(a), int(b)) for a, b in zip(self.l, self.m, strict=True))
 
     def select(self, groups) -> ModeSet:
-        """Return only the modes of the group numbers ``groups``; InputError if a group has no modes."""
+        """Return a `ModeSet` of the mode groups ``groups`` alone; InputError if a group has no modes."""
         groups = sorted({int(g) for g in groups})
         if missing := [g for g in groups if g not in self.group]:
             notes = ", ".join(note for group, note in self.left_out if group == missing[0])
@@ -91,12 +91,12 @@ class ModeSet:
         return self.take(np.isin(self.group, groups))
 
     def take(self, keep) -> ModeSet:
-        """Return the LP modes that the index or mask ``keep``, shape (P,), selects, in its order."""
+        """Return a `ModeSet` of the LP modes ``keep``: indices, in their order, or a mask of shape (P,)."""
         names = ("l", "m", "group", "n_eff", "beta", "radial")
         return replace(self, **{name: getattr(self, name)[keep] for name in names})
 
     def leave_out(self, mask, reason: str) -> ModeSet:
-        """Return the modes outside ``mask`` (P,); ``left_out`` then lists the masked ones with ``reason``."""
+        """Return a `ModeSet` without the modes of ``mask`` (P,), listed in ``left_out`` with ``reason``."""
         rows = np.flatnonzero(mask).tolist()
         notes = tuple((int(self.group[row]), f"{self.labels[row]} ({reason})") for row in rows)
         return replace(self.take(~mask), left_out=self.left_out + notes)
@@ -108,12 +108,12 @@ class ModeSet:
 
 
 def lp_label(l: int, m: int) -> str:  # noqa: E741
-    """Return the label of LP(l,m); orders above 9 are separated by a comma."""
+    """Return the label of the mode LP(l,m), such as ``"LP01"``; a comma separates orders above 9."""
     return f"LP{l}{m}" if l < 10 and m < 10 else f"LP{l},{m}"
 
 
 def spatial_modes(l, m) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:  # noqa: E741
-    """Return LP mode, parity (cos 1, sin −1, l = 0: 0) and label of each spatial mode, cos before sin."""
+    """Return LP index, parity (cos 1, sin −1, l = 0: 0) and label of each spatial mode of LP modes (l, m)."""
     lp = np.repeat(np.arange(len(l)), np.where(l == 0, 1, 2))
     sine = np.append(False, lp[1:] == lp[:-1])
     parity = np.where(l[lp] == 0, 0, np.where(sine, -1, 1))
@@ -122,9 +122,9 @@ def spatial_modes(l, m) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str
 
 
 def _ring_edges(profile: Profile, step: float, outer: float, refine: int) -> Array:
-    """Return ring edges about ``step`` apart, one on every interface; ``refine`` splits each ring equally.
+    """Return the radii (m) of a mesh's ring edges, up to ``outer``, about ``step`` apart, on every interface.
 
-    More than 10 µm inside the cladding, where all fields are smooth, ring widths grow with the distance.
+    Each ring is divided into ``refine`` rings. More than 10 µm inside the cladding ring widths grow.
     """
     last = profile.interfaces()[-1]
     even = min(outer, last + _EVEN)
@@ -148,7 +148,7 @@ def solve_modes(
     """Solve for all guided LP modes, n_cladding < n_eff, at a vacuum wavelength (m).
 
     ``step`` (m) is the approximate ring width. Modes so close to cut-off that the decay length 1/√(β² − k²
-    n²_cladding) exceeds 1 mm are omitted and listed in ``left_out``. The wall lies where the power of every
+    n²_cladding) exceeds 1 mm are omitted and listed in ``left_out``. The mesh ends where the power of every
     mode is at most 1e-8 of its value at the cladding's start. ``orders`` are the azimuthal orders to solve
     for, ascending, by default all; groups are numbered among these modes. Results are cached; `InputError` if
     an argument is out of range or no mode is guided.
@@ -178,11 +178,10 @@ def solve_modes(
 def solve_mesh(
     profile: Profile, wavelength: float, step: float, outer: float, refine: int = 1, orders=None
 ) -> tuple[ModeSet, Array]:
-    """Return the modes with a wall at ``outer`` (m), and decay constants √(β² − k² n²_cladding) in 1/m, (P,).
+    """Return the LP modes on a mesh of radius ``outer`` (m), and decay constants √(β² − k² n²_cladding), 1/m.
 
-    Beyond the wall fields continue as r^−l, as for a mode at cut-off, so exactly the guided modes are found,
-    however near the wall is. ``refine`` divides every ring, for nested meshes; ``orders`` as in
-    `solve_modes`.
+    Beyond ``outer`` fields continue as r^−l, as for a mode at cut-off, so exactly the guided modes are found,
+    however small ``outer`` is. Each ring is divided into ``refine`` rings; ``orders`` as in `solve_modes`.
     """
     edges = _ring_edges(profile, step, outer, refine)
     centres = (edges[1:] + edges[:-1]) / 2
@@ -249,7 +248,7 @@ def _check_count(excess: Array, ring: Array, wavelength: float) -> None:
 
 
 def extrapolate(profile: Profile, wavelength: float, step: float = STEP) -> Array:
-    """Return n_eff of `solve_modes`, Richardson-extrapolated from ``step`` and half of it: fourth order."""
+    """Return the modes' n_eff, Richardson-extrapolated from radial ``step`` and ``step``/2: fourth order."""
     coarse = solve_modes(profile, wavelength, step)
     fine, _ = solve_mesh(profile, wavelength, step, outer_of(coarse), refine=2)
     rows = fine.rows(coarse.labels)
@@ -260,7 +259,7 @@ def extrapolate(profile: Profile, wavelength: float, step: float = STEP) -> Arra
 
 
 def outer_of(modes: ModeSet) -> float:
-    """Return the radius, in m, of the wall of the mesh on which ``modes`` were solved."""
+    """Return the outer radius, in m, of the mesh on which ``modes`` were solved."""
     return float(modes.r[-1] + modes.ring[-1] / (2 * modes.r[-1]))
 
 
@@ -268,8 +267,8 @@ def outer_of(modes: ModeSet) -> float:
 class Dispersion:
     """Holds the Taylor coefficients of β(ω) of P LP modes.
 
-    ``beta`` (P, 5) holds β0 … β4 in 1/m, s/m, s²/m, s³/m, s⁴/m, absolute. ``error`` (P, 5) is its change when
-    the degree of the fit falls by two, an upper estimate of the error. ``modes`` are the modes at the centre.
+    ``beta`` (P, 5) holds β0 … β4 in 1/m, s/m, s²/m, s³/m, s⁴/m, absolute. ``error`` (P, 5), an upper estimate
+    of the error, is the change of ``beta`` if the degree of the fit falls by two. ``modes`` are the LP modes.
     """
 
     modes: ModeSet
@@ -278,12 +277,11 @@ class Dispersion:
 
 
 def dispersion(profile: Profile, wavelength: float, *, groups=None, step: float = STEP) -> Dispersion:
-    """Compute β0 … β4 from a polynomial through β at Chebyshev points in ω.
+    """Compute β0 … β4 of each LP mode from a polynomial through β at Chebyshev points in ω.
 
-    ``groups`` are the group numbers to include, by default all. The points lie within ±8 THz; for a mode cut
-    off there, within the half, the quarter, … in which it is guided. A mode cut off within 8 GHz is omitted
-    and listed in ``left_out``. All wavelengths use the same mesh, of radial ``step`` (m): the error is smooth
-    in ω.
+    ``groups`` are the group numbers to include, by default all. The points span ±8 THz, or ±4, ±2, … THz for
+    modes that are cut off in the wider band. A mode cut off within 8 GHz is omitted and listed in
+    ``left_out``. All points use the same mesh, of radial ``step`` (m), so that errors are smooth in ω.
     """
     omega0 = 2 * math.pi * SPEED_OF_LIGHT / positive(wavelength, "m", "wavelength")
     if _HALF_SPANS[0] >= omega0 / 3:
@@ -313,7 +311,7 @@ def dispersion(profile: Profile, wavelength: float, *, groups=None, step: float 
 
 
 def _taylor_and_error(x: Array, beta: Array, half_span: float) -> tuple[Array, Array]:
-    """Return β0 … β4 and their errors, (P, 5) each, from β at the points ``x`` of ±``half_span``, rad/s."""
+    """Return β0 … β4 and their errors, (P, 5) each, from β at the offsets ``x`` · ``half_span`` in rad/s."""
     base = beta[_POINTS // 2]
     scale = np.array([math.factorial(n) / half_span**n for n in range(5)])
     taylor, coarser = (

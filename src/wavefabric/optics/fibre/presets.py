@@ -31,8 +31,8 @@ def graded_index_62_5(
     """Return the preset ``graded-index-62.5``: the 62.5 µm fibre of Brehler et al., section 6.
 
     Arguments are those of `fibre_from_profile`; groups go up to 15 (120 spatial modes), with "solver" up to
-    17 (153). With dispersion "paper" β2 and DMGD are those of table 3, A_eff (and with it γ) of table 2,
-    β3 = β4 = 0, and the tables are assumed to hold at ``wavelength`` (γ and κ depend on it; see also
+    17 (153). With dispersion "paper" β2 and DMGD come from table 3 of the paper, A_eff (hence γ) from table
+    2, β3 = β4 = 0, and the tables are assumed to hold at ``wavelength``, which affects γ and κ (see also
     `wavefabric.optics.fibre.fibre.at_frequency`). With "solver" all values come from the index profile,
     solved at ``wavelength``. κ comes from the solver's overlaps in both cases.
     """

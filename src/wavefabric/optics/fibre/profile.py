@@ -42,7 +42,7 @@ class Sellmeier:
             raise InputError(f"resonances: {actual}; give as many of each, at least one")
 
     def index(self, wavelength: float) -> float:
-        """Return the index at the vacuum ``wavelength`` (m); InputError where the equation does not hold."""
+        """Return the refractive index at a vacuum ``wavelength`` (m); InputError outside its validity."""
         square = within(wavelength, "m", "wavelength", 1e-8, 1e-3) ** 2
         terms = zip(self.strengths, self.resonances, strict=True)
         n2 = 1 + sum(a * square / (square - b**2) for a, b in terms)
@@ -78,7 +78,7 @@ def mix_n2(host: Sellmeier, dopant: Sellmeier, fraction: ArrayLike, wavelength: 
 
 
 def fraction_of(host: Sellmeier, dopant: Sellmeier, n2: ArrayLike, wavelength: float) -> Array:
-    """Return the molar fraction of dopant that gives ``n2``: inverse of `mix_n2`; InputError beyond 0 … 1."""
+    """Return the molar fraction of dopant that gives the squared index ``n2``; InputError unless 0 … 1."""
     wanted = np.asarray(n2, dtype=float)
     low, high = (float(mix_n2(host, dopant, x, wavelength)) for x in (0.0, 1.0))
     tolerance = 1e-12
@@ -129,7 +129,7 @@ class Trench:
 
 
 class Profile:
-    """Defines the interface of index profiles. Subclasses provide the index at the design wavelength.
+    """Base class of index profiles n(r); subclasses provide the refractive index at the design wavelength.
 
     Where the index exceeds that of the cladding, the glass is cladding doped with ``dopant``; the index at
     the design wavelength fixes the molar fraction. Without a dopant, or a Sellmeier equation of the cladding,
@@ -142,11 +142,11 @@ class Profile:
     design_wavelength: float
 
     def interfaces(self) -> tuple[float, ...]:
-        """Return the radii (m, increasing) where index or slope jump; the cladding starts at the last."""
+        """Return the radii (m, increasing) where the index or its slope jumps; outside lies the cladding."""
         raise NotImplementedError
 
     def _design_index(self, r: Array) -> Array:
-        """Return the index at the design wavelength inside the last interface; r in m."""
+        """Return the index at the design wavelength at radii ``r`` (m) inside the last interface."""
         raise NotImplementedError
 
     def index(self, r: ArrayLike, wavelength: float) -> Array:
@@ -174,7 +174,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class IndexProfile(Profile):
-    """Describes a power-law core n² = n_core² − NA² (r/R)^q, optional trench, uniform cladding.
+    """Describes a profile of a power-law core n² = n_core² − NA² (r/R)^q, optional trench, uniform cladding.
 
     Lengths may be text. ``core_diameter`` is 2R in m; ``numerical_aperture`` NA = √(n_core² − n_cladding²) at
     ``design_wavelength`` (in vacuum, m); ``exponent`` q: 2 is a parabola, ``math.inf`` a step. ``dopant``
@@ -219,11 +219,11 @@ class IndexProfile(Profile):
 
 @dataclass(frozen=True)
 class TableProfile(Profile):
-    """Describes an index tabulated over the radius, linear in between; the last entry is the cladding.
+    """Describes an index profile by a table over the radius, linear in between; the cladding is last.
 
     ``radii`` are in m, from 0, non-decreasing; a radius given twice is a jump. ``indices``, of the same
-    length, hold at the design wavelength. If ``cladding`` is a glass, it replaces the last value, and only
-    differences to that value matter. Other options are as in `IndexProfile`.
+    length, hold at the design wavelength; only differences to the last value matter, since the index of
+    ``cladding`` replaces that value. Other options are as in `IndexProfile`.
     """
 
     radii: tuple[float, ...]

@@ -7,7 +7,7 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
-import scipy  # whose parts are loaded where they are used
+import scipy  # its submodules load when first used
 from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.base.arguments import instance, numbers, positive
@@ -34,15 +34,14 @@ class PowerEvolution:
     alpha: Array  # (C, M), 1/m
     length: float  # m
     group: NDArray[np.int64]  # index from 0 of the group of each mode, (M,)
-    overlap: Array  # of the groups, (G, G), 1/m²
+    overlap: Array  # intensity overlaps of the groups, (G, G), 1/m²
     gain: RamanGain
     _energy: Callable[[Array], Array]  # ∫₀^z P dz' by channel and group, (C·G, Z), W m
 
     def log_gain(self, z: ArrayLike | None = None, frequencies: ArrayLike | None = None) -> Array:
         """Return the natural logarithm of each group's power gain at ``frequencies``, (F, G) or (F, G, Z).
 
-        Frequencies (F,) in Hz are by default the channels; elsewhere the gain is exactly that of a weak
-        probe.
+        By default ``frequencies`` (F,), Hz, are those of the channels; any others are those of weak probes.
         """
         z = self._positions(z)
         energy = self._energy(z.reshape(-1)).reshape(len(self.frequencies), len(self.overlap), -1)
@@ -167,7 +166,7 @@ def intensity_overlap(fibre: Fibre, n2: float | str = N2_SILICA) -> Array:
     3/4 · (2N+1)/(2N) · κ_aa/A_ref within a group of N modes, A_ref = n₂ω₀/(c₀γ), or with γ = 0 the A_eff of
     the first mode of group 1. A mode counts as N = 1. For κ of field rows the mean over both polarisations of
     a mode is used: exact between modes, and within a mode if its κ is 8/9 (averaged); 6 % low if κ is 1 and
-    2/3. `InputError` if the overlaps are undetermined: κ is 0, or γ is 0 and that A_eff is unknown.
+    2/3. `InputError` if the overlaps are undetermined: κ is 0, or γ is 0 and A_eff of group 1 is unknown.
     """
     kappa, size = fibre.kappa, fibre.group_sizes if fibre.kappa_of == "group" else np.array(1)
     if fibre.kappa_of == "row":
@@ -193,9 +192,10 @@ def raman_evolution(
     *,
     overlap: ArrayLike | None = None,
 ) -> PowerEvolution:
-    """Run `power_evolution` in a fibre of M modes with its loss; ``loss`` adds the dependence on frequency.
+    """Compute the powers of channels and modes along ``length`` m of a `Fibre`; see `power_evolution`.
 
-    ``gain`` is by default silica's, ``overlap`` the `intensity_overlap` of the fibre, one row per row of κ.
+    ``gain`` is by default silica's, ``overlap`` the `intensity_overlap` of the fibre. Without a spectrum
+    ``loss`` the attenuation of the fibre holds at all frequencies.
     """
     instance("fibre", fibre, Fibre)
     instance("loss", loss, LossSpectrum, NoneType)
@@ -217,7 +217,7 @@ def raman_tilt(
 
 
 def tilt_bound(fibre: Fibre, frequencies: ArrayLike, powers: Array, length: float, overlap: Array) -> float:
-    """Return an upper bound of `raman_tilt` in silica, dB: all light, at the lowest loss, on one channel."""
+    """Return an upper bound (dB) of `raman_tilt` in silica: all light acts on one channel, at lowest loss."""
     gain, low, high = RamanGain.silica(), float(np.min(frequencies)), float(np.max(frequencies))
     most = gain.efficiency[: np.searchsorted(gain.shift, high - low) + 1].max() * gain.area
     most *= high / (gain.pump_frequency or high) * high / low * overlap.max() * powers.sum()

@@ -1,4 +1,4 @@
-"""Model random unitary coupling of modes: lumped, its inverse, and distributed over sections of a fibre."""
+"""Model random unitary coupling of modes, at one point (also its inverse) or between sections of a fibre."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -51,14 +51,14 @@ class ModeMixing:
 
     @classmethod
     def random(cls, group_modes: Iterable[int], seed: int, span: int = 0) -> "ModeMixing":
-        """Return Haar-random mixing of groups of ``group_modes`` modes, set by ``seed`` and ``span``."""
+        """Draw Haar-random unitaries for groups of ``group_modes`` modes; seed and span determine them."""
         philox.check_seed(seed)
         streams = ((int(n), philox.stream(philox.MIXING, span, group)) for group, n in enumerate(group_modes))
         return cls([haar_unitary(2 * n, seed, stream) for n, stream in streams])
 
     @property
     def blocks(self) -> list[tuple[int, int]]:
-        """Return the first row of each group and the row after its last."""
+        """Return (first row, row after the last) of each mode group."""
         ends = np.cumsum([len(u) for u in self.matrices]).tolist()
         return list(zip([0, *ends[:-1]], ends, strict=True))
 
@@ -68,7 +68,7 @@ class ModeMixing:
         return ModeMixing([u.conj().T for u in self.matrices])
 
     def within(self, first_row: int, rows: int) -> "ModeMixing":
-        """Return the mixing of the groups within ``rows`` rows from ``first_row``."""
+        """Return a `ModeMixing` of only the groups that lie within ``rows`` rows from ``first_row``."""
         blocks = zip(self.blocks, self.matrices, strict=True)
         last = first_row + rows
         return ModeMixing([u for (start, stop), u in blocks if first_row <= start and stop <= last])
@@ -78,7 +78,7 @@ class ModeMixing:
         return ModeMixing([u @ v for u, v in zip(self.matrices, earlier.matrices, strict=True)])
 
     def apply(self, device, field) -> None:
-        """Mix ``field`` (rows, N), √W, in place."""
+        """Multiply each group's rows of ``field`` (rows, N), √W, by the group's unitary matrix, in place."""
         self.check_rows(field.shape[0])
         matrices = [np.ascontiguousarray(u) for u in self.matrices]
         device.kernels(_KERNELS).mix(device, field, matrices, [start for start, _ in self.blocks])
@@ -91,19 +91,19 @@ class ModeMixing:
         return device.asarray(pair.astype(field.dtype)) @ field[start:stop]
 
     def check_rows(self, rows: int) -> None:
-        """Raise InputError unless a field of ``rows`` rows can be mixed."""
+        """Raise InputError unless ``rows`` is the total number of rows of the groups."""
         if rows != self.blocks[-1][1]:
             raise InputError(f"field: {rows} rows given, {self.blocks[-1][1]} allowed by the mode groups")
 
 
 def total(mixings: Sequence[ModeMixing]) -> ModeMixing:
-    """Return the mixing of a whole link; ``mixings`` are in the order in which light passes them."""
+    """Return the combined effect of ``mixings``, which are in the order in which light passes them."""
     return reduce(lambda done, nxt: nxt @ done, mixings)
 
 
 @dataclass(frozen=True)
 class RandomCoupling:
-    """Describes random coupling of light along a fibre. Quantities may be text with a unit.
+    """Describes random coupling of modes and polarisations along a fibre. Quantities may be text with a unit.
 
     The fibre is cut into sections of ``correlation_length`` (m). Within a section each field row has a
     separate delay. After each section a random unitary, drawn anew for each span and section, couples
@@ -141,7 +141,7 @@ class RandomCoupling:
         philox.check_seed(self.seed)
 
     def sections(self, length: float) -> int:
-        """Return the number of equal sections, each at most a correlation length, in ``length`` m."""
+        """Return the number of equal sections, each at most a correlation length, of ``length`` m fibre."""
         return max(1, math.ceil(length / float(self.correlation_length) - 1e-9))
 
     def block_modes(self, fibre: Fibre) -> list[int]:
@@ -149,7 +149,7 @@ class RandomCoupling:
         return fibre.group_sizes.tolist() if self.within == "groups" else [1] * fibre.modes
 
     def fibre(self, fibre: Fibre, length: float) -> Fibre:
-        """Return the fibre with the delays of its rows in the sections of a span of ``length`` m.
+        """Return ``fibre`` with the row delays (PMD, delay spread) of the sections of ``length`` m.
 
         InputError if the coupling does not fit the fibre, or if Philox has too few streams for the sections.
         """
@@ -174,7 +174,7 @@ class RandomCoupling:
         return replace(fibre, row_delays=delays)
 
     def unitary(self, fibre: Fibre, length: float, span: int, section: int) -> ModeMixing:
-        """Return the random unitary of all rows after section ``section`` (from 0) of span ``span``."""
+        """Return the random unitary that couples all rows after section ``section`` (from 0) of a span."""
         sizes = tuple(self.block_modes(fibre))
         first = section * (fibre.modes + 1)
         streams = [philox.stream(philox.COUPLING, span, first + k) for k in range(len(sizes) + 1)]
@@ -196,7 +196,10 @@ class RandomCoupling:
 
 @lru_cache(maxsize=4)
 def _between(group_modes: tuple[int, ...], coupled: float) -> Array:
-    """Return the standard deviation of coupling between rows of adjacent groups; ``coupled``: h × length."""
+    """Return the standard deviation of the coupling of each pair of rows, (2M, 2M): 0 unless groups adjoin.
+
+    ``coupled`` is the power coupling coefficient h times the length of a section.
+    """
     row_group = np.repeat(np.arange(len(group_modes)), 2 * np.array(group_modes))
     neighbours = abs(row_group[:, None] - row_group) == 1
     return neighbours * math.sqrt(coupled / 2)  # a row gives half to each polarisation of the other mode

@@ -18,7 +18,7 @@ from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, gamma_o
 from wavefabric.optics.fibre.modes import STEP, ModeSet, dispersion, solve_modes, spatial_modes
 from wavefabric.optics.fibre.profile import Profile
 
-#: Columns of β1 … β4 and of the loss: the factor to SI, and the value if there is no such column.
+#: CSV columns of β1 … β4 and of the loss, each with the factor to SI and the value if the column is missing.
 _LINEAR = {
     "dmgd_ps_per_km": (1e-15, 0.0),
     "beta2_ps2_per_km": (1e-27, 0.0),
@@ -47,7 +47,7 @@ class Overlaps:
         return 1 / np.diagonal(self.f)
 
     def take(self, keep) -> "Overlaps":
-        """Return the overlaps of the modes that the index or mask ``keep``, (M,), selects, in its order."""
+        """Return the overlaps of the spatial modes ``keep``: indices, in their order, or a mask (M,)."""
         rows = np.arange(len(self.f))[keep]
         labels = tuple(self.labels[row] for row in rows)
         return Overlaps(self.f[np.ix_(rows, rows)], labels, self.groups[rows], self.lp[rows])
@@ -167,7 +167,7 @@ def solved_overlaps(profile: Profile, wavelength: float, step: float) -> tuple[M
 
 
 def kappa_from(overlap: Overlaps, coupling: str, a_ref: float) -> tuple[Array, Any]:
-    """Return κ of spatial modes, per "groups" or "modes", and its `Fibre.kappa_of`; a_ref in m²."""
+    """Return κ per mode group or mode (``coupling`` "groups" or "modes") and its `Fibre.kappa_of`."""
     if coupling == "modes":
         return kappa_weak(overlap.f, a_ref), "mode"
     return kappa_strong_groups(overlap.f, overlap.groups, a_ref), "group"
@@ -201,14 +201,14 @@ def fibre_from_csv(
     warn: Callable[[str], None] | None = None,
     **values: Any,
 ) -> Fibre:
-    """Create a fibre from tables. Quantities may be text with a unit.
+    """Create a fibre from tables in CSV files. Quantities may be text with a unit.
 
     `InputError` if a file cannot be read, a column, cell, group or mode does not fit, or κ has no source.
 
     - ``modes_csv``: columns ``mode_group,l,m,a_eff_um2`` (µm²) and optionally ``spatial_modes``; one line per
       LP mode, which represents its cos and sin mode if l > 0. Without ``groups_csv``, this table also needs
       the columns of ``groups_csv`` except the first: dispersion and loss by LP mode. If κ is per strongly
-      coupled group, they are averaged over the group's spatial modes, since light passes through all of them.
+      coupled group, both are averaged over the group's spatial modes, since light passes through all modes.
     - ``groups_csv``: columns ``mode_group,dmgd_ps_per_km,beta2_ps2_per_km`` and optionally
       ``beta3_ps3_per_km``, ``beta4_ps4_per_km``, ``attenuation_db_per_km``.
     - ``kappa_csv``: κ as a square matrix of numbers without a header: one row per group, spatial mode, or
@@ -219,7 +219,7 @@ def fibre_from_csv(
       than 3 %: γ comes from the table, κ from the profile. By default a `UserWarning`.
     - ``attenuation``: by default the table's column, or 0.23 dB/km without one. ``gamma``: by default
       n₂ω₀/(c₀A_eff) with ``n2`` (m²/W) and the table's A_eff of LP01. ``wavelength``: where the tables hold,
-      by default 1550 nm (see `wavefabric.optics.fibre.fibre.at_frequency`). ``name``.
+      by default 1550 nm (see `wavefabric.optics.fibre.fibre.at_frequency`). ``name``: of the fibre.
     """
     choice("coupling", coupling, ("groups", "modes"))
     inputs = TableValues(**values)
@@ -242,7 +242,7 @@ def fibre_from_csv(
     if profile is None:
         assert kappa_csv is not None
         kappa, modes = read_square_matrix(kappa_csv), len(labels)
-        # Of kinds with equal sizes the last entry wins.
+        # If two kinds have equal sizes, the later entry replaces the earlier one.
         kinds: dict[int, Any] = {len(np.unique(groups)): "group", 2 * modes: "row", modes: "mode"}
         if (kappa_of := kinds.get(len(kappa))) is None:
             needs = f"{len(np.unique(groups))} (groups), {modes} (modes) or {2 * modes} (field rows)"
@@ -264,7 +264,7 @@ def fibre_from_csv(
 
 
 def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_from_table: bool) -> str:
-    """Return a warning if effective areas (m²) of the table differ from those behind κ, else ""."""
+    """Return a warning if effective areas (m²) of a table differ from the solved areas behind κ, else ""."""
     apart = table / solved - 1
     worst = int(np.argmax(np.abs(apart)))
     if abs(apart[worst]) <= _AREA_TOLERANCE:
@@ -279,7 +279,7 @@ def _areas_apart(labels, table: Array, solved: Array, solved_lp01: float, gamma_
 
 
 def _mode_table(path: str | Path, groups_csv: str | Path | None) -> tuple[dict[str, np.ndarray], Array]:
-    """Return the columns of the LP modes in the order of field rows, and `_linear`, by mode or by group."""
+    """Return the columns of a mode table, sorted like field rows, and β1 … β4 and loss by LP mode, (P, 5)."""
     columns = read_columns(path, ("mode_group", "l", "m", "a_eff_um2"), ("spatial_modes", *_LINEAR))
     for key, least in (("mode_group", 1), ("l", 0), ("m", 1), ("spatial_modes", 1)):
         if key in columns:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy  # whose parts are loaded where they are used
+import scipy  # its submodules load when first used
 from numpy.typing import ArrayLike
 
 from wavefabric.base.arguments import number, numbers, positive
@@ -31,7 +31,7 @@ _SILICA_SHIFT = np.linspace(0, 50e12, 5001)
 class LossSpectrum:
     """Describes power attenuation (1/m) over optical frequency (Hz): ``curve``, from ``first`` to ``last``.
 
-    Quantities of all functions may be text with a unit. `InputError` if one is out of range.
+    Arguments of all methods may be text with a unit. `InputError` if an argument is out of range.
     """
 
     curve: Callable[[Array], Any]
@@ -68,13 +68,13 @@ class LossSpectrum:
         return cls(lambda f: np.polynomial.polynomial.polyval(f - centre, c))
 
     def at(self, frequencies: ArrayLike) -> Array:
-        """Return the power attenuation at optical frequencies (Hz), 1/m, in their shape; it must be ≥ 0."""
+        """Return the power attenuation (1/m) at optical ``frequencies`` (Hz), of the same shape."""
         return _checked(self._values(numbers(frequencies, "Hz", "frequencies")))
 
     def of_modes(self, frequencies: ArrayLike, fibre: Fibre) -> Array:
         """Return the power attenuation of each mode at optical frequencies (F,) in Hz: 1/m, shape (F, M).
 
-        The fibre's α holds at the fibre's wavelength; for all modes the spectrum adds the change from there.
+        The fibre's α holds at its wavelength; the spectrum adds the change from there, equal for all modes.
         """
         change = self._values(np.atleast_1d(numbers(frequencies, "Hz", "frequencies")))
         change -= self._values(np.array(SPEED_OF_LIGHT / fibre.wavelength))
@@ -112,10 +112,10 @@ def silica_spectrum(shift: ArrayLike) -> Array:
 class RamanGain:
     """Describes the Raman gain efficiency C_R = g_R/(2A) between waves of random polarisation.
 
-    A wave of power P amplifies one of lower frequency with the power gain C_R P (1/m), if both have the
-    intensity overlap 1/A. The factor 1/2 is the mean over polarisations: g_R acts between parallel ones; gain
-    between orthogonal ones is neglected. Quantities may be text with a unit; `InputError` if one is out of
-    range. Arrays are read-only.
+    A wave of power P amplifies a wave of lower frequency with the power gain C_R P (1/m), if their intensity
+    overlap is 1/A. The factor 1/2 is the mean over polarisations: parallel polarisations have the gain g_R,
+    the gain between orthogonal ones is neglected. Quantities may be text with a unit; `InputError` if one is
+    out of range. Arrays are read-only.
 
     Between shifts C_R is a monotone cubic (PCHIP); C_R is 0 at shift 0 and above the last. With the quantum
     defect each pump photon gives one signal photon, and the rest of its energy to the glass. Without it
@@ -150,9 +150,9 @@ class RamanGain:
 
     @classmethod
     def silica(cls) -> "RamanGain":
-        """Return silica's gain by `silica_spectrum`: peak g_R = 1e-13 m/W at a pump of 1 µm, for 80 µm².
+        """Return the gain of silica (`silica_spectrum`): peak g_R = 1e-13 m/W at a pump of 1 µm, 80 µm².
 
-        G. P. Agrawal, Nonlinear Fiber Optics, section 8.1. In a fibre, its overlaps replace 1/(80 µm²).
+        G. P. Agrawal, Nonlinear Fiber Optics, section 8.1. A fibre's mode overlaps replace 1/(80 µm²).
         """
         area, spectrum = 80e-12, silica_spectrum(_SILICA_SHIFT)
         efficiency = np.maximum(spectrum, 0) * (1e-13 / (2 * area * spectrum.max()))
@@ -160,7 +160,7 @@ class RamanGain:
 
     @classmethod
     def triangular(cls, slope: Any, area: Any = 80e-12, cutoff: Any = 15e12, **options: Any) -> "RamanGain":
-        """Return C_R = ``slope`` (1/(W m Hz)) · shift up to ``cutoff`` (Hz), then 0; options as the class."""
+        """Return a gain C_R = ``slope`` (1/(W m Hz)) · shift, 0 for shifts (Hz) above ``cutoff``."""
         slope, cutoff = number(slope, "1/W/m/Hz", "slope"), positive(cutoff, "Hz", "cutoff")
         return cls(np.array([0, cutoff]), np.array([0, slope * cutoff]), area, **options)
 
@@ -172,7 +172,7 @@ class RamanGain:
             return cls(table["shift_thz"] * 1e12, table["efficiency_per_w_per_km"] * 1e-3, area, **options)
 
     def at(self, shift: ArrayLike) -> Array:
-        """Return C_R at signed frequency shifts (Hz), 1/(W m), for a pump at ``pump_frequency``; odd."""
+        """Return C_R, 1/(W m), at signed shifts (Hz) from a pump at ``pump_frequency``; odd in the shift."""
         curve = scipy.interpolate.PchipInterpolator(self.shift, self.efficiency, extrapolate=False)
         return np.sign(shift) * np.nan_to_num(curve(np.abs(shift)))
 

@@ -26,13 +26,13 @@ from wavefabric.optics.signal.transmitter import Transmitter
 
 
 class SharedParts:
-    """Caches parts of earlier runs, by kind and by a key of their inputs, for runs with an equal key."""
+    """Caches objects of earlier runs (fibre, propagator, …), by kind and input key, for runs of equal key."""
 
     def __init__(self):
         self._kept: dict[str, dict[Hashable, Any]] = {}
 
     def get(self, kind: str, key: Hashable, make: Callable[[], Any], most: int = 1) -> Any:
-        """Return the part of an equal key, or make it; the last ``most`` parts of a kind are cached."""
+        """Return the cached object of ``kind`` and ``key``, or ``make()``; cache up to ``most`` per kind."""
         kept = self._kept.setdefault(kind, {})
         if key not in kept:
             while len(kept) >= most:  # free memory before the next part is made
@@ -41,26 +41,26 @@ class SharedParts:
         return kept[key]
 
     def release_others(self, kind: str, key: Hashable) -> bool:
-        """Release all parts of a kind except that of ``key``; return whether the latter exists."""
+        """Release all objects of ``kind`` except the object of ``key``; return whether it exists."""
         kept = self._kept.pop(kind, {})
         self._kept[kind] = {key: kept[key]} if key in kept else {}
         return key in kept
 
 
 def fibre_key(run: RunFile) -> Hashable:
-    """Return the inputs that determine the fibre of a run."""
+    """Return a key of the inputs that determine the fibre of a run, for `SharedParts`."""
     return run.sections()["run file, fibre"], run.signal.centre
 
 
 def propagator_key(run: RunFile) -> Hashable:
-    """Return the inputs, besides fibre, ranks and steps, of a run's buffers, plans and tables."""
+    """Return a key of the inputs, besides fibre and ranks, that determine the buffers of a propagator."""
     solver = run.solver.model_dump_json(exclude={"step", "max_phase", "tolerance"})
-    grid, fixed = run.signal.wdm_grid, run.solver.step is not None  # others need memory for more tables
+    grid, fixed = run.signal.wdm_grid, run.solver.step is not None  # variable steps need more tables
     return grid.samples, grid.sample_rate, solver, fixed
 
 
 def back_to_back_key(run: RunFile) -> Hashable:
-    """Return the inputs, besides the modes of the fibre, that affect reception of the transmitted signal."""
+    """Return a key of the inputs, besides the fibre's modes, that affect back-to-back reception."""
     sections = run.sections()
     return run.solver.precision, *(sections[f"run file, {name}"] for name in ("seed", "signal", "receiver"))
 
@@ -68,8 +68,8 @@ def back_to_back_key(run: RunFile) -> Hashable:
 def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibre:
     """Build the fibre of [fibre], expanded at the middle of the channels, the frequency zero of the field.
 
-    Numbers in the run file (tables, a preset's, β2, β3 and γ) hold at `fibre.wavelength`, and `at_frequency`
-    moves them; an index profile is defined at this wavelength, and solved at the middle of the channels.
+    Numbers in the run file (tables, presets, β2, β3 and γ) hold at `fibre.wavelength`; `at_frequency` shifts
+    them. An index profile is defined at this wavelength, and solved at the middle of the channels.
     """
     table = run.fibre
     keys = table.present("attenuation", "n2", "gamma", "wavelength", "beta2", "beta3")
@@ -113,7 +113,7 @@ def fibre_digest(fibre: Fibre) -> str:
 
 
 def result_writer(run: RunFile, output: str | Path | None = None, force: bool = False) -> ResultWriter:
-    """Return the writer of the result, to ``output`` or the run file's path; InputError if not allowed."""
+    """Return the writer for ``output`` or the run file's result path; InputError if it cannot be written."""
     return ResultWriter(output or run.output_path(), force, run.input_paths())
 
 

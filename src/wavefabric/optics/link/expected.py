@@ -53,7 +53,7 @@ def warnings_before(
 ) -> list[str]:
     """Return warnings before the run: about steps, delays beyond the window, Raman scattering.
 
-    ``steps`` is the number per span, if known; ``expected`` gives their cost at the farthest position.
+    ``steps`` is the number of steps per span, if known; ``expected`` gives the cost of these steps.
     """
     warnings = []
     limit = resonance(fibre, transmitter)
@@ -135,8 +135,8 @@ def expected_of(
     """Return expected powers and Q² at a run's receiver positions, by the names of ``/received``.
 
     ``fibre`` avoids building the run's fibre again. A fixed step above the resonance limit of an integrator
-    of `QUADRATURES` adds spurious interference, which ``numerical`` estimates; it is 0 otherwise. Raises the
-    InputError of a run. ``warn`` is called with one line if the run includes an effect that theory omits.
+    of `QUADRATURES` adds spurious interference, the ``numerical`` part, which is 0 otherwise. InputError as
+    for a run. ``warn`` is called with one line if the run includes an effect that theory omits.
     """
     run = run_file(run)
     if key := left_out(run):
@@ -158,7 +158,7 @@ def expected_of(
 
 
 def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[dict[str, Any]]:
-    """Return, per mode group and position in dB, mean and smallest Q², and signal over each noise part.
+    """Return mean and smallest Q², and signal over each part of the noise, dB, by mode group and position.
 
     Means over modes and channels are means of powers; None where a noise part is zero.
     """
@@ -180,7 +180,7 @@ def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[d
 
 
 def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:
-    """Return the groups of ``/theory`` in a result file, by the names of ``/received``."""
+    """Return the content of ``/theory`` in a result file: arrays by receiver position as in ``/received``."""
     return {
         name: {part: Data(getattr(one, part), unit, text) for part, (unit, text) in _KEPT.items()}
         for name, one in expected.items()

@@ -50,7 +50,7 @@ def read_waveform(
 
 
 def with_whole_field(comm: Communicator, local_modes: RankModes, A, write: Callable[[Rows], None]) -> None:
-    """Let rank 0 ``write`` the field of all ranks, whose rows ``A`` it receives one by one. Collective."""
+    """Call ``write`` on rank 0 with the field of all ranks, whose rows rank 0 receives singly; collective."""
     ends, control, to_host = local_modes.row_ends, comm.control, comm.device.to_host
     buffer, awaited = np.empty(A.shape[1], A.dtype), ends[1]
 

@@ -1,7 +1,4 @@
-"""Draws the figures of a link: Q², penalty, constellations, spectra at the receivers, power along the fibre.
-
-Q² and penalty have the form of figures 4 and 5 of Brehler et al.
-"""
+"""Draws the figures of a link: Q², penalty, constellations, spectra at the receivers, power along z."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +39,7 @@ from wavefabric.optics.link.received_signals import (
 )
 
 _MOST_DB = 1000
-#: Spectra in one figure: the first, the last, and some between.
+#: Largest number of spectra in one figure: the first, the last, and some between.
 _MOST = 6
 
 
@@ -51,10 +48,10 @@ def plot_result(
 ) -> list[Path]:
     """Draw all figures for which the result file of a link has data; return their paths.
 
-    These are ``<stem>-q2``, ``-penalty``, ``-constellation``, ``-spectrum`` and ``-power``, ``suffix`` png,
-    pdf or svg, in ``out_dir``, created if missing, or next to the result. InputError if the file is no result
-    or has nothing to draw, or the folder cannot be used. With ``mode`` or ``channel``, from 1, only their
-    constellation is drawn.
+    The files ``<stem>-q2``, ``-penalty``, ``-constellation``, ``-spectrum`` and ``-power``, with ``suffix``
+    png, pdf or svg, are in ``out_dir``, created if missing, or next to the result. InputError if ``path`` is
+    no result or has nothing to draw, or the folder cannot be used. With ``mode`` or ``channel``, from 1, only
+    the constellation of this mode or channel is drawn.
     """
     with reading(path):
         result = read_result(path)
@@ -141,7 +138,7 @@ def power_figure(result: Result) -> Figure | None:
 
 
 def q_squared_figure(result: Result) -> Figure:
-    """Draw minimum, mean and maximum Q² over the channels per mode at the farthest receiver (as figure 4)."""
+    """Draw each mode's Q² (minimum, mean, maximum) at the farthest receiver, as Brehler et al., figure 4."""
     name = received(result)[-1]
     q = _q_squared_db(result, name)
     modes, channels = q.shape
@@ -165,10 +162,10 @@ def q_squared_figure(result: Result) -> Figure:
 def penalty_figure(
     result: Result, extrapolated: Mapping[str, Sequence[float]] | None = None
 ) -> Figure | None:
-    """Draw the mean Q² of each mode relative to back-to-back, for each distance (as figure 5).
+    """Draw the mean Q² of each mode relative to back-to-back, for each distance, as Brehler et al., figure 5.
 
-    None without back-to-back, or if that was received without noise. ``extrapolated`` contains penalties of
-    the modes at step zero in dB, by position; they are drawn as hollow markers.
+    None without back-to-back, or if back-to-back was received without noise. ``extrapolated``: penalties of
+    the modes at step zero in dB, by position, drawn as hollow markers.
     """
     names = received(result)
     if names[0] != "back_to_back" or len(names) < 2:
@@ -199,7 +196,7 @@ def penalty_figure(
             hollow = {"mec": colour, "mfc": "white", "mew": 0.9, "zorder": 2.5}
             axes.plot(x, extrapolated[name], marker, ms=size, label=f"{label}, step → 0", **hollow)
     axes.set_ylabel("mean Q² − back-to-back (dB)")
-    # The legend, then twice as long, shares the line.
+    # With extrapolated penalties the legend is twice as long and shares the title's line.
     _finish(axes, "Nonlinear penalty" if extrapolated else "Nonlinear penalty of each spatial mode")
     return axes.figure
 
@@ -207,10 +204,10 @@ def penalty_figure(
 def constellation_figure(
     result: Result, mode: int | None = None, channel: int | None = None
 ) -> Figure | None:
-    """Draw symbols at the farthest receiver: of ``mode``, from 1, or of the first, the worst and the last.
+    """Draw the symbols at the farthest receiver of ``mode`` (from 1), or of the first, worst and last mode.
 
-    ``channel``, from 1, needs a file with those of all; by default it is the middle one. None without
-    symbols. InputError for modes and channels that the file does not contain.
+    ``channel`` (from 1) is by default the middle channel; others need a file with the symbols of all
+    channels. None without symbols. InputError for modes and channels that the file does not contain.
     """
     from matplotlib.figure import Figure
 
@@ -252,7 +249,7 @@ def constellation_figure(
 
 
 def _of_channel(result: Result, points: np.ndarray, channels: int, channel: int | None) -> np.ndarray:
-    """Return the symbols of one channel, from 1, (modes, 2, symbols)."""
+    """Return the symbols of ``channel`` (from 1; None: the middle channel), (modes, 2, symbols)."""
     if channel is not None and not 1 <= channel <= channels:
         raise InputError(f"channel: {channel} given; allowed: 1 to {channels}")
     index = channels // 2 if channel is None else channel - 1

@@ -58,7 +58,7 @@ def section_count(run: RunFile) -> int:
 
 
 class LinkPath:
-    """Models the spans of a link, with the fibre of the run file plus the delays of its rows as `fibre`.
+    """Models the spans of a link; `fibre` is the run file's fibre with row delays of random coupling.
 
     `InputError` for conflicts between parts that no single part can detect.
     """
@@ -110,7 +110,7 @@ class LinkPath:
 
     @staticmethod
     def boundaries(run: RunFile, fibre: Fibre) -> np.ndarray | None:
-        """Return the modes where ranks may be cut, outside sets of coupled modes; None for anywhere."""
+        """Return the first modes of sets that must stay on one rank; None if ranks may split any modes."""
         table = run.fibre.random_coupling
         receiver = run.receiver
         joint = receiver.equaliser == "mimo" and receiver.joint == "groups"
@@ -124,11 +124,11 @@ class LinkPath:
         return (self.amplifier.gain * math.exp(-self.fibre.alpha.mean() * self.link.length)) ** spans
 
     def propagator(self, options: PropagationOptions, comm: Communicator) -> Propagator:
-        """Return the propagator that takes the field of this path through a span."""
+        """Create the propagator for one span of this path, on the ranks of ``comm``."""
         return Propagator(self.fibre, self.grid.samples, self.grid.sample_rate, comm.device, options, comm)
 
     def sections(self, device, span: int, backward: bool = False) -> Sections:
-        """Return the sections along a span, with their couplings and filters."""
+        """Return the sections of a span, which apply couplings and filters at their boundaries."""
         bare = self.coupling is None and self.spectral is None
         return Sections() if bare else SpanSections(self, device, span, backward)
 
@@ -171,7 +171,7 @@ class LinkPath:
 
     def amplify(self, device, A, span: int) -> None:
         """Apply the amplifier and lumped coupling after ``span`` to ``A`` (local rows, N), √W, in place."""
-        self._change_spectrum(device, A, span, 1)  # of the signal, before the amplifier adds its noise
+        self._change_spectrum(device, A, span, 1)  # before the amplifier adds noise
         first = self.local_modes.first_row
         self.amplifier.apply(device, A, self.grid, self.seed, span, first)
         if self.link.mode_dependent_gain:
@@ -190,7 +190,7 @@ class LinkPath:
         self._change_spectrum(device, A, span, -1)
 
     def _change_spectrum(self, device, A, span: int, sign: int) -> None:
-        """Apply (or undo) an amplifier's tilt and the filter that restores the launched spectrum."""
+        """Apply (``sign`` 1) or undo (−1) an amplifier's tilt and the filter that restores the spectrum."""
         tilt, spectral = self.link.gain_tilt, self.spectral if self.link.gain_flattening else None
         if tilt == 0 and spectral is None:
             return
@@ -207,7 +207,7 @@ class LinkPath:
         A *= device.asarray(factors[self.local_modes.slice].astype(A.real.dtype))[:, None]
 
     def undo_linear(self, operators: FibreOperators, A, spans: int) -> None:
-        """Take a field from the end of ``spans`` spans to the transmitter, without Kerr effect; in place."""
+        """Propagate ``A`` linearly back from the end of ``spans`` spans to the transmitter, in place."""
         counts, section = dataclasses.replace(operators.counts), self.link.length / self.section_count
         for span in reversed(range(spans)):
             self.undo_amplifier(operators.device, A, span)
@@ -222,7 +222,7 @@ class LinkPath:
 class SpanSections(Sections):
     """Applies random coupling and band filters between the sections of one span.
 
-    A filter acts for the fibre around it, half way to the neighbouring filters: second order.
+    A filter stands for the fibre around it, half way to the neighbouring filters: second order.
     """
 
     def __init__(self, path: LinkPath, device, span: int, backward: bool):

@@ -1,4 +1,4 @@
-"""Reads what a result file says of received signals: distances, Q² in dB, expected Q², mode groups."""
+"""Reads data of received signals from a result file: distances, Q² in dB, expected Q², mode groups."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ NOISELESS_DB = 60.0
 
 
 def received(result: Result) -> list[str]:
-    """Return the names in /received in the order of distance, ``back_to_back`` first."""
+    """Return the names of the receiver positions in a result by distance, ``back_to_back`` first."""
     names = [name for name in result.groups("received") if f"received/{name}/q_squared_db" in result]
     return sorted(names, key=lambda name: (name != "back_to_back", distance(result, name)))
 
 
 def distance(result: Result, name: str) -> float:
-    """Return the distance at which a signal was received, m."""
+    """Return the distance (m) from the transmitter to the receiver position ``name``."""
     inputs = result.attrs(f"received/{name}").get("distance_m", 0.0)
     if not (isinstance(inputs, (int, float, np.number)) and 0 <= inputs < 1e12):
         raise InputError(f"{result.path}: 'received/{name}' has the distance {inputs}; allowed: from 0 m")
@@ -37,7 +37,7 @@ def expected_db(result: Result, name: str, shape: tuple[int, ...]) -> np.ndarray
 
 
 def mode_groups(result: Result, modes: int) -> np.ndarray:
-    """Return the mode group of each mode; all 1 if the result does not say."""
+    """Return the mode group of each mode; all 1 if the result does not contain groups."""
     groups = np.asarray(result.get("fibre/groups", []))
     return groups if groups.shape == (modes,) and groups.dtype.kind in "iu" else np.ones(modes, int)
 

@@ -23,10 +23,10 @@ _SMALL = 1 << 20
 
 
 def signal_device(comm: Communicator, samples: int) -> Device:
-    """Return the device that computes transmitter, receiver and spectra of ``samples`` in all rows.
+    """Return the device for transmitter, receiver and spectra of a field of ``samples`` samples in all rows.
 
-    In a run on one GPU the CPU computes small signals, which it does as fast as the GPU, but without the
-    compilation of some sixty kernels of CuPy, 0.15 s each.
+    In a run on one GPU the CPU computes small signals: it is as fast, and saves the compilation of some sixty
+    CuPy kernels, 0.15 s each.
     """
     small = comm.device.name != "cpu" and comm.size == 1 and samples <= _SMALL
     return get_device("cpu") if small else comm.device
@@ -100,7 +100,7 @@ class BackPropagation:
 
 @dataclass
 class LinkReceiver:
-    """Adds noise, undoes the link or propagates back, and receives, on all ranks of ``comm``.
+    """Receives a link's field on all ranks of ``comm``: adds noise, undoes the link or propagates back.
 
     With ``inverse`` the receiver knows the inverse of the whole link, whatever its equaliser.
     """

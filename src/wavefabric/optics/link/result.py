@@ -25,7 +25,7 @@ from wavefabric.optics.signal.wdm import WdmGrid
 
 #: Number of received symbols stored per polarisation, for the constellation plot.
 POINTS = 1024
-#: Most bins of a spectrum.
+#: Largest number of bins of a spectrum.
 BINS = 1024
 #: Unit and meaning of each array of `arrays_of`, the datasets of one receiver position.
 _RECEIVED = {
@@ -78,7 +78,7 @@ def payload(
     warnings: Sequence[str],
     field: Rows | None = None,
 ) -> dict[str, Any]:
-    """Return groups and datasets of the result file; ``received``: distance (m) and `arrays_of` by place.
+    """Return groups and datasets of the result file; ``received``: distance (m) and `arrays_of` by position.
 
     ``along_z`` (Z, 1 + modes): distance (m) and power of each mode (W).
     """
@@ -162,7 +162,7 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
     if not names:
         return []
     q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
-    # Results of older versions have none.
+    # Results of older versions have no GMI.
     gmi = {name: np.broadcast_to(result.get(f"received/{name}/gmi", np.nan), q[name].shape) for name in names}
     theory = {name: expected_db(result, name, q[name].shape) for name in names}
     groups = mode_groups(result, len(q[names[0]]))

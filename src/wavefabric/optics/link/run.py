@@ -149,7 +149,7 @@ class _Link:
             self._warn(text)
 
     def _layout(self) -> str:
-        """Describe how ranks share the run: layouts differ in round-off."""
+        """Describe how ranks split modes and exchange powers, on which the round-off of results depends."""
         if self.ranks == 1:
             return ""
         solver = self.settings.solver
@@ -193,7 +193,7 @@ class _Link:
 
         self.propagator, self.A = self.shared.get("propagator", self.propagator_key, allocate)
         self.propagator.renew(options)
-        steps = self.propagator.steps(link.length, self.path.section_count)  # refuses those that never end
+        steps = self.propagator.steps(link.length, self.path.section_count)  # InputError if far too many
         if self.comm.step_recorder is not None:
             self.comm.step_recorder.check_steps(steps and steps * link.spans)
         self.propagator.recorder = self.comm.step_recorder
@@ -330,7 +330,7 @@ class _Link:
         for key, value in state["report"].items():
             setattr(self.propagator.report, key, value)
         vars(self.propagator.operators.counts).update(state["counts"])
-        self.seconds.update(state.get("seconds", {}))  # older checkpoints have none
+        self.seconds.update(state.get("seconds", {}))  # older checkpoints have no times
         return state["span"], state["inside"]
 
     def _seconds(self) -> dict[str, float]:
@@ -361,5 +361,5 @@ class _Link:
         else:
             on_first_rank(self.comm, write)
         if self.ranks > 1:
-            content.pop("field", None)  # it could not be read again
+            content.pop("field", None)  # rows of other ranks can be read only once
         return content

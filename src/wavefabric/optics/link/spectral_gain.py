@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 import numpy as np
-import scipy  # whose parts are loaded where they are used
+import scipy  # its submodules load when first used
 
 from wavefabric.base.errors import InputError
 from wavefabric.base.units import SPEED_OF_LIGHT
@@ -23,7 +23,7 @@ def overlap_of(table: FibreTable, fibre: Fibre) -> Array:
 
 
 class SpectralGain:
-    """Computes how each channel and mode's power changes along the spans of a link relative to the mean loss.
+    """Computes how powers of channels and modes change along a link's spans, relative to the fibre's loss α.
 
     `raman_evolution` computes Raman scattering span after span, from the mean powers of the channels.
     `InputError` if a loss spectrum does not cover all channels.
@@ -63,7 +63,7 @@ class SpectralGain:
         return raman_evolution(self._fibre, *inputs, gain, self._loss, overlap=overlap)
 
     def log_gain(self, span: int, start: float, stop: float, frequencies: Array) -> Array:
-        """Return the log of the power gain from ``start`` to ``stop`` (m) over the mean loss, (F, M)."""
+        """Return ln of a span's power gain from ``start`` to ``stop`` (m) over the fibre's loss, (F, M)."""
         gain = np.zeros((len(frequencies), self._fibre.modes))
         evolution = self.evolution(span)
         if evolution is not None:
@@ -79,7 +79,7 @@ def filter_band(device, A, grid, log_gain, modes: range) -> None:
     """Filter the spectra of rows ``A`` (local rows, N), √W, in place; two rows for each of ``modes``.
 
     ``log_gain(frequencies)`` returns the natural log of the power gain at optical frequencies in Hz, (F, M).
-    It is smooth: computed every 50 GHz, by a cubic spline at 4096 frequencies, and linear between these.
+    This gain must be smooth: it is computed every 50 GHz, then interpolated by a cubic spline and linearly.
     """
     xp, half = device.xp, 0.5 * grid.sample_rate
     knots = np.linspace(-half, half, max(4, int(2 * half / 50e9) + 2))

@@ -1,4 +1,4 @@
-"""Measure how much of a penalty is numerical, on a short part of a link; choose a step accordingly."""
+"""Measure on a short part of a link how much a step size changes Q², and choose the step accordingly."""
 
 import math
 from dataclasses import dataclass, replace
@@ -27,8 +27,10 @@ _PART, _LIMITS, _LEAST = 0.25, 64.0, 1e-6
 
 @dataclass(frozen=True)
 class StepCheck:
-    """Holds the effect of halving the step. ``distortion`` and ``distortion_half`` (modes, channels): squared
-    error vector magnitude without noise after ``spans`` spans, at ``step`` (m) and at half of it.
+    """Holds the effect of halving the step, measured on a short link.
+
+    ``distortion`` and ``distortion_half`` (modes, channels) are squared error vector magnitudes without noise
+    after ``spans`` spans, with steps of ``step`` and ``step``/2 (m).
     """
 
     step: float
@@ -41,7 +43,7 @@ class StepCheck:
 
     @property
     def text(self) -> str:
-        """Return one line for a user."""
+        """Return the result of the check as one line of text."""
         part = f"{self.symbols} symbols, {self.spans} span{'s' * (self.spans > 1)}"
         steps = f"step {metres(self.step)} against {metres(self.step / 2)} ({part})"
         return f"{steps}: Q² behind the link changes by {self.change_db:.2g} dB at most"
@@ -128,7 +130,7 @@ def choose_step(
     """Return the run with a fixed step that changes Q² by at most ``solver.step_penalty`` dB.
 
     Steps are halved until halving again changes Q² by at most half of the penalty (`verify_step`): errors
-    proportional to the step, as those of resonances, then add up to the penalty; others fall faster.
+    proportional to the step (from resonances) then add up to the penalty; other errors fall faster.
     `InputError` if round-off or the smallest step is reached first.
     """
     run = run_file(run)

@@ -1,11 +1,11 @@
-"""Integrate the multimode nonlinear Schrödinger equation by operators alone; `INTEGRATORS` lists methods."""
+"""Integrate the multimode nonlinear Schrödinger equation with the operators L̂ and N̂; see `INTEGRATORS`."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # reading a run file needs the names of integrators alone
+if TYPE_CHECKING:  # avoid a slow import: run files need only the names of integrators
     from wavefabric.optics.propagation.operators import FibreOperators
 
 # S6, order 4, of Blanes & Moan 2002, doi 10.1016/S0377-0427(01)00492-7, table 2.
@@ -18,22 +18,22 @@ KERR = (*_B, 0.5 - sum(_B), 0.5 - sum(_B), *reversed(_B))
 class Integrator:
     """Advances a field in place by whole steps.
 
-    A *check interval* is ``begin``, any number of ``step`` and ``end``, all with the same h. Between
-    ``begin`` and ``end`` the field may be in the integrator's internal representation (``strang`` advances it
-    by half a linear step), so read it only after ``end``.
+    A *check interval* is a call of ``begin``, any number of calls of ``step``, and a call of ``end``, all
+    with the same h. In between, the field may be in the integrator's internal representation (``strang``
+    advances the field by half a linear step), so read the field only after ``end``.
     """
 
     #: Name in run files.
     name: str
     #: Global order in h.
     order: int
-    #: FFTs of the field and exchanges of powers per step, and per check interval in addition to its steps.
+    #: (FFTs of the field, exchanges of powers) per step, and per check interval in addition to its steps.
     cost_per_step = (0, 0)
     cost_per_interval = (0, 0)
     #: Number of fields, and of arrays of Kerr phase rates, in addition to A.
     extra_fields = 0
     rate_arrays = 0
-    #: Whether ``trial`` and ``reject`` give steps of controlled local error.
+    #: Whether the integrator estimates local errors: it then has ``trial`` and ``reject``.
     adaptive = False
     #: Whether ``step`` does nothing but launch kernels.
     kernels_alone = True
@@ -43,14 +43,14 @@ class Integrator:
 
     @classmethod
     def lengths(cls, h: float) -> tuple[float, ...]:
-        """Return the lengths of linear propagation in a step of ``h``."""
+        """Return the lengths (m) of linear propagation in a check interval with steps of ``h``."""
         return (h / 2,)
 
     def begin(self, A, h: float) -> None:
-        """Prepare ``A`` for steps of ``h``."""
+        """Prepare the field ``A`` for steps of ``h`` m."""
 
     def step(self, A, h: float) -> None:
-        """Advance ``A`` by ``h``."""
+        """Advance the field ``A`` by one step of ``h`` m."""
         raise NotImplementedError
 
     def end(self, A, h: float) -> None:
@@ -62,7 +62,7 @@ class Integrator:
         self.end(A, h)
 
     def advance(self, A, h: float, steps: int = 1) -> None:
-        """Advance ``A`` by ``begin``, ``steps`` steps of ``h``, and ``end``."""
+        """Advance the field ``A`` by a check interval: ``begin``, ``steps`` steps of ``h`` m, ``end``."""
         self.begin(A, h)
         for _ in range(steps):
             self.step(A, h)
@@ -82,9 +82,6 @@ class RK4IP(Integrator):
 
         k_4 = h\hat N(E[A_I + k_3])\,E[A_I + k_3], \quad
         A(z+h) = E[A_I + \tfrac{k_1}6 + \tfrac{k_2}3 + \tfrac{k_3}3] + \tfrac{k_4}6 .
-
-    Two fields are enough: one kernel computes k2 and k3, and the kernel that adds k4 also computes
-    :math:`\hat N(A)A` of the next step.
     """
 
     name, order, extra_fields = "rk4ip", 4, 1
@@ -129,7 +126,7 @@ class ERK43IP(RK4IP):
         return math.sqrt(self.operators.squared_error())
 
     def reject(self, A) -> None:
-        """Undo the last ``trial``."""
+        """Restore the field ``A`` as it was before the last ``trial``."""
         A[...] = self._kept[0]
         self.K[...] = self._kept[1]
 
@@ -145,12 +142,12 @@ class Strang(Integrator):
 
     name, order = "strang", 2
     cost_per_step, cost_per_interval = (2, 1), (4, 0)
-    #: Fractions of a step of the flows of L̂ and of N̂, which alternate.
+    #: Lengths of the alternating flows of L̂ and N̂, as fractions of a step.
     linear, kerr = (0.5, 0.5), (1.0,)
 
     @classmethod
     def pairs(cls, h: float) -> list[tuple[float, float]]:
-        """Return, per flow of N̂ in a step, its length and the length of the flow of L̂ that follows it."""
+        """Return the lengths (m) of each Kerr flow in a step of ``h`` and of the linear flow that follows."""
         behind = *cls.linear[1:-1], 2 * cls.linear[0]
         return [(b * h, a * h) for b, a in zip(cls.kerr, behind, strict=True)]
 
@@ -160,7 +157,7 @@ class Strang(Integrator):
         return tuple(dict.fromkeys((first, *(length for _, length in cls.pairs(h)), -first)))
 
     def rotate(self, A, h: float) -> None:
-        """Apply the nonlinear sub-step of length ``h``."""
+        """Apply the nonlinear sub-step of ``h`` m to the field ``A``."""
         self.operators.kerr_rotate(A, h)
 
     def begin(self, A, h: float) -> None:
@@ -180,10 +177,7 @@ class Strang(Integrator):
 
 
 class SSFMRK4(Strang):
-    r"""Implements SSFM-RK4: Strang splitting with RK4 for the nonlinear sub-step; second order.
-
-    Each RK4 stage is A times one number per phase group, so the kernel reads the field once.
-    """
+    """Implements SSFM-RK4: Strang splitting with RK4 for the nonlinear sub-step; second order."""
 
     name = "ssfm_rk4"
 
@@ -223,12 +217,12 @@ class SSFMAgrawal(Integrator):
 
 
 class BlanesMoan(Strang):
-    r"""Implements the symmetric splitting S6 of Blanes & Moan 2002: 12 FFTs, 6 evaluations, fourth order.
+    r"""Implements the splitting S6 of Blanes & Moan 2002: 12 FFTs, 6 evaluations of N̂, fourth order.
 
     .. math::
         A(z+h) = e^{a_1 h\hat L} e^{b_1 h\hat N} e^{a_2 h\hat L} \cdots e^{b_1 h\hat N} e^{a_1 h\hat L} A(z)
 
-    The error constant is about a hundred times smaller than that of Yoshida's triple jump. Every flow is
+    The error constant is about a hundred times smaller than with Yoshida's triple jump. Every flow is
     exact, so the energy of every mode is conserved to round-off; :math:`a_3 < 0` means that a short piece
     runs backwards, where loss is gain. The first and last pieces of neighbouring steps merge.
     """

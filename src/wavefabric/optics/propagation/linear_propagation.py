@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-#: Number of cached transfer functions: a composition method uses four step fractions.
+#: Largest number of cached transfer functions: ``blanes_moan`` needs six lengths.
 MOST_LENGTHS = 6
 
 
@@ -21,7 +21,7 @@ class LinearPropagation(ABC):
         self.replaced = 0
 
     def prepare(self, length: float) -> Any:
-        """Return the transfer function of a length, m, computed if it is not cached."""
+        """Return the transfer function of propagation over ``length`` m, from the cache if possible."""
         held = self.kept.pop(length, None)
         if held is None:
             free = None
@@ -38,14 +38,13 @@ class LinearPropagation(ABC):
 
     @abstractmethod
     def _fill(self, free: Any, length: float) -> Any:
-        """Compute the transfer function of a length, m, in ``free`` if given, a table no longer needed."""
+        """Compute the transfer function of ``length`` m, in the memory of an old table ``free`` if given."""
 
 
 class TransformsAndTable(LinearPropagation):
-    """Transforms rows by ``fft``, multiplies them by a table and transforms them back.
+    """Propagates rows by separate transforms (``fft``) and a product with the table of a transfer function.
 
-    ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``table_row`` has the table row of each row of the
-    field.
+    ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``table_row``: the table row of each field row.
     """
 
     def __init__(self, device, kernels, coefficients, table_row, n: int, sample_rate: float, fft):

@@ -1,7 +1,4 @@
-"""Define the operators from which integrators are built: linear propagation and the Kerr operator.
-
-Transforms, transfer tables and memory layouts are internal to this module.
-"""
+"""Define the operators from which integrators are built: linear propagation and the Kerr operator."""
 
 from dataclasses import dataclass
 
@@ -25,8 +22,9 @@ RK4IP_LAST = KerrOperator("rk4ip_last", stages=2, numbers=3)
 
 @dataclass
 class OperationCounts:
-    """Counts the operations of a propagation: an FFT transforms all rows once; an exchange is a round of
-    phase-group powers. On one rank a kernel counts as one exchange, in which it sums the powers.
+    """Counts the operations of a propagation: FFTs of all rows, and exchanges of phase-group powers by ranks.
+
+    On one rank each Kerr kernel counts as one exchange.
     """
 
     steps: int = 0
@@ -36,7 +34,7 @@ class OperationCounts:
 
 
 def linear_coefficients(fibre: Fibre, local_modes: RankModes) -> tuple[np.ndarray, np.ndarray]:
-    """Return distinct α, β1…β4 of a rank's rows, (table rows, 5), and the index of these for each row."""
+    """Return the distinct sets of α, β1…β4 of a rank's rows, (table rows, 5), and each row's set index."""
     rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)
     if fibre.row_delays is not None:
         rows[:, 1] += fibre.row_delays
@@ -47,12 +45,12 @@ def linear_coefficients(fibre: Fibre, local_modes: RankModes) -> tuple[np.ndarra
 
 
 def fused_plan_of(device, n: int, dtype) -> FusedPlan | None:
-    """Return the plan of a device's fused kernels for rows of n samples; None if there is none."""
+    """Return the plan of fused kernels for rows of ``n`` samples; None if ``device`` or ``n`` allow none."""
     return fused_plan(n, dtype, device.block_memory) if device.block_memory else None
 
 
 def linear_nbytes(device, rows: int, n: int, dtype, table_rows: int, lengths: int) -> int:
-    """Return the bytes beside the field: tables of ``lengths`` lengths, work area of transforms on a GPU."""
+    """Return the bytes that linear propagation over ``lengths`` lengths needs: tables, GPU work area."""
     if fused_plan_of(device, n, dtype):
         return 0
     work_area = 0 if device.name == "cpu" else rows * n * np.dtype(dtype).itemsize
@@ -60,10 +58,11 @@ def linear_nbytes(device, rows: int, n: int, dtype, table_rows: int, lengths: in
 
 
 class FibreOperators:
-    """Applies linear propagation L̂ and Kerr operator N̂ of one fibre, on one device, for one field shape.
+    """Applies linear propagation L̂ and Kerr operator N̂ of one fibre, on one device, to fields of one shape.
 
-    ``n`` samples per row at ``sample_rate`` Hz, complex64 or complex128, else InputError; ``kerr`` and
-    ``svd_tolerance`` as in `phase_group_coupling`; ``local_modes`` are this rank's modes, by default all.
+    Rows have ``n`` samples at ``sample_rate`` Hz; ``dtype`` is complex64 or complex128, else InputError.
+    ``kerr`` and ``svd_tolerance`` are options of `phase_group_coupling`; ``local_modes`` are this rank's
+    modes, by default all.
     """
 
     #: Bytes that all ranks receive, in total, in one exchange.
@@ -79,7 +78,7 @@ class FibreOperators:
             raise InputError(f"field: type {self.dtype} given; allowed: complex64, complex128")
         if self.n < 1 or not sample_rate > 0:
             raise InputError(f"field: {n} samples at {sample_rate} Hz given; both must be positive")
-        #: Real type of the fields, and their shape on this rank: (2M, N) with one.
+        #: Real type of the fields, and their shape on this rank: (2M, N) on a single rank.
         self.real, self.shape = np.finfo(self.dtype).dtype, (self.local_modes.rows, self.n)
         self.kernels = device.kernels("wavefabric.optics.propagation.kernels.kerr")
         self.counts = OperationCounts()
@@ -94,10 +93,10 @@ class FibreOperators:
         self.layout = self.kernels.KerrLayout(self.device, self.coupling, self.n, self.dtype)
 
     def linear_propagation(self, conjugate: bool = False) -> FusedSteps | TransformsAndTable:
-        """Return linear propagation of the rows, or with ``conjugate`` its adjoint (conjugate transfer)."""
+        """Create the `LinearPropagation` of this rank's rows, or with ``conjugate`` its adjoint."""
         coefficients, row = linear_coefficients(self.fibre, self.local_modes)
         if conjugate:
-            coefficients[:, 1:] *= -1  # all but loss is a phase
+            coefficients[:, 1:] *= -1  # β1 … β4 give phases, which change sign; the loss stays
         plan = fused_plan_of(self.device, self.n, self.dtype)
         if plan:
             return FusedSteps(self.device, plan, coefficients, row, self._sample_rate)
@@ -136,20 +135,20 @@ class FibreOperators:
         self._kerr(ROTATE_RK4, A, A, h)
 
     def rk4ip_middle(self, A, K, h: float) -> None:
-        """Compute k2 and k3 of RK4IP (see `kerr` of the kernels)."""
+        """Compute k2 and k3 of RK4IP: from A_I, k1/h to A ← A_I + k3, K ← A_I + k1/6 + k2/3 + k3/3."""
         self._kerr(RK4IP_MIDDLE, A, K, h)
 
     def rk4ip_last(self, A, K, h: float, measure: bool = False) -> None:
-        """Compute k4 of RK4IP and N̂(A)A of the new field; ``measure`` sets ``error``, the squared error."""
+        """Compute k4 of RK4IP: A ← K + k4/6, K ← N̂(A)A; ``measure`` also sets the squared local error."""
         self._kerr(RK4IP_LAST, A, K, h, self.error if measure else None)
 
     def _kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
-        """Apply an operator to A and K (A twice if it has one field), in place."""
+        """Apply a Kerr operator in place to A and K, or to A passed twice if the operator has one field."""
         self.kernels.kerr(operator, A, K, h, self.layout, error)
         self.counts.exchanges += 1
 
     def kerr_phase_rate(self, A, rate) -> None:
-        """Set rate ← Σ γκ|A|², rad/m, of each phase group."""
+        """Set rate ← Σ γκ|A|², the Kerr phase rate (rad/m) of each phase group and sample."""
         self.kernels.kerr_phase_rate(A, rate, self.layout)
         self.counts.exchanges += 1
 
@@ -172,14 +171,14 @@ class FibreOperators:
         return self._all_rows(self._energy)
 
     def distance(self, A, B) -> float:
-        """Return ‖A − B‖² over all rows."""
+        """Return ‖A − B‖² over all rows of the fibre, W × samples."""
         self.kernels.row_distance(A, B, self._energy)
         return float(self._all_rows(self._energy).sum())
 
     def _all_rows(self, values) -> np.ndarray:
-        """Return one number per row, for all rows of the fibre, on the host."""
+        """Return ``values``, one number per local row, for all rows of the fibre, on the host."""
         return self.device.to_host(values).copy()
 
     def graph(self, work, kernels_alone: bool = False):
-        """Return a callable that repeats the operators that ``work`` calls cheaply, see `Device.graph`."""
+        """Return a callable that repeats the kernel launches of ``work`` at low cost; see `Device.graph`."""
         return self.device.graph(work, kernels_alone)

@@ -23,9 +23,9 @@ from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.runtime.exchange.communicator import Communicator
 
-#: Chunks of time for long rows: first and last chunk do not overlap, but more chunks cost more messages.
+#: Number of time chunks of long rows. More chunks hide more of the exchange, but cost more messages.
 CHUNKS = 4
-#: Largest number of concurrent exchanges: those of the chunks in all phases of an operator.
+#: Largest number of concurrent exchanges: of all chunks that are in any phase of an operator.
 _CONCURRENT = 8
 #: Fewest samples of a chunk.
 _LEAST = 1 << 15
@@ -46,10 +46,10 @@ class TimeChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class ExchangeOptions:
-    """Holds options of the exchange of powers."""
+    """Holds options of the exchange of phase-group powers between ranks."""
 
-    form: str = "auto"  # of `rank_phase_group_coupling`
-    chunks: int | None = None  # of time, see `chunks_for`
+    form: str = "auto"  # ``exchange`` of `rank_phase_group_coupling`
+    chunks: int | None = None  # number of chunks of time; None: see `chunks_for`
     #: False omits the work on other ranks' data, which is still transferred: the "only communication" of
     #: Brehler et al., figure 3; answers are wrong.
     use_received: bool = True
@@ -73,9 +73,10 @@ class PowerExchange:
 
 
 class RankOperators(FibreOperators):
-    """Applies operators to the rows of one rank; all ranks must call the same ones in the same order.
+    """Applies the operators to the rows of one rank of several; all ranks must make the same calls in order.
 
-    ``local_modes`` gives the modes of every rank. `InputError` for ``kerr="svd"``, or conflicting forms.
+    ``local_modes`` gives the modes of every rank. `InputError` for ``kerr="svd"``, or if ``kerr`` and the
+    form of the exchange conflict.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class RankOperators(FibreOperators):
         comm = self.comm
         self.coupling = rank_phase_group_coupling(self.fibre, self.local_modes, self._form, kerr)
         self.layout = self.kernels.KerrChunkLayout(self.device, self.coupling.start, self.n, self.dtype)
-        # Few groups of all ranks are coupled in one kernel: one per peer would cost more than it hides.
+        # Factored groups are few: one kernel couples those of all ranks, a kernel per peer would cost more.
         self._couple_at_once = self.use_received and self.coupling.form == "factored"
         self._blocks = [self.device.asarray(block.astype(self.real)) for block in self.coupling.blocks]
         self._all_blocks = self.device.asarray(np.hstack(self.coupling.blocks).astype(self.real))
@@ -133,14 +134,14 @@ class RankOperators(FibreOperators):
                     phase(self._chunks[turn - k], (turn - k) % depth)
 
     def _powers(self, chunk: TimeChunk, ring: int, stage: int = 0) -> PowerExchange:
-        """Return the buffers for a stage's exchanged powers; even and odd stages have one set each."""
+        """Return the buffers for the powers that a stage exchanges; even and odd stages use separate sets."""
         key = (stage % 2, ring, chunk.size)
         if key not in self._exchanges:
             self._exchanges[key] = PowerExchange(self.comm, self.coupling.parts, chunk.size, self.real)
         return self._exchanges[key]
 
     def _array(self, name: str, chunk: TimeChunk, ring: int, *count: int):
-        """Return scratch of one real number, or ``count``, per local group and sample."""
+        """Return the scratch array ``name``: one real number, or ``count``, per local group and sample."""
         key = (name, ring, chunk.size, *count)
         if key not in self._scratch:
             shape = (*count, self.coupling.own_groups, chunk.size)
@@ -148,13 +149,13 @@ class RankOperators(FibreOperators):
         return self._scratch[key]
 
     def _send(self, powers: PowerExchange, rate) -> None:
-        """Start the exchange of local powers; unless coupled at once, set rate ← local part meanwhile."""
+        """Start the exchange of powers; meanwhile set ``rate`` from local powers, unless coupled at once."""
         powers.start()
         if not self._couple_at_once:
             self.kernels.couple(rate, powers.own, self._blocks[self.comm.rank], True)
 
     def _collect(self, powers: PowerExchange, rate) -> None:
-        """Set rate from all groups at once, or add each other rank's part once its powers are there."""
+        """Set ``rate`` from all ranks' powers at once, or add each other rank's part as it is received."""
         if self._couple_at_once:
             powers.arrived()
             self.kernels.couple(rate, powers.all, self._all_blocks, True)
@@ -180,14 +181,14 @@ class RankOperators(FibreOperators):
         self._stages(DERIVATIVE, A, A, 0.0, lambda *_: None, rate)
 
     def _stages(self, operator: KerrOperator, A, K, h: float, use: Callable, last_rates=None) -> None:
-        """Exchange powers once per phase rate; the phase rates of a stage give the powers of the next.
+        """Run the stages of an operator: exchange powers, compute phase rates, from them the next powers.
 
-        The last rates, in ``last_rates`` or scratch, are passed to ``use(chunk, rate, numbers)``.
+        ``use(chunk, rate, numbers)`` gets the last stage's phase rates, held in ``last_rates`` or scratch.
         """
         kernels, last = self.kernels, operator.stages
 
         def phase(stage: int, chunk: TimeChunk, ring: int) -> None:
-            """Finish the exchange of a stage and start that of the next."""
+            """Finish the exchange of stage ``stage`` − 1 and start the exchange of ``stage``."""
             numbers = self._array("numbers", chunk, ring, operator.numbers)
             for_last = last_rates[chunk.index] if last_rates else self._array("rate", chunk, ring)
             # RK4IP updates rows from both of its phase rates.
@@ -244,10 +245,10 @@ class RankOperators(FibreOperators):
 
 
 class OneSidedOperators(RankOperators):
-    """Extends `RankOperators` with kernels that write into other ranks' memory: an operator is one kernel.
+    """Applies an operator to the rows of one rank by one kernel, which writes powers to other ranks' memory.
 
     Operators with more than two exchanges or too many rows, or calls that need the phase rates alone, run as
-    in `RankOperators`; their exchanges are kernels too.
+    in `RankOperators`, with separate kernels for the exchanges.
     """
 
     def _lay_out_kerr(self, kerr, svd_tolerance):
@@ -271,5 +272,5 @@ class OneSidedOperators(RankOperators):
 
 
 def rank_operators(comm: Communicator, *options) -> RankOperators:
-    """Return `OneSidedOperators` if kernels of ``comm`` write into other ranks, else `RankOperators`."""
+    """Return `OneSidedOperators` if kernels can write to the memory of other ranks, else `RankOperators`."""
     return (OneSidedOperators if comm.one_sided else RankOperators)(comm, *options)

@@ -27,11 +27,11 @@ EXCHANGE_FORMS = ("auto", "dense", "factored")
 
 @dataclass(frozen=True)
 class PhaseGroupCoupling:
-    """Holds γκ, rad/(W m), between the phase groups of one rank's contiguous rows and those of all ranks."""
+    """Holds γκ, rad/(W m), between the phase groups of one rank and the phase groups of all ranks."""
 
     #: ``"dense"`` (every row is a group, the paper's form), ``"factored"`` (exact groups) or ``"svd"``.
     form: str
-    #: Distinct phase groups of the whole field.
+    #: Number of phase groups of the whole field.
     groups: int
     #: Number of groups or parts of groups on each rank, whose powers are exchanged.
     parts: tuple[int, ...]
@@ -58,12 +58,12 @@ class PhaseGroupCoupling:
 
     @property
     def transposed(self) -> "PhaseGroupCoupling":
-        """Return the coupling with the transpose of γκ, on one rank; adjoints multiply gradients by it."""
+        """Return the coupling with γκ transposed, on a single rank; adjoints multiply gradients by (γκ)ᵀ."""
         return replace(self, blocks=[self.blocks[0].T], left=self.right.T, right=self.left.T)
 
 
 def exchange_form(exchange: str, kerr: str) -> str:
-    """Return the form that ``exchange`` and ``kerr`` select for several ranks; InputError on a conflict."""
+    """Return the form of γκ that two options select for several ranks; InputError if the options conflict."""
     choice("exchange", exchange, EXCHANGE_FORMS)
     choice("kerr", kerr, KERR_FORMS)
     if kerr == "svd":
@@ -74,7 +74,7 @@ def exchange_form(exchange: str, kerr: str) -> str:
 
 
 def find_phase_groups(kappa_rows: np.ndarray) -> np.ndarray:
-    """Return the coarsest groups of *adjacent* rows with exactly equal κ rows and columns, (rows,) int."""
+    """Return the phase group of each row, (rows,) int: adjacent rows with equal rows and columns of κ."""
     same = (kappa_rows[1:] == kappa_rows[:-1]).all(axis=1)
     same &= (kappa_rows[:, 1:] == kappa_rows[:, :-1]).all(axis=0)
     return np.concatenate(([0], np.cumsum(~same)))
@@ -87,7 +87,7 @@ def phase_group_coupling(
 
     ``dense``: the paper's form, every row separately. ``factored``: exact, by phase groups. ``svd``: low rank
     over the groups, dropping singular values below ``tolerance`` times the largest. ``auto``: the cheapest
-    that is exact to round-off. InputError if κ is not square and finite, or the form is unknown.
+    form that is exact to round-off. InputError if κ is not square and finite, or the form is unknown.
     """
     kappa = np.asarray(kappa_rows, float)
     choice("kerr", form, KERR_FORMS)
@@ -113,7 +113,7 @@ def phase_group_coupling(
 def rank_phase_group_coupling(
     fibre: Fibre, local_modes: RankModes, exchange: str = "auto", kerr: str = "auto"
 ) -> PhaseGroupCoupling:
-    """Arrange γκ for one rank in the form of `exchange_form`; ``"auto"``: factored if that is smaller."""
+    """Arrange γκ for one rank of several in the form of `exchange_form`; ``"auto"`` is the smaller form."""
     form, rank = exchange_form(exchange, kerr), local_modes.rank
     exact = partial(_exact, fibre.kappa_rows(), fibre.gamma, ends=local_modes.row_ends, rank=rank)
     coupling = exact("factored" if form == "auto" else form)
@@ -121,7 +121,7 @@ def rank_phase_group_coupling(
 
 
 def _exact(kappa: np.ndarray, gamma: float, form: str, ends: Sequence[int], rank: int = 0):
-    """Return the ``"dense"`` or ``"factored"`` form for one rank; ``ends`` are the row ends of all ranks."""
+    """Return the dense or factored coupling of rank ``rank``; ``ends`` are `RankModes.row_ends`."""
     group = np.arange(len(kappa)) if form == "dense" else find_phase_groups(kappa)
     first = np.unique(group, return_index=True)[1]  # first row of each group, which represents it
     firsts = [first[np.unique(group[a:b])] for a, b in pairwise(ends)]

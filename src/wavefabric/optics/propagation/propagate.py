@@ -34,7 +34,7 @@ class PropagationReport:
     """Reports the cost and accuracy of a propagation.
 
     ``local_error`` is ‖error of one step‖/‖A‖ at the start of the fibre, where the power is highest, from a
-    comparison with two half steps (NaN without memory for it); with step control by tolerance it is the
+    comparison with two half steps (NaN if memory is too small); with step control by tolerance it is the
     largest accepted error. ``energy_drift`` is the largest |E/E₀e^{−αz} − 1| of a row. ``seconds`` is the
     wall time without compilation. ``exchange`` is the form of the exchanged powers (``"none"`` on one rank),
     ``bytes_per_step`` the exchanged bytes that all ranks receive per step.
@@ -149,7 +149,10 @@ class Propagator:
         self.renew(options)
 
     def renew(self, options: PropagationOptions) -> None:
-        """Reset for other steps and another check interval; all other options must be the same."""
+        """Reset the counts and the report; set step control, direction and check interval of ``options``.
+
+        All other options must be those given to the constructor.
+        """
         self.check_interval, self._sign = options.check_interval, -1 if options.backward else 1
         self._measures = options.measure_error
         controls = {key: getattr(options, key) for key in ("step", "max_phase", "tolerance")}
@@ -162,7 +165,7 @@ class Propagator:
             self.report.exchange = form
 
     def steps(self, length: float, sections: int = 1) -> int | None:
-        """Return the steps over ``length`` m of ``sections`` sections; None if not known beforehand."""
+        """Return the number of steps over ``length`` m in ``sections`` sections; None for variable steps."""
         return self.control.total(length, sections) if isinstance(self.control, FixedStep) else None
 
     def run(
@@ -177,10 +180,10 @@ class Propagator:
     ) -> dict:
         """Propagate ``A``, shape (local rows, N) from ``operators.empty()``, in place over ``length`` m.
 
-        ``state`` resumes an earlier call (from ``on_check``). ``on_step(z, steps)`` is called after each step
-        is enqueued, ``on_check(state)`` at each check, with a whole and finite field, and before it
-        ``on_energy(z, Σ_t |A|² of each row)``, also at the start. ``sections`` cut the length into equal
-        parts and act at their boundaries. FieldLost if the field is no longer finite.
+        ``on_step(z, steps)`` is called after each step is enqueued, ``on_energy(z, Σ_t |A|² of each row)`` at
+        the start and at each check, and then ``on_check(state)``, with a complete and finite field. ``state``
+        from ``on_check`` resumes an earlier call. ``sections`` divide ``length`` equally and act at their
+        boundaries. FieldLost if the field is no longer finite.
         """
         begun, report, sections = working_time(), self.report, sections or Sections()
         count = sections.count
@@ -225,7 +228,7 @@ class Propagator:
         return state
 
     def _cross(self, A, sections: Sections, state: dict) -> None:
-        """Apply the boundary at the end of a section to the field."""
+        """Apply the coupling or filter at the end of a section to ``A``; update the reference energy."""
         at = state["section"] if self._sign > 0 else sections.count - state["section"]
         changes = sections.changes_energy(at)
         if changes:
@@ -233,11 +236,11 @@ class Propagator:
         sections.cross(A, at)
         if changes:
             loss = np.repeat(self.fibre.alpha, 2) * self._sign
-            # Store the energy that the next check would expect at the start.
+            # Reference energies hold at z = 0: store the new energy without the loss up to here.
             state["energy"] = (self.finite_energy(A, state["z"]) * np.exp(loss * state["z"])).tolist()
 
     def _watch_energy(self, A, state: dict, sections: Sections) -> np.ndarray:
-        """Update the energy drift of rows (of coupled rows together); return the energy of each row."""
+        """Update the energy drift in ``state`` (of coupled rows together); return the energy of each row."""
         loss = np.repeat(self.fibre.alpha, 2) * self._sign
         first, now = np.array(state["energy"]), self.finite_energy(A, state["z"])
         energy = now * np.exp(loss * state["z"])
@@ -253,7 +256,7 @@ class Propagator:
         return now
 
     def finite_energy(self, A, z: float) -> np.ndarray:
-        """Return Σ_t |A|² of all ranks' rows, W × samples; FieldLost on all, with mode and ``z`` (m)."""
+        """Return Σ_t |A|² of every row, W × samples; FieldLost, with mode and ``z`` (m), if not finite."""
         energy = self.operators.energy(A)
         bad = np.flatnonzero(~np.isfinite(energy))
         if bad.size:
@@ -263,7 +266,7 @@ class Propagator:
         return energy
 
     def _measure_local_error(self, A, h: float) -> None:
-        """Compare one step with two half steps; the three steps do not count in the report."""
+        """Estimate the local error of one step by two half steps; the report counts none of these steps."""
         operators = self.operators
         short = self.device.memory()[0] < 2 * A.nbytes + MOST_LENGTHS * operators.propagation.table_bytes
         if self.comm.control.max(int(short)):
@@ -291,9 +294,9 @@ def memory_needed(
     local_modes: RankModes | None = None,
     one_sided: bool = False,
 ) -> int:
-    """Return the bytes on the device: fields, linear propagation, exchanged powers, scratch.
+    """Return the bytes that a propagation needs on the device: fields, tables, exchanged powers, scratch.
 
-    ``one_sided`` is that of the ranks' communicator, see `Communicator`.
+    ``one_sided``: whether kernels write to the memory of other ranks (`Communicator.one_sided`).
     """
     local_modes = local_modes or RankModes((0, fibre.modes))
     integrator = INTEGRATORS[options.integrator]
@@ -317,7 +320,7 @@ def memory_needed(
 
 
 def checked_launch(field, fibre: Fibre, length, sample_rate) -> tuple[np.ndarray, float, float]:
-    """Return field, length (m) and sample rate (Hz) as numbers; `InputError` as of `propagate`."""
+    """Check arguments of `propagate`; return field, length (m) and sample rate (Hz) as numbers."""
     instance("fibre", fibre, Fibre)
     field = np.asarray(field_array(host_array(field)))
     if field.ndim != 2 or field.shape[0] != fibre.rows:

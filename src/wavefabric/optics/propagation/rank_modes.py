@@ -1,4 +1,4 @@
-"""Define which modes, hence rows of the field, each rank has, and gather rows from all ranks."""
+"""Split the modes of a field (two rows per mode) among ranks, and gather the rows of all ranks."""
 
 import operator
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class RankModes:
 
 
 def split_modes(modes: int, ranks: int, boundaries=None) -> tuple[int, ...]:
-    """Return `RankModes.ends` for ``ranks`` ranks of at least one mode each, by default equal to within one.
+    """Split modes among ranks, by default equally to within one mode; return `RankModes.ends`.
 
     ``boundaries``: modes where a cut is allowed, ascending (first modes of groups); the largest number of
     modes per rank is then minimal, then the next largest. InputError if there are more ranks than pieces.
@@ -54,7 +54,7 @@ def split_modes(modes: int, ranks: int, boundaries=None) -> tuple[int, ...]:
 
 
 def check_split(split: Sequence[int], modes: int, ranks: int) -> tuple[int, ...]:
-    """Return `RankModes.ends` from each rank's number of modes; InputError unless these are all modes."""
+    """Return `RankModes.ends` for ``split``, modes per rank; InputError unless they add up to ``modes``."""
     try:
         sizes = list(map(operator.index, split))
     except TypeError:
@@ -66,7 +66,7 @@ def check_split(split: Sequence[int], modes: int, ranks: int) -> tuple[int, ...]
 
 
 def gather_field(comm, local_modes: RankModes, field: np.ndarray) -> np.ndarray:
-    """Return the whole field (2M, N) on the host of every rank, from each rank's rows."""
+    """Return the whole field (2M, N) on the host of every rank; ``field`` has the rows of this rank."""
     if comm.size == 1:
         return field
     out = np.empty((local_modes.row_ends[-1], field.shape[1]), field.dtype)

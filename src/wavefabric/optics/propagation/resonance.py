@@ -27,7 +27,7 @@ class StepLimit:
 
     #: 2π/(|β2|(2πB)²) of the mode with the largest |β2| in the band, m.
     dispersion: float
-    #: The limit of the two modes that walk off fastest, m; `inf` without such a pair.
+    #: The limit of the two modes that walk off fastest, m; `inf` without two modes that mix.
     walk_off: float
     #: Cause of the lower limit, in words.
     cause: str
@@ -36,12 +36,12 @@ class StepLimit:
 
     @property
     def step(self) -> float:
-        """Return the lower of the two limits, m."""
+        """Return the largest step without resonances in the band, m: the lower of the two limits."""
         return min(self.dispersion, self.walk_off)
 
     @property
     def field(self) -> float:
-        """Return the limit, m, for phase matching of Kerr products outside the band too: ``dispersion``/4."""
+        """Return the largest step, m, without resonances of products outside the band: ``dispersion``/4."""
         return self.dispersion / 4
 
 
@@ -49,10 +49,10 @@ def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
     """Return the resonance limit for light within ±``half_band`` Hz of the fibre's centre of expansion."""
     w = 2 * math.pi * half_band
     _, first, kind = np.unique(fibre.beta, axis=0, return_index=True, return_inverse=True)
-    beta = fibre.beta[first]  # of modes that differ
+    beta = fibre.beta[first]  # one mode of each set of equal modes
     member = np.equal.outer(np.arange(len(first)), np.repeat(kind.reshape(-1), 2))
     kerr = member @ (fibre.gamma * np.abs(fibre.kappa_rows())) @ member.T
-    mixes = kerr + kerr.T > 0  # nothing limits the step without Kerr effect of one mode on the other
+    mixes = kerr + kerr.T > 0  # without a Kerr effect between two modes they do not limit the step
     # Largest |β2(ω)| for |ω| ≤ w: at an edge, or where β3 + β4 ω = 0.
     _, b2, b3, b4 = beta.T
     turn = np.clip(np.divide(-b3, b4, out=np.zeros_like(b3), where=b4 != 0), -w, w)

@@ -26,7 +26,7 @@ class Sections:
     """
 
     count = 1
-    #: First row and the row after the last of rows that exchange energy; None if none do.
+    #: (first row, row after the last) of each set of rows that exchange energy; None if no rows do.
     blocks: Sequence[tuple[int, int]] | None = None
 
     def changes_energy(self, boundary: int) -> bool:
@@ -34,11 +34,11 @@ class Sections:
         return False
 
     def cross(self, A, boundary: int) -> None:
-        """Apply the effect of a boundary to ``A`` (local rows, N), √W, in place."""
+        """Apply what lies at a boundary (coupling, filter) to ``A`` (local rows, N), √W, in place."""
 
 
 def on_grid(h: float) -> float:
-    """Return the largest step of the grid that is not above ``h``."""
+    """Round ``h`` (m) down to the geometric grid of variable steps, powers of 2^(1/8)."""
     return _GRID ** math.floor(math.log(h) / math.log(_GRID) + 1e-9)
 
 
@@ -53,7 +53,7 @@ def step_count(length: float, step: float, sections: int = 1) -> int:
 
 
 def section_end(length: float, sections: int, index: int) -> float:
-    """Return the end, m, of section ``index`` (from 0) of ``sections`` equal ones of ``length`` m."""
+    """Return the end, m, of section ``index`` (from 0) if ``length`` m has ``sections`` equal sections."""
     return length if index + 1 == sections else length * (index + 1) / sections
 
 
@@ -68,7 +68,7 @@ class FixedStep:
         self._graph = None
 
     def h(self, length: float, sections: int = 1) -> float:
-        """Return the actual step over ``length``; negative for backward propagation."""
+        """Return the actual step over ``length``, m; negative for backward propagation."""
         return self.sign * length / self.total(length, sections)
 
     def total(self, length: float, sections: int = 1) -> int:
@@ -76,16 +76,16 @@ class FixedStep:
         return step_count(length, self.step, sections)
 
     def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
-        """Take at most ``most`` steps, none beyond the end of the section; yield the steps done after each.
+        """Take at most ``most`` steps to the end of the section; after each yield the total number of steps.
 
-        ``state`` contains ``done`` steps of this length, ``z``, and the ``section``, from 0, of z.
+        Updates the number of steps ``done`` and the position ``z`` (m) of ``state``; reads its ``section``.
         """
         total, h = self.total(length, sections), self.h(length, sections)
         last = (state.get("section", 0) + 1) * total // sections
         self.integrator.begin(A, h)
         steps = min(most, last - state["done"])
         for number in range(1, steps + 1):
-            if number == steps and sections > 1:  # check intervals of few steps
+            if number == steps and sections > 1:  # few steps per check interval: save the half step of `end`
                 self.integrator.last(A, h)
                 self.integrator.operators.counts.steps += 1
             else:
@@ -115,16 +115,16 @@ class FixedStep:
 
 
 class PhaseStep:
-    """Takes steps that turn the phase of any sample by at most ``max_phase`` radians."""
+    """Takes steps in which the Kerr phase of any sample turns by at most ``max_phase`` radians."""
 
     def __init__(self, integrator: Integrator, max_phase: float, sign: int = 1):
         self.integrator, self.max_phase, self.sign = integrator, max_phase, sign
 
     def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
-        """Take steps as `FixedStep.advance`."""
+        """Take at most ``most`` steps to the end of the section, as `FixedStep.advance`."""
         integrator, counts, sign = self.integrator, self.integrator.operators.counts, self.sign
         length = section_end(length, sections, state.get("section", 0))
-        h = 0.0  # not begun
+        h = 0.0  # `begin` not yet called
         for _ in range(most):
             left, begun = length - state["z"], False
             # The phase is that of the field in the integrator's representation: for split steps, half a
@@ -167,7 +167,7 @@ class ErrorStep:
         self.tolerance, self.sign = tolerance, sign
 
     def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
-        """Take steps as `FixedStep.advance`."""
+        """Take at most ``most`` steps to the end of the section, as `FixedStep.advance`."""
         integrator, operators = self.integrator, self.integrator.operators
         length = section_end(length, sections, state.get("section", 0))
         integrator.begin(A, 0.0)
@@ -207,9 +207,9 @@ _CONTROLS = {"step": FixedStep, "max_phase": PhaseStep, "tolerance": ErrorStep}
 
 
 def make_control(integrator: Integrator, backward: bool = False, /, **controls: float | None):
-    """Return the control that one of ``step``, ``max_phase`` or ``tolerance`` selects; InputError otherwise.
+    """Create the step control for the one of ``step``, ``max_phase``, ``tolerance`` that is given.
 
-    ``backward``: the steps go back along the fibre.
+    `InputError` unless exactly one is. With ``backward`` steps lead from the fibre's end to its beginning.
     """
     wanted = {key: value for key, value in controls.items() if value is not None}
     if len(wanted) != 1:

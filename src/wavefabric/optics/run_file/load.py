@@ -107,7 +107,7 @@ class RunFile(values.RunFileTable):
         return json.dumps(values, sort_keys=True)
 
     def sections(self) -> dict[str, str]:
-        """Return `identity` by section, long sections as a hash, for comparison between ranks."""
+        """Return the settings of `identity` by section, long ones hashed, for comparison between ranks."""
         shown = {}
         for name, value in json.loads(self.identity()).items():
             text = json.dumps(value, sort_keys=True)
@@ -134,13 +134,13 @@ def run_file(run: RunFile | str | Path) -> RunFile:
 
 
 def read_toml(path: str | Path) -> tuple[dict[str, Any], str]:
-    """Return the content of a run file, unchecked, and its text."""
+    """Read a run file; return its tables as a dictionary, not validated, and its text."""
     text = read_text(Path(path), "run file")
     return parse_toml(text, str(path)), text
 
 
 def checked_run(data: dict[str, Any], path: Path | None, text: str, written: bool = True) -> RunFile:
-    """Return a run file from its content, ``written`` in file ``path`` or in Python; InputError as `load`."""
+    """Validate ``data`` as a run file, ``written`` in file ``path`` or in Python; InputError as `load`."""
     context = {"text": True, "folder": path.parent} if path is not None and written else {}
     try:
         run = RunFile.model_validate(data, context=context)

@@ -166,7 +166,7 @@ _FREQUENCY_RULE = (
 
 
 class SignalTable(values.RunFileTable):
-    """Describes [signal]: what each mode carries. Frequencies and symbol_rate in Hz, launch_power in W."""
+    """Describes [signal]: channels, symbols, powers. Frequencies and symbol_rate in Hz, launch_power in W."""
 
     modulation: Literal[tuple(FORMATS)] = "qpsk"  # type: ignore[valid-type]  # names of a registry
     symbol_rate: Annotated[float, values.in_unit("Hz", least=1, most=1e16)]
@@ -254,7 +254,7 @@ class SignalTable(values.RunFileTable):
 
 
 class BackPropagationTable(values.RunFileTable):
-    """Describes [receiver.back_propagation]: of the whole band or of each channel; ``step`` is in m."""
+    """Describes [receiver.back_propagation]: back-propagation of the band or of each channel; step in m."""
 
     step: values.Length
     of: Literal["band", "channel"] = "band"
@@ -296,7 +296,7 @@ class ReceiverTable(values.RunFileTable):
             raise InputError(f'{min(of_mimo)}: has no effect with equaliser = "ideal"; remove it')
 
     def sets(self, group_sizes: np.ndarray) -> list[int]:
-        """Return the numbers of modes equalised together, for mode groups of sizes ``group_sizes``."""
+        """Return the number of modes in each set equalised together, from the sizes of the mode groups."""
         return [int(group_sizes.sum())] if self.joint == "all" else group_sizes.tolist()
 
     def spans(self, total: int) -> tuple[int, ...]:

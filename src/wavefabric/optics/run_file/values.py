@@ -1,4 +1,4 @@
-"""Define the values in a run file (quantities with units, counts, powers, files) and its tables' base."""
+"""Define the types of run-file values (quantities with units, counts, powers, files) and run-file tables."""
 
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ def _read(
 
 
 def in_unit(unit: str, **limits: float) -> BeforeValidator:
-    """Return a validator: text with a unit becomes an SI float; limits ``above``, ``least``, ``most``."""
+    """Return a validator that converts text with a unit to an SI float within limits, else ValueError."""
     return BeforeValidator(partial(_read, unit=unit, **limits))
 
 
@@ -46,7 +46,7 @@ def _file(value: Any, info: pydantic.ValidationInfo) -> Path:
 
 
 def output_file(value: Any) -> Path:
-    """Return the path of a file to be written, unchanged."""
+    """Return ``value`` as a path; ValueError unless it is a path or text."""
     if not isinstance(value, (str, Path)) or not str(value):
         raise ValueError(f"{show(value)} given; allowed: the path of a file as text")
     return Path(value)
@@ -94,7 +94,7 @@ Count = Annotated[StrictInt, Field(ge=1, lt=2**63)]
 MOST_SPANS, MOST_CHANNELS, MOST_SYMBOLS, MOST_THREADS = 10_000, 10_000, 2**40, 4096
 #: Default penalty of step = "auto".
 STEP_PENALTY = "0.01 dB"
-#: Longest memory of an equaliser, symbols.
+#: Longest filter of an equaliser, symbols.
 MOST_TAPS = 2**20
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 InputFile = Annotated[Path, BeforeValidator(_file)]
@@ -104,7 +104,7 @@ Spans = Annotated[str | list[int], PlainValidator(partial(_counts, words=("each"
 
 
 class RunFileTable(pydantic.BaseModel):
-    """Defines rules of all run-file tables: no unknown keys, no infinities, immutable."""
+    """Base class of run-file tables, which reject unknown keys and infinities and are immutable."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -117,5 +117,5 @@ class RunFileTable(pydantic.BaseModel):
         """Raise InputError for keys that conflict; tables override this method."""
 
     def present(self, *keys: str) -> list[str]:
-        """Return those of ``keys`` that have a value."""
+        """Return the ``keys`` whose values are not None."""
         return [key for key in keys if getattr(self, key) is not None]

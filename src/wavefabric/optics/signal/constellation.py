@@ -92,9 +92,7 @@ class Constellation:
         return xp.asarray(ones)[sent ^ received].sum(axis=axis)
 
     def ber(self, snr):
-        """Return the bit error ratio in white Gaussian noise, exact for Gray-mapped QAM.
-
-        A Gaussian constellation has no bits: NaN.
+        """Return the bit error ratio in white Gaussian noise, exact for Gray-mapped QAM; NaN without bits.
 
         ``snr`` is the mean symbol energy over the noise energy E_s/N_0, linear. K. Cho, D. Yoon, "On the
         general BER expression of one- and two-dimensional amplitude modulations", IEEE Trans. Commun. 50
@@ -115,9 +113,9 @@ class Constellation:
 
 
 def _pam(form: Constellation) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the amplitudes of one quadrature by Gray label, and per bit which labels share its value.
+    """Return the amplitudes of one quadrature by Gray label, and per bit which pairs of labels agree in it.
 
-    The latter are (L, L) bool. Square QAM with half of its bits per quadrature is two such channels.
+    The pairs are (L, L) bool. Square QAM consists of two such quadratures with half of the bits each.
     """
     half = form.bits_per_symbol // 2
     label = np.arange(1 << half)
@@ -135,7 +133,7 @@ def mutual_information(form: Constellation | str, snr):
 
 
 def gmi(form: Constellation | str, snr):
-    """Return the GMI of Gray-mapped ``form``, as `mutual_information`; NaN for Gaussian symbols (no bits)."""
+    """Return the GMI of Gray-mapped ``form``, bits per symbol, as `mutual_information`; NaN without bits."""
     return _quadrature(form, snr)[1]
 
 

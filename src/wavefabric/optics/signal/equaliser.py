@@ -1,8 +1,8 @@
 """Equalise received rows by MIMO filters: least-squares training, then decision-directed, by overlap-save.
 
-Row r of the output is the sum over the input rows s and over ``taps`` symbols, at 2 samples each, of w_rs[k]
-u_s[n − k], where u_s are the even and the odd samples of a row, at symbol rate. Blocks are transformed, and
-each frequency bin needs one matrix product (rows, 2 rows) (2 rows, blocks).
+Row r of the output is y_r[n] = Σ_s Σ_k w_rs[k] u_s[n − k] with ``taps`` values of k. The inputs u_s, at
+symbol rate, are the even and the odd samples of each received row at 2 samples per symbol. Blocks are
+transformed, and each frequency bin needs one matrix product (rows, 2 rows) (2 rows, blocks).
 
 Sources: S. Haykin, "Adaptive Filter Theory", 4th ed., chapters 7 (overlap-save, the gradient's constraint to
 the taps) and 8 (least squares); S. Ö. Arık, D. Askarov, J. M. Kahn, "Adaptive frequency-domain equalization
@@ -24,7 +24,7 @@ from wavefabric.optics.signal.wdm import WdmGrid
 #: Least squares ends when no row's squared error falls by more than this fraction per step, after this many
 #: steps, or when the error is below this fraction of the signal.
 _LEAST_GAIN, _MOST_STEPS, _LEAST_ERROR = 1e-4, 100, 1e-9
-#: Most rounds of taps and carrier phase in the training; a smaller gain in squared error ends them.
+#: Most training rounds (taps, then carrier phase); a round that gains less in squared error is the last.
 _MOST_ROUNDS, _LEAST_ROUND_GAIN = 8, 0.005
 #: Regularisation of the inverse spectral density (the preconditioner), relative to its mean.
 _RIDGE = 0.1
@@ -102,7 +102,7 @@ def equalise(device, window, sent, options: Equaliser, phase: Callable, decide: 
             total = min(last, options.memory or last)
             gradient, step = filters.gradient(spectra, error, filters.inverse / total)
             if 8 * max(last - first, rows * options.taps) > total:
-                # The frame or the taps are many against the symbols so far: limit steps that add error.
+                # With few symbols so far relative to frame or taps, shorten steps that would add error.
                 moved = (abs(filters.filter(spectra, step, last - first)) ** 2).sum(axis=-1)
                 best = (gradient.conj() * step).real.sum(axis=(0, 2)) / xp.maximum(moved, _TINY)
                 step = step * xp.minimum(best, 1)[:, None]
@@ -111,10 +111,9 @@ def equalise(device, window, sent, options: Equaliser, phase: Callable, decide: 
 
 
 def products(device, a, b):
-    """Return the matrix products (bins, m, k) (bins, k, n).
+    """Return the matrix product of ``a`` (bins, m, k) and ``b`` (bins, k, n) in each frequency bin.
 
-    On a CPU the device's threads share small products, in pieces that the BLAS library computes on one
-    thread: BLAS threads do not speed up small products, and slow them down on a busy machine.
+    On a CPU the device's threads share small products, since threads of BLAS do not speed these up.
     """
     (bins, m, k), n = a.shape, b.shape[2]
     if device.xp is not np or m * k > _SERIAL // 8:
@@ -143,7 +142,7 @@ class _Filters:
         samples = samples / device.xp.where(scale > 0, scale, 1)
         # Even and odd samples as separate rows: (2 rows, symbols).
         self.inputs = samples.reshape(len(window), -1, 2).transpose(0, 2, 1).reshape(2 * len(window), -1)
-        #: Spectral density of the input, (bins, 2 rows, 2 rows); number of blocks; symbols at its inversion.
+        #: Spectral density of the input, (bins, 2 rows, 2 rows); its number of blocks; symbols when inverted.
         self.density, self.blocks, self.inverted = 0.0, 0, 0
 
     def spectra(self, first: int, last: int):
@@ -161,13 +160,13 @@ class _Filters:
         return self.device.fft(padded, axis=0)
 
     def filter(self, spectra, taps, symbols: int):
-        """Return the output of the filter: (rows, symbols)."""
+        """Return the output of the filter ``taps`` for the blocks ``spectra``: (rows, symbols)."""
         product = products(self.device, self.transfer(taps), spectra)
         valid = self.device.ifft(product, axis=0)[self.taps - 1 :]
         return valid.transpose(1, 2, 0).reshape(taps.shape[1], -1)[:, :symbols]
 
     def gradient(self, spectra, error, inverse):
-        """Return the adjoint filter applied to ``error``, and this gradient preconditioned by ``inverse``."""
+        """Return the gradient for the taps (the adjoint filter of ``error``), also times ``inverse``."""
         rows, count = len(error), spectra.shape[2]
         padded = self.device.zeros((rows, count, self.size), np.complex128)
         valid = self.device.zeros((rows, count * self.hop), np.complex128)
@@ -180,7 +179,7 @@ class _Filters:
         return gradient, self.device.ifft(product, axis=0)[: self.taps]
 
     def add_density(self, spectra, symbols: int) -> None:
-        """Average blocks into the spectral density until enough are included; ``symbols``: total so far."""
+        """Average blocks into the spectral density unless enough are included; ``symbols``: total so far."""
         (_, size, count), xp = spectra.shape, self.device.xp
         # More blocks would change the inverse by no more than about a tenth.
         if self.inverted >= 16 * size * self.taps:
@@ -251,7 +250,7 @@ class _Filters:
 
 
 def mode_sets(sizes: Sequence[int] | None, modes: int, mine: range, ranks: int = 1) -> list[range]:
-    """Return the sets of ``sizes`` modes, equalised together, that include modes ``mine`` of a rank.
+    """Return the sets (``sizes`` modes each) to equalise together that contain a rank's modes, ``mine``.
 
     By default all ``modes`` form one set, which may extend over all ranks. `InputError` if ``sizes`` do not
     add up to all modes, or if there are several sets and a rank has only part of one.
@@ -268,7 +267,7 @@ def mode_sets(sizes: Sequence[int] | None, modes: int, mine: range, ranks: int =
 
 
 def scratch_bytes(equaliser: Equaliser, nbytes: int, rows: int, symbols: int) -> int:
-    """Return about how many bytes equalising ``rows`` rows together needs besides a field of ``nbytes``."""
+    """Estimate the bytes needed to equalise ``rows`` rows together, besides the field of ``nbytes``."""
     window, matrices = 32 * symbols * rows, 16 * equaliser.block * (2 * rows) ** 2
     cut = 4 * max(min(LEAST_BYTES, nbytes), nbytes // 4, window)
     return cut + 4 * window + 6 * 32 * equaliser.training * rows + 8 * matrices
@@ -277,7 +276,7 @@ def scratch_bytes(equaliser: Equaliser, nbytes: int, rows: int, symbols: int) ->
 def windows(
     device, sets: list[range], mine: range, grid: WdmGrid, cut: Callable, nbytes: int, control
 ) -> Iterator[tuple[range, int, Any]]:
-    """Yield each set of modes with each channel, and the windows of all its rows: (rows, 2 symbols).
+    """Yield, for each set of modes and each channel, set, channel and windows of all rows, (rows, 2 symbols).
 
     ``cut(mode, channels)`` returns the windows (2, channels, 2 symbols) of one of the modes ``mine``. With
     ``control`` (`Control`) the modes of all its ranks form the set: for as many channels as a field of

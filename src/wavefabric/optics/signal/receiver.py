@@ -39,7 +39,7 @@ class ReceiverResult:
     gmi: np.ndarray  # generalised mutual information (bit by bit); NaN for Gaussian symbols
     delay: np.ndarray  # found by the clock recovery, or undone by the equaliser, symbols
     offset: np.ndarray  # carrier frequency offset, estimated and removed, Hz
-    lost: np.ndarray  # whether the symbols correlate with the sent ones no more than unrelated ones would
+    lost: np.ndarray  # whether the symbols correlate with the sent symbols no more than unrelated symbols do
     #: Received symbols after all recovery, by (mode, channel): complex128, shape (2, symbols); with an
     #: equaliser only those after its training.
     points: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Receiver:
 
     ``clock``: ``"square-law"`` is blind, the spectral line of |y|² (M. Oerder, H. Meyr 1988,
     doi 10.1109/26.1476; by the correlation of the two band edges, which does not alias), then whole symbols
-    by correlation with the known ones; ``"data-aided"`` is the maximum-likelihood delay from the known
+    by correlation with known symbols; ``"data-aided"`` is the maximum-likelihood delay from the known
     symbols; ``"none"``; ``"auto"`` is square-law, data-aided below a roll-off of 0.05, where the line fades.
 
     ``phase``: ``"data-aided"`` and ``"auto"`` are the maximum-likelihood phase from the known symbols;
@@ -95,7 +95,7 @@ class Receiver:
 
     ``equaliser`` (`Equaliser`) replaces the inverse coupling and the clock: it undoes unknown mixing and
     delays of the modes that are equalised together. Only their mean dispersion and delay are compensated
-    before. ``linewidth`` (Hz) is that of the local oscillators, each common to all modes of its channel
+    before. ``linewidth`` (Hz) describes the local oscillators, each common to all modes of its channel
     (`laser_phase`); their phase noise is applied before dispersion is compensated.
     """
 
@@ -129,12 +129,11 @@ class Receiver:
     ) -> ReceiverResult:
         """Receive every mode and channel of ``field``, (2 modes, N), √W, which stays unchanged.
 
-        Mode by mode: one transform of the two rows; per channel the window of 2 samples per symbol; the
-        inverse exp(−L(ω)z) of the linear phase at absolute ω (loss stays); noise; the matched filter; clock;
-        carrier phase; the complex gain that fits the known symbols best. Compensation only turns phases and
-        precedes noise, so each symbol gets the same noise after any distance: penalties do not scatter.
+        For each channel: the inverse exp(−L(ω)z) of the linear phase (loss stays), noise, matched filter,
+        clock, carrier phase, the complex gain that fits the known symbols best. Compensation only turns
+        phases and precedes noise, so each symbol gets the same noise after any distance.
 
-        ``length`` is that of the link, m, 0 back-to-back. ``beta`` (modes, 4) holds β1 (s/m) … β4 (s⁴/m) of
+        ``length`` (m) is the link's length, 0 back-to-back. ``beta`` (modes, 4) holds β1 (s/m) … β4 (s⁴/m) of
         each mode of the link at the grid's centre, in the frame of the field (β1 relative to the frame); None
         to compensate nothing. ``inverse_mixing`` (`ModeMixing`), for the rows of ``field``, undoes the modal
         coupling of the whole link before noise is added. ``options`` are those of `Reception`.
@@ -197,7 +196,7 @@ class Receiver:
         return ReceiverResult(10 * np.log10(snr), *measured, points)
 
     def _strangers(self) -> float:
-        """Return the EVM² from which a frame counts as lost: symbols correlate as if never sent.
+        """Return the EVM² from which a frame counts as lost: that of symbols unrelated to the sent symbols.
 
         Phase tracking over n symbols gives unrelated symbols a correlation of √(π/4n); a margin allows for
         chance.
@@ -208,7 +207,7 @@ class Receiver:
         return 1 / like - 1 if like < 1 else math.inf
 
     def _measured(self, device, recovered, modes: int, mine: range, kept: set, progress, control):
-        """Return measures (6, modes, channels) and the ``kept`` symbols of all ranks from ``recovered``."""
+        """Return EVM², BER, MI, GMI, delay and offset, (6, modes, channels), and the symbols ``kept``."""
         channels = self.transmitter.grid.channels
         measures, points, done = np.zeros((6, modes, channels)), {}, 0
         kept = set().union(*control.all_gather(kept)) if control else kept
@@ -233,7 +232,7 @@ class Receiver:
         return measures, points
 
     def _recovered(self, device, cut: Callable, matched, mine: range):
-        """Recover all channels of each mode in turn; yield the six values of `_equalised`."""
+        """Recover clock and carrier of all channels, mode by mode; yield the six values of `_equalised`."""
         xp, form, clock = device.xp, self.transmitter.format, self.clock
         if clock == "auto":
             clock = "square-law" if self.transmitter.rolloff >= 0.05 else "data-aided"
@@ -313,7 +312,7 @@ def _clocked(device, window, sent, clock: str):
 class _Bands:
     """Cuts each channel's window out of a row's spectrum, and applies the receiver's first steps to it.
 
-    ``seed`` is that of the noise, ``linewidth`` (Hz) that of the local oscillators.
+    ``seed`` determines the noise; ``linewidth`` (Hz) is the linewidth of the local oscillators.
     """
 
     def __init__(self, device, transmitter: Transmitter, seed: int, linewidth: float = 0.0):
@@ -341,7 +340,7 @@ class _Bands:
         if length and beta.any():
             b1, b2, b3, b4 = (float(b) for b in beta)
             w = self._omega[channels]
-            phase = w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))  # that a metre of fibre takes away
+            phase = w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))  # opposite phase of 1 m of fibre
             window *= device.xp.exp(1j * length * phase)
         if density is not None:
             scale = device.xp.asarray(np.sqrt(density * grid.sample_rate * grid.samples))[channels, None]
@@ -352,7 +351,7 @@ class _Bands:
 
 
 def _unit_noise(device, grid: WdmGrid, seed: int, row: int):
-    """Return white noise of unit variance for all bins of a row; channels share it: complex128 (N,)."""
+    """Return white noise of unit variance for the bins of a row, shared by all channels: complex128 (N,)."""
     unit = device.zeros((grid.samples,), np.complex128)
     stream = philox.stream(philox.RECEIVER, row)
     device.kernels(philox.TABLE).add_complex_normal(unit, 1.0, seed, stream, 0)

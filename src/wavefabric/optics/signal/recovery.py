@@ -10,7 +10,7 @@ from wavefabric.optics.signal.constellation import Constellation
 CLOCKS = ("auto", "square-law", "data-aided", "none")
 #: Smaller offsets, in turns per window, are left to the carrier-phase recovery.
 _LEAST_TURNS = 0.05
-#: Excess of a correlation over its mean that counts as found; unrelated symbols reach it once in e^7.
+#: A correlation counts as found above ln n + this, in units of its mean: by chance with probability e^−7.
 _CERTAIN = 7.0
 #: Number of symbols at each end of a window whose phases are compared.
 _END = 32
@@ -56,7 +56,7 @@ def symbol_clock(device, window, known, method: str = "data-aided"):
 
 
 def advance(xp, window, delay):
-    """Undo a delay of ``delay`` symbols, (channels,), by the shift theorem."""
+    """Return the spectra ``window`` of signals advanced by ``delay`` symbols, (channels,): shift theorem."""
     size = window.shape[-1]
     cycles = xp.asarray(np.fft.fftfreq(size, 1 / size)) * (2 / size)
     return window * xp.exp(2j * np.pi * cycles * delay[:, None])
@@ -69,7 +69,7 @@ def fold(window):
 
 
 def carrier_offset(device, window, sent):
-    """Return the turns of each carrier per window, and the delay in symbols: float arrays (channels,).
+    """Estimate each channel's carrier offset in turns per window, and delay in symbols: floats, (channels,).
 
     ``window`` (rows, channels, 2 symbols): spectra at 2 samples per symbol; ``sent`` (rows, channels,
     symbols). Products of samples q symbols apart, summed over the rows, depend neither on the carrier's phase
@@ -95,7 +95,7 @@ def carrier_offset(device, window, sent):
         return device.ifft(spectrum)
 
     def angle(apart: int, *pairs: int):
-        """Return the phase of these pairs minus the phase of the current ``turns``."""
+        """Return the phase of pairs ``apart`` symbols apart, minus the phase expected from ``turns``."""
         seen = (across(apart, *pairs) * weights).sum(axis=-1)
         return xp.angle(seen * xp.exp(-2j * np.pi * apart / n * turns))
 
@@ -115,7 +115,7 @@ def carrier_offset(device, window, sent):
 
 
 def without_offset(device, window, matched, sent):
-    """Return ``window`` without its frequency offset, the turns removed, and the delay in symbols.
+    """Remove the carrier offset of ``window``; return the new window, turns removed, and delay in symbols.
 
     The offset is estimated by `carrier_offset` after the filter ``matched`` (2 symbols,), and again after
     each correction, as at first the offset misplaces the filter relative to the signal.
@@ -154,7 +154,7 @@ def check_phase(method: str, format_name: str, key: str = "phase") -> None:
 
 
 def carrier_phase(xp, form: Constellation, method: str, size: int | None, symbols, sent, periodic=True):
-    """Return the phase (rad) of ``symbols`` (..., n), each over a window of ``size`` symbols (None: all).
+    """Return the carrier phase (rad) of each of ``symbols`` (..., n), averaged over ``size`` (None: all).
 
     ``sent`` are the known symbols; the methods are those of `Receiver.phase`. Blind methods are ambiguous by
     quarter turns, which the known symbols resolve at every symbol: there are no cycle slips.

@@ -38,17 +38,17 @@ class Transmitter:
     """Generates dual-polarisation, mode- and wavelength-multiplexed signals.
 
     Every polarisation of every mode and channel carries separate symbols, determined by
-    ``(seed, row, channel)`` alone: any device and any rank generates the same ones. ``constellation`` is
-    ``"qpsk"``, ``"16qam"``, ``"64qam"`` or ``"gaussian"``; ``rolloff`` is that of the root-raised-cosine
-    pulses.
+    ``(seed, row, channel)`` alone: any device and any rank generates the same symbols. ``constellation`` is
+    ``"qpsk"``, ``"16qam"``, ``"64qam"`` or ``"gaussian"``; ``rolloff`` is the roll-off of the
+    root-raised-cosine pulses.
 
     ``launch_power`` is the mean power of a dual-polarisation signal, W or text such as ``"-1 dBm"``, per mode
     and channel: one value, or an array or lists that broadcast to (modes, channels), e.g. (channels,),
     (modes, 1). Each polarisation carries half of it: exactly for QPSK, in expectation over the symbols for
     the other formats. A power of 0 leaves that signal dark.
 
-    ``linewidth`` (Hz, or text) is that of the channels' lasers, each common to all modes of its channel
-    (`laser_phase`); 0 for none. The phase noise of a channel is limited to a band of twice the symbol rate.
+    ``linewidth`` (Hz, or text) of the channels' lasers gives each channel phase noise, common to all modes
+    (`laser_phase`) and limited to a band of twice the symbol rate; 0 for none.
     """
 
     grid: WdmGrid
@@ -106,10 +106,8 @@ class Transmitter:
         """Write the waveforms of global rows ``first_row`` … into ``field`` (rows, N), √W, complex.
 
         ``modes`` is the number of spatial modes of the whole field, by default up to the last row of
-        ``field``; ``progress(rows_done, rows)`` is called after each row. Each channel fills its bins of the
-        row's spectrum, and one inverse transform gives the row: symbol n of every channel is centred on
-        sample n × samples_per_symbol. Scratch: one row, and two arrays of (channels, symbols), whatever the
-        number of rows.
+        ``field``; ``progress(rows_done, rows)`` is called after each row. Symbol n of every channel is
+        centred on sample n × samples_per_symbol.
         """
         if field.ndim != 2 or field.shape[1] != self.grid.samples:
             raise InputError(f"field: shape {field.shape} given, (rows, {self.grid.samples}) allowed")
@@ -159,7 +157,7 @@ def laser_phase(grid: WdmGrid, linewidth: float, seed: int, laser: int, channel:
     spectrum of a single mode injection laser", IEEE J. Quantum Electron. 19 (1983),
     doi 10.1109/JQE.1983.1071721). The walk returns to its start at the end of the window T (a Brownian
     bridge), so that the window stays periodic: the variance is 2πΔν t (1 − t/T). ``laser`` is `TRANSMITTER`
-    or `LOCAL_OSCILLATOR`. The phase depends only on ``seed``, ``laser`` and ``channel``, on any rank.
+    or `LOCAL_OSCILLATOR`.
     """
     n = 2 * grid.symbols
     walk = np.zeros(n, np.complex128)

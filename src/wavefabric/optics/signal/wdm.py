@@ -92,7 +92,7 @@ class WdmGrid:
 
     @property
     def window_bins(self) -> np.ndarray:
-        """Return NumPy bins, signed, of each channel's 2 samples per symbol: (channels, 2 symbols)."""
+        """Return each channel's signed NumPy bins at 2 samples per symbol, (channels, 2 symbols)."""
         around = np.rint(np.fft.fftfreq(2 * self.symbols, 0.5 / self.symbols))
         return self.bins[:, None] + around.astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Draw a parameter sweep: a quantity over an axis, or over distance; the other axes give the lines."""
+"""Draw a parameter sweep: a quantity over one axis or distance, a line for each point of the other axes."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class SweepFigure:
 def plot_sweep(
     result: SweepResult, out_dir: str | Path | None = None, suffix="png", wanted: SweepFigure | None = None
 ) -> list[Path]:
-    """Draw one figure of a sweep, or Q² over the first axis and the penalty over distance; return the paths.
+    """Draw ``wanted``, or Q² over the first axis and the penalty over distance; return the files' paths.
 
-    These are ``<stem>-<quantity>-over-<axis>``, in ``out_dir``, created if missing, or next to the result.
+    Files ``<stem>-<quantity>-over-<axis>`` are in ``out_dir``, created if missing, or next to the result.
     InputError for a quantity, an axis, a mode or a channel that the result does not contain.
     """
     figures = [wanted or SweepFigure()]
@@ -121,7 +121,7 @@ def _look(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:
 
 
 def _values(result: SweepResult, quantity: str) -> np.ndarray:
-    """Return a quantity by axes, position, mode and channel; the last two have length 1 if not applicable."""
+    """Return a quantity by axes, position, mode and channel; without modes and channels their length is 1."""
     axis, names = len(result.shape), list(result["position"])
     values = result.numbers(_Q if quantity == _PENALTY else quantity)
     if values.ndim - axis in (0, 2):  # a number of the solver, or the launch power
@@ -144,7 +144,7 @@ def _theory(result: SweepResult) -> np.ndarray:
 
 
 def _reduced(result: SweepResult, wanted: SweepFigure, over: str, values: np.ndarray) -> list[np.ndarray]:
-    """Return mean, minimum and maximum over selected signals and seeds: axes of lines, then the abscissa."""
+    """Return mean, minimum and maximum over the selected signals and seeds, (axes of lines, abscissa)."""
     for name, number, axis in (("mode", wanted.mode, -2), ("channel", wanted.channel, -1)):
         if number is not None:
             if not 1 <= number <= values.shape[axis]:

@@ -1,4 +1,4 @@
-"""Define the axes of a sweep (keys of a run file with values) and its points: run files, checked first."""
+"""Define a sweep by axes (keys of a run file with values) and points (run files, validated before a run)."""
 
 import contextlib
 import difflib
@@ -46,7 +46,7 @@ class Axis:
 
 
 def axis(keys: str | Sequence[str], values: Any) -> Axis:
-    """Return an axis of one key with its values (see `values_of`), or of several (zipped) with a list each.
+    """Return an axis of one key with its values (see `values_of`), or of zipped keys with a list each.
 
     InputError for invalid values, and for zipped keys with different numbers of values.
     """
@@ -62,7 +62,7 @@ def axis(keys: str | Sequence[str], values: Any) -> Axis:
 
 
 def values_of(key: str, values: Any) -> list[Any]:
-    """Return the values of a key as in a run file; InputError unless there are 1 to `MOST_POINTS`.
+    """Return the list of values that an axis gives a key; InputError unless there are 1 to `MOST_POINTS`.
 
     Text is a range ``"first:last:step unit"``, both ends included, a TOML list ``"[...]"``, or entries
     separated by commas. Entries without a unit are numbers. Sequences are used directly.
@@ -145,7 +145,7 @@ class Point:
 
     @property
     def steps(self) -> float:
-        """Return the cost, to estimate the remaining time: steps if they are fixed, else metres."""
+        """Return the cost of this point, for progress: number of steps if fixed, else length in metres."""
         link, step = self.run.link, self.run.solver.step
         return link.spans * (link.length if step is None else math.ceil(link.length / step - 1e-9))
 
@@ -171,7 +171,7 @@ class SweepGrid:
         return self.points[0].run
 
     def unique_points(self) -> list[Point]:
-        """Return the distinct points, ordered so that neighbours share as many parts as possible."""
+        """Return the distinct points, ordered so that neighbours can share fibre and propagator."""
 
         def order(point: Point) -> tuple:
             return str(fibre_key(point.run)), str(propagator_key(point.run)), -point.steps
@@ -197,7 +197,7 @@ class SweepGrid:
         if len(set(units)) == 1:
             return [float(part[1]) for part in parts if part], units[0]
         with contextlib.suppress(InputError):
-            if not units[0].startswith("dB"):  # a level is no multiple of its unit
+            if not units[0].startswith("dB"):  # levels in dB cannot be converted by a factor
                 return [quantity(value, units[0]) for value in values], units[0]
         actual = ", ".join(dict.fromkeys(map(show, units)))
         raise InputError(f"{key}: values in {actual} given; allowed: one unit for an axis")
@@ -212,7 +212,7 @@ def in_words(values: Mapping[str, Any]) -> str:
 def make_grid(
     run: RunFile | str | Path, axes: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), **solver: Any
 ) -> SweepGrid:
-    """Return the points of a run file's axes and of ``axes`` (see `sweep`), which win for equal keys.
+    """Return the grid of a run file's axes and of ``axes`` (see `sweep`), which replace axes of equal keys.
 
     ``solver`` are keys of [solver] for all points. InputError of one line for an unknown key, a value that is
     not allowed in a run file (with its point), two axes of one key, and too many points.

@@ -57,7 +57,7 @@ class SweepResult(Result):
 
 
 def mean(values: np.ndarray, axis: tuple[int, ...], decibels: bool = False) -> np.ndarray:
-    """Return the mean of values that are not NaN, of decibels in linear units; NaN if there are none."""
+    """Return the mean over ``axis`` without NaN, of ``decibels`` in linear units; NaN if all are NaN."""
     linear = 10 ** (values / 10) if decibels else values
     with np.errstate(divide="ignore", invalid="ignore"):
         result = np.nansum(linear, axis) / np.sum(~np.isnan(linear), axis)

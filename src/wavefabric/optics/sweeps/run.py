@@ -74,8 +74,8 @@ def sweep(
     until the sweep is complete; all ranks of ``comm`` must see it. Each rank runs different points, or with
     ``together`` all ranks run each point.
 
-    A point whose field is lost (`FieldLost`) stays NaN, and ``fault`` has the reason. `InputError` of one
-    line, before anything runs, for axes and values that are not allowed; for other faults it names the point.
+    A point whose field is lost (`FieldLost`) stays NaN, and ``fault`` has the reason. `InputError` before
+    anything runs for axes and values that are not allowed, and later with the point for other faults.
     """
     grid = run if isinstance(run, SweepGrid) else make_grid(run, axes or {})
     comm = comm or solo(get_device(grid.base.solver.device, grid.base.solver.threads))
@@ -99,7 +99,7 @@ def points_folder(output: str | Path) -> Path:
 
 
 class SweepProgress(Progress):
-    """Shows the progress of runs of one point after another as steps (or metres) of all points.
+    """Shows the progress of a sweep, point after point, in steps (or metres) of all points.
 
     ``finished`` returns the fingerprints of points that any rank has finished.
     """
@@ -169,7 +169,7 @@ class _Sweep:
             self._run_point(point, self._file(point.fingerprint))
         with waiting():
             while self.apart and len(self._finished()) < len(self.points):
-                time.sleep(_LOOK)  # not in MPI, where no Ctrl-C would come through
+                time.sleep(_LOOK)  # do not wait in MPI, which blocks Ctrl-C
                 self.progress.update(0)
 
     def _run_point(self, point: Point, file: Path) -> None:
@@ -200,7 +200,7 @@ class _Sweep:
         if all(content["fault"].value.flat):
             self._remove()
             raise FieldLost(f"sweep: no point has a result; {told[0]}")
-        for text in told:  # of other ranks, or of before a restart
+        for text in told:  # warnings of other ranks, or from before a restart
             self._tell(text)
         if more := sum(len(texts) - 1 for texts in self.told.values()):
             others = f"{counted(more, 'warning')} more that differ in numbers"
@@ -217,7 +217,7 @@ class _Sweep:
         return self.folder / f"{fingerprint}.h5"
 
     def _begin(self, resume: bool) -> None:
-        """Create the folder; without resume clear it first, and raise an error for another sweep's points."""
+        """Create the points' folder, cleared first without ``resume``; reject points of another sweep."""
         if not resume:
             self._remove()
         here = {match[1] for match in self._names() if match[2] in ("", ".checkpoint")}
@@ -233,7 +233,7 @@ class _Sweep:
         return {match[1] for match in self._names() if match[0] == f"{match[1]}.h5"}
 
     def _remove(self) -> None:
-        """Remove files that runs of points have written; other files, and then the folder, stay."""
+        """Remove the files that runs of points have written, and the folder if nothing else is in it."""
         for match in self._names():
             (self.folder / match[0]).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -304,7 +304,7 @@ def _coordinates(grid: SweepGrid, results: list[Result], positions: list[str]) -
 
 
 def _quantities(result: Result, positions: list[str]) -> Iterator[tuple[str, tuple[int, ...], Any, str, str]]:
-    """Yield path in the sweep's file, index of the position or none, value, unit, meaning, of all numbers."""
+    """Yield a point's numbers: path in the sweep's file, position index (if any), value, unit, meaning."""
     power, solver = result["signal/launch_power"], result.attrs("solver")
     yield "launch_power", (), power, "W", "per mode and channel, both polarisations"
     for name, meaning in _SOLVER.items():

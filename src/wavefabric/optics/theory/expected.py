@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
-import scipy  # whose parts are loaded where they are used
+import scipy  # its submodules load when first used
 
 from wavefabric.base.arguments import instance, whole
 from wavefabric.base.errors import InputError, quoted
@@ -30,7 +30,7 @@ from wavefabric.optics.theory.sums import window_weights
 PARTS = ("nli", "ase", "loaded", "numerical")
 #: Number of channels for which the numerical part is evaluated; it is nearly white, so interpolated between.
 SAMPLED = 9
-#: Numbers of spans between which the interference per span is interpolated.
+#: Numbers of spans for which interference is computed; between these numbers it is interpolated.
 EVALUATED = (1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 27, 37, 50, 70, 100, 150, 220, 330, 500, 750, 1100, 1600, 2400)
 
 #: Variance (rad²) of a phase that is uniform within a quarter turn.
@@ -41,11 +41,11 @@ _UNKNOWN = math.pi**2 / 48
 class Expectation:
     """Holds powers at a receiver after the matched filter, both polarisations, W, each (modes, channels)."""
 
-    distance: float
+    distance: float  # from the transmitter, m
     signal: Array
-    nli: Array
-    ase: Array
-    loaded: Array
+    nli: Array  # nonlinear interference
+    ase: Array  # noise of the amplifiers
+    loaded: Array  # noise added for the OSNR
     numerical: Array  # change of ``nli`` due to a run's steps and sampling; may be negative
     recovery: Array | float = 0.0  # noise of carrier-phase recovery and a trained equaliser; may be negative
 
@@ -145,7 +145,7 @@ def _across(offsets: Array, values: Array) -> Array:
 def interference_after(
     numbers: Sequence[int], fibre: Fibre, receiver: Receiver, spans: Spans, options: Options
 ) -> dict[int, Array]:
-    """Return nonlinear interference by number of spans; many interpolate between those of `EVALUATED`."""
+    """Return nonlinear interference (W) after ``numbers`` of spans; if many, interpolate over `EVALUATED`."""
     nodes = list(numbers)
     if nodes:
         least = max((n for n in EVALUATED if n <= nodes[0]), default=1)
@@ -161,12 +161,11 @@ def interference_after(
 
 
 def added_error(receiver: Receiver, error: Array, rows: Array, dispersion: Array) -> Array:
-    """Return the EVM² that a receiver adds if its input has noise over signal ``error``, of any shape.
+    """Return the EVM² that a receiver adds to an input with the noise-to-signal power ratio ``error``.
 
-    ``rows`` are the rows that an equaliser takes together, ``dispersion`` is |β2| z in s², both of a shape
-    that broadcasts. Trained taps add their number of coefficients over the training symbols; local
-    oscillators add (2π)²|β2| z Δν R/6 if dispersion is compensated; lasers add 2πΔν n/12R within the n
-    symbols of one phase.
+    ``rows`` is the number of rows equalised together, ``dispersion`` is |β2| z in s²; the arrays broadcast.
+    Trained taps add ``error`` times the number of coefficients over the training symbols; local oscillators
+    add (2π)²|β2| z Δν R/6 if dispersion is compensated; lasers 2πΔν n/12R within n symbols of one phase.
     """
     grid, lines = receiver.transmitter.grid, receiver.linewidth + receiver.transmitter.linewidth
     added = error * _training(receiver, rows)
@@ -179,7 +178,7 @@ def added_error(receiver: Receiver, error: Array, rows: Array, dispersion: Array
 
 
 def _training(receiver: Receiver, rows: Array) -> Array | float:
-    """Return the noise of a MIMO equaliser's taps over the input noise, mean over the evaluated symbols."""
+    """Return the noise that a MIMO equaliser's taps add, relative to the input noise, mean over symbols."""
     options, symbols = receiver.equaliser, receiver.transmitter.grid.symbols
     if options is None:
         return 0.0
@@ -192,7 +191,7 @@ def _training(receiver: Receiver, rows: Array) -> Array | float:
 
 
 def _blind(receiver: Receiver, size: int, error: Array) -> Array:
-    """Return the variance (rad²) of a blind phase from ``size`` symbols, less the noise that it removes.
+    """Return the variance (rad²) of a blind phase estimate from ``size`` symbols, less the noise it removes.
 
     A window of weights w estimates the phase as Σ w h/m, where h is a function of each symbol with mean 0,
     and m its mean change per radian. A symbol's noise σ² correlates with h/m by σ²/2, for any h (Stein's
@@ -210,7 +209,7 @@ def _blind(receiver: Receiver, size: int, error: Array) -> Array:
 
 
 def _decisions(form: Constellation, error: float) -> tuple[float, float]:
-    """Return E h² and the slope of h = Im y d* for noise over signal ``error``, from one quadrature."""
+    """Return E h² and mean slope of h = Im y d*, d the decision for y, at noise over signal ``error``."""
     sent, sigma = np.unique(np.imag(form.points)), math.sqrt(max(error, 1e-12) / 2)
     bounds = np.array([-np.inf, *(sent[1:] + sent[:-1]) / 2, np.inf])
     far = (bounds - sent[:, None]) / sigma

@@ -57,8 +57,8 @@ from wavefabric.optics.theory.sums import (
 class Spans:
     """Describes ``count`` equal spans (up to 10 000) of ``length``, m or text, each followed by a flat gain.
 
-    ``gain`` is linear in power, 1e-20 to 1e20, None for the mean loss of a span. ``coherent`` adds up the
-    fields of the spans, otherwise their powers.
+    ``gain`` is linear in power, 1e-20 to 1e20, None for the mean loss of a span. ``coherent``: interference
+    of the spans adds up in field, otherwise in power.
     """
 
     length: Any
@@ -104,8 +104,8 @@ def nonlinear_interference(
 ) -> Array:
     """Return the power of nonlinear interference after the last span's matched filter, W, (modes, channels).
 
-    Both polarisations together; ``fibre`` expanded at the grid's centre frequency. 0 for a dark channel of a
-    row without light at f1. `InputError` for channels that do not exist.
+    The power is summed over both polarisations; ``fibre`` must be expanded at the grid's centre frequency. A
+    dark channel of a row without light at f1 has 0. `InputError` for channels that do not exist.
     """
     instance("fibre", fibre, Fibre)
     instance("transmitter", transmitter, Transmitter)
@@ -162,7 +162,7 @@ def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellati
 
 
 def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: Comb) -> list[RowKind]:
-    """Group rows of equal β, α, ``density`` (modes, channels): power over symbol rate."""
+    """Group field rows of equal β, α and ``density``: power over symbol rate, W/Hz, (modes, channels)."""
     density = np.ascontiguousarray(density)
     keys, net = np.column_stack([fibre.beta, fibre.alpha, density]), spans.net_gain(fibre)
     _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)

@@ -39,13 +39,13 @@ MATCHED, CORRELATED = 300.0, 150.0
 
 
 class Table(NamedTuple):
-    """Holds a response from Δβ = 0 in steps of ``step`` (1/m), in the layout of ``four_wave.h``."""
+    """Holds a function of the phase mismatch Δβ, tabulated from 0, in the layout of ``four_wave.h``."""
 
     values: np.ndarray
-    once: np.ndarray  # integral of the values, and its integral
-    twice: np.ndarray
-    step: float
-    period: float  # in Δβ, or 0
+    once: np.ndarray  # integral of ``values`` over Δβ
+    twice: np.ndarray  # integral of ``once`` over Δβ
+    step: float  # of Δβ, 1/m
+    period: float  # in Δβ, 1/m, or 0
     tail: float  # without a period |μ|² is tail/Δβ² beyond the table
     negligible: float  # Δβ beyond which no mixing counts
 
@@ -54,7 +54,7 @@ class Table(NamedTuple):
 class Steps:
     """Describes a span's equal steps: ``step`` in m, ``integrator`` one of `QUADRATURES`, else InputError.
 
-    ``sections`` is the number per span; each section takes a whole number of steps.
+    ``sections`` is the number of sections per span; each section takes a whole number of steps.
     """
 
     step: float
@@ -82,7 +82,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Accumulation:
-    """Describes ``spans`` spans of ``length`` m with attenuation ``alpha`` (1/m) and net gain of a row."""
+    """Describes ``spans`` spans of ``length`` m with attenuation ``alpha`` (1/m) and net power ``gain``."""
 
     alpha: float
     length: float
@@ -118,7 +118,7 @@ class Accumulation:
         return _table(lambda d: scale * abs(self.amplitude(d, 0, spans)) ** 2, *limits)
 
     def amplitude_tables(self, largest: float) -> list[Table]:
-        """Return μ and its integrals up to ``largest`` (1/m): one table, if incoherent one per span."""
+        """Return μ and its integrals up to Δβ = ``largest`` (1/m): one table, if incoherent one per span."""
         parts = [(0, self.spans)] if self.coherent else [(s, 1) for s in range(self.spans)]
         length = self.spans * self.length
         return [_table(lambda d, part=part: self.amplitude(d, *part), largest, length) for part in parts]
@@ -131,7 +131,7 @@ def _mean_exponential(x):
 
 
 def _table(response, largest: float, length: float, period=0.0, tail=0.0, negligible=0.0) -> Table:
-    """Tabulate a response up to a mismatch, after ``length`` m; integrate by Simpson's and Hermite's rule."""
+    """Tabulate ``response``, which oscillates in Δβ with the period 2π/``length``, and its two integrals."""
     cells = max(64, math.ceil(12 * largest * length / (2 * math.pi)))
     step, values = largest / cells, response(np.linspace(0, largest, 2 * cells + 1))
     at, (once, twice) = values[::2].copy(), np.zeros((2, cells + 1), values.dtype)

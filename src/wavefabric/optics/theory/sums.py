@@ -1,4 +1,4 @@
-"""Compute the four-wave mixing sums between kinds of rows, and the frequencies and weights of these sums.
+"""Integrate four-wave mixing over frequency between kinds of field rows; choose quadrature nodes and weights.
 
 Rows with equal propagation and launch have equal sums. ``interference.cpp`` and ``correlation.cpp`` of
 `runtime.kernels` describe the integration; sums run in a fixed order, whatever the number of threads.
@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # whose parts are loaded where they are used
+import scipy  # its submodules load when first used
 from numpy.polynomial import Polynomial
 
 from wavefabric.base.system.machine import usable_threads
@@ -22,7 +22,7 @@ from wavefabric.runtime.kernels.cpu_launch import call_kernel
 
 #: Number of delays between two channels at which their correlated mixing is evaluated.
 _WALKS = 121
-#: Nodes over the flat part of the received channel; of f1 over that of an adjacent channel, of a far one.
+#: Nodes over the flat part of a spectrum: of f, received channel; of f1, an adjacent channel, a far channel.
 RECEIVED, BESIDE, FAR = 3, 5, 3
 #: Nodes of f1 in the received channel, per side: offsets slower than the sequence, slower than the carrier
 #: phase, the rest of the flat part, a rounded edge.
@@ -32,7 +32,7 @@ legendre = lru_cache(64)(np.polynomial.legendre.leggauss)
 
 
 class Comb(NamedTuple):
-    """Describes channels in ascending order: ``centres`` (C,) in Hz from the fibre's centre, and pulses."""
+    """Describes channels by their ``centres`` (C,), ascending, in Hz from the fibre's centre, and pulses."""
 
     centres: np.ndarray
     rate: float  # symbol rate, Hz
@@ -40,7 +40,7 @@ class Comb(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Holds frequencies f (F,), Hz, for each the offsets x = f1 − f (F, X), and values that go with them."""
+    """Holds quadrature nodes: frequencies f (F,), Hz, offsets x = f1 − f (F, X) for each f, and weights."""
 
     f: np.ndarray
     weights: np.ndarray  # weight of each f, Hz
@@ -75,9 +75,9 @@ def window_weights(window: int, own: float | None = None) -> np.ndarray:
 
 
 def _own(offset: float, comb: Comb, scale: float, window: int | None, symbols: int | None) -> np.ndarray:
-    """Return x, weights and slow part over the channel centred ``offset`` Hz below f, (3, X).
+    """Return nodes x = f1 − f over f's own channel, weights, and fractions of slow phase noise, (3, X).
 
-    The nodes are Gauss–Legendre in asinh(x/scale): dense about x = 0.
+    f is ``offset`` Hz above the channel's centre. Nodes are Gauss–Legendre in asinh(x/scale): dense at x = 0.
     """
     slowest = comb.rate / symbols / 2 if symbols else 0.0
     # Beyond two zeros of the window's response its side lobes cancel.
@@ -107,7 +107,7 @@ def _own(offset: float, comb: Comb, scale: float, window: int | None, symbols: i
 def nodes_of(
     comb: Comb, channels: np.ndarray, scale: float, window: int | None, symbols: int | None, alias: float
 ) -> Nodes:
-    """Return the nodes to receive ``channels`` (indices).
+    """Return the quadrature nodes for the interference in ``channels`` (indices).
 
     ``scale`` (Hz) is the smallest frequency that |μ|² resolves in x. ``window`` is the number of symbols of
     the carrier-phase estimate, None for one phase over the sequence. ``symbols`` is the length of the
@@ -135,7 +135,7 @@ def nodes_of(
 
 
 class Row(NamedTuple):
-    """Describes a row for the sums: β1 … β4; by channel power over symbol rate, phase, delay, β2 (SI)."""
+    """Describes a field row: β1 … β4; for each channel power over symbol rate, phase, delay and β2; SI."""
 
     beta: np.ndarray
     density: np.ndarray
@@ -172,7 +172,7 @@ def walk_off(kinds: list[RowKind], comb: Comb) -> float:
 
 
 def overlap_areas(comb: Comb) -> Array:
-    """Return ∫ of two raised cosines, and of their roots, 0 to their full width apart, Hz: (2, 1025)."""
+    """Return overlap integrals of two raised cosines, and of their roots, by distance, Hz, (2, 1025)."""
     width = 1 + comb.rolloff
     root = root_raised_cosine(((np.arange(8192) + 0.5) / 8192 - 0.5) * width, comb.rolloff)
     areas = [[g[8 * k :] @ g[: 8192 - 8 * k] for k in range(1025)] for g in (root**2, root)]
@@ -181,10 +181,10 @@ def overlap_areas(comb: Comb) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Computes sums over f1 and f2 for rows i affected by rows ``j``, at the nodes of the received channels.
+    """Computes the interference that rows ``j`` of the field cause in rows i, as integrals over f1 and f2.
 
-    Results are integrals over the channels' raised-cosine spectra, W, (received channels,), at the launch, of
-    a row with γκ = 1. ``spread`` is the walk-off of all rows, ``areas`` are those of `overlap_areas`.
+    Results are powers in the received channels, W, (received channels,), at the launch, for γκ = 1.
+    ``spread`` is the `walk_off` of all rows, ``areas`` are `overlap_areas`.
     """
 
     comb: Comb
@@ -210,7 +210,7 @@ class Sums:
         return self.accumulation.power_table()
 
     def gaussian(self, i: RowKind) -> Array:
-        """Return ∬ G_i G_j G_j |μ|², and the part of it that is slow phase noise."""
+        """Return ∬ G_i G_j G_j |μ|², and the part of this power that is slow phase noise."""
         rows, sums = (i.row, self.j.row), np.zeros((2, len(self.nodes.f)))
         _sum("interference_double", self.nodes, self.comb, self.areas[0], rows, self._power, sums)
         return self._received(sums)
@@ -237,7 +237,7 @@ class Sums:
     def self_correlated(self) -> tuple[Array, Array, Array]:
         """Return the received channel's terms on itself, W, that Φ4, Φ6 and Φ4² of `gaussian_noise` multiply.
 
-        ∫ G |∫ √(G G) μ df1|²/R over f3; |∬ √(G G G) μ|²/R²; of the latter the part in phase with the symbol.
+        ∫ G |∫ √(G G) μ df1|²/R over f3; |∬ √(G G G) μ|²/R²; the second's part in phase with the symbol.
         """
         row, comb, n = self.j.row, self.comb, self.nodes
         root = root_raised_cosine((n.f - comb.centres[n.received]) / comb.rate, comb.rolloff)

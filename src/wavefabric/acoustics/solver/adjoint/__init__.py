@@ -1,1 +1,1 @@
-"""The adjoint of the time step: its stages transposed, their kernels, and the transpose of the sources."""
+"""Takes adjoint time steps: the transposes of the stages and of the sources, and their kernels."""

@@ -1,16 +1,16 @@
 """Table of the whole-array kernels of the adjoint time step; `wavefabric.runtime.kernels` has their formulas.
 
 Conventions are those of `wavefabric.acoustics.solver.kernels`. A bar is the derivative of the objective with
-respect to a field. The adjoint density is stored like densities: ``total`` is every part ρ̄_ξ outside the
-layers of its axis, and the layers store the parts inside. An empty array is an output that is not requested.
+respect to a field. The adjoint density is stored like the density: the part ρ̄_ξ of an axis is stored in the
+PML layers of this axis, and equals ``total`` elsewhere. An output that is not requested is an empty array.
 
 - ``adjoint_losses``: loss = τ c₀² p̄ and shift = η c₀² p̄, to which the fractional Laplacians are applied.
 - ``adjoint_pressure``: ρ̄_ξ += c₀² p̄ (1 + B/A ρ/ρ₀) − L2{η c₀² p̄}; rate = ρ₀ L1{τ c₀² p̄}, the derivative
   with respect to ∇·u. This is the transpose of ``update_pressure`` and ``absorption_terms``. ``loss`` and
   ``shift`` are L1 and L2 of the results of ``adjoint_losses``; ``rate`` may be ``loss``.
 - ``adjoint_density``: the transpose of ``update_density``: g_ξ = rate − m f ρ̄_ξ, ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄,
-  with m = Δt (2ρ + ρ₀). ``gx`` holds ``rate`` if ``lossy``. ``before`` and ``after`` are forward densities
-  before and after the step, with their parts, without the values that sources added. If ``differs``, they
+  with m = Δt (2ρ + ρ₀). ``gx`` holds ``rate`` if ``lossy``. ``before`` and ``after`` are forward densities,
+  with their parts, before and after the step, without the values that sources added. If ``differs``, they
   give m̄ m = −Σ ρ̄_ξ (f² ρ_ξ,before − ρ_ξ,after), which enters ρ̄ if the step is nonlinear; Δt m̄ is added to
   ``density_gradient``.
 - ``adjoint_velocity``: the transpose of ``update_velocity``: g ← f Δt/ρ₀ ū and ū ← f² ū; with ``subtracts``,
@@ -24,7 +24,7 @@ layers of its axis, and the layers store the parts inside. An empty array is an 
   ∇·u/ρ₀.
 - ``density_sum``: out = Σ ρ̄_ξ over ``parts`` split parts.
 - ``add_readings``: field[index_i] += Σ weights · values[columns], from bounds[i] to bounds[i + 1]; the values
-  are the row of this time step in a ring buffer, ``rows``.
+  are this time step's row of the ring buffer ``rows``.
 - ``accumulate_products``: sums_i += field[index_i] · w_i · signal[first_i, i or 0], nothing beyond the
   signal's end.
 """

@@ -1,4 +1,4 @@
-"""Transpose of the sources: derivatives with respect to source signals, read at the source points."""
+"""Applies the transpose of the sources: reads derivatives with respect to signals at the source points."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from wavefabric.acoustics.solver.stages import Stages
 
 #: Names of the sources: pressure, velocity along each axis, transducer.
 SOURCES = ("p", "ux", "uy", "uz", "transducer")
-#: Bytes of a block of readings on the device, at most.
+#: Largest size, in bytes, of a block of recorded values on the device.
 _BLOCK_BYTES = 16 << 20
 
 
 class _Readings:
-    """Records adjoint-field values at the points of a source in each step, (steps, points), on the host.
+    """Records adjoint-field values at the points of a source in each step: ``values`` on the host.
 
-    Shape (steps, 1), the sum over the points, if all points share one signal.
+    Their shape is (steps, points), or (steps, 1), the sum over the points, if all points share one signal.
     """
 
     def __init__(self, c: Coefficients, term: PointTerm, steps: int, clock: Any):
@@ -44,7 +44,7 @@ class _Readings:
             self._store(self._block, self._row, self._clock, 0, len(self._block))
 
     def count(self, step: int) -> None:
-        """Count ``step`` as read; steps are counted from the last to the first."""
+        """Mark ``step`` as read (from the last step to the first); copy a complete block to the host."""
         if self._first is None:
             self._first = step
         self._last = step
@@ -62,9 +62,9 @@ class _Readings:
 class AdjointSources:
     """Applies the transpose of `SourceTerms` on a rank.
 
-    ``wrt`` names, of `SOURCES`, the signals to differentiate by. ``scaled`` names the sources, except the
-    transducer, whose signals s are scaled by the sound speed at their points: for these Σ s̄ s over time is
-    computed at each point.
+    ``wrt`` names the sources, of `SOURCES`, for whose signals derivatives are computed. ``scaled`` names the
+    sources, except the transducer, whose signals s are scaled by the sound speed at their points: for these
+    Σ s̄ s over time is computed at each point, s̄ being the derivative with respect to s.
     """
 
     def __init__(self, stages: Stages, kernels: Any, wrt: frozenset[str], scaled: frozenset[str]):
@@ -75,7 +75,7 @@ class AdjointSources:
         self._terms: dict[str, Any] = {name: term for name, term in each.items() if term is not None}
         terms = self._terms
         self.readings: dict[str, _Readings] = {}
-        #: Σ s̄ s over time at each point of a source.
+        #: Sum over time of s̄ s at each point of a source, by name.
         self.products: dict[str, Any] = {}
         self._weights: dict[str, list[tuple[Any, Any]]] = {}
         for name, term in terms.items():
@@ -100,7 +100,7 @@ class AdjointSources:
         self._negative: dict[str, Any] = {}  # created on first use
 
     def acts_on_velocity(self, step: int) -> bool:
-        """Return whether velocities are read or replaced in ``step``."""
+        """Return whether sources read or replace adjoint velocities in ``step``."""
         active = self._active(step).items()
         return any(name in self._read or term.replace for name, term in active if name != "p")
 
@@ -108,7 +108,7 @@ class AdjointSources:
         return {name: term for name, term in self._terms.items() if step < term.steps}
 
     def remove(self, fields: Fields, step: int) -> None:
-        """Subtract from the forward fields after ``step`` the values that sources added, not replacements."""
+        """Subtract the values that additive sources added in ``step`` from forward ``fields`` after it."""
         for name, source in self._active(step).items():
             if source.replace:
                 continue
@@ -162,13 +162,13 @@ class AdjointSources:
                 self._kernels.accumulate_products(*target, signal, self._clock, weights)
 
     def count(self, step: int) -> None:
-        """Count ``step`` as read, from the last to the first."""
+        """Mark ``step`` as read for all sources that are on; steps go from the last to the first."""
         for name, reading in self.readings.items():
             if step < self._terms[name].steps:
                 reading.count(step)
 
     def host_arrays(self) -> dict[str, np.ndarray]:
-        """Return the values read so far as ``signal/p``, …: (steps, points), or their sums, (steps, 1)."""
+        """Return the values read so far, ``signal/p``, …: (steps, points), or their sums (steps, 1)."""
         for reading in self.readings.values():
             reading.flush()
         return {f"signal/{name}": reading.values for name, reading in self.readings.items()}

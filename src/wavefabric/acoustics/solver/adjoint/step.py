@@ -1,16 +1,16 @@
-"""The adjoint of the time step: its stages transposed, from the last to the first.
+"""Takes adjoint time steps: the transposed stages of the time step, from the last stage to the first.
 
-An adjoint step takes the derivatives of the objective with respect to the fields after a step. It computes
-the derivatives with respect to the fields before the step, and adds to those with respect to the medium:
+An adjoint step starts from the derivatives of the objective with respect to the fields after a step. It
+computes the derivatives with respect to the fields before the step, and adds to the medium's derivatives:
 
     q = c₀² p̄,  ρ̄_ξ += q (1 + B/A ρ/ρ₀) − L2{η q}                    (`pressure`)
     g_ξ = ρ₀ L1{τ q} − Δt m f ρ̄_ξ,  ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄,  ū_ξ += Dᵀ g_ξ  (`density`, m = ρ₀ or 2ρ + ρ₀)
     p̄ = −Σ Gᵀ{f Δt/ρ₀ ū_ξ},  ū_ξ ← f² ū_ξ                              (`velocity`)
 
 The transposed derivatives are derivatives with the opposite shift: Dᵀ = −G, Gᵀ = −D. So an adjoint step has
-the same transforms as a step, by the same kernels. m̄ and the derivatives with respect to ρ₀ need ∂u and ∂p
+the same transforms as a step, with the same kernels. m̄ and the derivatives with respect to ρ₀ need ∂u and ∂p
 of the forward step; these follow from the forward fields before and after it, without further transforms.
-Adjoint-state method: Plessix 2006 (doi:10.1111/j.1365-246X.2006.02978.x); of this scheme for absorbing media:
+Adjoint-state method: Plessix 2006 (doi:10.1111/j.1365-246X.2006.02978.x); this scheme in absorbing media:
 Arridge et al. 2016 (doi:10.1088/1361-6420/32/11/115012).
 """
 
@@ -26,8 +26,8 @@ from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.formulas import absorption_factors
 from wavefabric.acoustics.solver.stages import AdjointChange, Stages
 
-#: A medium absorbs everywhere if absorption changes the density by more epsilons than this, for waves of
-#: which `_WAVES` fit in the grid.
+#: A medium absorbs everywhere if absorption changes the density by more machine epsilons than this, for waves
+#: of which `_WAVES` fit in the grid.
 _LEAST_LOSS, _WAVES = 3e3, 8
 #: Medium parameters to differentiate by, named as in `Problem`.
 MEDIUM = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
@@ -44,10 +44,10 @@ def needs_differences(problem: Problem, wrt: frozenset[str]) -> bool:
 
 
 class AdjointStep:
-    """Holds the adjoint fields of some stages and takes adjoint steps.
+    """Holds the adjoint fields of a simulation and takes adjoint steps of its ``stages``.
 
-    ``fields`` are p̄, ū and ρ̄ (see ``kernels``). `gradients` returns the sums of derivatives with respect to
-    the medium parameters that ``wrt`` names, as in `Problem`. ``scaled`` is as in `AdjointSources`.
+    ``fields`` are p̄, ū and ρ̄ (see ``kernels``). ``wrt`` names the medium parameters, as in `Problem`, and
+    sources to compute derivatives for; `gradients` returns the medium's. ``scaled``: see `AdjointSources`.
     """
 
     def __init__(self, stages: Stages, wrt: frozenset[str], scaled: frozenset[str] = frozenset()):
@@ -57,7 +57,7 @@ class AdjointStep:
         self.kernels.load(c.dtype, wait=stages.layout.comm is not None)
         self.sources = AdjointSources(stages, self.kernels, wrt, scaled)
         self.fields = Fields(c)
-        #: Copies of the forward fields after a step, if those before it are needed too; with the same clock.
+        #: Copies of the forward fields after a step, if those before the step are needed too; clock shared.
         self.after_step = Fields(c) if needs_differences(c.problem, wrt) else None
         if self.after_step is not None:
             self.after_step.clock = stages.fields.clock
@@ -102,7 +102,7 @@ class AdjointStep:
 
     @staticmethod
     def nbytes(problem: Problem, wrt: frozenset[str], fields: int, field: int) -> int:
-        """Return the bytes needed, if `Fields` need ``fields`` bytes and one field ``field`` bytes."""
+        """Return the bytes that this object needs; `Fields` need ``fields`` bytes, one field ``field``."""
         medium = len(wrt & set(MEDIUM)) + problem.dimensions * ("density" in wrt) + ("alpha_coeff" in wrt)
         return fields * (1 + needs_differences(problem, wrt)) + field * (medium + 6)
 
@@ -117,7 +117,7 @@ class AdjointStep:
         return named | {f"product/{name}": array for name, array in self.sources.products.items()}
 
     def gradients(self) -> dict[str, Any]:
-        """Return the sums so far by name; ``density_x``, … are those with respect to staggered densities."""
+        """Return the medium derivatives summed so far, by name; ``density_x``, … for staggered densities."""
         staggered = {f"density_{axis}": array for axis, array in zip("xyz", self._staggered, strict=False)}
         return {name: array for name, array in (self._medium | staggered).items() if array.size}
 
@@ -126,7 +126,7 @@ class AdjointStep:
         """Whether all steps but the first only run stages and launch kernels."""
         return self._rate is None or not self._replaced
 
-    # --- A step: `after`, then `before`; between them the forward fields may be set back by a step --------
+    # --- A step: `after`, then `before`; between them the caller may restore earlier forward fields -------
 
     def _begins(self, number: int) -> bool:
         """Return whether an initial pressure replaces the result of step ``number``."""
@@ -156,7 +156,7 @@ class AdjointStep:
             self._add_medium(forward)
 
     def _add_medium(self, forward: Fields) -> None:
-        """Add this step's contribution of the equation of state to the derivatives by medium parameters."""
+        """Add what the equation of state contributes in this step to the derivatives for the medium."""
         c, shift, medium = self._c, self._scratch[-1], self._medium
         lossy = medium["alpha_coeff"].size and not self._absorbs
         if c.disperses and (medium["sound_speed"].size or lossy):
@@ -169,7 +169,7 @@ class AdjointStep:
             self._stages.divergence(forward.u, self._rate)
 
     def kept(self, forward: Fields) -> Fields:
-        """Return the forward fields that `before` needs, copied since ``forward`` is overwritten next."""
+        """Return the forward fields after a step, for `before`; a copy if needed, as ``forward`` changes."""
         if self.after_step is None:
             return forward
         copied = self.after_step
@@ -202,10 +202,9 @@ class AdjointStep:
             self.kernels.alpha_gradient(self._medium["alpha_coeff"], f.p, c.speed, self._unit, rate)
 
     def before(self, number: int, before: Fields, after: Fields) -> None:
-        """Do the transposed density and velocity stages of step ``number``, from forward fields around it.
+        """Do the transposed density and velocity stages of step ``number`` with the forward fields around it.
 
-        The values that sources added in the step are subtracted from ``after``. The clock must be at the
-        step.
+        The values that sources added in the step are subtracted from ``after``. The clock must be ``number``.
         """
         stages, c, f = self._stages, self._c, self.fields
         if self._begins(number):
@@ -228,14 +227,14 @@ class AdjointStep:
             change.differs, c.axes,
         )  # fmt: skip
         stages.adjoint_divergence(gradients)
-        if aside:  # sources come between
+        if aside:  # sources act between the two stages
             for component, gradient in zip(f.u, gradients, strict=True):
                 c.kernels.add_pattern(component, gradient, self._minus_one, self._first_row)
             self.sources.velocity(f, number)
         self._velocity(change, c.pml_staggered, c.dt, not aside)
 
     def count(self, number: int) -> None:
-        """Count step ``number`` as done, so that the values read in it may leave the device."""
+        """Mark step ``number`` as done, so that the source values read in it can leave the device."""
         if not self._begins(number):
             self.sources.count(number)
 

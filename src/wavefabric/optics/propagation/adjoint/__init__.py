@@ -1,1 +1,1 @@
-"""Computes exact gradients of a propagation: `steps` has operators and adjoints, `gradient` all steps."""
+"""Computes exact gradients of a propagation: `steps` has adjoints of single steps, `gradient` of all."""

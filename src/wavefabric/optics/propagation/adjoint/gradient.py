@@ -30,8 +30,8 @@ from wavefabric.runtime.lifecycle.state_copies import state_bytes
 class DifferentiablePropagator(Reversible):
     """Propagates over ``length`` m in fixed steps, and applies the adjoint, on one device.
 
-    `run` propagates a field and stores states on the way, by binomial checkpointing; `adjoint` then takes a
-    gradient from the end of the fibre to its beginning. The gradient of a real function f of a complex field
+    `run` propagates a field and stores states on the way, by binomial checkpointing; `adjoint` then converts
+    a gradient for the final field to that for the launched field. The gradient of a real f of a complex field
     A is ∂f/∂Re A + i ∂f/∂Im A, so that f(A + δ) ≈ f(A) + Re Σ gradient* δ. Options: those of
     `PropagationOptions` with a ``step`` and an integrator of `ADJOINT_STEPS` (``backward`` for digital
     back-propagation); ``states``, the largest number of stored states, by default as many as fit into memory;
@@ -68,11 +68,11 @@ class DifferentiablePropagator(Reversible):
         self._store = StateStore(device, self.arrays(), tiers)
 
     def arrays(self) -> dict[str, Any]:
-        """Return the working state by name; `Reversal` uses it together with `advance`."""
+        """Return the field that `advance` changes, by name; `Reversal` stores and restores this array."""
         return {"field": self._field}
 
     def advance(self, step: int) -> None:
-        """Take one stage of a step; ``step`` is the number of the stage."""
+        """Take the stage with the number ``step``: a step of the integrator has one or more stages."""
         self._steps.stage(self._field, step)
         self.operators.counts.steps += (step + 1) % self._steps.stages_of_step == 0
 
@@ -107,10 +107,10 @@ class DifferentiablePropagator(Reversible):
         A[...] = self._field
 
     def adjoint(self, Y, progress=None) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Turn ``Y`` (rows, N), the gradient for the field at the end, into that for the launched field.
+        """Convert ``Y`` (rows, N) from the gradient for the final field to that for the launched field.
 
-        In place, once after each `run`, else ValueError. Returns the gradients for ``nonlinear_factors`` and
-        ``linear_phases``, of their shapes, on the host; None for omitted parameters.
+        Works in place, once after each `run`, else ValueError. Returns the gradients for
+        ``nonlinear_factors`` and ``linear_phases``, on the host, None for omitted parameters.
         """
         reversal, self._reversal, first = self._reversal, None, self._steps.first
         if reversal is None:
@@ -135,7 +135,7 @@ class DifferentiablePropagator(Reversible):
 
 
 def gradient_memory(fibre: Fibre, samples: int, options: PropagationOptions, device: Device) -> int:
-    """Return the bytes of a `DifferentiablePropagator`, field and gradient, without states and phases."""
+    """Return the device bytes of a `DifferentiablePropagator`, without stored states and linear phases."""
     kind, item = ADJOINT_STEPS[options.integrator], np.dtype(options.dtype).itemsize
     groups = phase_group_coupling(fibre.kappa_rows(), fibre.gamma, options.kerr, options.svd_tolerance).groups
     field, rates = fibre.rows * samples * item, groups * samples * item // 2
@@ -147,7 +147,10 @@ def gradient_memory(fibre: Fibre, samples: int, options: PropagationOptions, dev
 
 
 class PropagationGradient(NamedTuple):
-    """Holds the final field (2M, N), √W, a function of it, and its gradients; all arrays on the host."""
+    """Holds the final field ``output`` (2M, N), √W, the objective's value, and its gradients, on the host.
+
+    ``field`` is the gradient for the launched field; the others are named after their parameters.
+    """
 
     output: np.ndarray
     value: float
@@ -166,8 +169,8 @@ def propagate_and_gradient(
     >>> result = propagate_and_gradient(field, fibre, "80 km", objective, sample_rate="512 GHz", step="1 km")
 
     ``objective(A)`` returns a real number and its gradient ∂f/∂Re A + i ∂f/∂Im A for the device field ``A``
-    (2M, N). Options: those of `DifferentiablePropagator` and its `run`, and ``comm``, of one rank. The
-    gradient is that of the discrete steps, to round-off. Errors as of the class and its methods.
+    (2M, N). Options and errors: those of `DifferentiablePropagator` and its methods; ``comm`` must have one
+    rank. The gradient is exact, to round-off, for the discrete steps.
     """
     comm, factors, phases = (options.pop(key, None) for key in ("comm", "nonlinear_factors", "linear_phases"))
     if comm is not None and comm.size > 1:

@@ -15,9 +15,9 @@ from wavefabric.runtime.lifecycle.collective_checks import check_memory
 
 
 class StepOperators:
-    """Applies operators of steps with a nonlinear phase factor and a linear phase each, and their adjoints.
+    """Applies the operators of integration steps, with two parameters per step, and their adjoints.
 
-    A factor multiplies the Kerr phase of a step; a phase is added to its last linear propagation.
+    A factor multiplies the Kerr phase of a step; a phase is added to the step's last linear propagation.
     """
 
     def __init__(self, operators: FibreOperators, steps: int):
@@ -64,7 +64,7 @@ class StepOperators:
             self.device.xp.multiply(plain, self._factor[:, None], out=matrix)
 
     def select(self, step: int) -> None:
-        """Use the parameters of step ``step``."""
+        """Load the factor and the phase of step ``step`` into the operators."""
         if step == self._selected:
             return
         self._selected = step
@@ -74,7 +74,11 @@ class StepOperators:
             self._turn[...] = self.device.xp.exp(1j * self.phases[0][step]) / self.forward.n
 
     def phase(self, A, adjoint_of=None) -> None:
-        """Apply A ← exp(i phase) A of the step; or the adjoint at ``adjoint_of``, which is overwritten."""
+        """Multiply the spectrum of ``A`` by exp(i phase) of the selected step.
+
+        With ``adjoint_of``, the field before the phase (overwritten), apply the adjoint to a gradient ``A``,
+        and add the gradient for the phase.
+        """
         turn, spectrum, values = self._turn, adjoint_of, np.empty(0)
         if spectrum is not None:
             turn, values = turn.conj(), self.device.empty(A.shape, np.float64)
@@ -99,7 +103,7 @@ class StepOperators:
         self.forward.counts.ffts += 2
 
     def kerr_adjoint(self, name: str, A, Y, h: float, slope=None) -> None:
-        """Apply the adjoint of a Kerr operator, with ``slope`` as in `kernels.kerr.kerr_adjoint`."""
+        """Apply the adjoint of a Kerr operator at ``A`` to ``Y``; see `CpuKerrKernels.kerr_adjoint`."""
         slope = self._slope if slope is None else slope
         self.forward.kernels.kerr_adjoint(name, A, Y, h, self._factor, slope, *self._layouts)
         self.forward.counts.exchanges += 1
@@ -109,9 +113,9 @@ class StepOperators:
 
 
 class AdjointSteps:
-    """Takes the stages of one integrator with steps of ``h`` m, forward and in reverse.
+    """Takes the stages of one integrator with steps of ``h`` m, and applies their adjoints in reverse order.
 
-    ``Y`` is a gradient ∂f/∂Re A + i ∂f/∂Im A; an adjoint changes it from after a stage to before the stage.
+    An adjoint converts ``Y``, ∂f/∂Re A + i ∂f/∂Im A, from the field after a stage to the field before.
     """
 
     #: Fields and arrays of phase rates in addition to the integrator's, and stages per step.
@@ -124,7 +128,7 @@ class AdjointSteps:
         self.fields = [self.forward.empty() for _ in range(self.extra_fields)]
 
     def stage(self, A, number: int) -> None:
-        """Take stage ``number``, with its preparation, since restored fields have no prepared state."""
+        """Take stage ``number`` from ``begin`` to ``end`` of the integrator, as ``A`` may be restored."""
         self.operators.select(number)
         self.integrator.advance(A, self.h)
 
@@ -153,7 +157,7 @@ class AdjointSteps:
         forward.kerr_derivative(B3, B4)
         add(B4, h, A_I, 1)
         linear(B4, adjoint=False)
-        # Gradients: R of the sum to which k4/6 is added; Y of B4, k3, B3, k2, B2, k1 and A in turn.
+        # Gradients: R for the sum to which k4/6 is added; Y for B4, k3, B3, k2, B2, k1 and A in turn.
         own.device.copy(R, Y)
         linear(R)
         own.device.copy(A_I, R)
@@ -178,7 +182,7 @@ class AdjointSteps:
 
 
 class AdjointStrangSteps(AdjointSteps):
-    """Takes stages of ``strang`` and ``blanes_moan``, from the step fractions of their flows."""
+    """Takes stages of ``strang`` and ``blanes_moan``, each a Kerr flow and a linear propagation."""
 
     phased = True
 
@@ -191,7 +195,7 @@ class AdjointStrangSteps(AdjointSteps):
         self.operators.kerr_adjoint("rotate", A, Y, h)
 
     def _select(self, number: int) -> tuple[float, float, bool]:
-        """Return a stage's Kerr and linear length, and whether its step's phase comes next."""
+        """Select the step of a stage; return its Kerr and linear length, and whether a phase follows."""
         step, pair = divmod(number, self.stages_of_step)
         self.operators.select(step)
         return *self.pairs[pair], pair + 1 == self.stages_of_step and self.operators.phases is not None
@@ -216,7 +220,7 @@ class AdjointStrangSteps(AdjointSteps):
 
 
 class AdjointSSFMRK4Steps(AdjointStrangSteps):
-    """Takes stages of ``ssfm_rk4``: the nonlinear sub-step is RK4IP's without linear propagation."""
+    """Takes stages of ``ssfm_rk4``: the nonlinear sub-step is a step of RK4IP without linear propagation."""
 
     extra_fields = 5
 
@@ -225,7 +229,7 @@ class AdjointSSFMRK4Steps(AdjointStrangSteps):
 
 
 class AdjointRK4IPSteps(AdjointSteps):
-    """Computes the adjoint of a step of ``rk4ip``, stage by stage in reverse."""
+    """Computes the adjoint of a step of ``rk4ip``, from k4 back to k1."""
 
     extra_fields = 5
 

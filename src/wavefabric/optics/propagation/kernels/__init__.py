@@ -11,9 +11,9 @@ ADJOINTS = ("derivative", "rotate", "phase_rate", "turn")
 
 
 class KerrOperator(NamedTuple):
-    """Describes a chain of sums over rows of phase groups, phase rates from these sums, and a row update.
+    """Describes a Kerr operator: powers of phase groups, phase rates from these powers, update of the rows.
 
-    The chain has ``stages`` phase rates, each computed from the powers that result from the previous rate;
+    The operator has ``stages`` phase rates, each computed from the powers that result from the previous rate;
     ``numbers`` values per group and sample are stored between stages.
     """
 

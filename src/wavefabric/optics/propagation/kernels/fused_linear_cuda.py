@@ -1,4 +1,4 @@
-"""Launches the kernels of ``fused_linear.cu``."""
+"""Propagate fields linearly on a GPU by the kernels of ``fused_linear.cu``."""
 
 import numpy as np
 

@@ -20,7 +20,7 @@ _ONE_KERNEL = 4096
 
 @dataclass(frozen=True)
 class Transforms:
-    """Describes the transforms of ``points`` in one kernel: ``side`` per block, ``threads`` per transform."""
+    """Describes the transforms of ``points`` values of ``item`` bytes in a kernel, ``side`` per block."""
 
     points: int
     side: int
@@ -43,7 +43,7 @@ class Transforms:
         return gap(self.radices)
 
     def shared(self, gap: int) -> int:
-        """Return the bytes of shared memory per block; 0 if one stage is enough."""
+        """Return the bytes of shared memory per block (padded every ``gap`` points); 0 for a single stage."""
         if len(self.radices) == 1:
             return 0
         words = self.points + (self.points // gap if gap else 0)
@@ -58,7 +58,7 @@ class Transforms:
 
 @dataclass(frozen=True)
 class FusedPlan:
-    """Describes the split N = ``columns.points`` × ``rows.points`` for fields of type ``dtype``."""
+    """Describes the split of a transform of N = ``columns.points`` × ``rows.points`` values of ``dtype``."""
 
     columns: Transforms
     rows: Transforms
@@ -76,7 +76,7 @@ class FusedPlan:
 
     @property
     def column_gap(self) -> int:
-        """Return the padding of columns as `Transforms.gap`; 0 for columns that fill cache lines."""
+        """Return `Transforms.gap` of the columns, or 0 if a block's columns fill whole cache lines."""
         full = self.columns.points == 1 or self.columns.side * self.columns.item >= 128
         return 0 if full else self.columns.gap
 
@@ -85,7 +85,7 @@ class FusedPlan:
         return max(self.columns.shared(self.column_gap), self.rows.shared(self.rows.gap))
 
     def prelude(self) -> str:
-        """Return the macro definitions placed before the sources."""
+        """Return the C macro definitions with which ``fused_linear.cu`` is compiled."""
         single = self.dtype == np.complex64
         macros: dict[str, object] = {"REAL": "float" if single else "double"}
         macros |= {"N1": self.columns.points, "N2": self.rows.points}
@@ -100,19 +100,20 @@ class FusedPlan:
         return "".join(f"#define {name} {value}\n" for name, value in macros.items())
 
     def roots(self) -> np.ndarray:
-        """Return exp(−2πi m/N1), shape (N1,), complex128."""
+        """Return the twiddle factors exp(−2πi m/N1) of the column transforms, (N1,), complex128."""
         return unit_roots(np.arange(self.columns.points), self.columns.points)
 
     def split_factors(self) -> np.ndarray:
-        """Return exp(−2πi P n2/N), P the product of radices before each stage, (stages, N2), complex128."""
+        """Return exp(−2πi P n2/N), (stages, N2), complex128; P: product of the radices before each stage."""
         before = np.cumprod([1, *self.columns.radices[:-1]])
         return unit_roots(before[:, None] * np.arange(self.rows.points), self.n)
 
 
 def transfers(coefficients: np.ndarray, sample_rate: float, h: float, n: int) -> np.ndarray:
-    """Return exp(h L̂)/N for each row of ``coefficients`` (α, β1…β4 in SI), (rows, 5), for fused_linear.cu.
+    """Return five numbers by which fused_linear.cu computes exp(h L̂)/N, for each row of ``coefficients``.
 
-    The phase is π Σ_j phase[j] x^(j+1) at x = ω/(2π sample_rate); the last number is the amplitude.
+    ``coefficients`` (rows, 5) are α, β1…β4 in SI. The first four numbers c_j give the phase
+    π Σ_j c_j x^j at x = ω/(2π sample_rate), j from 1; the last number is the amplitude.
     """
     signs, orders = np.array([-1.0, 1.0, -1.0, 1.0]), np.arange(1, 5)
     factorials = np.array([math.factorial(j) for j in orders])
@@ -122,9 +123,9 @@ def transfers(coefficients: np.ndarray, sample_rate: float, h: float, n: int) ->
 
 
 def fused_plan(n: int, dtype, block_memory: int = 227 * 1024) -> FusedPlan | None:
-    """Return the split for rows of n samples, with at most ``block_memory`` bytes of shared memory per block.
+    """Return the best plan for rows of n samples with ``block_memory`` bytes of shared memory per block.
 
-    The default is that of an H200. None if no split exists: n has a prime factor above 7, or is too large.
+    The default holds for an H200. None if no plan exists: n has a prime factor above 7, or is too large.
 
     >>> fused_plan(2**21, np.complex128).columns.points
     512
@@ -134,7 +135,7 @@ def fused_plan(n: int, dtype, block_memory: int = 227 * 1024) -> FusedPlan | Non
 
 
 def _plans(n: int, dtype: np.dtype) -> Iterator[FusedPlan]:
-    """Yield the possible splits, best first."""
+    """Yield the possible plans for rows of ``n`` samples, best first."""
     for columns in _column_lengths(n):
         rows, item = n // columns, dtype.itemsize
         tile, threads = 128 // item, -(-columns // _HELD)
@@ -148,7 +149,7 @@ def _plans(n: int, dtype: np.dtype) -> Iterator[FusedPlan]:
 
 
 def _column_lengths(n: int) -> list[int]:
-    """Return lengths of the transforms over columns, best first; 1 for short rows, none if impossible.
+    """Return possible column lengths for rows of ``n`` samples, best first: [1] for short rows, [] if none.
 
     The best lengths give rows of about 2048 samples, and columns of at most 512.
     """

@@ -1,5 +1,6 @@
-"""Describe and launch the CPU kernels of Kerr operators, linear part and norms. The formulas are in
-`wavefabric.runtime.kernels`; the CUDA kernels have the same names and argument order.
+"""Declare and launch the CPU kernels of Kerr operators, transfer functions and norms.
+
+The formulas are in `wavefabric.runtime.kernels`; the CUDA kernels have the same names and argument order.
 
 A field ``A`` is (rows, N), C-contiguous, complex64 or complex128, √W. Rows of one *phase group* are
 contiguous and share a Kerr phase: the phase rate of group g is Σ_d γκ_gd P_d in rad/m, P_d the power of all
@@ -37,7 +38,7 @@ from wavefabric.runtime.kernels.table import kernel_table
 TILE_BYTES = 1 << 18
 #: Largest number of samples of a tile, as in ``kerr.cpp``.
 MOST_SAMPLES = 256
-#: Kernels provided without a Python method.
+#: Kernels that callers launch directly, without a Python method around them.
 _AS_THEY_ARE = "kerr_phase_rate", "rotate_mean", "couple", "transfer_table", "row_energy", "row_distance"
 #: Scratch values per group and sample: power, phase rate, low-rank product, and numbers of an operator.
 _ARRAYS = 8
@@ -70,12 +71,12 @@ TABLE = kernel_table("".join(_TEXT) + _OTHERS, __package__ or "", "kerr.cu")
 
 
 def tile_samples(bytes_a_sample: int) -> int:
-    """Return the samples of a tile: a multiple of 16 from 16 to `MOST_SAMPLES`."""
+    """Return the samples per tile of about `TILE_BYTES`: a multiple of 16 from 16 to `MOST_SAMPLES`."""
     return int(min(max(TILE_BYTES // bytes_a_sample // 16 * 16, 16), MOST_SAMPLES))
 
 
 class KerrChunkLayout:
-    """Describes the rows of this rank's phase groups for the chunk kernels; ``start`` as in the coupling."""
+    """Describes a rank's phase groups for kernels on chunks; ``start`` as in `PhaseGroupCoupling`."""
 
     def __init__(self, device, start, n: int, dtype):
         self.start = np.ascontiguousarray(start, np.int64)
@@ -99,7 +100,7 @@ class KerrLayout(KerrChunkLayout):
 
 
 class CpuKerrKernels:
-    """Provides the kernels on one CPU device."""
+    """Provides the kernels of Kerr operators, transfer functions and norms on one CPU device."""
 
     KerrLayout = KerrLayout
     KerrChunkLayout = KerrChunkLayout
@@ -113,7 +114,7 @@ class CpuKerrKernels:
     # --- one rank ------------------------------------------------------------------------------------
 
     def kerr(self, operator: KerrOperator, A, K, h, layout, error=None):
-        """Apply an operator to fields ``A`` and ``K`` (pass ``A`` twice if it has one field), in place.
+        """Apply a Kerr operator in place to fields ``A`` and ``K``, or to ``A`` twice if it has one field.
 
         - ``derivative``: K = N̂(A) A = i (γκ|A|²) A, √W/m.
         - ``rotate``: A ← exp(i h γκ|A|²) A: the exact flow of N̂ over h, since |A|² is invariant under it.
@@ -133,7 +134,7 @@ class CpuKerrKernels:
             error[0] = layout.errors.sum()
 
     def kerr_adjoint(self, name: str, A, Y, h, factors, slope, layout, transposed):
-        """Turn ``Y``, the gradient for an operator's output, into that for its input ``A``, in place.
+        """Convert ``Y`` from the gradient for a Kerr operator's output to that for its input ``A``, in place.
 
         The gradient of a real f with respect to a complex field A is ∂f/∂Re A + i ∂f/∂Im A. Phase rates are
         θ = c γκP with a factor c per group, ``factors`` (groups,), real. An operator multiplies the rows of a
@@ -159,7 +160,7 @@ class CpuKerrKernels:
     # --- chunks of several ranks ---------------------------------------------------------------------
 
     def kerr_begin(self, operator: KerrOperator, A, K, t0, h, power, numbers, layout):
-        """Set ``power`` to the input of the first phase rate, ``numbers`` to the values later rates need.
+        """Set ``power`` to the group powers (W) of the first phase rate, ``numbers`` to values for later use.
 
         ``numbers`` are (the operator's numbers, groups, m). For RK4IP: the first phase rate, |x|² and Im x*y,
         where the increment is added to the field x and ``power`` is |y|². For ``rotate_rk4``: |A|², and real
@@ -177,14 +178,14 @@ class CpuKerrKernels:
         self.kerr_advance(operator, stage, rate, h, power, numbers, out)
 
     def kerr_update(self, operator: KerrOperator, A, K, t0, rate, h, numbers, layout, error=None):
-        """Update a chunk's rows from the last phase rate, as `kerr`; ``error`` covers local rows only."""
+        """Apply an operator's last phase rate to a chunk of ``A`` and ``K``; ``error``: of local rows."""
         errors = None if error is None else layout.errors[: -(-rate.shape[1] // layout.tile)]
         getattr(self._kernels, f"update_{operator.name}")(A, K, t0, rate, h, numbers, errors, layout)
         if errors is not None and error is not None:
             error[0] = errors.sum()
 
     def max_rate(self, theta) -> float:
-        """Return the largest |theta|, rad/m (NaN if there is one)."""
+        """Return the largest absolute value of the phase rates ``theta``, rad/m; NaN if any is NaN."""
         self._most.fill(0)
         self._kernels.max_rate(theta, self._most)
         return float(self._most.max())

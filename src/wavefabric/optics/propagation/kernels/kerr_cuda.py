@@ -1,4 +1,4 @@
-"""Launches ``kerr.cu``, ``kerr_chunks.cu``, ``linear.cu``; names and argument order are as in ``kerr.py``."""
+"""Launch the GPU kernels of Kerr operators, transfer functions and norms; interface as in ``kerr.py``."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def type_options(dtype) -> tuple[str, str]:
 
 
 def tile(rows: int, dtype) -> tuple[int, int, int]:
-    """Return the samples per block, rows of threads, and field rows per thread.
+    """Return the samples per block, rows of threads, and field rows per thread for fields of ``rows`` rows.
 
     Measured on an H200 (docs/performance.md): a thread has its part of two fields in registers, and small
     blocks overlap the loads of one with the arithmetic of another. 8 rows per thread and about 256 threads

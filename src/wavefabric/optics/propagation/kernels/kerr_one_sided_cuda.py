@@ -1,4 +1,4 @@
-"""Launches ``kerr_one_sided.cu``, whose kernels each compute a whole Kerr operator over several ranks."""
+"""Launch kernels of ``kerr_one_sided.cu``, each of which applies a Kerr operator over several ranks."""
 
 import heapq
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from wavefabric.runtime.exchange.transports import SIGNALS
 _SAMPLES = {8: (32, 16, 8), 4: (64, 32, 16)}
 #: Threads per block; blocks per multiprocessor that hide each other's waits: enough, fewest and most.
 _THREADS, _ENOUGH, _LEAST, _MOST = 128, 4, 2, 8
-#: Largest numbers of phase rates that a thread computes at once and of parts with powers in shared memory;
-#: bytes of their weights there.
+#: Largest numbers of phase rates that a thread computes at once, of parts of phase groups with powers in
+#: shared memory at once, and of bytes of these parts' weights in shared memory.
 _OUTPUTS, _PARTS, _WEIGHTS = 8, 64, 1 << 14
 #: Bytes of a multiprocessor's shared memory that each block uses in addition to its request.
 _RESERVED = 1024
@@ -65,7 +65,7 @@ class Tiling:
 
 
 class KerrSizes(NamedTuple):
-    """Holds sizes: most rows and most parts of phase groups of a rank, parts of all, a block's memory."""
+    """Holds sizes: largest ``rows`` and ``own`` parts of a rank, ``parts`` of all ranks, bytes per block."""
 
     rows: int
     own: int
@@ -73,7 +73,7 @@ class KerrSizes(NamedTuple):
     block_memory: int
 
     def tiling(self, fields: int, dtype, tile: tuple[int, int] | None = None) -> Tiling | None:
-        """Return the longest tile with enough blocks per multiprocessor, or the one with most blocks.
+        """Return the longest tiling with enough blocks per multiprocessor, or the tiling with most blocks.
 
         ``tile`` (samples, rows of threads) replaces the choice. None if fewer than two blocks fit.
         """
@@ -94,7 +94,7 @@ class KerrSizes(NamedTuple):
 
 
 class _Kernels:
-    """Holds the kernels that read one field, or those that read two; construction is collective."""
+    """Launches the kernels of one tiling: of operators that read one field, or two. Collective to create."""
 
     def __init__(self, of: "OneSidedKerr", chosen: Tiling, blocks: int | None):
         device, comm, coupling, real = of.device, of.comm, of.coupling, np.finfo(of.dtype).dtype
@@ -182,11 +182,11 @@ class OneSidedKerr:
         device.synchronize()  # kernels may be in other streams
 
     def serves(self, operator: KerrOperator) -> bool:
-        """Return whether ``operator`` is one kernel: false for over two stages or too many rows."""
+        """Return whether one kernel can apply ``operator``: false for over two stages or too many rows."""
         return operator.name in self.kernels
 
     def kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
-        """Apply ``operator`` as `kerr` of ``kerr.py``; ``error``, one float64, covers local rows only."""
+        """Apply ``operator`` as `CpuKerrKernels.kerr`; ``error``, one float64, covers local rows only."""
         self.kernels[operator.name].launch(operator, A, K, h, error)
 
 
@@ -199,7 +199,7 @@ def most_nbytes(coupling: PhaseGroupCoupling, n: int, dtype) -> int:
 
 
 def dealt(rows, lanes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distribute parts with ``rows`` rows among rows of threads, the largest first, to the least loaded.
+    """Distribute parts of ``rows`` field rows each among ``lanes`` rows of threads, largest first, evenly.
 
     Returns the start of each row of threads, (lanes + 1,), and the parts one after another, (parts,).
     """
