@@ -1,4 +1,4 @@
-"""Hold what every other package uses: errors, units, files, results, and access to the machine.
+"""Provide what all other packages use: errors, units, arguments, files, results, facts about the machine.
 
-May import no other package.
+This package imports no other package of wavefabric.
 """

@@ -1,4 +1,4 @@
-"""Checks arguments: numbers in SI units or text with a unit, whole numbers, sequences, classes of objects."""
+"""Check arguments: numbers in SI units or text with a unit, whole numbers, sequences, classes of objects."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ _MOST = 2**63 - 1
 
 
 def numbers(value: Any, unit: str, key: str) -> NDArray[np.float64]:
-    """Return a new array of floats in ``unit``, from numbers or text (``"-21 ps^2/km"``), nested at will."""
+    """Return a new float array in ``unit`` from nested lists of numbers or text (``"-21 ps^2/km"``)."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
         return np.array(value, dtype=float)
     try:
@@ -29,7 +29,7 @@ def numbers(value: Any, unit: str, key: str) -> NDArray[np.float64]:
 
 
 def number(value: Any, unit: str, key: str) -> float:
-    """Return one float in ``unit``, from a number or text."""
+    """Return one float in ``unit`` from a number or text with a unit; `InputError` for anything else."""
     array = numbers(value, unit, key)
     if array.ndim:
         raise InputError(f"{key}: {show(value)} given; allowed: one number{_in(unit)}")
@@ -37,7 +37,7 @@ def number(value: Any, unit: str, key: str) -> float:
 
 
 def positive(value: Any, unit: str, key: str, zero: bool = False) -> float:
-    """Return one positive finite number in ``unit`` (0 is allowed with ``zero``), from a number or text."""
+    """Return a positive finite float in ``unit`` (with ``zero`` also 0) from a number or text with a unit."""
     value = number(value, unit, key)
     if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
         allowed = "0 or more" if zero else "a positive number"
@@ -46,7 +46,7 @@ def positive(value: Any, unit: str, key: str, zero: bool = False) -> float:
 
 
 def within(value: Any, unit: str, key: str, least: float, most: float) -> float:
-    """Return one number in ``unit`` from ``least`` to ``most``, from a number or text."""
+    """Return a number or text as a float in ``unit``; `InputError` unless from ``least`` to ``most``."""
     value = number(value, unit, key)
     if not least <= value <= most:
         space = " " * bool(unit)
@@ -55,14 +55,14 @@ def within(value: Any, unit: str, key: str, least: float, most: float) -> float:
 
 
 def instance(key: str, value: Any, *kinds: type) -> None:
-    """Raise `InputError` for an object that is an instance of none of ``kinds``."""
+    """Raise `InputError` if ``value`` is not an instance of one of the classes ``kinds``."""
     if not isinstance(value, kinds):
         names = " or ".join(kind.__name__.replace("NoneType", "None") for kind in kinds)
         raise InputError(f"{key}: {quoted(value)} given; allowed: a {names}")
 
 
 def field_array(value: Any) -> Any:
-    """Return a field of numbers as an array of NumPy, or of the device that it is on; else `InputError`."""
+    """Return an array of numbers unchanged, also on a GPU, and lists as a NumPy array; else `InputError`."""
     try:
         field = value if hasattr(value, "dtype") else np.asarray(value)
     except ValueError:  # rows of unlike lengths
@@ -73,7 +73,7 @@ def field_array(value: Any) -> Any:
 
 
 def whole(key: str, value: Any, least: int, most: int | None = None) -> int:
-    """Return a whole number from ``least`` to ``most``, by default the 64-bit maximum; else `InputError`."""
+    """Return a whole number from ``least`` to ``most`` (default 2^63 − 1) as int; else raise `InputError`."""
     number = value if is_whole(value) else None
     if number is None or not least <= number <= (_MOST if most is None else most):
         upper = "" if most is None else f" to {most}"
@@ -106,13 +106,13 @@ def pairs(values: Any, key: str, allowed: str) -> list[tuple[Any, Any]]:
 
 
 def per_axis(value: Any, n: int) -> tuple[Any, ...]:
-    """Return a sequence as a tuple, of whatever length, and a single value ``n`` times, once per axis."""
+    """Return a sequence of any length as a tuple, or a single value repeated for each of ``n`` axes."""
     many = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
     return tuple(value) if many else (value,) * n
 
 
 def typed(function: Function) -> Function:
-    """Decorate a function so that it checks the arguments that are annotated with classes of this package."""
+    """Return ``function`` with a check of each argument whose annotation is a class of wavefabric."""
     signature = inspect.signature(function)
     classes = {name: get_args(p.annotation) or (p.annotation,) for name, p in signature.parameters.items()}
     modules = {name: getattr(each[0], "__module__", "") for name, each in classes.items()}

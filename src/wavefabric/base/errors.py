@@ -1,4 +1,4 @@
-"""Define errors that users can correct: one clear line each, exit code 2."""
+"""Define the exceptions of the package, and format values and names for their one-line messages."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Any
 
 #: Maximum characters of a value in an error line, and of the whole line.
 MOST_SHOWN, MOST_LINE = 200, 2000
-#: Matches a list with too many numbers for one line.
+#: Matches a list of more than 20 numbers, which is too long for one line.
 _NUMBER = r"[-+.\de]+"
 _NUMBERS = re.compile(rf"{_NUMBER}(?:,\s*{_NUMBER}){{20,}}")
 _LONG_WORD = re.compile(rf"\S{{{MOST_SHOWN + 1},}}")
@@ -27,15 +27,15 @@ class InputError(ValueError):
 
 
 class FieldLost(InputError):
-    """Raised if the field is not finite or grows without bound: too long a step, or too strong an input."""
+    """Raised if the simulated field is not finite or grows without bound, as with too long a step."""
 
 
 class UnusableCheckpoint(InputError):
-    """Raised for a checkpoint that is damaged or from another run: remove it to start again."""
+    """Raised for a checkpoint that is damaged or belongs to another run; the user may remove the file."""
 
 
 class LateRank(RuntimeError):
-    """Raised if a rank timed out in an exchange. Its data are lost; the exchange cannot be used again."""
+    """Raised if a rank timed out in an exchange: the data are lost, and the exchange cannot be used again."""
 
 
 class MissingExtra(ImportError):
@@ -46,7 +46,7 @@ class MissingExtra(ImportError):
 
 
 def cut(text: str, most: int = MOST_SHOWN) -> str:
-    """Shorten text to at most ``most`` characters by removing its middle, since paths differ at the end."""
+    """Return text shortened to ``most`` characters by removing its middle, since paths differ at the end."""
     if len(text) <= most:
         return text
     end = most // 3
@@ -54,7 +54,7 @@ def cut(text: str, most: int = MOST_SHOWN) -> str:
 
 
 def _ends(numbers: re.Match[str]) -> str:
-    """Return the first and the last of a list of numbers."""
+    """Return a matched list of numbers shortened to its first four numbers, their count and the last one."""
     words = numbers[0].split(",")
     return f"{','.join(words[:4])}, ... ({len(words)} numbers),{words[-1]}"
 
@@ -85,37 +85,37 @@ def meant(word: Any, names: Iterable[str], shown: Mapping[str, str] | None = Non
 
 
 def not_one_of(value: Any, names: Iterable[str], first: str = "") -> str:
-    """Return "VALUE given (did you mean NAME?); allowed: …", with ``first`` before all names."""
+    """Return the text "VALUE given (did you mean NAME?); allowed: NAMES", with ``first`` before the names."""
     names = list(names)
     return f"{show(value)} given{meant(value, names)}; allowed: {', '.join([first] * bool(first) + names)}"
 
 
 def ensure(right: object, key: str, actual: object, allowed: object) -> None:
-    """Raise a one-line `InputError` unless ``right`` is true; ``actual`` says in words what ``key`` is."""
+    """Raise `InputError` "KEY: ACTUAL; allowed: ALLOWED" unless the condition ``right`` is true."""
     if not right:
         raise InputError(f"{key}: {actual}; allowed: {allowed}")
 
 
 def require(right: object, key: str, value: Any, allowed: str) -> None:
-    """Raise a one-line `InputError` with the ``value`` of ``key`` unless ``right`` is true."""
+    """Raise `InputError` "KEY: VALUE; allowed: ALLOWED" unless the condition ``right`` is true."""
     if not right:
         ensure(False, key, show(value), allowed)
 
 
 def choice(key: str, value: str, allowed: Collection[str]) -> None:
-    """Raise `InputError` for a value that is not in ``allowed``."""
+    """Raise `InputError` if ``value``, given for ``key``, is not one of the texts in ``allowed``."""
     if not isinstance(value, str) or value not in allowed:
         raise InputError(f"{key}: {not_one_of(value, allowed)}")
 
 
 def choices(key: str, values: Iterable[str], allowed: Collection[str]) -> None:
-    """Raise `InputError` for the first of the values that is not in ``allowed``."""
+    """Raise `InputError` for the first of ``values``, given for ``key``, that is not in ``allowed``."""
     for value in values:
         choice(key, value, allowed)
 
 
 def quoted(value: Any, most: int = 60) -> str:
-    """Return a Python value as one short line; a whole number with too many digits as words."""
+    """Return the Python notation (``repr``) of a value as one line of at most ``most`` characters."""
     try:
         return cut(visible(" ".join(repr(value).splitlines())), most)
     except ValueError:  # Python writes no whole number of more than 4300 digits
@@ -123,7 +123,7 @@ def quoted(value: Any, most: int = 60) -> str:
 
 
 def show(value: Any) -> str:
-    """Return a user's value as one short line for an error."""
+    """Return a value in JSON notation as one line of about 60 characters at most, for an error message."""
     try:
         plain = lambda v: v.item() if hasattr(v, "item") and v.shape == () else str(v)  # noqa: E731
         text = json.dumps(value, ensure_ascii=False, default=plain)
@@ -140,8 +140,8 @@ def one_value(values: Any) -> str:
 def one_line(message: str, values: Iterable[str] = ()) -> str:
     """Return a message as one line that is safe to print, with control characters escaped.
 
-    Its words, and the values of ``values`` in it (such as words of the command line), are cut at `MOST_SHOWN`
-    characters, the whole at `MOST_LINE`.
+    Words of the message, and texts of ``values`` in it (such as command-line arguments), are cut at
+    `MOST_SHOWN` characters, the whole line at `MOST_LINE`.
     """
     for value in values:
         if len(value) > MOST_SHOWN:

@@ -1,4 +1,4 @@
-"""Lets scripts import modules by former names: ``wavefabric.results`` is `wavefabric.base.results`."""
+"""Let scripts import modules by names of earlier versions: ``wavefabric.results`` for `base.results`."""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-#: Packages and modules by the package that now has them.
+#: Packages and modules that were moved, by the package that now contains them.
 _NOW_IN = {
     "base": ("errors", "files", "lazy", "results", "system", "units"),
     "cli": ("bench",),
@@ -18,12 +18,12 @@ _PACKAGES = {name: package for package, names in _NOW_IN.items() for name in nam
 
 
 class FormerNames:
-    """Finds a module by its former name: the module that now has the new name, not a copy of it."""
+    """An import finder that maps a module's former name to the module itself, not to a second copy of it."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> Any:
-        """Return a specification of the module that has the new name; None for other names."""
+        """Return an import specification if ``fullname`` is the former name of a module, else None."""
         top, _, rest = fullname.partition(".")
         package = _PACKAGES.get(rest.split(".")[0]) if top == "wavefabric" else None
         loader: Any = self
@@ -38,10 +38,10 @@ class FormerNames:
 
     def exec_module(self, module: ModuleType) -> None:
         assert module.__spec__ is not None
-        module.__spec__ = module.__spec__.loader_state  # importing has replaced it by that of the former name
+        module.__spec__ = module.__spec__.loader_state  # which the import system has replaced
 
 
 def keep_former_names() -> None:
-    """Make modules importable by their former names."""
+    """Install the import finder that makes modules importable by their former names."""
     finder: Any = FormerNames()
     sys.meta_path.insert(0, finder)  # before the finder of files, which would load a second copy

@@ -1,4 +1,4 @@
-"""Import a package's exported names on first use: a script that only reads a file does not load solvers."""
+"""Import a package's public names on first use, so that a script that reads a file does not load solvers."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -9,15 +9,15 @@ from typing import Any
 def lazy(
     package: str, exports: Mapping[str, tuple[str, ...]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package; ``exports`` lists public names by module."""
+    """Return ``__getattr__`` and ``__dir__`` for a package; ``exports`` lists its public names by module."""
     modules = {name: module for module, names in exports.items() for name in names}
-    vars(sys.modules[package])["__all__"] = sorted(modules)  # from package import *
+    vars(sys.modules[package])["__all__"] = sorted(modules)  # for "from package import *"
 
     def get(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(f"{package}.{modules[name]}"), name)
-        setattr(sys.modules[package], name, value)  # also if a module has the name of what it defines
+        setattr(sys.modules[package], name, value)  # replaces a submodule of the same name
         return value
 
     return get, lambda: sorted({*vars(sys.modules[package]), *modules})

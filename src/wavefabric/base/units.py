@@ -37,7 +37,7 @@ EXAMPLES = {
     "": "none (a plain number)",
 }
 
-# The number is read here and Pint only reads the unit, since its parser would evaluate any expression.
+# This pattern reads the number, Pint only the unit: Pint's parser would evaluate any expression.
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf(?:inity)?))(.*)", re.I)
 
 # Unit of polarisation-mode dispersion: a time over the square root of a length.
@@ -53,7 +53,7 @@ _LONGEST = 60
 _BINARY = re.compile(r"([0-9]{1,15})([kmgt]?)(?:i?b)?", re.I)
 _BYTES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BYTES |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-#: Factors of common units to SI units, equal to Pint's: most files need no others, and load without Pint.
+#: Factors from common units to SI units, equal to Pint's: a file with only these loads without Pint.
 PLAIN = {
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12},
     "m": {"m": 1.0, "km": 1e3, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "nm": 1e-9},
@@ -106,11 +106,10 @@ def _by_pint(actual: str, unit: str) -> float:
 
 
 def quantity(value: str | float | int, unit: str, key: str = "value") -> float:
-    """Return an SI float from text with a unit (``"50 GHz"``, ``"0.2 dB/km"``), or a number already in
-    ``unit``.
+    """Return a quantity in the SI unit ``unit``, from text such as ``"50 GHz"`` or from a number in ``unit``.
 
     dB per length converts to ``"1/m"`` (of the power), dBm to ``"W"``. `InputError`, which begins with
-    ``key``, if it is not a quantity, not finite, or has another dimension than ``unit``.
+    ``key``, if ``value`` is not a quantity, is not finite, or has another dimension than ``unit``.
     """
     if isinstance(value, (list, tuple)):
         raise InputError(f"{key}: {one_value(value)}")
@@ -144,7 +143,7 @@ def _parse(text: str, unit: str, key: str) -> float:
     elif written.startswith("/"):
         source = "1" + written
     try:
-        if "dB" in (unit, source):  # a level, which Pint would convert like a plain ratio
+        if "dB" in (unit, source):  # Pint would convert a level in dB like a plain ratio
             raise ValueError(f"{source} is no {unit}")
         return number * _factor(source, unit)
     except Exception:  # Pint's tokenizer may raise any error.
@@ -158,12 +157,12 @@ def watt_from_dbm(dbm: float) -> float:
 
 
 def db(ratio: float) -> float:
-    """Return ten times the decimal logarithm of a power ratio."""
+    """Return a power ratio in dB."""
     return 10 * math.log10(ratio)
 
 
 def time_words(seconds: float) -> str:
-    """Return a time as text with a suitable unit."""
+    """Return a time in seconds as text with three digits and a unit from days to nanoseconds: 1.5 ms."""
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size * 0.9995:  # rounds to 1
             return f"{seconds / size:.3g} {unit}"
@@ -171,7 +170,7 @@ def time_words(seconds: float) -> str:
 
 
 def binary_bytes(value: float) -> str:
-    """Return bytes as text with a binary prefix: 1.25 GiB."""
+    """Return a number of bytes as text with a binary prefix: 1.25 GiB."""
     for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
         if value >= 1 << power:
             return f"{value / (1 << power):.4g} {unit}"
@@ -179,13 +178,13 @@ def binary_bytes(value: float) -> str:
 
 
 def binary_size(text: str) -> int | None:
-    """Return bytes from text such as ``64M`` or ``4KiB`` (K, M, G, T: 2^10, …); None for any other."""
+    """Return the bytes that text such as ``64M`` or ``4KiB`` means (K = 2^10, …), or None for other text."""
     match = _BINARY.fullmatch(text)
     return int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ") if match else None
 
 
 def counted(number: int, thing: str) -> str:
-    """Return a number of things as text: 1 round, 2 rounds."""
+    """Return a number and a noun, in the plural unless the number is 1: 1 round, 2 rounds."""
     return f"{number} {thing}{'s' if number != 1 else ''}"
 
 
@@ -198,5 +197,5 @@ def amount(value: float) -> str:
 
 
 def three_digits(value: float) -> str:
-    """Return a value with three significant digits, or all digits of a larger number."""
+    """Return a value as text with three significant digits; values from 999.5 on are whole numbers."""
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"

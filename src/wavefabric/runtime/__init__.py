@@ -1,4 +1,4 @@
-"""Run solvers and schedules: devices, kernels, transforms, exchange between ranks, checkpoints.
+"""Provide what solvers run on: devices, kernels, transforms, exchange between ranks, checkpoints.
 
-May import ``collectives`` and ``base``.
+This package may import ``collectives`` and ``base``.
 """

@@ -1,4 +1,4 @@
 """Read untrusted files of users and other programs; write output files completely or not at all.
 
-May import ``errors``.
+This package may import ``errors``.
 """

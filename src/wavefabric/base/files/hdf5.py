@@ -1,7 +1,7 @@
 """Read untrusted HDF5 files: nothing in a file may refer to data outside it.
 
-With an external link, external storage or a virtual dataset an input file could read any file of its reader
-as samples (HDF5 user's guide, sections on links, external storage and virtual datasets).
+By an external link, external storage or a virtual dataset an input file could show any file of the user as
+its samples (HDF5 user's guide, sections on links, external storage and virtual datasets).
 """
 
 import contextlib
@@ -23,11 +23,11 @@ from wavefabric.base.files.input import check_regular
 
 #: Maximum number of soft links in a chain.
 _MOST_LINKS = 16
-#: Bytes up to which there are no further checks, and above which data must not be compressed unusually well.
+#: Bytes up to which datasets need no further checks, and above which high compression is refused.
 _SMALL, _LARGE = 1 << 24, 1 << 28
-#: Largest ratio of samples to file bytes: the limit of DEFLATE, and of data that are not constant.
+#: Largest ratio of sample bytes to stored bytes: the limit of DEFLATE, and that of data that vary.
 _MOST_PACKED, _USUALLY_PACKED = 1100, 64
-#: Chunks without further checks; bytes of an attribute; members of a file, and depth of nested groups.
+#: Maximum number of chunks without further checks, bytes per attribute, members of a file, nested groups.
 _MOST_CHUNKS, _LONG_ATTRIBUTE, _MOST_MEMBERS, _DEEPEST = 1 << 16, 1 << 16, 1 << 17, 32
 #: Bytes of memory per short text in a list.
 _TEXT_BYTES = 128
@@ -41,7 +41,7 @@ _DAMAGE = (
 
 
 def open_hdf5(path: str | Path, wanted: str) -> h5py.File:
-    """Open an HDF5 file to read; ``wanted`` says what it should be, such as ``a result file (HDF5)``."""
+    """Open an HDF5 file for reading; ``wanted`` describes it in errors, such as ``a result file (HDF5)``."""
     path = Path(path)
     try:
         fault = "is a folder" if path.is_dir() else "" if path.exists() else "no such file"
@@ -64,7 +64,7 @@ def open_hdf5(path: str | Path, wanted: str) -> h5py.File:
 
 
 def _heaps_end(path: Path) -> bool:
-    """Return False if an object in a global heap has an invalid size, on which HDF5 may loop endlessly.
+    """Return whether the objects in global heaps have valid sizes; with others HDF5 may loop endlessly.
 
     The first and last 16 MiB are searched. Format: HDF5 specification, III.E, global heap.
     """
@@ -121,7 +121,7 @@ def reading_text() -> Iterator[None]:
 
 
 def attributes(item: h5py.HLObject) -> dict[str, Any]:
-    """Return attributes by name: texts, numbers and lists, except large, empty or reference ones."""
+    """Return the attributes of an HDF5 object by name, except large and empty attributes and references."""
     result, attrs = dict[str, Any](), item.attrs
     # References between a dataset and its dimension scales matter only to HDF5.
     for name in (each for each in attrs if each not in ("DIMENSION_LIST", "REFERENCE_LIST")):
@@ -136,12 +136,12 @@ def attributes(item: h5py.HLObject) -> dict[str, Any]:
 
 
 def _can_be_read(dtype: np.dtype) -> bool:
-    """Return whether values are numbers or text: HDF5 crashes on damaged lists of variable length."""
+    """Return whether a dtype is numbers or text: HDF5 crashes on damaged lists of variable length."""
     return not dtype.hasobject or h5py.check_string_dtype(dtype) is not None
 
 
 def plain(value: Any) -> Any:
-    """Return a value of a file as a Python value; a one-entry array as its entry, text as valid Unicode."""
+    """Return a value from h5py with an array as a list or its only entry, and text as valid Unicode."""
     if isinstance(value, np.ndarray):
         value = value.reshape(-1)[0] if value.size == 1 else value.tolist()
     if isinstance(value, str):  # h5py stores bytes that are not UTF-8 as surrogates
@@ -150,7 +150,7 @@ def plain(value: Any) -> Any:
 
 
 def members(file: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
-    """Yield name and object of everything that hard links lead to, each object once."""
+    """Yield the path and object of each group and dataset that hard links reach, each object once."""
     pending: list[tuple[str, h5py.Group | h5py.Dataset]] = [("", file)]
     seen: set[Any] = set()
     while pending:
@@ -175,8 +175,8 @@ def members(file: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
 def read(file: h5py.File, name: str, most: int = _SMALL) -> Any:
     """Return a whole dataset: a number or array, text or a list of texts.
 
-    Its size is checked before anything is read: at most ``most`` bytes of memory. `InputError` also if it is
-    missing, no dataset, empty, damaged, or refers to data outside the file.
+    `InputError`, before anything is read, if the dataset is missing, is empty, needs more than ``most`` bytes
+    of memory, or refers to data outside the file; also if it is damaged.
     """
     with reading(file.filename, name):
         check_inside(file, name)
@@ -199,7 +199,7 @@ def read(file: h5py.File, name: str, most: int = _SMALL) -> Any:
 def check_inside(file: h5py.File, name: str) -> None:
     """Raise `InputError` for a dataset or group whose link or samples lead outside the file.
 
-    ``name`` is its path from the root; a path that does not exist raises no error.
+    ``name`` is the path from the root; a path that does not exist raises no error.
     """
     where = f"{file.filename}: dataset '{name}'"
     _follow(file, "/", name, where, 0)
@@ -233,15 +233,15 @@ def _follow(file: h5py.File, start: str, name: str, where: str, links: int) -> N
 
 
 def bytes_of(dataset: h5py.Dataset) -> int:
-    """Return the memory in bytes for a dataset, written or not; for text, at least that of its pointers."""
+    """Return the memory in bytes that a whole dataset takes; of texts only the pointers are counted."""
     return math.prod(dataset.shape or ()) * dataset.dtype.itemsize
 
 
 def check_stored(dataset: h5py.Dataset, together: int | None = None) -> None:
     """Raise `InputError` for a large dataset that is mostly unwritten, or is divided into many small chunks.
 
-    ``together`` is the largest number of bytes read at once, by default the whole dataset. The larger it is,
-    the larger a fraction of the dataset is required to have been written.
+    ``together`` is the largest number of bytes read at once, by default the whole dataset. If more is read at
+    once, a larger fraction of the dataset must have been written.
     """
     stored, size = dataset.id.get_storage_size(), bytes_of(dataset)
     together = max(

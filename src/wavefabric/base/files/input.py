@@ -31,9 +31,9 @@ _KINDS |= {stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
 def check_regular(path: str | Path) -> None:
-    """Raise OSError for a pipe, a device, a socket, or a missing file; its ``strerror`` says why.
+    """Raise OSError, whose ``strerror`` says why, for a pipe, a device, a socket, or a missing file.
 
-    Kernel files, whose reader may wait for ever, count as devices.
+    Files in /proc and /sys, whose reader may wait for ever, are refused too.
     """
     _check(os.stat(path).st_mode, path)
     if os.path.realpath(path).startswith(("/proc/", "/sys/")):
@@ -41,7 +41,7 @@ def check_regular(path: str | Path) -> None:
 
 
 def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
-    """Return all of a regular file; OSError if it is unreadable, not regular (`check_regular`) or larger."""
+    """Return a file's content; OSError if unreadable, not regular (`check_regular`) or above ``most``."""
     content = read_start(path, most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"is larger than {most >> 20} MiB", str(path))
@@ -49,9 +49,9 @@ def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
 
 
 def read_start(path: str | Path, most: int) -> bytes:
-    """Return the first bytes of a regular file; OSError if unreadable or not regular (`check_regular`)."""
+    """Return the first ``most`` bytes of a file; OSError if unreadable or not regular (`check_regular`)."""
     check_regular(path)
-    # If it has become a pipe meanwhile, opening does not wait.
+    # O_NONBLOCK: if the file has become a pipe meanwhile, opening does not wait.
     number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(number, "rb") as file:
         _check(os.fstat(number).st_mode, path)
@@ -65,7 +65,7 @@ def _check(mode: int, path: str | Path) -> None:
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Put a file's name in front of an `InputError` raised inside."""
+    """Put a file's path in front of the message of an `InputError` that the block raises."""
     try:
         yield
     except InputError as error:
@@ -75,7 +75,7 @@ def naming(path: str | Path) -> Iterator[None]:
 def read_text(path: str | Path, what: str, most: int = MOST_TEXT) -> str:
     """Return the text of a file of at most ``most`` bytes; ``what`` names the option or format in errors.
 
-    `InputError` if it cannot be read, is not a regular file, is larger, or is not UTF-8.
+    `InputError` if the file cannot be read, is not regular, is larger, or is not UTF-8.
     """
     path = Path(path)
     try:
@@ -125,7 +125,7 @@ def parse_json(text: str, what: str, numbers: str = "finite numbers") -> Any:
 
     try:
         content = json.loads(text, object_pairs_hook=_object, parse_constant=refuse_constant)
-        if _SURROGATE.search(text):  # a pair is one character, a lone one cannot be written or printed
+        if _SURROGATE.search(text):  # a surrogate without its pair cannot be written or printed
             json.dumps(content, ensure_ascii=False).encode()
         return content
     except UnicodeEncodeError as error:

@@ -35,10 +35,10 @@ def check_output(
     inputs: Sequence[str | Path | None] = (),
     endings: Sequence[str] = (),
 ) -> Path:
-    """Raise `InputError` if an output file cannot or must not be written; nothing on the disk changes.
+    """Return the path of an output file; `InputError` if it cannot or must not be written. Writes nothing.
 
     Errors refer to the file by ``key``; ``force`` allows a regular file to be replaced; ``inputs`` are files
-    that the run reads (or None); ``endings`` are the allowed ones, in lower case with the dot; empty for all.
+    that the run reads (or None); ``endings`` are allowed suffixes, in lower case with the dot (none: all).
     """
     path = Path(path)
     try:
@@ -53,7 +53,7 @@ def check_output(
 
 
 def _fault(path: Path, force: bool, inputs: Sequence, endings: Sequence[str]) -> tuple[str, str]:
-    """Return what is wrong with a name or the existing file, and what is allowed; empty if nothing."""
+    """Return texts: what is wrong with an output path, and what is allowed; both empty if it is usable."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
@@ -81,12 +81,12 @@ def _try_folder(path: Path) -> None:
         fault = "is not a folder" if folder.exists() else "does not exist"
         raise OSError(errno.ENOTDIR, f"the folder {folder} {fault}")
     # Permission bits say nothing about read-only disks or root, so create a file under an unused name.
-    # The longest name that is used while the file is written must fit too.
+    # Its name is as long as the longest temporary name, which must fit too.
     tempfile.NamedTemporaryFile(prefix=f"{path.name}.checkpoint.", suffix=_PARTIAL, dir=folder).close()
 
 
 def unwritable(path: Path, key: str, error: OSError) -> InputError:
-    """Return the error for a file that cannot be written; it begins with ``key``."""
+    """Return the `InputError` for a file that cannot be written; its message begins with ``key``."""
     why = error.strerror or str(error)
     if error.filename is not None and Path(error.filename).parent != path.parent:
         why = f"{error.filename}: {why}"
@@ -121,9 +121,9 @@ def replacing(path: Path, key: str = "output") -> Iterator[Path]:
 
 @contextlib.contextmanager
 def made_folder(folder: Path, key: str = "output") -> Iterator[None]:
-    """Create a folder and its parents for the block to write in; if the block fails, remove empty new ones.
+    """Create a folder and its parents for the block; if the block fails, remove the new folders if empty.
 
-    `InputError`, which refers to the folder by ``key``, if it cannot be created.
+    An OSError is raised as an `InputError` that refers to the folder by ``key``.
     """
     new = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
@@ -139,12 +139,12 @@ def made_folder(folder: Path, key: str = "output") -> Iterator[None]:
 
 
 def write_text(path: str | Path, text: str, what: str, force: bool = False) -> Path:
-    """Write a text file completely; `InputError` if it exists (without ``force``) or cannot be written."""
+    """Write a UTF-8 file atomically; `InputError` if it exists without ``force``, or cannot be written."""
     return write_bytes(path, text.encode("utf-8"), what, force)
 
 
 def write_bytes(path: str | Path, content: bytes, what: str, force: bool = False) -> Path:
-    """Write a binary file completely; errors as for `write_text`."""
+    """Write a binary file atomically and return its path; errors as for `write_text`."""
     path = check_output(path, force, what)
     with replacing(path, what) as partial:
         partial.write_bytes(content)
@@ -152,9 +152,9 @@ def write_bytes(path: str | Path, content: bytes, what: str, force: bool = False
 
 
 def save_figure(figure: Any, path: str | Path, key: str = "output", **how: Any) -> Path:
-    """Write a Matplotlib figure completely, in the format of the ending; replace an existing file.
+    """Write a Matplotlib figure atomically, in the format of the path's suffix; replace an existing file.
 
-    A name without an ending gets that of PNG. Errors as for `write_text`; ``how`` is passed to ``savefig``.
+    A path without a suffix gets ``.png``. Errors are as for `write_text`; ``how`` is passed to ``savefig``.
     """
     path = Path(path) if Path(path).suffix else Path(f"{path}.png")
     # Image libraries do not say why a file cannot be written.
@@ -164,8 +164,7 @@ def save_figure(figure: Any, path: str | Path, key: str = "output", **how: Any) 
 
 
 def json_rows(content: Mapping[str, Any], rows: Collection[str]) -> str:
-    """Return JSON text with a line per key, and a line per entry of the values of keys in ``rows``, at any
-    depth.
+    """Return JSON text with a line per key; values of keys in ``rows``, at any depth, have a line per entry.
 
     These values may be mappings, or any iterables of JSON values.
 
@@ -207,9 +206,9 @@ def _dump(value: Any) -> str:
 
 
 def remove_partials(path: Path) -> None:
-    """Remove the partial files of killed processes that were writing ``path``; only for the lock's holder."""
+    """Remove temporary files that killed writers of ``path`` left; only for the holder of the file's lock."""
     if len(path.name) > _LONG_NAME:
-        return  # its partial files cannot be distinguished from those of others
+        return  # cut names may be those of another file
     for file in path.parent.iterdir():
         middle = file.name.removeprefix(f".{path.name}.").removesuffix(_PARTIAL)
         if file.name == f".{path.name}.{middle}{_PARTIAL}" and "." not in middle:
@@ -218,7 +217,7 @@ def remove_partials(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in this folder survive a power failure, where the system supports it."""
+    """Flush a folder to disk, where the system supports it, so that a rename survives a power failure."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

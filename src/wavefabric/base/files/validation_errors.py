@@ -8,7 +8,7 @@ from wavefabric.base.errors import InputError, cut, meant, one_value, show, visi
 
 _Table = TypeVar("_Table", bound=BaseModel)
 
-#: Allowed values by kind of error; Pydantic's message for other kinds.
+#: Words for the allowed values by Pydantic's type of error; for other types Pydantic's message is used.
 _ALLOWED = {
     "greater_than": "above {gt}",
     "greater_than_equal": "from {ge}",
@@ -36,7 +36,7 @@ _WHOLE_LISTS = ("value_error", "too_short", "too_long", "model_type", "dict_type
 
 
 def checked(model: type[_Table], content: Any) -> _Table:
-    """Return the validated table of a file; `InputError` with its first error in one line."""
+    """Return ``content`` validated as ``model``; `InputError` describes the first error in one line."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -44,7 +44,7 @@ def checked(model: type[_Table], content: Any) -> _Table:
 
 
 def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -> str:
-    """Return the first error as text: its key from the top (after ``prefix``), the value, what is allowed."""
+    """Return the first error as one line: the full key (after ``prefix``), the value, the allowed values."""
     # An unknown key explains a missing one, so it goes first.
     faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     first = faults[0]
@@ -57,7 +57,7 @@ def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -
         message = _unknown(str(path[-1]), inputs, _holder(model, path))
     elif kind == "missing":
         message = "missing; allowed: a value for it"
-    elif isinstance(ctx.get("error"), InputError):  # it names the key of the table itself
+    elif isinstance(ctx.get("error"), InputError):  # the message begins with a key of this table
         key, _, message = message.partition(": ")
         name += f".{key}"
     elif isinstance(inputs, list) and kind not in _WHOLE_LISTS:
@@ -70,7 +70,7 @@ def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -
 
 
 def _holder(model: type[BaseModel], path: tuple) -> type[BaseModel]:
-    """Return the table that contains the last key of ``path``."""
+    """Return the model of the table that contains the last key of ``path``."""
     for part in path[:-1]:
         if part in model.model_fields:
             model = submodel(model.model_fields[part].annotation) or model

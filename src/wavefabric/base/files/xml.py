@@ -12,7 +12,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class _Builder(TreeBuilder):
-    """Refuses a document type (and so entities), and too deep nesting."""
+    """A tree builder that refuses a document type (and so custom entities) and too deep nesting."""
 
     def __init__(self, what: str):
         super().__init__()
@@ -49,7 +49,7 @@ def parse_xml(text: str, what: str) -> Element:
 
 
 def text_of(element: Element, where: str, name: str, default: str | None = None) -> str:
-    """Return an attribute; `InputError` if it is missing and there is no default."""
+    """Return the attribute ``name`` of an XML element; `InputError` if it is missing without a default."""
     value = element.get(name, default)
     if value is None:
         raise InputError(f"{where}: no attribute {name}; allowed: one")
@@ -57,7 +57,7 @@ def text_of(element: Element, where: str, name: str, default: str | None = None)
 
 
 def one_of(element: Element, where: str, name: str, allowed: tuple[str, ...]) -> str:
-    """Return an attribute that must be one of the ``allowed`` words."""
+    """Return the attribute ``name`` of an XML element; `InputError` unless it is one of ``allowed``."""
     value = text_of(element, where, name)
     if value not in allowed:
         raise InputError(f"{where} {name}: {show(value)}; allowed: {', '.join(allowed)}")
@@ -65,7 +65,7 @@ def one_of(element: Element, where: str, name: str, allowed: tuple[str, ...]) ->
 
 
 def whole_of(element: Element, where: str, name: str, low: int, high: int, default: int | None = None) -> int:
-    """Return an attribute that must be a whole number from ``low`` to ``high``."""
+    """Return the attribute ``name`` as int; `InputError` unless it is a whole number ``low`` to ``high``."""
     value = element.get(name)
     if value is None and default is not None:
         return default

@@ -1,7 +1,6 @@
-"""Store and show results of runs: result files with provenance, locks and figures.
+"""Store results of any run: HDF5 files with provenance, locks on outputs, and the style of figures.
 
-`ResultWriter` and `read_result` do not depend on the physics; `plots` draws an MDM link's result.
-May import `files`, `system` and `errors`.
+This package may import `files`, `system` and `errors`.
 """
 
 from wavefabric.base.results.file import Data, Result, ResultWriter, Rows, read_result

@@ -1,6 +1,6 @@
-"""Styles all figures: colours that any colour vision distinguishes, markers, Matplotlib settings, new axes.
+"""Style all figures: colours that any colour vision distinguishes, markers, Matplotlib settings, new axes.
 
-Matplotlib is imported when a figure is drawn, with the Agg backend, so that no display is needed.
+Matplotlib is imported when a figure is drawn; figures are made without pyplot and need no display.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 else:
     Axes = Figure = Any  # only annotations use them
 
-# Okabe and Ito's colours, distinguishable with any colour vision. Distances also differ by marker.
+# Okabe and Ito's colours, distinguishable with any colour vision. Curves also differ by marker.
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
 COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY)
 MARKERS = "osD^vP"
@@ -42,19 +42,19 @@ STYLE: Any = {
 
 
 def plain_text(text: str) -> str:
-    """Return text of a file for a figure, without formulae between dollar signs."""
+    """Return text with its dollar signs escaped, between which Matplotlib would read a formula."""
     return str(text).replace("$", r"\$")
 
 
 def style(**more: Any) -> Any:
-    """Return a context in which figures are drawn with `STYLE` and more Matplotlib settings."""
+    """Return a context in which Matplotlib uses the settings of `STYLE`, and those in ``more``."""
     import matplotlib as mpl
 
     return mpl.rc_context({**STYLE, **more})  # type: ignore[arg-type]  # more keys than its stub lists
 
 
 def new_axes(width: float, height: float) -> Any:
-    """Return the axes of a new figure; size in inches."""
+    """Return the axes of a new figure of ``width`` × ``height`` inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained").add_subplot()

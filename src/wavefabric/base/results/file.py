@@ -23,7 +23,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Rows:
-    """An array whose row i is ``read(i)``: a field on a GPU needs no complete copy on the host."""
+    """An array to write row by row, row i from ``read(i)``: a GPU field needs no full copy on the host."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -43,10 +43,10 @@ class Data(NamedTuple):
 
 
 class ResultWriter:
-    """Writes a result file, which is checked before the run and written after it.
+    """Writes a result file after a run; the constructor, called before the run, checks the path.
 
     ``force`` replaces an existing file; ``inputs`` are files that the run reads, which the result must not
-    replace. InputError as for `check_output`.
+    replace. Errors are as for `check_output`.
     """
 
     def __init__(self, path: str | Path, force: bool = False, inputs: Sequence[str | Path | None] = ()):
@@ -56,11 +56,11 @@ class ResultWriter:
     def write(
         self, payload: Mapping[str, Any], run_file: str = "", attributes: Mapping[str, Any] | None = None
     ) -> Path:
-        """Write the file under a temporary name, flush it to the disk and rename it.
+        """Write ``payload`` as the result file, atomically, and return its path.
 
         In the nested ``payload`` a mapping is a group, a `Data` (or an equivalent tuple) a dataset; the key
         ``"attrs"`` of a group contains its attributes. The text of the run file becomes the dataset
-        ``/run_file``; ``attributes`` are those of the root, by default `provenance()`.
+        ``/run_file``; ``attributes`` belong to the root group, by default `provenance()`.
         """
         with locked(self.path):
             self._check()  # another run may have ended since the first check
@@ -77,7 +77,7 @@ class ResultWriter:
 
 
 def _group(group: h5py.Group, payload: Mapping[str, Any], check: Callable[[], None]) -> None:
-    """Write a group of an HDF5 file; ``check`` raises an error of the disk early, such as a full disk."""
+    """Write ``payload`` into an HDF5 group; ``check`` raises disk errors, such as a full disk, early."""
     for name, value in payload.items():
         if name == "attrs":
             _attributes(group, value)
@@ -113,7 +113,7 @@ def _dataset(group: h5py.Group, name: str, data: Data, check: Callable[[], None]
 
 
 class Result(Mapping[str, Any]):
-    """Reads a result file: ``result["received/span_1/evm"]`` returns the array, read on access.
+    """A result file as a mapping: ``result["received/span_1/evm"]`` reads that array and returns it.
 
     Keys are the paths of all datasets. Text is returned as `str`, or as a list of `str`.
     """
@@ -138,7 +138,7 @@ class Result(Mapping[str, Any]):
         return len(self._keys)
 
     def attrs(self, path: str = "") -> dict[str, Any]:
-        """Return the attributes of a group or dataset; by default of the root, with the provenance."""
+        """Return the attributes of a group or dataset, by default of the root, which has the provenance."""
         return dict(self._attrs[path.strip("/")])
 
     def groups(self, path: str = "") -> list[str]:
@@ -149,7 +149,7 @@ class Result(Mapping[str, Any]):
 
 
 def read_result(path: str | Path) -> Result:
-    """Open a result file; `InputError` if it is missing, damaged, or no result file of wavefabric."""
+    """Open a result file; `InputError` if it is missing, damaged, too new, or not written by wavefabric."""
     path = Path(path)
     keys: list[str] = []
     attrs: dict[str, dict[str, Any]] = {}

@@ -1,7 +1,7 @@
 """Write HDF5 files to disks that may become full.
 
 When HDF5 closes a file that it could not write, it uses freed memory and the process crashes (HDF5 2.0.0). So
-it writes to a stream that hides errors of the disk; `OutputFile` raises them.
+HDF5 writes to a Python stream that hides disk errors, and `OutputFile` raises these errors.
 """
 
 import io
@@ -15,7 +15,7 @@ from wavefabric.base.system.deferred_interrupt import DeferredInterrupt
 
 
 class _Stream(io.FileIO):
-    """The bytes of a file; the first error or interrupt is stored in ``fault`` and ends all writing."""
+    """A file stream that raises no errors: the first is stored in ``fault``, then nothing is written."""
 
     def __init__(self, path: str | Path, mode: str):
         super().__init__(path, mode)
@@ -36,7 +36,7 @@ class _Stream(io.FileIO):
         return size or 0
 
     def _move(self, call: Callable[[Any], int | None], rest: memoryview) -> memoryview:
-        """Call ``call`` until all of ``rest`` is transferred, or no more can be; return the remainder."""
+        """Repeat ``call`` until all bytes of ``rest`` are transferred or one fails; return the bytes left."""
         try:
             while rest and self.fault is None and (count := call(rest)):
                 rest = rest[count:]
@@ -46,10 +46,9 @@ class _Stream(io.FileIO):
 
 
 class OutputFile(h5py.File):
-    """An HDF5 file to write; only `check`, `flush` and `close` raise errors of the disk.
+    """An HDF5 file for writing, of whose methods only `check`, `flush` and `close` raise disk errors.
 
-    ``mode`` is ``w`` or ``r+``. Data written after an error are lost. Interrupts wait for `flush` and
-    `close`.
+    ``mode`` is ``w`` or ``r+``. Data written after an error are lost. `flush` and `close` defer interrupts.
     """
 
     def __init__(self, path: str | Path, mode: str = "w", **options: Any):
@@ -61,7 +60,7 @@ class OutputFile(h5py.File):
             raise
 
     def check(self) -> None:
-        """Raise the first error of the disk."""
+        """Raise the first disk error, if there was one."""
         if self._stream.fault is not None:
             raise self._stream.fault
 

@@ -1,8 +1,8 @@
 """Lock an output and its checkpoint with `flock` on ``NAME.lock``; the lock file names the owner.
 
-The kernel releases the lock when its process ends for any reason. On NFS the server does, for clients on all
-machines, also when one has been silent for its lease time. Lustre mounted with ``localflock`` only separates
-processes of one machine; a file system without locks causes a warning.
+The kernel releases a lock when the process that holds it ends for any reason. An NFS server does so for
+clients on all machines, also for a client that was silent for the lease time. Lustre mounted with
+``localflock`` only separates processes of one machine; a file system without locks causes a warning.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from wavefabric.base.files.output import unwritable
 
 
 def lock_path(path: str | Path) -> Path:
-    """Return the path of a file's lock."""
+    """Return the path of the lock file that belongs to a file."""
     return Path(f"{path}.lock")
 
 
 class FileLock:
     """The lock of one file, held by this process until `release`; errors refer to the file by ``key``.
 
-    InputError if another process or another `FileLock` holds it, or if it cannot be created.
+    InputError if another process or another `FileLock` holds the lock, or the lock file cannot be created.
     """
 
     def __init__(self, path: str | Path, key: str = "output"):
@@ -77,7 +77,7 @@ class FileLock:
                         return file
 
     def check(self) -> None:
-        """Raise `InputError` if this process has lost the lock: removed, or reassigned by an NFS server."""
+        """Raise `InputError` if the lock is lost: file removed, or lock given away by an NFS server."""
         if (text := self._held()) != self._text:
             whose = f"{_name(text)} has" if text else "somebody has removed its lock and may have"
             fault = f"{whose} taken over {self.path} while this process stood still"
@@ -101,7 +101,7 @@ _held: dict[tuple[Path, int], FileLock] = {}
 
 @contextlib.contextmanager
 def locked(path: str | Path | None, key: str = "output") -> Iterator[None]:
-    """Lock a file (None: no file) inside the block; a thread may lock it again. Errors as for `FileLock`."""
+    """Lock a file (None: no file) during the block; a thread may nest locks. Errors are as for `FileLock`."""
     name = (Path(path or "").parent.resolve() / Path(path or "").name, threading.get_ident())
     if path is None or name in _held:
         yield
@@ -115,14 +115,14 @@ def locked(path: str | Path | None, key: str = "output") -> Iterator[None]:
 
 
 def check_held() -> None:
-    """Call `FileLock.check` for all locks that this thread holds by `locked`, before a file is replaced."""
+    """Raise `InputError` if this thread has lost a lock (`locked`); called before a file is replaced."""
     for (_, thread), lock in list(_held.items()):
         if thread == threading.get_ident():
             lock.check()
 
 
 def _owner(text: str) -> dict[str, Any]:
-    """Return a lock file's entries on its owner; empty if it is no lock file."""
+    """Return the entries about the owner in the text of a lock file; empty for any other text."""
     try:
         result = json.loads(text)
         return result if isinstance(result, dict) and {"process", "host"} <= result.keys() else {}

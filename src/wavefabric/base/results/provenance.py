@@ -10,9 +10,9 @@ from pathlib import Path
 import wavefabric
 from wavefabric.base.system.machine import cpu_model, usable_threads
 
-#: CUDA kernels, formulas that they include, their launches, and the splitting of transforms for them.
+#: Files that determine results on a GPU: kernels, included formulas, launch code, plans of transforms.
 CUDA_SOURCES = ("*.cu", "kernels/*.h", "*_cuda.py", "cuda_*.py", "fused_plan.py")
-#: Kernels of CPUs, compiled from C++.
+#: Files that determine results on a CPU: the C++ kernels and the formulas that they include.
 CPU_SOURCES = ("kernels/*.h", "kernels/cpu/*")
 _STARTED = datetime.now(UTC)
 #: Packages whose version may change a result by round-off.
@@ -20,7 +20,7 @@ NUMERICAL = ("numpy", "scipy", "cupy-cuda13x", "cupy-cuda12x")
 
 
 def provenance(device: str = "cpu", plan: str = "") -> dict[str, str]:
-    """Return attributes of a file that describe a run on ``device``, with the ``plan`` it followed."""
+    """Return the origin of a result as file attributes; ``plan`` is the plan of the run, empty for none."""
     facts = {
         "wavefabric": wavefabric.__version__,
         "git_commit": git_commit(),
@@ -38,10 +38,9 @@ def provenance(device: str = "cpu", plan: str = "") -> dict[str, str]:
 
 
 def fingerprint(identity: str, **more: str) -> str:
-    """Return the SHA-256 of a run's identity (all settings and inputs) and of versions that affect its
-    result.
+    """Return the SHA-256 of a run's ``identity`` (settings and inputs) and of versions that affect results.
 
-    ``more`` must match too for a bit-identical resume: device, its kernels, layout.
+    ``more`` has further facts that must match for a bit-identical resume: device, kernels, layout.
     """
     import hashlib
 
@@ -54,7 +53,7 @@ def fingerprint(identity: str, **more: str) -> str:
 
 @cache
 def cuda_source_hash() -> str:
-    """Return the SHA-256 of the sources that determine results on a GPU, and of their names."""
+    """Return the SHA-256 of the names and contents of all sources that determine results on a GPU."""
     return _hash_of(CUDA_SOURCES)
 
 
@@ -69,7 +68,7 @@ def _hash_of(patterns: tuple[str, ...]) -> str:
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
-    """Return the versions of those ``packages`` that are installed."""
+    """Return, by name, the versions of all ``packages`` that are installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     result = {}
@@ -80,7 +79,7 @@ def versions(packages: tuple[str, ...]) -> dict[str, str]:
 
 
 def git_commit() -> str:
-    """Return the commit of the package's checkout, with "+" if edited; "" outside a checkout."""
+    """Return the Git commit of wavefabric's checkout, with "+" if files are edited; "" without a checkout."""
     import subprocess
 
     package = Path(wavefabric.__file__).resolve().parent
@@ -102,7 +101,7 @@ def git_commit() -> str:
 
 
 def command_line(argv: list[str]) -> str:
-    """Return the command, with absolute paths reduced to their last part."""
+    """Return a command line as text, with absolute paths reduced to their last part."""
 
     def short(word: str) -> str:
         option, equals, value = word.partition("=")
@@ -116,5 +115,5 @@ def command_line(argv: list[str]) -> str:
 
 
 def stamp(moment: datetime | None = None) -> str:
-    """Return a time, now by default, as text in UTC."""
+    """Return a time, by default the present, as UTC text such as 2025-01-31T12:00:00Z."""
     return (moment or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,6 +1,6 @@
 """Measure the time that this process spends compiling kernels, and announce compilation on stderr.
 
-Otherwise a first run would seem to hang, or its steps to take a hundred times longer than they do.
+Without this a first run would seem to hang, and its steps to take a hundred times longer than they do.
 """
 
 import sys
@@ -24,7 +24,7 @@ class CompilationClock:
     def compiling(self, announce_after: float | None = None) -> Iterator[None]:
         """Count the time inside this context, once for all threads and nested contexts.
 
-        With ``announce_after`` it is announced if it takes longer than this, in s.
+        Compilation that takes longer than ``announce_after`` seconds is announced (None: never).
         """
         timer = threading.Timer(announce_after or 0.0, self.announce)
         with self._lock:
@@ -51,7 +51,7 @@ class CompilationClock:
 
     @contextmanager
     def announcing(self, wanted: bool) -> Iterator[None]:
-        """Announce no compilation inside this context unless ``wanted``."""
+        """Suppress the announcement of compilation inside this context unless ``wanted``."""
         before, self.announces = self.announces, self.announces and wanted
         try:
             yield

@@ -8,15 +8,15 @@ from typing import NoReturn
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised for a signal of `TERMINATING`. Handled wherever Ctrl-C is."""
+    """Raised on SIGTERM or SIGUSR1; a subclass of KeyboardInterrupt, so it is handled wherever Ctrl-C is."""
 
 
-#: Signals of batch systems some time before they kill. Open MPI's mpirun kills half a second after it
-#: receives SIGTERM; it forwards SIGUSR1.
+#: Signals that batch systems send some time before they kill a job. Open MPI's mpirun kills its ranks half a
+#: second after it receives SIGTERM, but forwards SIGUSR1.
 TERMINATING = (signal.SIGTERM, signal.SIGUSR1)
 
 
-#: Exit codes after Ctrl-C and SIGTERM: 128 + signal, as POSIX shells. SIGUSR1 has that of SIGTERM.
+#: Exit codes after Ctrl-C and SIGTERM: 128 + signal, as POSIX shells. SIGUSR1 counts as SIGTERM.
 INTERRUPTED, TERMINATED = 130, 143
 
 
@@ -30,12 +30,11 @@ def exit_code() -> int:
 
 
 class DeferredInterrupt:
-    """Defers interrupts inside: the first Ctrl-C or a SIGTERM only sets ``requested``; a second Ctrl-C
-    interrupts at once.
+    """A context in which the first Ctrl-C or SIGTERM only sets ``requested``; a second Ctrl-C interrupts.
 
-    A second SIGTERM does nothing: batch systems, mpiexec and launchers may each send one. SIGUSR1 counts as
-    SIGTERM. Other handlers for these two are left in place. Does nothing outside the main thread, where
-    Python delivers no signals.
+    A second SIGTERM is ignored: batch systems, mpiexec and launchers may each send one. SIGUSR1 counts as
+    SIGTERM. Handlers that others have set for these two signals stay. The context has no effect outside the
+    main thread, since Python delivers signals only there.
     """
 
     def __init__(self) -> None:
@@ -83,7 +82,7 @@ def _raise(number: int, frame: object) -> None:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Raise `Terminated` on the first SIGTERM or SIGUSR1 inside, so that unfinished files are removed."""
+    """Raise `Terminated` on the first SIGTERM or SIGUSR1 in the block, so that it can remove its files."""
     _Signals.terminated = False
     main = threading.current_thread() is threading.main_thread()
     ours = [number for number in TERMINATING if main and signal.getsignal(number) is signal.SIG_DFL]

@@ -1,4 +1,4 @@
-"""Create the CUDA context of a process on a thread, while Python imports the libraries that use it."""
+"""Create the CUDA context of this process on a thread, while Python imports CuPy, which needs it."""
 
 import ctypes
 from functools import cache

@@ -10,7 +10,7 @@ from wavefabric.base.errors import InputError
 #: Link classes, slowest first: across sockets; between host bridges of a NUMA node; through one host bridge;
 #: through several PCIe switches; through one. NVLink (NV and the number of links) is faster than all.
 SLOW_FIRST = ("SYS", "NODE", "PHB", "PXB", "PIX")
-#: Entry for a GPU with itself.
+#: Entry of nvidia-smi's table for a GPU and itself.
 SELF = "X"
 
 _GPU = re.compile(r"GPU\d{1,6}", re.ASCII)
@@ -46,14 +46,14 @@ class GpuTopology:
         return tuple(sorted({link for row in self.links for link in row} - {SELF}, key=speed))
 
     def only(self, gpus: list[int]) -> "GpuTopology":
-        """Return the topology of the listed GPUs, in the order given."""
+        """Return the topology of some of the GPUs, in the order of their numbers in ``gpus``."""
         return GpuTopology(
             tuple(tuple(self.links[i][j] for j in gpus) for i in gpus), tuple(self.numa[i] for i in gpus)
         )
 
 
 def parse(text: str) -> GpuTopology:
-    """Parse the output of ``nvidia-smi topo -m``; `InputError` without a table, or for an unknown entry.
+    """Parse the output of ``nvidia-smi topo -m``; `InputError` if it has no table or an unknown entry.
 
     Rows and columns of network adapters are skipped, underlines and colours of a terminal removed.
     """

@@ -30,7 +30,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def host_memory() -> tuple[int, int]:
-    """Return free and total bytes, within limits of the control group and of the process (``ulimit -v``)."""
+    """Return free and total host memory in bytes, within limits of the control group and ``ulimit -v``."""
     page = os.sysconf("SC_PAGE_SIZE")
     free = total = page * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError):
@@ -63,7 +63,7 @@ def peak_memory() -> int:
 
 
 def _kibibytes(file: str, key: str) -> int:
-    """Return a size from a Linux status file in bytes; 0 if the key is missing."""
+    """Return a size in bytes that a Linux status file gives in KiB after ``key``; 0 without this key."""
     for line in Path(file).read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024

@@ -10,9 +10,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(number: int, parent: int | None = None) -> None:
-    """Let Linux send this process the signal ``number`` when its parent dies. Does nothing elsewhere.
+    """Let Linux send this process the signal ``number`` when its parent dies; no effect on other systems.
 
-    A parent may die before this call: pass its process number as ``parent`` if it is known.
+    The parent may die before this call: pass its process ID as ``parent`` if it is known.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -25,7 +25,7 @@ def die_with_parent(number: int, parent: int | None = None) -> None:
 
 
 def follow_parent(parent: int) -> None:
-    """Prepare a new process: react to signals, and get SIGTERM when ``parent`` ends, even if killed."""
+    """Reset signal handlers in a new process, and let it get SIGTERM when ``parent`` ends, even if killed."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # ignored in background jobs of a script
     die_with_parent(signal.SIGTERM, parent)

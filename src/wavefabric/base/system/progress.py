@@ -55,16 +55,16 @@ class Bar(Progress):
 
 
 def terminal_bar() -> Progress:
-    """Return a bar if stderr is a terminal or leads to the launcher's; else a silent `Progress`."""
+    """Return a bar if stderr, or that of this rank's launcher, is a terminal; else a silent `Progress`."""
     return Bar() if sys.stderr.isatty() or _columns() else Progress()
 
 
 def _columns() -> int:
-    """Return the columns of the launcher's terminal, on its ranks; else 0."""
+    """Return the width in columns of the launcher's terminal; 0 if there is none or this is no rank."""
     text = os.environ.get("WAVEFABRIC_TERMINAL", "")
     return int(text) if text.isdecimal() else 0
 
 
 def warn(text: str) -> None:
-    """Print a warning on stderr: the run goes ahead, but its result may be misleading."""
+    """Print a warning on stderr: the run continues, but its result may be misleading."""
     print(f"wavefabric: warning: {text}", file=sys.stderr, flush=True)

@@ -16,14 +16,14 @@ from wavefabric.base.errors import InputError
 
 #: Environment variable that sets the directory; also passes the selected one to child processes and ranks.
 VARIABLE = "WAVEFABRIC_CACHE"
-#: Variables with the rank: only the first rank prints the message.
+#: Variables with the number of this rank: only rank 0 prints the message.
 _RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
 def cache_directory(name: str = "", quiet: bool = False) -> Path:
     """Return an existing, writable cache directory, or its subdirectory ``name``.
 
-    ``$WAVEFABRIC_CACHE`` if it is set, else ``$XDG_CACHE_HOME/wavefabric``, else ``~/.cache/wavefabric``. If
+    The cache is ``$WAVEFABRIC_CACHE``, else ``$XDG_CACHE_HOME/wavefabric``, else ``~/.cache/wavefabric``. If
     that cannot be written, it is ``wavefabric-UID`` in the directory for temporary files, readable only by
     this user; a line on stderr says so once (unless ``quiet``), and child processes use the same directory.
     """
@@ -38,16 +38,16 @@ def cache_directory(name: str = "", quiet: bool = False) -> Path:
 
 
 def redirect(variable: str, name: str, *usual: str) -> None:
-    """Make another library store its files in our cache if it cannot write to its ``usual`` directories.
+    """Let another library store files in wavefabric's cache if it cannot write its ``usual`` directories.
 
-    The environment variable ``variable`` sets the library's directory; it is unchanged if already set.
+    ``variable`` is the environment variable for the library's directory; if it is set, nothing changes.
     """
     if not os.environ.get(variable) and not all(map(_writable, usual)):
         os.environ[variable] = str(cache_directory(name, quiet=True))
 
 
 def _writable(directory: str) -> bool:
-    """Return whether files can be created in a directory, or it can be created itself."""
+    """Return whether files can be created in a directory, which itself may still have to be created."""
     path = Path(os.path.expanduser(directory))
     if directory.startswith("~") and not os.path.isdir(os.path.expanduser("~")):
         return False
@@ -68,7 +68,7 @@ def _wanted() -> Path | None:
 
 @lru_cache
 def _usable_root(wanted: Path | None) -> tuple[Path, str]:
-    """Return the directory, and why it is not ``wanted``, or an empty text."""
+    """Return a writable cache directory and, as text, why it is not ``wanted`` (empty if it is)."""
     if wanted is None:
         return _temporary(), "there is no home directory"
     import tempfile
@@ -82,7 +82,7 @@ def _usable_root(wanted: Path | None) -> tuple[Path, str]:
 
 
 def _temporary() -> Path:
-    """Return a directory private to this user: others could place code in it, which would be run."""
+    """Return a directory that only this user can write: code that others put there would be run."""
     import shutil
     import tempfile
 

@@ -1,6 +1,6 @@
 """Store arrays and run kernels: NumPy and compiled kernels on a CPU; CuPy, cuFFT and NVRTC on a GPU.
 
-May import ``files``, ``system`` and ``errors``.
+This package may import ``files``, ``system`` and ``errors``.
 """
 
 from wavefabric.runtime.device.base import Device

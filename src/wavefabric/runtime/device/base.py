@@ -7,7 +7,7 @@ from wavefabric.runtime.kernels.table import KernelTable
 
 
 def repeated(work: Callable[[], Any]) -> Callable[..., None]:
-    """Return a function that calls ``work`` once, or as many times as its argument says."""
+    """Return a function ``repeat(times=1)`` that calls ``work`` that many times."""
 
     def repeat(times: int = 1) -> None:
         for _ in range(times):
@@ -17,10 +17,10 @@ def repeated(work: Callable[[], Any]) -> Callable[..., None]:
 
 
 class InPlaceFFT(Protocol):
-    """Transforms complex arrays of one shape in place, planned once.
+    """A planned in-place Fourier transform of complex arrays of one shape.
 
-    ``forward`` has NumPy's sign and no scale; ``backward`` is the *unscaled* inverse, so that the factor 1/N
-    belongs into the factors that multiply the spectrum.
+    ``forward`` has NumPy's sign and no scale; ``backward`` is the *unscaled* inverse: the caller includes 1/N
+    in the factors that multiply the spectrum.
     """
 
     def forward(self, array: Any, /) -> None: ...
@@ -29,7 +29,7 @@ class InPlaceFFT(Protocol):
 
 
 class RealFFT(Protocol):
-    """Transforms real fields (Nz, Ny, Nx) to spectra (Nz, Ny, Nx//2+1) and back, planned once.
+    """A planned Fourier transform of real fields (Nz, Ny, Nx) to spectra (Nz, Ny, Nx//2+1) and back.
 
     Sign and scale are as in `InPlaceFFT`; axes of one point are skipped; ``backward`` overwrites its input.
     """
@@ -40,11 +40,11 @@ class RealFFT(Protocol):
 
 
 class Device(Protocol):
-    """A device: it stores arrays and runs kernels."""
+    """A CPU or GPU that stores arrays and runs kernels."""
 
     #: ``"cpu"``, ``"cuda:0"`` …
     name: str
-    #: Equal in all processes of a host that use this device: ``"cpu"``, or a GPU's bus address.
+    #: Identifier of the device, equal in all processes of its host: ``"cpu"``, or the bus address of a GPU.
     identity: str
     #: ``numpy`` or ``cupy``.
     xp: Any
@@ -64,7 +64,7 @@ class Device(Protocol):
         ...
 
     def copy(self, target, source, /) -> None:
-        """Copy ``source`` to ``target``: contiguous, of one shape and type, on the device or the host."""
+        """Copy ``source`` to ``target``: contiguous arrays of one shape and type, on the device or host."""
 
     def asarray(self, array, /, dtype=None) -> Any:
         """Return a copy of ``array`` on this device (``array`` itself if it is already there)."""
@@ -73,10 +73,10 @@ class Device(Protocol):
         """Return a NumPy copy of ``array`` (the array itself on a CPU)."""
 
     def view(self, array, /, write: bool = False) -> Any:
-        """Return an array of any library as one of ``xp`` in the same memory; None if on another device.
+        """Return an array of any library as an array of ``xp`` in the same memory; None if on another device.
 
-        Libraries provide it by ``__array_interface__``, ``__cuda_array_interface__`` or ``__dlpack__``.
-        Raises ValueError if ``write`` is set and it is read-only, and any error of the object's code.
+        ``array`` has ``__array_interface__``, ``__cuda_array_interface__`` or ``__dlpack__``. Raises
+        ValueError if ``write`` is set and ``array`` is read-only, and any error of the code of ``array``.
         """
 
     def address(self, array, /) -> int:
@@ -87,17 +87,17 @@ class Device(Protocol):
         """Return a contiguous array as a 1-D view that does not keep its memory alive."""
 
     def fft(self, array, axis: int = -1) -> Any:
-        """Return the transform of ``array``, NumPy's conventions; keeps single precision."""
+        """Return the Fourier transform as ``numpy.fft.fft`` does; single precision stays single."""
 
     def ifft(self, array, axis: int = -1) -> Any:
-        """Return the inverse transform of ``array``, NumPy's conventions; keeps single precision."""
+        """Return the inverse Fourier transform as ``numpy.fft.ifft`` does; single precision stays single."""
 
     def row_fft(self, rows: int, n: int, dtype) -> InPlaceFFT:
-        """Plan transforms of up to ``rows`` rows (or one, of shape (n,)) of ``n`` samples."""
+        """Plan transforms of arrays (rows, n) with up to ``rows`` rows, or of one row of shape (n,)."""
         ...
 
     def real_fft(self, shape: tuple[int, int, int], dtype, axes: tuple[int, ...] = (0, 1, 2)) -> RealFFT:
-        """Plan transforms of real fields of ``shape``, float32 or float64, along the last axes or all."""
+        """Plan transforms of float32 or float64 fields of ``shape`` along ``axes``: all, or the last ones."""
         ...
 
     def axis_fft(self, shape: tuple[int, int, int], dtype, axis: int) -> InPlaceFFT:
@@ -105,8 +105,8 @@ class Device(Protocol):
         ...
 
     def export(self, array) -> Callable[[], Any]:
-        """Return a function that, in any thread, waits until ``array`` is computed and returns it on the
-        host. The caller must not change ``array`` before that.
+        """Return a function, for any thread, that waits until ``array`` is computed and returns it as a
+        host array. Until then the caller must not change ``array``.
         """
         ...
 
@@ -117,25 +117,24 @@ class Device(Protocol):
         """
 
     def kernels(self, table: KernelTable | str) -> Any:
-        """Return an object with a launcher per kernel of a table, by name; see `kernels.table`.
+        """Return an object whose attributes launch the kernels of a table, by name; see `kernels.table`.
 
-        For a module such as ``"wavefabric.optics.propagation.kernels.kerr"``: on a CPU the result of its
-        ``KERNELS`` for the device, or the module itself; on a GPU the result of ``KERNELS`` in
-        ``<module>_cuda.py``, with the same names and arguments.
+        ``table`` may instead be a module name, ``"wavefabric.optics.propagation.kernels.kerr"``. The result
+        is then the module's ``KERNELS(device)``, or without ``KERNELS`` the module; on a GPU it is
+        ``KERNELS(device)`` of ``<module>_cuda.py``, which has the same functions.
         """
 
     def graph(self, work: Callable[[], None], kernels_alone: bool = False) -> Callable[..., None]:
-        """Return a function that repeats the launches of ``work`` cheaply, once or as often as its argument
-        says.
+        """Return a function ``repeat(times=1)`` that repeats all launches of ``work`` in less host time.
 
-        On a GPU it replays a CUDA graph. ``kernels_alone``: ``work`` only launches kernels of tables; a CPU
-        records these too, but calls any other ``work`` again.
+        A GPU replays a CUDA graph. A CPU calls ``work`` again, unless ``kernels_alone`` says that ``work``
+        only launches kernels of tables: a CPU records those.
         """
         ...
 
     def synchronize(self) -> None:
-        """Wait until all work of the device is done."""
+        """Wait until the device has done all enqueued work."""
 
     def memory(self) -> tuple[int, int]:
-        """Return free and total memory in bytes."""
+        """Return the free and the total memory of the device in bytes."""
         ...

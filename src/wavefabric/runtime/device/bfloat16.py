@@ -23,12 +23,12 @@ def bfloat16() -> np.dtype:
 
 
 def named(dtype: Any) -> np.dtype:
-    """Return an element type, also by name; `MissingExtra` for bfloat16 without ml_dtypes."""
+    """Return a NumPy dtype, also for the name "bfloat16"; `MissingExtra` if that needs ml_dtypes."""
     return bfloat16() if isinstance(dtype, str) and dtype == NAME else np.dtype(dtype)
 
 
 def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
-    """Return ``view(array)``; PyTorch's bfloat16 tensors, which it does not export, are viewed as int16."""
+    """Return ``view(array)``, also for bfloat16 tensors of PyTorch, which PyTorch does not export."""
     if str(getattr(array, "dtype", "")) != f"torch.{NAME}":
         return view(array)
     result = view(array.view(sys.modules["torch"].int16))

@@ -15,7 +15,7 @@ TABLE = kernel_table("""
     once transform_axis(plan series, array field, int outer, int stride, int backward)
     once transform_real_rows(plan series, array field, array spectra, int rows, int backward)
 """)
-#: Modes of `multiply_spectra`, as numbered in ``rows.cpp``: everything, or one of three parts.
+#: Values of ``part`` in `multiply_spectra` (``rows.cpp``): the whole operation, or one of three parts.
 _ALL, *_PARTS = range(4)
 
 
@@ -36,21 +36,20 @@ class CpuRowFFT:
         self._kernels.transform_rows(self._plan, np.atleast_2d(field), False)
 
     def backward(self, field: np.ndarray) -> None:
-        """Transform rows back in place, unscaled: n times the inverse."""
+        """Apply the unscaled inverse transform, n times the inverse, to the rows of ``field`` in place."""
         self._kernels.transform_rows(self._plan, np.atleast_2d(field), True)
 
     def arrange(self, factors: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Return ``factors`` of spectra, (kinds, n) complex128, as real numbers in the order of `multiply`.
+        """Return spectral factors (kinds, n), complex128, as real numbers in the order that `multiply` reads.
 
-        Each row of a field uses one of the kinds. The result is (kinds, `RowPlan.factors`), in ``out`` if
-        given.
+        Each row of a field uses one kind of factors. The result has shape (kinds, `RowPlan.factors`).
         """
         return self._arranged(self._plan, factors, out)
 
     def multiply(self, field: np.ndarray, arranged: np.ndarray, kinds: np.ndarray) -> None:
-        """Transform the rows of a field, multiply each by the factors of its kind, and transform it back.
+        """Transform each row of a field, multiply by the factors of its kind, transform back; in place.
 
-        Nothing is scaled. ``kinds`` (rows,) int32. With fewer rows than threads, several threads share a row.
+        Nothing is scaled. ``kinds`` is (rows,) int32. If rows are fewer than threads, threads share rows.
         """
         together = len(field) < self._device.threads and self._plan.inner == self._plan.points
         for part in _PARTS if together else (_ALL,):
@@ -77,12 +76,12 @@ class CpuAxisFFT:
         self._run(self._plan, field, self._outer, self._stride, False)
 
     def backward(self, field: np.ndarray) -> None:
-        """Transform back in place, unscaled: the inverse times the number of points of the axis."""
+        """Apply the unscaled inverse transform, the inverse times the axis length, to ``field`` in place."""
         self._run(self._plan, field, self._outer, self._stride, True)
 
 
 class CpuRealFFT:
-    """Transforms real fields (Nz, Ny, Nx) along x, then along those of ``axes`` with several points."""
+    """Transforms real fields (Nz, Ny, Nx) along x, then along the other ``axes`` longer than one point."""
 
     def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any, axes: tuple[int, ...]):
         nz, ny, nx = map(int, shape)
@@ -94,7 +93,7 @@ class CpuRealFFT:
         ]
 
     def forward(self, field: np.ndarray, spectrum: np.ndarray) -> None:
-        """Write the transform of ``field`` to ``spectrum`` (…, Nx//2 + 1)."""
+        """Write the transform of ``field`` to ``spectrum`` (Nz, Ny, Nx//2 + 1)."""
         self._run(self._plan, field, spectrum, self._rows, False)
         for transform in self._others:
             transform.forward(spectrum)

@@ -26,7 +26,7 @@ from wavefabric.runtime.device.nvrtc import CompilingModule, compile_module  # n
 
 
 def launch(function, grid, block, arguments, shared: int = 0) -> None:
-    """Launch a kernel; arrays must be C-contiguous, since the kernel gets only their addresses."""
+    """Launch a kernel; ValueError unless arrays are C-contiguous, since the kernel gets only addresses."""
     for argument in arguments:
         if isinstance(argument, cupy.ndarray) and not argument.flags.c_contiguous:
             raise ValueError(f"a kernel was given an array of shape {argument.shape} that is not contiguous")
@@ -49,9 +49,9 @@ def prepared(function, blocks: int, threads: int, arguments, shared: int = 0):
 _TYPES = {np.dtype(np.complex64): cufft.CUFFT_C2C, np.dtype(np.complex128): cufft.CUFFT_Z2Z}
 # cudaDevAttrMaxSharedMemoryPerBlockOptin of the CUDA runtime.
 _MOST_SHARED_OF_A_BLOCK = 97
-# Fewest bytes of a host array that is page-locked while it is copied.
+# Minimum bytes of a host array that is page-locked while it is copied.
 _PAGE_LOCKED = 8 << 20
-# Largest number of modules that are compiled in parallel.
+# Maximum number of modules compiled in parallel.
 _COMPILERS = 16
 
 
@@ -75,7 +75,7 @@ def describe() -> list[dict]:
 
 
 class CudaRowFFT:
-    """Transforms contiguous rows of ``n`` samples in place by cuFFT; a plan and work area per batch size."""
+    """Transforms contiguous rows of ``n`` samples in place by cuFFT, with a plan per number of rows."""
 
     def __init__(self, rows: int, n: int, dtype):
         self._n, self._type = n, _TYPES[np.dtype(dtype)]
@@ -224,7 +224,7 @@ class CudaDevice:
         return cupy.fft.ifft(array, axis=axis)
 
     def export(self, array):
-        """Return a function that copies ``array`` to the host on a separate stream, after the work so far."""
+        """Return a function that copies ``array`` to the host on another stream, after enqueued work."""
         ready = cupy.cuda.Event(disable_timing=True)
         ready.record()
 
@@ -257,8 +257,8 @@ class CudaDevice:
     ) -> CompilingModule:
         """Start to compile a ``.cu`` file of a package; CuPy caches the cubin on disk for later processes.
 
-        ``definitions`` are macros, ``-DNAME=VALUE``; ``before`` lists sources (``"package/file.cu"``) to put
-        before it, ``prelude`` is text before all. Modules are compiled in parallel; getting a kernel waits.
+        ``definitions`` are macros, ``-DNAME=VALUE``; ``before`` lists sources (``"package/file.cu"``) and
+        ``prelude`` is text to put in front. Modules compile in parallel; ``get_function`` waits.
         """
         code = prelude + cuda_text(*before, f"{package}/{source}")
         return CompilingModule(self._compilers.submit(compile_module, self.index, code, definitions))
@@ -266,7 +266,7 @@ class CudaDevice:
     launch, prepared = staticmethod(launch), staticmethod(prepared)
 
     def resident_blocks(self, function, threads: int, shared: int) -> int:
-        """Return how many blocks of ``threads`` threads and ``shared`` bytes fit on a multiprocessor."""
+        """Return how many blocks with ``shared`` bytes of shared memory each fit on a multiprocessor."""
         ask = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
         return int(ask(function.kernel.ptr, threads, shared))
 

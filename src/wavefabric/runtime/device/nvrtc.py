@@ -1,4 +1,4 @@
-"""Compiles CUDA kernels by NVRTC, in threads; CuPy keeps what is compiled on disk for later processes."""
+"""Compile CUDA kernels with NVRTC on several threads; CuPy caches the binaries on disk."""
 
 from concurrent.futures import Future
 from functools import cache
@@ -18,9 +18,8 @@ _FIRST_USE = Lock()
 def compile_module(device: int, code: str, definitions: tuple[str, ...]) -> cupy.RawModule:
     """Return a module of kernels compiled for the GPU with the index ``device``; any thread may call it.
 
-    ``definitions`` are macros, ``-DNAME=VALUE``. They are written into the code: in each process and for each
-    set of options CuPy compiles an empty file, 12 ms one after the other in all threads, before it looks for
-    the module on disk.
+    ``definitions`` are macros, ``-DNAME=VALUE``, written into the code, not passed as options: for each new
+    set of options CuPy compiles an empty file, 12 ms on one thread at a time, before it looks on disk.
     """
     cupy.cuda.Device(device).use()  # threads select devices separately
     with _FIRST_USE:
@@ -31,7 +30,7 @@ def compile_module(device: int, code: str, definitions: tuple[str, ...]) -> cupy
 
 @cache
 def _compile_empty_file() -> None:
-    """Let CuPy compile the empty file that identifies the compiler; it remembers the result."""
+    """Let CuPy compile, once per process, the empty file by which it identifies the compiler."""
     _module(_EMPTY_KERNEL)
 
 
@@ -42,7 +41,7 @@ def _module(code: str) -> cupy.RawModule:
 
 
 class CompilingModule:
-    """A module of kernels that a thread compiles; getting a kernel waits until that is done."""
+    """A module of kernels that another thread compiles; `get_function` waits for the compilation."""
 
     def __init__(self, compiled: Future[cupy.RawModule]) -> None:
         self._compiled = compiled
@@ -50,6 +49,6 @@ class CompilingModule:
     def get_function(self, name: str) -> Any:
         """Return the kernel ``name``; wait for the compilation."""
         if not self._compiled.done():
-            with CLOCK.compiling(announce_after=1.0):  # no message if CuPy finds it on disk
+            with CLOCK.compiling(announce_after=1.0):  # no message if CuPy finds the module on disk
                 self._compiled.result()
         return self._compiled.result().get_function(name)

@@ -15,7 +15,7 @@ from wavefabric.base.errors import InputError, quoted
 from wavefabric.runtime.kernels.cpu_launch import call_kernel
 from wavefabric.runtime.kernels.table import kernel_table
 
-#: Pass it to ``Device.kernels`` to load `philox_uint32` and `add_complex_normal`, on all threads of a CPU.
+#: Table of the two kernels for ``Device.kernels``, which run on a GPU or on all threads of a CPU.
 TABLE = kernel_table(
     """
     items philox_uint32(counted int32s out, long seed, long stream, long offset)
@@ -25,12 +25,12 @@ TABLE = kernel_table(
     "philox.cu",
 )
 
-# One domain per use, so that no two uses share a stream with the same seed.
+# Each use of random numbers has a domain, so that no two uses with the same seed share a stream.
 SYMBOLS, AMPLIFIER, RECEIVER, MIXING, LOADING, COUPLING, GAINS, LASER = 1, 2, 3, 4, 5, 6, 7, 8
 
 
 def stream(domain: int, a: int, b: int = 0) -> int:
-    """Return the stream of item (a, b) of a domain, both in 0 … 2^28 − 1: (row, channel) of SYMBOLS."""
+    """Return the stream number of item (a, b) of a domain, e.g. (row, channel) of SYMBOLS; a, b < 2^28."""
     for value in (a, b):
         if not 0 <= value < 1 << 28:
             raise InputError(f"stream: index {value} given, 0 to {(1 << 28) - 1} allowed")
@@ -45,10 +45,10 @@ def check_seed(seed: int, key: str = "seed") -> int:
 
 
 def philox_uint32(out: np.ndarray, seed: int, stream: int, offset: int) -> None:
-    """Write random words on the host: ``out[i]`` (uint32) is word ``(i + offset) % 4`` of a counter.
+    """Fill the host array ``out`` (uint32) with random words of Philox4x32-10, on one thread.
 
-    The counter is ``(i + offset) // 4``. ``seed``, ``stream`` and ``offset``, the index of ``out[0]`` in its
-    sequence, are in 0 … 2^63 − 1.
+    ``out[i]`` is word ``(i + offset) % 4`` of counter ``(i + offset) // 4``. ``seed``, ``stream`` and
+    ``offset``, the index of ``out[0]`` in its sequence, are in 0 … 2^63 − 1.
     """
     call_kernel("philox_uint32_double", out, seed, stream, offset)
 

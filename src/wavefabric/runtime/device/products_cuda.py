@@ -16,7 +16,7 @@ _GEMM_DEFAULT = -1
 
 
 class ProductKernels:
-    """Provides the functions of ``products.py`` on one CUDA device; bf16 is stored as the bits of uint16."""
+    """Provides the functions of ``products.py`` on one CUDA device; bf16 values are stored as uint16."""
 
     def __init__(self, device):
         self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)

@@ -11,15 +11,15 @@ from wavefabric.runtime.device.base import Device
 
 
 def cuda_count() -> int:
-    """Return the number of usable CUDA devices, 0 without CuPy or a driver."""
+    """Return the number of usable CUDA devices; 0 without CuPy or a driver."""
     cuda, _ = _cuda()
     return cuda.count() if cuda else 0
 
 
 def _cuda(index: int | None = None) -> tuple[Any, str]:
-    """Return the module `device.cuda` if there is a GPU, else None; and, as text, whether it can be used.
+    """Return the module `device.cuda`, or None without a usable GPU, and as text why it can be used or not.
 
-    If the GPU ``index`` is given, its context is created in the background.
+    With ``index`` the CUDA context of that GPU is created in the background.
     """
     if find_spec("cupy") is None:
         return None, "not installed"
@@ -34,7 +34,7 @@ def _cuda(index: int | None = None) -> tuple[Any, str]:
 
 
 def get_device(name: str | Device = "auto", threads: int | None = None) -> Device:
-    """Return a device by name; a device itself is returned unchanged.
+    """Return the device that ``name`` names; a `Device` is returned unchanged.
 
     ``name`` is ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or ``"auto"`` (the first GPU if there is one);
     ``threads`` is for a CPU, by default all that this process may use. `InputError` if the name is unknown or
@@ -63,7 +63,7 @@ def get_device(name: str | Device = "auto", threads: int | None = None) -> Devic
 
 
 def describe() -> dict:
-    """Return a description of this machine: processor and GPUs."""
+    """Return the processor and GPUs of this machine, and whether CUDA can be used, as a dictionary."""
     cuda, state = _cuda()
     return {
         "cpu": {"model": cpu_model(), "threads": usable_threads()},

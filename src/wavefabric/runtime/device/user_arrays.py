@@ -1,4 +1,4 @@
-"""Takes arrays of users, also of other libraries on a GPU, as NumPy arrays; errors name the argument."""
+"""Convert arrays of users, also GPU arrays of other libraries, to NumPy arrays; errors name the argument."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def as_array(values: Any, key: str) -> np.ndarray:
 
 
 def real_array(values: Any, key: str) -> np.ndarray:
-    """Return an array as `as_array` does; `InputError` unless it contains real numbers."""
+    """Return ``values`` as an array in host memory; `InputError` unless they are real numbers."""
     array = as_array(values, key)
     ensure(array.dtype.kind in "fiu", key, f"is of type {array.dtype}", "real numbers")
     return array

@@ -11,7 +11,7 @@ DLPACK_CUDA = (2, 13)
 
 
 class _Memory:
-    """A memory region with an array interface for NumPy; it keeps ``keep`` alive."""
+    """A memory region with an array interface for NumPy; the object ``keep`` stays alive with it."""
 
     def __init__(self, array: np.ndarray, shape: tuple[int, ...], strides=None, keep: Any = None):
         self.__array_interface__ = {
@@ -63,5 +63,5 @@ def _from_dlpack(array: Any) -> np.ndarray:
 
 def borrow(array: np.ndarray, /) -> np.ndarray:
     """Return a contiguous array as a 1-D view that does not keep its memory alive."""
-    # The interface has the width of a type that is not NumPy's, but not the type.
+    # For a type that NumPy lacks, the interface has the width, but not the type.
     return np.asarray(_Memory(array, (array.size,))).view(array.dtype)

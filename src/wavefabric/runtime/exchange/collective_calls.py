@@ -35,8 +35,8 @@ class CollectiveCalls:
     """Provides collective operations; all ranks call the same operations in the same order.
 
     **Arrays** have the same shape and dtype (float16, 32, 64; int32, 64; complex64, 128; bfloat16, if
-    ml_dtypes is installed) on all ranks. They lie on the communicator's device: for CPUs NumPy's and all with
-    ``__array_interface__`` or ``__dlpack__`` (PyTorch's tensors), for GPUs CuPy's and all with
+    ml_dtypes is installed) on all ranks. They are on the communicator's device: for CPUs arrays of NumPy or
+    with ``__array_interface__`` or ``__dlpack__`` (PyTorch tensors), for GPUs arrays of CuPy or with
     ``__cuda_array_interface__`` or ``__dlpack__``. GPU work is enqueued on CuPy's current stream. Results are
     written to the caller's memory.
 
@@ -48,13 +48,13 @@ class CollectiveCalls:
     are the same on all ranks, in every run and with every protocol, except that a switch (``nvls``) adds in
     an order of its own.
 
-    **Memory.** Contiguous arrays are used in place. Others are copied to buffers of the communicator, and
-    with the transport ``p2p`` all arrays that are not from `allocate` (or views of such arrays), since peers
-    map memory. All calls share these buffers, see docs/collectives.md.
+    **Memory.** Contiguous arrays are used in place. Other arrays are copied to buffers of the communicator.
+    The transport ``p2p`` also copies arrays that are not from `allocate` (or views of such arrays), since
+    peers map memory. All calls share these buffers, see docs/collectives.md.
 
     **Calls** of the same operation, shape, dtype and algorithm are prepared once: ranks then compare their
     arguments, and if these differ all raise the same `InputError`. With ``p2p`` a call is also prepared for
-    each new array from `allocate`: if one rank passes a new one, all must, or the ranks wait for ever.
+    each new array from `allocate`: if one rank passes a new array, all must, or the ranks wait for ever.
 
     **Errors.** `InputError`, in one line, for arrays, algorithms and roots that are not allowed. In the first
     call of an operation invalid arguments of one rank raise the error on all ranks; in later calls only that
@@ -75,11 +75,11 @@ class CollectiveCalls:
         return self._call("all-reduce", array, array, **algorithm)
 
     def all_gather(self, part, out=None, **algorithm: Unpack[CallOptions]):
-        """Return the parts of all ranks, (ranks, *part.shape), in ``out`` or a new array; collective."""
+        """Return ``part`` of all ranks, (ranks, *part.shape), in ``out`` or a new array; collective."""
         return self._call("all-gather", part, out, **algorithm)
 
     def reduce_scatter(self, array, out=None, **algorithm: Unpack[CallOptions]):
-        """Return entry ``array[rank]`` of the sum over all ranks, in ``out`` or a new array; collective.
+        """Return entry ``rank`` of the sum of all ranks' arrays, in ``out`` or a new array; collective.
 
         ``array`` has shape (ranks, ...).
         """
@@ -113,7 +113,7 @@ class CollectiveCalls:
         return target if out is None else out
 
     def _arrays(self, collective: str, array, out, root: int) -> tuple[Any, Any]:
-        """Return source and target as arrays of the device; for in-place operations the same array."""
+        """Return source and target as arrays of the device, the same array for in-place operations."""
         key = "part" if collective == "all-gather" else "array"
         in_place = collective in _IN_PLACE
         source = self._view(key, array, in_place and not (collective == "broadcast" and self.rank == root))
@@ -145,7 +145,7 @@ class CollectiveCalls:
             if (view := self.device.view(array, write)) is not None:
                 return view
         except (ArithmeticError, AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
-            why = f" ({one_line(str(error))})"  # whatever the array object's code raises
+            why = f" ({one_line(str(error))})"  # all that the code of ``array`` may raise
         kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
         allowed = f"arrays on {self.device.name}{' that may be written' if write else ''}"
         raise InputError(f"{key}: a {kind}{why} given; allowed: {allowed}")
@@ -168,7 +168,7 @@ def _checked_algorithm(algorithm: str | Schedule, radix: int | None, pieces: int
 
 
 def checked_tuning(control: Control, tuning: str | Path | Tuning | None) -> Tuning | None:
-    """Return the tuning, read on rank 0 if it is a file; collective. `InputError` on all ranks."""
+    """Return a tuning, read by rank 0 if a file; `InputError` for another number of ranks. Collective."""
     if tuning is None:
         return None
     from wavefabric.collectives.tuning import Tuning, load_tuning

@@ -1,4 +1,4 @@
-"""Define communicators: ranks, their devices, and schedules run between them."""
+"""Define communicators: groups of ranks, each with a device, that exchange data by schedules."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Communicator(CollectiveCalls):
         return self._prepared_calls
 
     def allocate(self, shape, dtype):
-        """Return an uninitialised array of the device that peers may access; call before the first step."""
+        """Return an uninitialised device array that other ranks may access; call before the first step."""
         return self._transport.allocate(shape, named(dtype))
 
     def bind(
@@ -83,10 +83,10 @@ class Communicator(CollectiveCalls):
         """Bind a schedule, the same on all ranks, to this rank's buffers; return the exchange. Collective.
 
         Buffers are 1-D contiguous arrays from `allocate`, of one dtype, with at least as many elements as the
-        schedule says. ``protocol`` is one of `protocols`; ``blocks`` is the number of blocks of its kernel,
-        by default so few that the kernels of ``concurrent`` exchanges run at once. `InputError` if the
-        schedule is for another number of ranks, buffers are missing, too small, not contiguous or of several
-        dtypes, or the protocol cannot be used.
+        schedule says. ``protocol`` is one of `protocols`; ``blocks`` is the number of the kernel's blocks
+        of threads, by default so few that the kernels of ``concurrent`` exchanges run at once. `InputError`
+        if the schedule is for another number of ranks, buffers are missing, too small, not contiguous or of
+        several dtypes, or the protocol cannot be used.
         """
         from wavefabric.collectives.plans.plan import PROTOCOLS
 
@@ -122,13 +122,13 @@ class Communicator(CollectiveCalls):
         return exchange
 
     def program(self, schedule: Schedule) -> Program:
-        """Return this rank's program of a schedule; `InputError` if it is for another number of ranks."""
+        """Return this rank's part of a schedule; `InputError` for a schedule of another number of ranks."""
         if schedule.ranks != self.size:
             raise InputError(f"schedule: {schedule.name} is for {schedule.ranks} ranks; here are {self.size}")
         return Program(schedule, self.rank)
 
     def run(self, schedule: Schedule, buffers: dict[str, Any]) -> None:
-        """Run a schedule: `bind` it, unless it was bound to these buffers before, start and finish."""
+        """Run a schedule to its end on ``buffers``; `bind` it first unless it is bound to them already."""
         key = (id(schedule), *(id(buffers.get(name)) for name in schedule.buffers))
         if key not in self._exchanges:
             # Keep the objects alive too, so that their ids in the key are not reused.
@@ -139,8 +139,8 @@ class Communicator(CollectiveCalls):
     def recording(self, path: str | Path | None = None, force: bool = False) -> Iterator[StepRecorder]:
         """Record the exchanges of one step as a schedule, and write it to a JSON file; collective.
 
-        Only exchanges bound inside the block count. For a simulation that runs inside on this communicator,
-        the step is its second one; other programs mark it with `StepRecorder.step`. `InputError` for one
+        Only exchanges bound inside the block count. Of a simulation in the block on this communicator the
+        second step is recorded; other programs mark the step with `StepRecorder.step`. `InputError` for one
         rank, a run of one step, ranks that start different exchanges, and a file that exists (without
         ``force``) or cannot be written.
         """
@@ -159,13 +159,13 @@ class Communicator(CollectiveCalls):
 
     @property
     def label(self) -> str:
-        """Return the transport's name, with the protocol if solvers' kernels store in other ranks' memory."""
+        """Return the transport's name, with the protocol if solver kernels write into other ranks' memory."""
         protocol = self._transport.protocol
         by = "signals" if protocol == "auto" else protocol
         return f"{self.transport}, {by}" if self.one_sided else self.transport
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
-        """Return an array in which kernels of all ranks may store, see `Transport.symmetric`."""
+        """Return an array into which kernels of all ranks may write (`Transport.symmetric`); collective."""
         return self._transport.symmetric(shape, np.dtype(dtype))
 
     def describe(self) -> dict[str, Any]:
@@ -194,8 +194,8 @@ def world(
 ) -> Communicator:
     """Return the communicator of all ranks started together; one rank if this process was started alone.
 
-    ``transport`` is one of `TRANSPORTS`. ``device`` is by default (or for ``"cuda"``) the GPU of this rank,
-    or by default the CPU if there is no GPU; ``placement`` lists the GPU of each rank of a host. ``tuning``,
+    ``transport`` is one of `TRANSPORTS`. ``device`` is by default the GPU of this rank, or without a GPU the
+    CPU (``"cuda"`` requires a GPU); ``placement`` lists the GPU of each rank of a host. ``tuning``,
     a `Tuning` or its JSON file (`wavefabric.collectives.tuning`), gives the default algorithms and protocols
     of calls. `InputError` for a transport that is unknown or cannot be used, for ranks that do not see one
     another and for a tuning for another number of ranks; `MissingExtra` if mpi4py is needed and missing.

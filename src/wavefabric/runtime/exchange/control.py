@@ -1,6 +1,6 @@
 """Exchange small Python objects and host arrays between ranks, by MPI, or without MPI for one rank.
 
-Also: find the other ranks, and check that all ranks were given the same inputs.
+The module also finds the other ranks, and checks that all ranks have the same inputs.
 """
 
 import sys
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class Control:
-    """The control plane of a single rank. All calls are collective but `abort` and the two array calls."""
+    """Exchanges small objects between ranks, here for one rank; collective except `abort` and array calls."""
 
     rank, size = 0, 1
 
@@ -47,7 +47,7 @@ class Control:
         """Wait until all ranks have called this."""
 
     def max(self, value: Any) -> Any:
-        """Return the largest value of all ranks; NaN if any is NaN."""
+        """Return the (elementwise) maximum over all ranks; NaN if the value of any rank is NaN."""
         return value
 
     def sum(self, value: Any) -> Any:
@@ -61,16 +61,16 @@ class Control:
         """Receive from rank ``peer`` into a contiguous host array of the same size."""
 
     def gather_failures(self, message: str, code: int, timeout: float) -> list[tuple[str, int]] | None:
-        """Return messages and exit codes of all ranks if all fail within ``timeout`` s, else None."""
+        """Return message and exit code of every rank if all ranks fail within ``timeout`` s, else None."""
         return [(message, code)]
 
     def abort(self, code: int) -> NoReturn:
-        """End all ranks."""
+        """End all ranks with the exit code ``code``."""
         raise SystemExit(code)
 
 
 class MPIControl(Control):
-    """Uses MPI as the control plane, on a duplicate of ``comm`` (mpi4py) that separates its messages."""
+    """Exchanges small objects by MPI, on duplicates of mpi4py's ``comm``, separate from other messages."""
 
     def __init__(self, comm):
         self._comm, self._failures = comm.Dup(), comm.Dup()
@@ -121,7 +121,7 @@ class MPIControl(Control):
         return [(said, int(number)) for number, _, said in texts]
 
     def abort(self, code) -> NoReturn:
-        dev_shm.remove_own()  # MPI_Abort does not
+        dev_shm.remove_own()  # MPI_Abort does not remove files
         rank_status.close_output()
         self._comm.Abort(code)
         raise SystemExit(code)
@@ -130,7 +130,7 @@ class MPIControl(Control):
 def check_agreement(control: Control, facts: dict[str, str]) -> None:
     """Check that facts, such as versions, digests of the input or options, agree between ranks; collective.
 
-    If they differ, all ranks raise the same `InputError`: the first differing key, two ranks, their values.
+    If facts differ, all ranks raise the same `InputError`: the first such key, two ranks, their values.
     """
     compare(control.all_gather(facts))
 
@@ -164,7 +164,7 @@ def _attempt(call: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
 
 
 def _for_all(error: Exception | None) -> Exception | None:
-    """Return an error that every rank can raise: without parts that cannot be sent."""
+    """Return an error that can be sent to all ranks and raised there: same kind and text, nothing else."""
     match error:
         case None:
             return None
@@ -178,7 +178,7 @@ def _for_all(error: Exception | None) -> Exception | None:
 
 
 def compare(gathered: Sequence[dict[str, str]]) -> None:
-    """Raise the error of `check_agreement` for gathered facts, one dictionary per rank."""
+    """Raise the `InputError` of `check_agreement` if facts, one dictionary per rank, differ."""
     for key in dict.fromkeys(key for each in gathered for key in each):
         values = [each.get(key, "nothing") for each in gathered]
         other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
@@ -205,7 +205,7 @@ def mpi_world():
 
 @lru_cache(maxsize=1)
 def world_control() -> Control:
-    """Return the control plane of all ranks, without devices; collective at first; errors of `mpi_world`."""
+    """Return the cached `Control` of all ranks; the first call is collective, with errors of `mpi_world`."""
     return Control() if environment.ranks() == 1 else MPIControl(mpi_world())
 
 

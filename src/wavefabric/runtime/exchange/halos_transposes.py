@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Box = tuple[slice, slice, slice]
 
-#: Largest number of exchanges in progress at once: those of a vector's components, forward and back.
+#: Maximum number of exchanges in progress at once: the components of a vector field, forward and back.
 _CONCURRENT = 8
 
 
@@ -48,7 +48,7 @@ def _shape(box: Box) -> tuple[int, ...]:
 
 
 def message_schedule(ranks: int, messages: list[Message], fields: int = 1) -> Schedule:
-    """Return the schedule of the messages that travel between different ranks; sizes in elements."""
+    """Return the schedule of the messages between different ranks; each moves a box of ``fields`` fields."""
     from wavefabric.collectives import point_to_point
 
     ends = [(m.src, m.dst, fields * m.points) for m in messages if m.src != m.dst]
@@ -59,7 +59,7 @@ class RegionExchange:
     """Exchanges boxes of arrays between ranks; one kernel packs all of a rank's messages, one unpacks them.
 
     ``messages`` are the messages of all ranks, the same list on every rank. Boxes that a rank receives must
-    not overlap; within one array, neither may boxes that a rank sends to itself. ``send_shape`` and
+    not overlap; nor may, within one array, boxes that a rank sends to itself. ``send_shape`` and
     ``recv_shape`` are the shapes of this rank's arrays, (Nz, Ny, Nx); ``fields`` arrays travel together.
     """
 
@@ -92,15 +92,15 @@ class RegionExchange:
         self.exchange = comm.bind(schedule, buffers, concurrent=_CONCURRENT)
 
     def start(self, arrays: list[Any]) -> None:
-        """Pack and send boxes of ``arrays``, which may then change unless a rank sends to itself."""
+        """Pack and send boxes of ``arrays``; these may be changed then unless a rank sends to itself."""
         self._check(arrays, 0)
         self._start(arrays)
         self._sources = arrays if self._has_local else []
 
     def finish(self, arrays: list[Any], weights=None) -> None:
-        """Wait, and write received boxes times ``weights`` into ``arrays``.
+        """Wait for the boxes of other ranks, and write them times ``weights`` into ``arrays``.
 
-        ``weights`` are real vectors of z, y and x; None for 1.
+        ``weights`` are three real vectors, along z, y and x; None means 1.
         """
         self._check(arrays, 1)
         if self._has_local:
@@ -144,15 +144,15 @@ class RegionSum(RegionExchange):
 
 
 class OneSidedRegionExchange(RegionExchange):
-    """A `RegionExchange` by kernels that store in other ranks' memory; if a sends to b, b also sends to a.
+    """A `RegionExchange` by kernels that write into other ranks' memory; if a sends to b, b must send to a.
 
-    Messages alternate between two staging buffers. No acknowledgement is sent: the sender has waited for the
-    receiver's message of the previous call, sent after the receiver unpacked the call before that.
+    Messages alternate between two staging buffers. No acknowledgement is sent: a sender has waited for the
+    receiver's message of the previous call, and the receiver sent that after it had emptied this buffer.
     """
 
     def _connect(self, comm: Communicator, messages: list[Message], dtype) -> None:
         device = comm.device
-        # Per receiver: elements, number of messages. Per message: both before it.
+        # Per receiver: elements and number of messages. Per message: the counts of earlier messages.
         sizes, counts, before = [0] * comm.size, [0] * comm.size, []
         for message in messages:
             before.append((sizes[message.dst], counts[message.dst]))

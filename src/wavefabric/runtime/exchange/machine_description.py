@@ -1,4 +1,4 @@
-"""Describe this machine for several ranks: transports, links between GPUs, and each rank's device."""
+"""Describe this machine to a user: transports that work, links between GPUs, and each rank's device."""
 
 import socket
 from typing import Any
@@ -13,7 +13,7 @@ from wavefabric.runtime.exchange.transports import TRANSPORTS, available
 
 
 def transports() -> dict[str, dict[str, Any]]:
-    """Return ``available`` and ``detail`` (library, or what is missing) per transport. Starts children."""
+    """Return ``available`` and ``detail`` (library, or what is missing) by transport; starts processes."""
     gpus, rows = cuda_count(), {"mpi": available("mpi")}
     for name, description in list(TRANSPORTS.items())[2:]:
         if not rows["mpi"][0]:
@@ -35,7 +35,7 @@ def links() -> dict[str, Any] | None:
 
 
 def ranks(control) -> list[dict[str, Any]]:
-    """Return rank, host (numbered as they appear), device, identity, CPU threads of each rank; collective."""
+    """Return for each rank its number, host number, device, device identity and CPU threads; collective."""
     hosts = control.all_gather(socket.gethostname())
     device = rank_device(None, hosts[: control.rank].count(hosts[control.rank]))
     mine = {

@@ -1,14 +1,14 @@
 """Copy boxes of fields to and from a linear buffer, with NumPy; ``pack.cu`` does the same with CUDA.
 
 A *table* describes messages: rows of (first z, y, x, points along z, y, x, offset in the buffer), int64.
-The part of the buffer for message m contains its box of each field, one field after another.
+The part of the buffer for a message contains the message's box of each field, one field after another.
 """
 
 import numpy as np
 
 
 def make_table(device, boxes, fields: int):
-    """Return the table of ``boxes``, (z, y, x) slices of the fields, in the order in the buffer."""
+    """Return the table of messages of ``fields`` fields; ``boxes`` are (z, y, x) slices, one per message."""
     rows, offset = [], 0
     for box in boxes:
         size = [s.stop - s.start for s in box]
@@ -48,7 +48,7 @@ def unpack(buffer, arrays, table, weights) -> None:
 
 
 def copy_boxes(targets, sources, target_table, source_table, weights) -> None:
-    """Copy box n of ``source_table`` to box n of ``target_table``, times ``weights``, in one rank."""
+    """Copy box n of ``source_table`` times ``weights`` to box n of ``target_table``, both on this rank."""
     for source, target in zip(sources, targets, strict=True):
         pairs = zip(target_table, _boxes(target_table, target), _boxes(source_table, source), strict=True)
         for row, (there, _, _), (here, _, _) in pairs:

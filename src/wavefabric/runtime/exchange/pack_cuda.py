@@ -1,4 +1,4 @@
-"""Launch the CUDA kernels that pack boxes of fields into messages, with the functions of ``pack.py``."""
+"""Launch the CUDA kernels that pack boxes of fields into messages, by the same functions as ``pack.py``."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _TYPES = {
     np.dtype(np.complex128): ("double2", "double", 0),
 }
 _THREADS = 256
-#: The route of a message, as ``one_sided_pack.cu`` reads it.
+#: C struct of ``one_sided_pack.cu`` with the addresses that a message needs.
 ROUTE = np.dtype(
     [("at", np.uint64), ("stride", np.int64)]
     + [(name, np.uint64) for name in ("flag", "calls", "done")]
@@ -28,7 +28,7 @@ ROUTE = np.dtype(
 
 
 class BoxTable:
-    """Holds a table of boxes on the device, and a launch configuration that suits them."""
+    """Holds a table of boxes on the device, and the launch configuration of kernels for these boxes."""
 
     def __init__(self, device, rows: np.ndarray):
         self.messages = len(rows)
@@ -40,12 +40,12 @@ class BoxTable:
         self.block = (lanes, _THREADS // lanes)
         lines = int((rows[:, 3] * rows[:, 4]).max(initial=1))
         self.blocks = min(-(-lines // self.block[1]), 1024)
-        #: Whether no message has any point.
+        #: Whether all messages are empty.
         self.empty = not rows[:, 3:6].prod(axis=1).any()
 
 
 class PackKernels:
-    """Launches the kernels of ``pack.py`` on one CUDA device."""
+    """Provides the functions of ``pack.py``, and one-sided `put` and `take`, on one CUDA device."""
 
     def __init__(self, device):
         self._device = device
@@ -67,7 +67,7 @@ class PackKernels:
         self._launch("copy", targets, target_table, *inputs, *_vectors(weights))
 
     def put(self, routes, arrays, table) -> None:
-        """Store boxes of ``arrays`` in other GPUs' memory; ``routes`` has a `ROUTE` per message."""
+        """Write boxes of ``arrays`` into other GPUs' memory; ``routes`` has a `ROUTE` per message."""
         self._launch("put", arrays, table, routes)
 
     def take(self, routes, arrays, table, weights, timeout) -> None:
@@ -87,7 +87,7 @@ class PackKernels:
         self._device.launch(module.get_function(name), grid, table.block, arguments)
 
     def _addresses(self, arrays):
-        """Return the addresses of ``arrays``, on the device."""
+        """Return a cached device array of the addresses of ``arrays``."""
         key = tuple(array.data.ptr for array in arrays)
         if key not in self._pointers:
             self._pointers[key] = self._device.asarray(np.array(key, np.uint64))
@@ -95,7 +95,7 @@ class PackKernels:
 
 
 def _vectors(weights):
-    """Return the weight vectors of z, y and x, or three null pointers."""
+    """Return the weight vectors along z, y and x, or three null pointers for None."""
     return [np.uint64(0)] * 3 if weights is None else weights
 
 

@@ -1,4 +1,4 @@
-"""Choose the GPU of each rank: by rank number, from a file, or to send the least over slow links."""
+"""Choose the GPU of each rank: by rank number, from a file, or such that slow links carry little data."""
 
 import json
 import re
@@ -22,16 +22,16 @@ from wavefabric.runtime.exchange.launch import environment
 
 #: Number of placements up to which all are tried (8 ranks on 8 GPUs: 40320).
 _EXACT = 50_000
-#: GPU numbers in a file are below this, to reject absurd input.
+#: Upper limit of GPU numbers in a file, to reject absurd input.
 MOST_GPUS = 4096
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def rank_device(device: str | Device | None, local_rank: int, placement: list[int] | None = None) -> Device:
-    """Return the device of a rank: for None, ``"auto"`` and ``"cuda"`` a GPU, else ``device`` itself.
+    """Return the device of a rank: for None, ``"auto"`` and ``"cuda"`` a GPU, else what ``device`` names.
 
     The GPU is entry ``local_rank`` of ``placement``, or GPU number ``local_rank`` modulo the number of GPUs.
-    Without a GPU it is the CPU (an error for ``"cuda"``).
+    On a host without GPUs the device is the CPU (an error for ``"cuda"``).
     """
     if device not in (None, "auto", "cuda"):
         return get_device(device) if isinstance(device, str) else device  # type: ignore[return-value]
@@ -55,12 +55,12 @@ def traffic(schedule: Schedule, messages: bool = False) -> np.ndarray:
 
 
 def crossings(amounts: np.ndarray, topology: GpuTopology, gpus: Sequence[int] | np.ndarray) -> dict[str, int]:
-    """Return the amount that crosses links of each class, slowest first, with rank r on ``gpus[r]``."""
+    """Return how much of ``amounts`` crosses each class of links, slowest first; rank r is on ``gpus[r]``."""
     return dict(zip(topology.classes, _by_class(amounts, topology, [gpus])[:, 0].tolist(), strict=True))
 
 
 def _by_class(amounts: np.ndarray, topology: GpuTopology, placements) -> np.ndarray:
-    """Return the amount that crosses links of each class in each placement: (classes, placements)."""
+    """Return how much of ``amounts`` crosses each class of links, (classes, placements), slowest first."""
     placed = np.asarray(placements)
     links = np.array(topology.links)[placed[:, :, None], placed[:, None, :]]
     crossed = [(amounts * (links == name)).sum((1, 2)) for name in topology.classes]
@@ -134,7 +134,7 @@ def _swapped(placed: np.ndarray, rank: int, gpu: int) -> np.ndarray:
 
 
 def _greedy(both: np.ndarray, topology: GpuTopology, first: int) -> list[int]:
-    """Place ranks greedily, the first on GPU ``first``; next the rank with most traffic to placed ranks."""
+    """Return GPUs chosen one rank at a time for least traffic on slow links; the busiest gets ``first``."""
     ranks, links = len(both), topology.links
     placed = {int(np.argmax(both.sum(1))): first}
     while len(placed) < ranks:
@@ -150,7 +150,7 @@ def _greedy(both: np.ndarray, topology: GpuTopology, first: int) -> list[int]:
 
 
 def read_placement(path: str | Path, ranks: int | None = None) -> list[int]:
-    """Read the GPU of each rank from TOML, JSON, or text separated by blanks, commas or newlines."""
+    """Read the GPU of each rank from a TOML or JSON file, or from a text file of GPU numbers."""
     path = Path(path)
     try:
         text = read_bytes(path).decode("utf-8")
@@ -180,7 +180,7 @@ def read_placement(path: str | Path, ranks: int | None = None) -> list[int]:
 
 
 def _listed(path: Path, text: str) -> list[Any]:
-    """Return the list in a JSON or TOML file."""
+    """Return the list of GPUs in the text of a JSON or TOML file; `InputError` if there is none."""
     try:
         content = parse_toml(text, str(path)) if path.suffix.lower() == ".toml" else json.loads(text)
     except InputError:

@@ -23,7 +23,7 @@ from wavefabric.runtime.exchange.transports.base import Exchange, Program, Trans
 
 #: Returns this rank's program for a schedule.
 ProgramOf = Callable[[Schedule], Program]
-#: Numbers of operations, and of bindings of them to memory, to cache; the least recently used are dropped.
+#: Maximum operations, and bindings of operations to memory, to cache; the least recently used are dropped.
 MOST_READY, MOST_BOUND = 64, 128
 #: A buffer that must grow becomes at least this many times larger.
 _GROWTH = 1.5
@@ -42,7 +42,7 @@ def schedule_digest(schedule: Schedule) -> str:
 
 
 class Request(NamedTuple):
-    """A request, the same on all ranks; ``choice`` has an algorithm, ``auto``, or a `schedule_digest`."""
+    """A collective operation that all ranks request; its algorithm may be "auto" or a `schedule_digest`."""
 
     collective: str
     shape: tuple[int, ...]
@@ -52,14 +52,14 @@ class Request(NamedTuple):
 
 
 class PreparedCall:
-    """An operation that ranks agreed on: this rank's program, and the slices of its data in the buffers."""
+    """An operation that ranks agreed on; source and target are in the buffers ``before`` and ``after``."""
 
     def __init__(self, program: Program, request: Request, before: int, after: int, protocol: str):
         self.request, self.before, self.after, self.protocol = request, before, after, protocol
         self.program, schedule = program, program.schedule
         self.source = _held_part(program, schedule.pre, before)
         self.target = _held_part(program, schedule.post, after)
-        # An array can serve as a buffer if it is the whole buffer, and the source is not overwritten.
+        # A caller's array can serve as a buffer if it fills the buffer, and a source is not overwritten.
         self.binds_target = self.target == slice(0, program.sizes[after])
         written = (schedule.transfers["dst_buffer"] == before).any()
         self.binds_source = before != after and not written and self.source == slice(0, program.sizes[before])
@@ -68,7 +68,7 @@ class PreparedCall:
 
 
 def _held_part(program: Program, held: Holdings, buffer: int) -> slice | None:
-    """Return the contiguous part of a buffer that this rank holds; None if it holds nothing."""
+    """Return the contiguous part of a buffer that ``held`` assigns to this rank; None if there is none."""
     chunks = [chunk for owner, b, chunk in held if (owner, b) == (program.rank, buffer)]
     if not chunks:
         return None
@@ -77,7 +77,7 @@ def _held_part(program: Program, held: Holdings, buffer: int) -> slice | None:
 
 
 class PreparedCalls:
-    """The operations that a communicator has prepared.
+    """Runs the collective operations of a communicator, prepares new ones and caches them.
 
     Ranks make the same calls in the same order, so either all find an operation in the cache or none does.
     Bindings to memory may differ between ranks, unless the transport's `bind` is collective
@@ -88,28 +88,28 @@ class PreparedCalls:
         self._control, self._device, self._transport, self._tuning = control, device, transport, tuning
         tables = () if tuning is None else tuning.tables
         chosen = [c.choice.algorithm for t in tables for size in t.sizes for c in size.candidates]
-        #: Whether switches multicast and add for these ranks, if the tuning has choices that need them.
+        #: Whether the tuning has algorithms that need switches, and switches multicast and add here.
         self._switches = any(ALGORITHMS[name].switched for name in chosen) and not transport.why_no_switch()
         self._ready: OrderedDict[Request, PreparedCall | None] = OrderedDict()
-        #: Exchanges, with the buffers to copy the source to and the target from, or None.
+        #: Exchange, buffer to copy the source to (or None), buffer to copy the target from (or None).
         self._bound: OrderedDict[tuple, tuple[Exchange, Any, Any]] = OrderedDict()
-        #: Buffers that all calls share: for each purpose the most bytes that any call needed.
+        #: Buffers that all calls share, by purpose; each has the largest size that any call needed.
         self._buffers: dict[Hashable, Any] = {}
         self._agreed: set[str] = set()
         self._calls = 0
 
     def refuse(self, collective: str, error: InputError) -> NoReturn:
-        """Raise ``error``; in the first call of an operation on all ranks, which then compare arguments."""
+        """Raise ``error``, in an operation's first call on all ranks, since ranks then compare arguments."""
         if collective not in self._agreed:
             self._calls += 1
             self._gather({}, str(error))
         raise error
 
     def run(self, program_of: ProgramOf, request: Request, own: Schedule | None, source, target) -> None:
-        """Perform an operation from ``source`` to ``target``, arrays of the device, or in place.
+        """Perform an operation on device arrays ``source`` and ``target``, the same array if in place.
 
-        ``program_of`` returns this rank's program for a schedule; passed per call, since its owner owns this
-        object.
+        ``own`` is the caller's schedule, if any. ``program_of`` returns this rank's program for a schedule
+        (it is not stored: the reference would be circular).
         """
         self._calls += 1
         call = _kept(self._ready, MOST_READY, request, lambda: self._prepare(program_of, request, own))
@@ -128,7 +128,7 @@ class PreparedCalls:
     # --- the first time ---------------------------------------------------------------------------------
 
     def _gather(self, facts: dict[str, str], error: str = "", more: Any = None) -> tuple:
-        """Compare ``facts`` between ranks and return the ``more`` of each rank; collective.
+        """Compare ``facts`` between ranks and return the value ``more`` of each rank; collective.
 
         If facts differ, or a rank has an ``error``, all ranks raise the same `InputError`.
         """
@@ -141,7 +141,7 @@ class PreparedCalls:
         return rest
 
     def _prepare(self, program_of: ProgramOf, request: Request, own: Schedule | None) -> PreparedCall | None:
-        """Agree on an operation and build its schedule; None if there is nothing to move. Collective."""
+        """Agree on an operation and build its schedule; return None if no data move. Collective."""
         ranks = self._control.size
         elements = int(np.prod(request.shape, dtype=np.int64))
         elements *= ranks if request.collective == "all-gather" else 1
@@ -180,7 +180,7 @@ class PreparedCalls:
     # --- memory -----------------------------------------------------------------------------------------
 
     def _addresses(self, call: PreparedCall, source, target) -> tuple[Hashable, Hashable]:
-        """Return the addresses of source and target if they are used in place; None means a shared buffer."""
+        """Return the addresses of source and target, None where a shared buffer is used instead."""
         flags = target.flags
         whole = call.binds_target and flags.c_contiguous and getattr(flags, "writeable", True)
         at_target = self._transport.address(target) if whole else None
@@ -191,7 +191,7 @@ class PreparedCalls:
     def _bind(self, call: PreparedCall, source, target, at_source, at_target) -> tuple[Exchange, Any, Any]:
         program, dtype, before, after = call.program, call.request.dtype, call.before, call.after
         device = self._device
-        # Arrays are not kept alive: the caller owns the memory, whatever array it was before.
+        # The arrays are not kept alive: the caller owns the memory and may free it.
         used = ((before, at_source, source), (after, at_target, target))
         arrays: dict[Hashable, Any] = {n: device.borrow(array) for n, at, array in used if at is not None}
         kernel = call.protocol in PROTOCOLS  # kernels receive data to add in their own staging memory
@@ -218,7 +218,7 @@ class PreparedCalls:
         return exchange, into, arrays[after][call.target] if copied_out else None
 
     def _reserve(self, needs: dict[Hashable, int]) -> None:
-        """Ensure that the shared buffers have at least these many bytes for each purpose."""
+        """Enlarge shared buffers to at least ``needs[purpose]`` bytes; if one grows, drop all bindings."""
         held = {purpose: buffer.size for purpose, buffer in self._buffers.items()}
         if any(needs.get(purpose, 0) > size for purpose, size in held.items()):
             self._device.synchronize()  # buffers are in use until the exchanges' work is done
@@ -231,7 +231,7 @@ class PreparedCalls:
 
 
 def _kept(cache: OrderedDict, most: int, key: Hashable, make: Callable[[], Any]) -> Any:
-    """Return ``cache[key]``, made if missing; the least recently used entries are dropped."""
+    """Return ``cache[key]``, or make and cache it; above ``most`` entries drop the least recently used."""
     if key not in cache:
         cache[key] = make()
         while len(cache) > most:
@@ -245,7 +245,7 @@ def _built(choice: Choice, request: Request, ranks: int, elements: int) -> Sched
 
 
 def _own_schedule(schedule: Schedule, request: Request, ranks: int, elements: int):
-    """Verify a caller's schedule and scale it to ``elements``; return it with its buffers before and after.
+    """Return a caller's schedule, verified and scaled to ``elements``, and its source and target buffers.
 
     Raises `InputError` if the schedule does not perform the request.
     """

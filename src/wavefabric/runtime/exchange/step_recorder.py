@@ -1,4 +1,4 @@
-"""Record the exchanges that ranks start during one step as one schedule."""
+"""Record the exchanges that ranks start during one time step as one schedule."""
 
 import hashlib
 import math
@@ -22,8 +22,8 @@ from wavefabric.runtime.exchange.control import Control, check_agreement, on_fir
 class StepRecorder:
     """Records one step of a run; created by `Communicator.recording`. All ranks call the same methods.
 
-    After `settle`, ``schedule`` is the step: exchanges in the order in which they were started, each in
-    separate rounds. Bytes per element are the greatest common divisor over all exchanges.
+    After `settle`, ``schedule`` has the exchanges of the step in the order in which they started, each in
+    separate rounds. The bytes per element are the greatest common divisor over all exchanges.
     """
 
     def __init__(self, control: Control, path: str | Path | None = None, force: bool = False):
@@ -96,9 +96,9 @@ class StepRecorder:
             raise InputError(f"recording: a run of {steps} step; allowed: two steps or more")
 
     def settle(self) -> None:
-        """Build and write the schedule once the step is over; not while a graph is being captured.
+        """Build and write the schedule if the step is over; not while a CUDA graph is captured. Collective.
 
-        `InputError` on all ranks if they started different exchanges, or the file cannot be written.
+        `InputError` on all ranks if ranks started different exchanges, or the file cannot be written.
         """
         if not self._complete or self.schedule is not None or not self._starts:
             return

@@ -1,8 +1,8 @@
 """Compile each ``cpu/*.cpp`` once per precision, and link them into one shared library.
 
-`hatch_build.py` calls this for a wheel or an editable installation, `library` if a source has changed since.
-Nothing of the C++ run-time library is used, so that one file works on every distribution of an operating
-system with the same processor type.
+`hatch_build.py` calls `build` for a wheel or an editable installation, `library` calls it if a source has
+changed. The kernels do not use the C++ run-time library, so that one file works on every distribution of an
+operating system with the same processor type.
 """
 
 import os
@@ -32,7 +32,7 @@ _X86 = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 
 
 class Target(NamedTuple):
-    """A platform of a wheel: its name in zig, the wheel's tag, and its variants."""
+    """A platform of wheels: its name in zig, the wheel's tag, and the variants of the library in it."""
 
     zig: str
     tag: str
@@ -46,7 +46,7 @@ TARGETS = {
     "macos-arm64": Target("aarch64-macos.11.0", "macosx_11_0_arm64", ("arm64",)),
     "windows-x86-64": Target("x86_64-windows-gnu", "win_amd64", _X86),
 }
-# No product is fused with a sum unless a formula says so: results do not depend on the compiler.
+# A product is fused with a sum only where a formula says so: results do not depend on the compiler.
 _FLAGS = [
     "-std=c++20",
     "-O3",
@@ -61,7 +61,7 @@ _ONCE = {"pool": "float", "flow": "double", "interference": "double", "correlati
 
 
 class NoCompiler(Exception):
-    """Raised if no C++ compiler was found, or it failed; the text says what to do."""
+    """Raised if there is no C++ compiler, or it failed; the text says what to install, or the error."""
 
 
 def source_hash() -> str:
@@ -82,7 +82,7 @@ def processor_flags() -> set[str]:
 
 
 def native_name() -> str:
-    """Return the file name of the library compiled from the current sources for this processor."""
+    """Return the file name, without suffix, of the library of the current sources for this processor."""
     processor = " ".join([platform.system(), platform.machine(), *sorted(processor_flags())])
     return f"native-{zlib.crc32(processor.encode()):08x}-{source_hash()}"
 
@@ -100,13 +100,13 @@ def compiler() -> list[str]:
 
 
 def suffix(target: str = "") -> str:
-    """Return the file ending of libraries on this system, or on that of a zig target."""
+    """Return the file suffix of shared libraries on this system, or on the system of a zig target."""
     system = target or platform.system().lower()
     return ".dll" if "windows" in system else ".dylib" if "macos" in system or "darwin" in system else ".so"
 
 
 def build(folder: Path = LIBRARIES, target: Target | None = None) -> list[Path]:
-    """Compile the library for this processor, or with zig all variants of a platform; return the paths."""
+    """Compile the library for this processor, or by zig all variants of ``target``; return their paths."""
     if target and not find_spec("ziglang"):
         raise NoCompiler("other platforms need the Python package ziglang")
     zig = [sys.executable, "-m", "ziglang", "c++"]
@@ -141,7 +141,7 @@ def _architecture(variant: str, zig: bool) -> list[str]:
 
 
 def _compile(command: list[str], flags: list[str], scratch: Path, path: Path) -> None:
-    """Compile all sources, in parallel on all processors, and move the library to ``path``."""
+    """Compile all sources in parallel on all processors, link them, and move the library to ``path``."""
     jobs = []
     for source in sorted(HERE.glob("cpu/*.cpp")):
         for real in (_ONCE[source.stem],) if source.stem in _ONCE else ("float", "double"):

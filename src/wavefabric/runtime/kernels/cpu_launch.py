@@ -1,4 +1,4 @@
-"""Launch CPU kernels, of a table or by name; arguments are packed into words of 8 bytes."""
+"""Launch CPU kernels, of a table or by name, with their arguments packed into words of 8 bytes."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ def call_kernel(name: str, *arguments: Any, threads: int = 1) -> None:
 
 
 def _packed(arguments: tuple[Any, ...]) -> bytes:
-    """Return the packed words of arguments; they contain only addresses: the caller keeps arrays alive."""
+    """Return arguments packed into words; of arrays these are only addresses: the caller keeps them alive."""
     words, kinds = [], ["="]
     for value in _members(arguments):
         if isinstance(value, np.ndarray):
@@ -53,14 +53,14 @@ def _members(values: tuple[Any, ...]) -> Iterator[Any]:
 
 
 class CpuLauncher:
-    """Runs kernels on a number of threads, or records them to repeat them."""
+    """Runs kernels on ``threads`` threads, or records their launches to repeat them later."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._recorded: list[tuple[int, bytes, Any]] | None = None
 
     def launch(self, function: int, words: bytes, arguments: Any) -> None:
-        """Run the kernel at address ``function`` and wait; or record it, and keep ``arguments`` alive."""
+        """Run the kernel at address ``function`` and wait, or record the launch and keep its arguments."""
         if self._recorded is None:
             library().call(function, words, self._threads)
         else:
@@ -85,7 +85,7 @@ class CpuLauncher:
 
 
 class CpuKernels:
-    """Holds the kernels of a table, an attribute each, by name."""
+    """Holds the CPU kernels of a table as attributes, under the names of the kernels."""
 
     def __init__(self, table: KernelTable, launcher: CpuLauncher) -> None:
         code = library()
@@ -97,7 +97,7 @@ class CpuKernels:
 
 
 class CpuKernel:
-    """A callable kernel; arguments are those of its row, with C-contiguous arrays."""
+    """A callable CPU kernel that takes the arguments in its table row; arrays must be C-contiguous."""
 
     def __init__(self, row: KernelRow, code: Library, launcher: CpuLauncher) -> None:
         self._launcher = launcher
@@ -116,7 +116,7 @@ class CpuKernel:
         self._launcher.launch(function, words, arguments)
 
     def _prepared(self, arguments: tuple[Any, ...]) -> tuple[int, bytes]:
-        """Return the kernel's address for these arguments, and their words, which keep no array alive."""
+        """Return the kernel's address for the arguments' precision, and the arguments packed into words."""
         values: list[Any] = list(arguments[0].shape) if self._sized else []
         for words, argument in zip(self._words, arguments, strict=True):
             values += words(argument)
@@ -136,7 +136,7 @@ def _layers(split_layers: Any) -> list[Any]:
 
 _SOURCE = "q" * 9
 _COMPONENT = f"qqqq{_SOURCE}q"
-#: By kind and modifier of an argument: the format of its words, and a function that returns them.
+#: By kind and modifier of an argument: `struct` format of its words, and a function that returns them.
 _WORDS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
     ("medium", ""): ("qq", medium_words),
     ("parameter", ""): ("qq", medium_words),

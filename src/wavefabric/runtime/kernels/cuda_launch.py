@@ -1,4 +1,4 @@
-"""Launch the CUDA kernels of a table: one thread per point or item; arrays determine the precision."""
+"""Launch the CUDA kernels of a table: the form of a kernel gives the grid, its arrays the precision."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ _BLOCK = 256
 
 
 class CudaKernels:
-    """Holds the kernels of a table on one CUDA device, an attribute each, by name; compiled on first use."""
+    """Holds the kernels of a table as attributes, under their names; they are compiled on first use."""
 
     def __init__(self, table: KernelTable, device: Any) -> None:
         self._modules, self._first = CudaModules(table, device), next(iter(table.rows))
@@ -19,9 +19,9 @@ class CudaKernels:
             setattr(self, name, CudaKernel(row, self._modules, device))
 
     def load(self, dtype: Any, wait: bool = False) -> None:
-        """Start to compile the kernels for a precision; ``wait`` until that is done.
+        """Start to compile the kernels for the precision ``dtype``; with ``wait`` wait until that is done.
 
-        Compiling later could deadlock with running kernels that wait for other ranks.
+        Compilation at first use could deadlock with running kernels that wait for other ranks.
         """
         module = self._modules.of(np.dtype(dtype) == np.float32)
         if wait:
@@ -36,7 +36,7 @@ class CudaModules:
         self._loaded: dict[bool, Any] = {}
 
     def of(self, single: bool | None) -> Any:
-        """Return the module of a precision; for None, any that is already loaded."""
+        """Return the module of single or double precision; for None either, preferably one already loaded."""
         if single is None:
             single = next(iter(self._loaded), True)
         if single not in self._loaded:
@@ -47,7 +47,7 @@ class CudaModules:
 
 
 class CudaKernel:
-    """A callable kernel; arguments are those of its row, with C-contiguous arrays."""
+    """A callable CUDA kernel that takes the arguments in its table row; arrays must be C-contiguous."""
 
     def __init__(self, row: KernelRow, modules: CudaModules, device: Any) -> None:
         self._row, self._modules, self._device = row, modules, device
@@ -69,7 +69,7 @@ class CudaKernel:
         self._device.launch(self._function(single), grid, (threads, 1, 1), values)
 
     def _grid(self, arguments: tuple[Any, ...], bytes_each: int) -> tuple[tuple[int, int, int], int]:
-        """Return the number of blocks along three axes, and the threads per block."""
+        """Return the number of blocks along x, y and z, and the number of threads per block."""
         if self._row.form == "points":
             nz, ny, nx = arguments[0].shape
             threads = min(_BLOCK, -(-nx // 32) * 32)
@@ -97,7 +97,7 @@ class CudaKernel:
 
 
 def _values(kind: str, extra: str, single: bool) -> Callable[[Any], Sequence[Any]]:
-    """Return the function that turns one argument into the values that a kernel receives."""
+    """Return the function that turns an argument of this kind into the values that a kernel receives."""
     if kind in ("int", "long", "real", "double"):
         real = np.float32 if single else np.float64
         number = {"int": np.int32, "long": np.int64, "real": real, "double": np.float64}[kind]
@@ -106,7 +106,7 @@ def _values(kind: str, extra: str, single: bool) -> Callable[[Any], Sequence[Any
 
 
 def _parameter(argument: Any) -> Sequence[Any]:
-    """Return address, stride and index of a medium parameter, and its storage form."""
+    """Return what a kernel receives for a medium parameter: address, stride, index array, storage form."""
     if not hasattr(argument, "bits"):
         return argument, np.int64(0), np.uintp(0), np.int32(is_full(argument))
     values = argument.values  # perhaps a column of a table

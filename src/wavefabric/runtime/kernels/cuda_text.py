@@ -9,7 +9,7 @@ _INCLUDE = re.compile(r'^#include "([\w.]+)"\n', re.MULTILINE)
 
 @cache
 def cuda_text(*sources: str) -> str:
-    """Return sources (``"package/file.cu"``) joined in order, with each header of this package once."""
+    """Return the text of sources (``"package/file.cu"``) in order, each header of this package once."""
     seen: set[str] = set()
 
     def header(match: re.Match[str]) -> str:

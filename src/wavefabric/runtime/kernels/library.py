@@ -18,7 +18,7 @@ _PROJECT = Path(__file__).parents[4] / "pyproject.toml"
 
 
 class Library:
-    """Loads the shared library; gives addresses of kernels, and calls kernels on a number of threads."""
+    """The shared library of CPU kernels, with their addresses and functions that call them on threads."""
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
@@ -39,11 +39,11 @@ class Library:
 
 @cache
 def library() -> Library:
-    """Load the library for this processor: an installed one, or one that is compiled now.
+    """Return the library of kernels for this processor, which is compiled if no installed one fits.
 
-    A checkout needs a library of its current sources; a wheel contains one per processor level. If none
-    fits, for example on another node than that of the installation, one is compiled into the user's cache.
-    Raises `InputError` if there is no compiler.
+    A checkout needs a library of its current sources; a wheel contains one per processor level. A new library
+    goes to the folder ``lib`` of a writable checkout, otherwise to the user's cache. `InputError` if there
+    is no compiler.
     """
     checkout = _PROJECT.is_file()
     for level in () if checkout else _levels():
@@ -61,7 +61,7 @@ def library() -> Library:
 
 
 def _built(folder: Path, name: str) -> Path:
-    """Return the path of a library in a folder; if it is missing, one process compiles and others wait."""
+    """Return the path of the library ``name``; if it is missing, one process compiles and others wait."""
     path = folder / name
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
@@ -86,7 +86,7 @@ def _built(folder: Path, name: str) -> Path:
 
 
 def _levels() -> list[str]:
-    """Return the library variants of wheels that run on this processor, the fastest first."""
+    """Return the names of the library variants in wheels that this processor can run, fastest first."""
     if platform.machine().lower() in ("arm64", "aarch64"):
         return ["arm64"]
     flags = build_cpu.processor_flags()

@@ -7,7 +7,7 @@ import numpy as np
 
 
 def factorised(n: int, radices: Sequence[int]) -> tuple[int, ...]:
-    """Divide n by each radix in turn, as often as it divides; return the radices, or () if a rest is left."""
+    """Return the factors of n, each radix in turn as often as it divides n; () if n has other factors."""
     factors = []
     for radix in radices:
         while n % radix == 0:
@@ -30,7 +30,7 @@ def rounded(factors: np.ndarray, dtype) -> np.ndarray:
 def balanced(factors: np.ndarray) -> np.ndarray:
     """Round both parts of complex numbers of modulus 1 up or down to single precision.
 
-    Of the four choices take the one with the sum of |z|² − 1 along the last axis closest to 0: a mean error
+    Of the four roundings take the one with the sum of |z|² − 1 along the last axis closest to 0: a mean error
     would change the energy of a frequency in the same way in every step of a simulation.
     """
     parts = np.stack([np.real(factors), np.imag(factors)])

@@ -9,14 +9,14 @@ import numpy as np
 from wavefabric.runtime.kernels.cpu_launch import address
 from wavefabric.runtime.kernels.roots import factorised, rounded, unit_roots
 
-#: Radices for which there are passes; other prime factors need a convolution.
+#: Prime factors for which there are kernels; lengths with others need a convolution (Bluestein).
 PRIMES = (2, 3, 5, 7, 11, 13)
 #: Lanes of the widest SIMD vectors.
 WIDE = 16
 
 
 def pass_radices(n: int) -> tuple[int, ...]:
-    """Return the radices of a transform in the order of its passes; () if a prime factor above 13 is needed.
+    """Return the radices of a transform of length n, in order; () if n has a prime factor above 13.
 
     >>> pass_radices(256), pass_radices(120), pass_radices(1), pass_radices(34)
     ((4, 8, 8), (5, 3, 8), (1,), ())
@@ -35,7 +35,7 @@ def pass_radices(n: int) -> tuple[int, ...]:
 
 
 def reversed_digits(radices: Sequence[int]) -> np.ndarray:
-    """Return the frequency index stored at each position after passes with these radices.
+    """Return the frequency index that each position holds after transform stages with these radices.
 
     >>> reversed_digits((2, 3)).tolist()
     [0, 2, 4, 1, 3, 5]
@@ -48,7 +48,7 @@ def reversed_digits(radices: Sequence[int]) -> np.ndarray:
 
 
 def convolution_points(n: int) -> int:
-    """Return the length of Bluestein's convolution of n points: the first m ≥ 2n − 1 of primes 2, 3, 5."""
+    """Return the length of Bluestein's convolution of n points: the first m ≥ 2n − 1 with factors 2, 3, 5."""
     return next(m for m in range(2 * n - 1, 4 * n) if factorised(m, (8, 5, 4, 3, 2)))
 
 
@@ -59,9 +59,9 @@ def chirp(n: int) -> np.ndarray:
 
 
 def convolution_kernel(n: int, points: int) -> np.ndarray:
-    """Return the transform of Bluestein's kernel, the conjugate chirp wrapped around, over ``points``.
+    """Return the transform of Bluestein's kernel, divided by its length ``points``; (points,) complex128.
 
-    Shape (points,), complex128.
+    The kernel is the conjugate `chirp` of ``n`` points, wrapped around.
     """
     turned, around = chirp(n).conj(), np.zeros(points, complex)
     around[:n] = turned
@@ -89,16 +89,16 @@ class SeriesPlan:
 
     @cached_property
     def words(self) -> np.ndarray:
-        """Return the C struct ``Plan`` of ``kernels/cpu/fft.h`` as words; valid as long as this object."""
+        """Return the C struct ``Plan`` of ``cpu/fft.h`` as int64 words; valid while this object exists."""
         arrays = self._radices, self.order, self._factors, self._chirp, self._kernel, self._position
         addresses = [address(array) if array.size else 0 for array in arrays]
         return np.array([self.points, self.inner, len(self.radices), *addresses], np.int64)
 
 
 def _pass_factors(radices: Sequence[int], kind: np.dtype) -> np.ndarray:
-    """Return the twiddle factors w^(p k) of each pass, p = 0 … length/radix − 1, k = 1 … radix − 1.
+    """Return the twiddle factors w^(p k) of each stage, p = 0 … length/radix − 1, k = 1 … radix − 1.
 
-    All factors of a pass are rounded together, so that their mean modulus is 1.
+    All factors of a stage are rounded together, so that their mean modulus is 1.
     """
     length, parts = math.prod(radices), []
     for radix in radices:
@@ -109,7 +109,7 @@ def _pass_factors(radices: Sequence[int], kind: np.dtype) -> np.ndarray:
 
 
 def matrix_rows(n: int) -> int:
-    """Return n1 ≤ n2 with n1 n2 = n, such that both fill vectors of 16 lanes well and differ little.
+    """Return n1 ≤ n2, n1 n2 = n, the rows of a matrix whose sides fill vectors of 16 well and differ little.
 
     >>> matrix_rows(1024), matrix_rows(2**17), matrix_rows(30), matrix_rows(13)
     (32, 256, 5, 1)
@@ -126,8 +126,8 @@ def matrix_rows(n: int) -> int:
 class RowPlan:
     """Holds the data to transform rows of ``n`` complex numbers as matrices (``kernels/cpu/rows.cpp``).
 
-    ``kernel`` is the `convolution_kernel` in the layout of ``arrange_factors``, only if n has a prime factor
-    above 13.
+    ``kernel`` is the `convolution_kernel` in the layout of ``arrange_factors``; None unless n has a prime
+    factor above 13.
     """
 
     def __init__(self, n: int, dtype, kernel: np.ndarray | None = None):
@@ -143,12 +143,12 @@ class RowPlan:
         self._kernel = kernel
         self._chirp = chirp(n).astype(kind)
         parts = 4 if kind == np.complex64 else 2
-        #: Real numbers in the factors of a row.
+        #: Number of real numbers that the spectral factors of one row take.
         self.factors = parts * (n if self.inner != n else -(-rows // WIDE) * WIDE * self.columns)
 
     @cached_property
     def words(self) -> np.ndarray:
-        """Return the C struct ``RowPlan`` of ``rows.cpp`` as words; valid as long as this object."""
+        """Return the C struct ``RowPlan`` of ``rows.cpp`` as int64 words; valid while this object exists."""
         arrays = self._down.words, self._along.words, self._near, self._far
         convolution = [0, 0] if self._kernel is None else [address(self._chirp), address(self._kernel)]
         return np.array([self.points, self.columns, *map(address, arrays), *convolution], np.int64)

@@ -5,21 +5,21 @@ A row is the form of the launch, the name, and the arguments in the order of the
 - ``array``: an array of the kernel's precision, real or complex; ``optional array``: it may be empty, and the
   kernel then gets a null pointer; ``doubles``, ``indices`` (int64), ``int32s`` (signed or unsigned),
   ``bytes``: arrays of that type whatever the precision. With ``counted`` in front the kernel also gets the
-  number of elements, with ``rows`` or ``columns`` that of rows or columns, with ``shape`` both.
+  number of elements, with ``rows`` or ``columns`` the number of rows or columns, with ``shape`` both.
 - ``medium``: a parameter of the medium, a full grid or one row that is used everywhere; the kernel also gets
-  whether it is a full grid. ``parameter``: the same, or on a GPU an
+  a flag for a full grid. ``parameter``: as ``medium``, or on a GPU an
   `wavefabric.acoustics.materials.indexed.Indexed`.
 - ``layers``: a `wavefabric.acoustics.solver.split_density.SplitLayers`; ``parts``: only its three arrays.
 - ``coupling``, ``groups``: a `KerrLayout` and a `KerrChunkLayout` of
   `wavefabric.optics.propagation.kernels.kerr`.
 - ``plan``: a transform plan of rows and columns, passed as its ``words``; ``component``, ``source``,
-  ``state``: groups of arguments of a pass, as in `wavefabric.acoustics.fused.plane_kernels`.
+  ``state``: groups of arguments of a fused kernel, see `wavefabric.acoustics.fused.plane_kernels`.
 - ``int``, ``long`` (64 bits, also on a GPU), ``real`` (of the kernel's precision), ``double``: numbers.
 
 Forms: ``points`` loops over the points of the first array, whose shape the kernel gets; ``items`` over the
-elements of the first counted argument; ``elements`` over one less than these, with a block of threads each
-on a GPU; ``packs`` over packs of 16 bytes of it, with a thread each on a GPU; ``blocks`` over the rows of the
-first argument, with a block of threads each on a GPU; ``once`` does not loop.
+elements of the first counted argument, ``elements`` over one element fewer, ``packs`` over its packs of 16
+bytes; ``blocks`` over the rows of the first argument; ``once`` does not loop. On a GPU each element of
+``elements`` and row of ``blocks`` gets a block of threads, each point, item or pack a thread.
 """
 
 import re
@@ -36,7 +36,7 @@ _SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
 
 
 def is_full(parameter: Any) -> bool:
-    """Return whether a ``medium`` argument is a full grid, not one row that is used everywhere."""
+    """Return whether a ``medium`` argument is a full grid, and not one row that is used everywhere."""
     return max(parameter.shape[:2]) > 1
 
 
@@ -79,8 +79,8 @@ class KernelTable(NamedTuple):
 def kernel_table(text: str, package: str = "", source: str = "", before: tuple[str, ...] = ()) -> KernelTable:
     """Parse rows such as ``points update_velocity(array u, medium density, real dt)``.
 
-    ``source`` is a CUDA file of ``package``; without it kernels are for CPUs only. ``before`` lists files to
-    put before it.
+    ``source`` is a CUDA file of ``package``; without one kernels are for CPUs only. ``before`` lists files to
+    put before ``source``.
     """
     rows = {}
     for form, name, inside in re.findall(r"(\w+) (\w+)\(([^)]*)\)", text):

@@ -1,4 +1,4 @@
-"""Share what fibre and ultrasound runs need: memory check, agreement of ranks, status, checkpoints.
+"""Provide what fibre and ultrasound runs share: checks across ranks, status, checkpoints, reversal.
 
-May import `exchange`, `device`, `results`, `files` and `system`; the solvers import it.
+This package may import `exchange`, `device`, `results`, `files` and `system`; solvers import this package.
 """

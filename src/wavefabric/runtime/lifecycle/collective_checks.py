@@ -23,18 +23,18 @@ _GIB = 1 << 30
 
 
 def on_first_rank(comm: Communicator, call: Callable[[], _T]) -> _T:
-    """Run ``call`` on rank 0 with `control.on_first_rank`; all ranks return its value or raise its error."""
+    """Run ``call`` on rank 0 by `control.on_first_rank`; all ranks return its value or raise its error."""
     return control.on_first_rank(comm.control, call)
 
 
 def on_all_ranks(comm: Communicator, call: Callable[[], _T]) -> _T:
-    """Run ``call`` on every rank with `control.on_all_ranks`; if one fails, all raise."""
+    """Run ``call`` on every rank by `control.on_all_ranks`; if one fails, all ranks raise an error."""
     return control.on_all_ranks(comm.control, call)
 
 
 @contextlib.contextmanager
 def locked_by_first_rank(comm: Communicator, path: str | Path | None, key: str) -> Iterator[None]:
-    """Lock a file on rank 0, for all ranks; entering is collective. Errors as for `FileLock`."""
+    """Lock a file on rank 0 for all ranks; entering the block is collective. Errors as for `FileLock`."""
     with contextlib.ExitStack() as stack:
         on_first_rank(comm, lambda: stack.enter_context(locked(path, key)))
         yield

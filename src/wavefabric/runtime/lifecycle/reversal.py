@@ -4,7 +4,7 @@ States are stored on the device, in host memory and on disk, chosen such that th
 binomial checkpointing, Griewank & Walther, "Algorithm 799: revolve", ACM TOMS 26, 19 (2000),
 doi:10.1145/347837.347846. In the article the state before the last step is still in the working arrays. Here
 the forward run takes that step too: a run of l steps needs the states l, l − 1, …, 0 in this order, like a
-run of l + 1 steps in the article. In its formulas ``states`` counts state 0 too: one more than are stored, if
+run of l + 1 steps in the article. In the formulas ``states`` counts state 0 too: one more than are stored if
 the system recomputes state 0.
 """
 
@@ -31,12 +31,12 @@ from wavefabric.runtime.exchange.communicator import Communicator
 from wavefabric.runtime.lifecycle.collective_checks import device_identity, on_all_ranks
 from wavefabric.runtime.lifecycle.state_copies import StateCopies, state_bytes
 
-#: Maximum bytes of an allocation that small states share.
+#: Maximum bytes of an allocation in which several small states are stored.
 _SLAB_BYTES = 16 << 20
 
 
 class Tiers(NamedTuple):
-    """Holds numbers of states on the device, in host memory, and on disk in the folder ``scratch``."""
+    """Holds how many states to store on the device, in host memory, and on disk in folder ``scratch``."""
 
     device: int
     host: int = 0
@@ -67,7 +67,7 @@ class StateStore(AbstractContextManager):
         self.close()
 
     def close(self) -> None:
-        """Release memory and disk; the states are lost."""
+        """Release memory and disk space; the stored states are lost."""
         self._slots.clear()
         self._disk = self._free = self._copies = None
 
@@ -183,12 +183,12 @@ def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None, 
 
 
 def capacity(states: int, repetitions: int) -> int:
-    """Return C(s + r, s): the most states of a run with s stored and no step taken more than r times."""
+    """Return C(s + r, s), the most states of a run if s are stored and no step is taken more than r times."""
     return math.comb(states + repetitions, states)
 
 
 def repetitions(steps: int, states: int) -> int:
-    """Return how often a step is taken at most, with the forward run; ValueError if ``states`` is below 1."""
+    """Return how often the most repeated step is taken, with the forward run; ValueError for no states."""
     if states < 1:
         raise ValueError(f"states: {states} given; allowed: 1 or more")
     number, reached = 0, 1
@@ -199,13 +199,13 @@ def repetitions(steps: int, states: int) -> int:
 
 
 def advances(steps: int, states: int) -> int:
-    """Return the smallest total of steps: t(l + 1, s) of the article, t(l, s) = r l − C(s + r, s + 1)."""
+    """Return the minimum of steps to take: t(l + 1, s) of the article, t(l, s) = r l − C(s + r, s + 1)."""
     number = repetitions(steps, states)
     return number * (steps + 1) - math.comb(states + number, states + 1)
 
 
 def split(steps: int, states: int) -> int:
-    """Return how many of ``steps`` steps to take from a stored state to the next; all if none follows."""
+    """Return how many of ``steps`` steps lie between a stored state and the next; all if no state follows."""
     number = repetitions(steps, states)
     if states == 1 or number == 0:
         return steps
@@ -224,7 +224,7 @@ class Reversible(Protocol):
         """Write state 0 into the working arrays."""
 
     def restored(self, step: int) -> None:
-        """Update what depends on the working arrays, which were just overwritten by state ``step``."""
+        """Update data that depend on the working arrays, which now have state ``step`` from the store."""
 
     def advance(self, step: int) -> None:
         """Take step ``step``, from state ``step`` to the next."""
@@ -238,8 +238,8 @@ class Reversal:
     `Reversible.begin` recomputes state 0. With ``store_start`` state 0, now in the working arrays, is stored,
     and `begin` is never called.
 
-    ``at``: the step from which the forward run is resumed; states before it are not stored; call `after` for
-    it too. After an error in `Reversible.advance` the object is unusable.
+    ``at`` is the step from which the forward run is resumed: earlier states are not stored, and `after` is to
+    be called for ``at`` too. After an error in `Reversible.advance` the object is unusable.
     """
 
     def __init__(self, system: Reversible, steps: int, store: StateStore, at=0, store_start=False):
@@ -257,7 +257,7 @@ class Reversal:
         self._next = max(at, self._following(0, steps))
 
     def after(self, step: int) -> None:
-        """Store state ``step`` of the forward run, which is in the working arrays, if it is due."""
+        """Store state ``step`` of the forward run, now in the working arrays, if it is one to be stored."""
         if self._next <= step < self.steps and len(self._stored) < self._store.states:
             self._push(step)
             self._next = self._following(step, self.steps)
@@ -267,7 +267,7 @@ class Reversal:
         self._stored = list(range(1, min(step, self._store.states) + 1))
 
     def bring(self, step: int) -> None:
-        """Restore state ``step`` in the working arrays; stored states above it are dropped.
+        """Restore state ``step`` in the working arrays; stored states after this one are dropped.
 
         ValueError if ``step`` is above the last one restored, or below 0.
         """
@@ -292,7 +292,7 @@ class Reversal:
                 due = self._following(position, step)
 
     def peek(self, step: int) -> Any:
-        """Return the memory of state ``step`` if on the device, else None; valid until the next `bring`."""
+        """Return the memory of state ``step`` if stored on the device, else None; valid until `bring`."""
         position = bisect_left(self._stored, step)
         return self._store.peek(position) if self._stored[position : position + 1] == [step] else None
 

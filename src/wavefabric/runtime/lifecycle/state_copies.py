@@ -1,4 +1,4 @@
-"""Copies the arrays of a state to one block of memory and back, on a GPU by one kernel."""
+"""Copy the arrays of a state to one block of memory and back, on a GPU by one kernel."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from wavefabric.runtime.device import Device
 #: Alignment of arrays in a block, in bytes.
 _ALIGNED = 256
 _THREADS = 256
-#: Most blocks of threads per array.
+#: Maximum blocks of threads per array.
 _MOST_BLOCKS = 512
 
 
@@ -57,7 +57,7 @@ class StateCopies:
         return [array.nbytes for array in self._arrays.values()]
 
     def parts(self, memory: Any) -> dict[str, Any]:
-        """Return the arrays in a block, by name."""
+        """Return views, by name, of the arrays in a block of memory."""
         return {
             name: memory[at : at + array.nbytes].view(array.dtype).reshape(array.shape)
             for at, (name, array) in zip(self._offsets, self._arrays.items(), strict=True)
@@ -74,8 +74,8 @@ class StateCopies:
     def by_clock(self, memory: Any, clock: Any, states: int) -> Callable[[], None]:
         """Return a function that stores the arrays in one of the ``states`` blocks of ``memory`` on a GPU.
 
-        At each launch it reads the number of the block from the GPU, ``clock``, int64. It does nothing if
-        there is no such block.
+        ``clock`` is an int64 on the GPU, which each launch reads: the number of the block. The function does
+        nothing if there is no such block.
         """
         return self._prepared(memory, np.int32(1), clock, states)
 

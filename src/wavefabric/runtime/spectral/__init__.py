@@ -1,4 +1,4 @@
-"""Compute wavenumbers, transforms of one axis inside a CUDA block, and real transforms over several ranks.
+"""Compute wavenumbers and Fourier transforms: in blocks of CUDA threads, of symmetric fields, over ranks.
 
-May import ``exchange``, ``device`` and the packages below them.
+This package may import ``exchange``, ``device`` and the packages below them.
 """

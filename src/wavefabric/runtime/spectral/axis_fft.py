@@ -1,4 +1,4 @@
-"""Lengths, shared memory and tables of the transforms of ``axis_fft.cu`` and ``real_rows.cu``."""
+"""Compute lengths, shared memory and tables for the transforms of ``axis_fft.cu`` and ``real_rows.cu``."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from wavefabric.runtime.kernels.series_plan import chirp, convolution_kernel
 def axis_radices(n: int, most: int = 16, primes: int = 13) -> tuple[int, ...]:
     """Return the factors of a transform of n points: 16, 8, 4 and 2 up to ``most``, odd primes to ``primes``.
 
-    ``primes`` is at most 13. Empty if other factors are needed, or n is 1.
+    ``primes`` is at most 13. The result is empty if n needs other factors or is 1.
     """
     radices = (16, 13, 11, 8, 7, 5, 4, 3, 2)
     return factorised(n, [each for each in radices if each <= (primes if each % 2 else most)])
@@ -23,8 +23,8 @@ def axis_radices(n: int, most: int = 16, primes: int = 13) -> tuple[int, ...]:
 def transformed_points(n: int, most: int = 16) -> int:
     """Return the length of the transform used for n points: n, or more for a convolution (Bluestein).
 
-    Of the possible lengths of a convolution, with prime factors up to 7, the one with the smallest product of
-    length and number of radices is used. ``most`` is the largest power of two among the radices.
+    Among the lengths of a convolution, with prime factors up to 7, the function takes that with the smallest
+    product of length and number of radices. ``most`` is the largest power of two among the radices.
     """
     if axis_radices(n, most):
         return n
@@ -38,9 +38,9 @@ def row_space(points: int, threads: int) -> int:
 
 
 def twiddles(radices: Sequence[int], real) -> np.ndarray:
-    """Return the complex twiddle factors of all stages of a transform, then of one by reversed ``radices``.
+    """Return the twiddle factors of a transform with ``radices``, then of one with the reversed radices.
 
-    A stage of radix R after factors M has exp(−2πi q k/(M R)), (R, M), at [k, q]; the first stage has none.
+    A stage of radix R after radices of product M has exp(−2πi q k/(M R)) at [k, q], (R, M), none if M = 1.
     """
     dtype = np.result_type(real, np.complex64)
     parts = [np.zeros(0, dtype)]

@@ -1,8 +1,8 @@
 """Transform a real 3-D field that is divided into slabs or pencils, by transposes between ranks.
 
 Ranks form a grid (1, By, Bz). In space a rank has all x, a block of y and a block of z. Axes are transformed
-in the order x, y, z. Before y its blocks are gathered and k_x is divided instead; before z its blocks are
-gathered and k_y is divided:
+in the order x, y, z. Before the transform along y the blocks of y are gathered and k_x is divided instead;
+before that along z the blocks of z are gathered and k_y is divided:
 
     (z/Bz, y/By, x) → x → (z/Bz, y/By, kx) ⇄ (z/Bz, y, kx/By) → y ⇄ (z, ky/Bz, kx/By) → z
 
@@ -24,7 +24,7 @@ Box = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 
 def cuts(n: int, blocks: int) -> list[tuple[int, int]]:
-    """Divide ``n`` points into ranges whose lengths differ by at most 1, the longer first."""
+    """Return ``n`` points divided into ranges whose lengths differ by at most 1, longer ones first."""
     size, more = divmod(n, blocks)
     edges = [i * size + min(i, more) for i in range(blocks + 1)]
     return list(itertools.pairwise(edges))
@@ -71,7 +71,7 @@ def _within(common, box: Box) -> tuple[slice, slice, slice]:
 
 
 def held_elements(shape: Triple, grid: Triple, rank: int) -> int:
-    """Return the complex numbers that a `DistributedRealFFT` stores on a rank, in fields and messages."""
+    """Return how many complex numbers a `DistributedRealFFT` stores on a rank, in fields and messages."""
     _, rows, planes, columns = boxes(shape, grid)
     layouts = [rows] + ([planes] if grid[1] > 1 else []) + ([columns] if grid[2] > 1 else [])
     held = sum(math.prod(box_shape(layout[rank])) for layout in layouts[:-1])
@@ -90,7 +90,7 @@ def transpose(comm: Communicator, before: list[Box], after: list[Box], dtype) ->
 
 
 class DistributedRealFFT:
-    """Transforms one real field over all ranks, planned once; collective.
+    """A planned Fourier transform of one real field over all ranks; collective.
 
     The interface is that of `device.base.RealFFT`, with this rank's boxes. ``shape`` is (Nx, Ny, Nz);
     ``grid`` is the number of blocks along x (1), y and z, one per rank: (1, 1, K) is slabs, else pencils;

@@ -6,14 +6,14 @@ import numpy as np
 
 from wavefabric.runtime.kernels.roots import factorised, rounded, unit_roots
 
-#: Sources to compile before a source that uses the transforms, in this order.
+#: CUDA sources to compile before a source that uses the transforms, in this order.
 SOURCES = ("wavefabric.runtime.spectral/butterflies.cu", "wavefabric.runtime.spectral/inplace_fft.cu")
 
 
 def radices(n: int, most: int = 16) -> tuple[int, ...]:
     """Return the factors of a transform length, largest first, of 32, 16, 8, 7, 5, 4, 3, 2, up to ``most``.
 
-    Empty if other factors are needed, or n is 1.
+    The result is empty if n needs other factors or is 1.
 
     >>> radices(512), radices(512, 8), radices(512, 32), radices(3000), radices(22)
     ((16, 16, 2), (8, 8, 8), (32, 16), (8, 5, 5, 5, 3), ())
@@ -22,12 +22,12 @@ def radices(n: int, most: int = 16) -> tuple[int, ...]:
 
 
 def gap(radices: tuple[int, ...]) -> int:
-    """Return the points between padding in shared memory, so that last-radix strides use all banks."""
+    """Return after how many points shared memory is padded (0: never), so that strides use all banks."""
     return radices[-1] if radices[-1] % 2 == 0 else 0
 
 
 def leg_factors(radices: tuple[int, ...], dtype) -> np.ndarray:
-    """Return twiddle factors w^(k m) of all stages, joined, (R, stride) each, complex64 or complex128."""
+    """Return the twiddle factors exp(−2πi k m/n) of all stages in one vector, (R, n/R) at [k, m] each."""
     left, parts = math.prod(radices), []
     for radix in radices:
         stride = left // radix

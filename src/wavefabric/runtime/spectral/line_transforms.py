@@ -1,4 +1,4 @@
-"""Prepare radices, factors and orders with which CPUs transform lines of a grid (``kernels/cpu/lines.h``)."""
+"""Prepare plans and factors with which CPU kernels transform lines of a grid (``kernels/cpu/lines.h``)."""
 
 from collections.abc import Sequence
 
@@ -12,16 +12,16 @@ _WIDEST = 64
 
 
 def pitch(nx: int, dtype) -> int:
-    """Return the length of a padded row of a half spectrum: a whole number of vectors."""
+    """Return the padded length of a spectrum row of Nx//2 + 1 numbers: a multiple of the SIMD width."""
     step = _WIDEST // (2 * np.dtype(dtype).itemsize)
     return -(-(nx // 2 + 1) // step) * step
 
 
 class LineTransforms:
-    """Transforms real fields of ``shape`` (Nz, Ny, Nx) along each axis.
+    """Holds, as ``words`` for CPU kernels, the transforms of real fields (Nz, Ny, Nx) along each axis.
 
-    ``up`` and ``down`` are factors along x (at least Nx//2 + 1), y and z: derivatives at points half a grid
-    step to either side. Spectra are (Nz, Ny, `pitch`). Nothing is scaled.
+    ``up`` and ``down`` are factors along x (at least Nx//2 + 1), y and z for derivatives half a grid step to
+    either side. Spectra are (Nz, Ny, `pitch`). Nothing is scaled.
     """
 
     def __init__(self, shape: tuple[int, int, int], dtype, up: Sequence, down: Sequence):

@@ -12,34 +12,34 @@ import numpy as np
 
 from wavefabric.base.errors import InputError
 
-#: Cosines at whole points; cosines and sines at half points; sines at whole points.
+#: In this order: cosines at whole points, cosines and sines at half points, sines at whole points.
 Symmetry = Literal["even", "even_half", "odd_half", "odd"]
 
 
 def wavenumbers(n: int, spacing: float) -> np.ndarray:
-    """Return k_m of ``n`` points, rad/m."""
+    """Return the wavenumbers k_m = (m + ½)π/(n spacing), rad/m, of ``n`` points; ``spacing`` in m."""
     return (np.arange(n) + 0.5) * np.pi / (n * spacing)
 
 
 def symmetric_fft(device: Any, shape: tuple[int, int, int], dtype: Any) -> Any:
     """Plan in-place transforms along y of complex arrays (Nz, Ny, width).
 
-    ``forward(array, symmetry)`` computes the coefficients, in the sequence of `order`, and
-    ``backward(array, symmetry)`` the field again, times 2 Ny. ``"odd"`` has no forward transform.
+    The plan's ``forward(array, symmetry)`` computes coefficients, in the sequence of `order`, and
+    ``backward(array, symmetry)`` the field, times 2 Ny. ``"odd"`` has no forward transform.
     ``forward_scaled(out, array, factor)`` transforms an ``"even_half"`` field times a real factor (1, Ny, 1).
-    On a GPU Ny is even.
+    On a GPU Ny must be even.
     """
     return CpuSymmetricFFT(device.threads) if device.name == "cpu" else CudaSymmetricFFT(device, shape, dtype)
 
 
 def order(device: Any, n: int) -> np.ndarray:
-    """Return indices m of the coefficients as stored: on a GPU even ones, then odd ones backwards."""
+    """Return the index m of each stored coefficient: on a GPU even m, then odd m in descending order."""
     numbers = np.arange(n)
     return numbers if device.name == "cpu" else np.concatenate([numbers[::2], numbers[1::2][::-1]])
 
 
 class CpuSymmetricFFT:
-    """Transforms by `scipy.fft`, with real and imaginary parts as separate columns."""
+    """Computes sine and cosine transforms by `scipy.fft`; real and imaginary parts are separate columns."""
 
     def __init__(self, threads: int):
         self._threads = threads

@@ -7,15 +7,15 @@ import numpy as np
 
 
 def wavenumbers(n: int, spacing: float) -> np.ndarray:
-    """Return k of a transform of ``n`` points, rad/m, in FFT order; for even n the Nyquist is negative."""
+    """Return the wavenumbers of ``n`` points, rad/m, in FFT order; for even n the Nyquist is negative."""
     return 2 * np.pi * np.fft.fftfreq(n, spacing)
 
 
 def derivative(n: int, spacing: float, shift: float = 0.0) -> np.ndarray:
-    """Return i k e^{i k shift}: the derivative at points moved by ``shift`` metres, shape (n,).
+    """Return i k e^{i k shift}, the operator for the derivative at points moved by ``shift`` metres, (n,).
 
-    At the Nyquist of even n a real field cannot represent the imaginary part, which is dropped; with a shift
-    of half a point nothing is lost, since the factor is real there.
+    At the Nyquist of even n a real field cannot represent the imaginary part, which is dropped; for a shift
+    of half a point nothing is lost, since the factor is real.
     """
     k = wavenumbers(n, spacing)
     operator = 1j * k * np.exp(1j * k * shift)

@@ -8,7 +8,7 @@ from pathlib import Path
 from wavefabric.base.errors import InputError
 
 _FOLDER = Path("/dev/shm")
-#: MPICH; Open MPI 4; Open MPI 5.
+#: How names of MPI's files begin: MPICH; Open MPI 4; Open MPI 5.
 _PREFIXES = ("mpich_shm_", "vader_segment.", "sm_segment.")
 #: Bytes per rank of MPICH 4 and 5: 1.06 MB of bookkeeping, which is touched at the start.
 _PER_RANK = 1_100_000
@@ -25,7 +25,7 @@ def mapped(pid: int) -> set[Path]:
 
 
 def remove(files: Iterable[Path]) -> None:
-    """Remove files that killed ranks have left."""
+    """Remove the ``files`` that are MPI's files of this user in /dev/shm."""
     for file in files:
         with contextlib.suppress(OSError):
             if _is_mpi(file) and file.stat().st_uid == os.getuid():
@@ -33,7 +33,7 @@ def remove(files: Iterable[Path]) -> None:
 
 
 def remove_own() -> None:
-    """Remove the files of this process, which is about to end all ranks; others keep their mappings."""
+    """Remove MPI's files that this process has mapped, before it ends all ranks; mappings stay valid."""
     remove(mapped(os.getpid()))
 
 

@@ -34,7 +34,7 @@ def _number(name: str) -> int | None:
 
 
 def _starter() -> tuple[int | None, ...]:
-    """Return rank, ranks, and both on this host, as far as a starter sets them; None without one."""
+    """Return rank, number of ranks, and both counted on this host; None for each that is not set."""
     for names in _STARTERS:
         rank, size, *local = map(_number, names)
         if rank is not None and size is not None and rank < size:
@@ -48,19 +48,19 @@ def ranks() -> int:
 
 
 def rank() -> int:
-    """Return the number of this rank, 0 if it was started alone."""
+    """Return the number of this rank, 0 if this process was started alone."""
     return _starter()[0] or 0
 
 
 def local_rank() -> int:
-    """Return the number of this rank among those of its host; its rank if the starter does not say."""
+    """Return the number of this rank on its host, or among all ranks if the starter does not say."""
     rank, _, local, _ = _starter()
     numbers = (local, _number("SLURM_LOCALID"), rank) if rank is not None else ()
     return next((number for number in numbers if number is not None), 0)
 
 
 def local_size() -> int:
-    """Return the number of ranks on this host; the number of all ranks if the starter does not say."""
+    """Return the number of ranks on this host, or of all ranks if the starter does not say."""
     _, size, _, local = _starter()
     if size is None:
         return 1
@@ -71,7 +71,7 @@ def local_size() -> int:
 
 
 def expected_ranks() -> int | None:
-    """Return the number of ranks that `wavefabric run --ranks` started, None without it."""
+    """Return the number of ranks that `wavefabric run --ranks` started; None if it started none."""
     return _number(RANKS)
 
 
@@ -81,12 +81,12 @@ def threads() -> int | None:
 
 
 def rank_threads() -> int:
-    """Return the default CPU threads per rank: from launcher or srun, else an equal part of the host's."""
+    """Return the default CPU threads per rank: as launcher or srun say, else the host's divided equally."""
     # srun binds a task to its CPUs: do not divide these again.
     chosen = threads() or min(_number("SLURM_CPUS_PER_TASK") or 0, usable_threads())
     return chosen or max(1, usable_threads() // local_size())
 
 
 def without_ranks(variables: dict[str, str]) -> dict[str, str]:
-    """Return an environment for a new mpiexec on this host: no variables of older ranks or batch systems."""
+    """Return variables without those of ranks and batch systems, to start a new mpiexec on this host."""
     return {name: value for name, value in variables.items() if not name.startswith((*_PREFIXES, *_BATCH))}

@@ -20,7 +20,7 @@ from wavefabric.base.system.machine import usable_threads
 from wavefabric.base.system.processes import abandoned, follow_parent
 from wavefabric.runtime.exchange.launch import dev_shm, environment, mpiexec_command, rank_status
 
-#: Signals that a faulty program receives.
+#: Signals that end a faulty program.
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGBUS)
 #: Seconds that ranks have to save after the parent of this launcher has ended.
 _ORPHANED = 60
@@ -53,9 +53,8 @@ def launch(options: LaunchOptions) -> int:
 
     Ctrl-C reaches each rank once, sent by this launcher: mpiexec is detached from the terminal, since some
     versions kill their ranks at once. A third Ctrl-C kills all. SIGTERM, SIGUSR1 and SIGHUP reach the ranks
-    as SIGTERM, and so does the end of the parent process, if nobody else reads the output. The result is the
-    ranks' exit code;
-    128 + signal if one was killed, 130 after Ctrl-C, 143 after SIGTERM.
+    as SIGTERM. The end of the parent process does the same if nobody else reads the output. The result is the
+    ranks' exit code, 128 + signal if one was killed, 130 after Ctrl-C, 143 after SIGTERM.
     """
     if environment.RANKS in os.environ or environment.ranks() > 1:
         # A rank that started ranks would start ever more.
@@ -155,7 +154,7 @@ class _Supervisor:
             self._signal_ranks(signal.SIGINT)
 
     def _terminate(self, number: int, *_) -> None:
-        # A second one, as batch systems send, is ignored: ranks may be saving.
+        # A second signal, as batch systems send, is ignored: ranks may be saving.
         if not self._terminated:
             self._terminated = signal.SIGTERM if number in TERMINATING else number
             self._signal_ranks(signal.SIGTERM)
@@ -166,7 +165,7 @@ class _Supervisor:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def _signal_ranks(self, number: int) -> None:
-        """Send every rank a signal; if some have not started, end mpiexec, which forwards it."""
+        """Send every rank a signal; if some ranks have not started, end mpiexec, which ends its ranks."""
         processes = rank_status.read(self._folder).processes
         if len(processes) < self._options.ranks:
             self._process.terminate()
@@ -178,7 +177,7 @@ class _Supervisor:
     # --- the end ----------------------------------------------------------------------------------------
 
     def _verdict(self, status: rank_status.RankStatus, code: int) -> int:
-        """Print why the ranks ended, if they have not, and return the exit code."""
+        """Print why the ranks ended, unless a rank has printed it, and return the exit code."""
         complete = len(status.processes) == self._options.ranks
         if self._terminated and code:
             if not complete:
@@ -218,7 +217,7 @@ class _Supervisor:
 
 
 def _cause(ended: int) -> str:
-    """Return how a rank died, as text, from its exit code or minus its signal."""
+    """Return a text that says how a rank died; ``ended`` is its exit code, or minus its signal."""
     if ended >= 0:
         return f"ended without a word (exit code {ended})"
     if -ended not in _CRASHES:
@@ -241,7 +240,7 @@ def _read(selector: selectors.BaseSelector, seconds: float) -> bool:
 
 
 class _Output:
-    """Passes on ranks' output without our messages that another rank has already printed."""
+    """Passes on ranks' output, without messages of wavefabric that another rank has already printed."""
 
     _MESSAGE = re.compile(rb"wavefabric: (?:rank \d+ of \d+: )?(.*)")
 
@@ -263,7 +262,7 @@ class _Output:
             self.close()  # a progress bar, which has no line end
 
     def close(self) -> None:
-        """Pass on text without a line end."""
+        """Pass on the last text, which has no line end."""
         self._pass_on(self._partial)
         self._partial = b""
 

@@ -36,7 +36,7 @@ class MPILibrary(NamedTuple):
 
 @cache
 def library() -> MPILibrary:
-    """Ask a child process which MPI mpi4py uses; `MissingExtra` or `InputError` if there is none."""
+    """Return the MPI that mpi4py uses in a child process; `MissingExtra` or `InputError` without one."""
     if find_spec("mpi4py") is None:
         raise MissingExtra("more than one rank", "mpi")
     try:
@@ -55,7 +55,7 @@ def _family(text: str) -> str:
 
 
 def find(wanted: MPILibrary) -> Path:
-    """Return the path of an MPI's mpiexec: next to Python (wheels of MPICH and Open MPI) or on PATH.
+    """Return the path of the mpiexec of an MPI: next to Python (wheels of MPICH, Open MPI) or on PATH.
 
     `MissingExtra` if there is no mpiexec, `InputError` if all that were found belong to another MPI.
     """
@@ -87,9 +87,9 @@ def _family_of(path: str) -> str:
 
 
 def command(ranks: int, transport: str, variables: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Return command and environment that start ranks; the ranks' command follows. Errors of `find`.
+    """Return mpiexec's command line, up to the program of the ranks, and environment. Errors as for `find`.
 
-    The transport ``"mpi-cuda"`` makes Open MPI use UCX on device memory.
+    For the transport ``"mpi-cuda"`` Open MPI uses UCX on device memory.
     """
     mpiexec, variables, options = find(library()), dict(variables), []
     if library().family == "Open MPI":

@@ -2,8 +2,8 @@
 
     RANK started PID | RANK shared FILE | RANK exits CODE | RANK ended STATUS | RANK lost MESSAGE
 
-A parent process of each rank waits for it and writes STATUS (minus a signal, as `subprocess` counts). So the
-order of lines is the order of deaths, and exit codes and signals are exact under every mpiexec.
+Each rank has a parent process that waits for it and writes STATUS (exit code or minus a signal). So the order
+of lines is the order of deaths, and exit codes and signals are exact under every mpiexec.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ _FILE = "status"
 
 
 def begin() -> None:
-    """Fork a child that goes on here and prints to the launcher; this process reports how it ends.
+    """Fork: the child returns as the rank and prints to the launcher, the parent reports how it ends.
 
-    Does nothing without a launcher on this host. Call it before there are threads, MPI or CUDA.
+    Does nothing without a launcher on this host. Call this before there are threads, MPI or CUDA.
     """
     folder = os.environ.get(environment.FOLDER)
     if not folder:
@@ -62,23 +62,23 @@ def _report_end_of(child: int) -> NoReturn:
 
 
 def exits(code: int) -> None:
-    """Tell the launcher that this rank ends by itself, and has printed why if ``code`` is not 0."""
+    """Tell the launcher that this rank exits with ``code``, and has printed why if that is not 0."""
     _write("exits", code)
 
 
 def lost(message: str) -> bool:
-    """Tell the launcher why all ranks end; return False if there is no launcher."""
+    """Tell the launcher why this rank ends all ranks; return False if there is no launcher."""
     return _write("lost", message)
 
 
 def close_output() -> None:
-    """Hide MPI's messages about its end if there is a launcher, which prints its own."""
+    """Discard stderr from now on, where MPI reports aborts, if there is a launcher that reports them."""
     if environment.FOLDER in os.environ:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def note_shared_files() -> None:
-    """Tell the launcher which MPI files to remove if this rank is killed; call it once MPI has started."""
+    """Tell the launcher which MPI files to remove if this rank is killed; call this after MPI has started."""
     if environment.FOLDER in os.environ:
         for file in dev_shm.mapped(os.getpid()):
             _write("shared", file)
@@ -98,28 +98,28 @@ def _write(event: str, value: object) -> bool:
 
 @dataclass
 class RankStatus:
-    """Holds what the ranks have reported so far."""
+    """Holds the events that ranks have reported so far."""
 
     #: PID of each rank that has started, and MPI's files in shared memory.
     processes: dict[int, int] = field(default_factory=dict)
     shared: list[Path] = field(default_factory=list)
-    #: Rank and status of the first rank that died without a report, if none had left with an error before.
+    #: Rank and status of the first rank that died without notice, if no rank had exited with an error before.
     first_dead: tuple[int, int] | None = None
-    #: Highest exit code of a rank that left by itself.
+    #: Highest exit code of the ranks that exited by themselves.
     code: int = 0
-    #: Why a rank ended all ranks, after another was stopped or left.
+    #: Why a rank ended all ranks: another one was stopped or had left.
     lost: str = ""
 
 
 def create(folder: Path) -> None:
-    """Create the files of a launcher's folder, whose path ranks find in the environment."""
+    """Create status file and output pipes in the launcher's folder, known to ranks by the environment."""
     (folder / _FILE).touch()
     for name in STREAMS:
         os.mkfifo(folder / name)
 
 
 def read(folder: Path) -> RankStatus:
-    """Read all events so far."""
+    """Return the events that ranks have written to the status file in ``folder`` so far."""
     status, left = RankStatus(), set()
     for line in (folder / _FILE).read_text(encoding="utf-8").splitlines():
         rank, event, value = line.split(" ", 2)

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from wavefabric.runtime.exchange.launch import dev_shm, rank_status
 
-#: Seconds that a rank may be stopped, and seconds to wait for a rank that has left.
+#: Seconds that a rank may be stopped, and that others wait for a rank that has left, before all ranks end.
 STOPPED, LEFT = 15, 10
 _PAUSE = 1.0
 #: Process name of a rank that is about to end by itself, as ``ps`` shows it; at most 15 characters.
@@ -28,7 +28,7 @@ _started = False
 
 @contextlib.contextmanager
 def waiting(*peers: int) -> Iterator[None]:
-    """Note that the code inside waits until these ranks, or all ranks if none are given, do their part."""
+    """Note that the block waits for the ranks ``peers``, or for all ranks if there are none in ``peers``."""
     thread = threading.get_ident()
     _waits[thread] = time.monotonic(), peers
     try:
@@ -54,7 +54,7 @@ def start(comm) -> None:
 
 
 def _identity() -> tuple[str, int, str] | None:
-    """Return host and PID namespace, PID and start time of this process; None without /proc."""
+    """Return host with PID namespace, PID, and start time of this process; None without /proc."""
     if (process := _process(os.getpid())) is None:
         return None
     return f"{platform.node()} {os.readlink('/proc/self/ns/pid')}", os.getpid(), process[2]
@@ -71,7 +71,7 @@ def _process(pid: int) -> tuple[str, str, str] | None:
 
 
 def _show_leaving() -> None:
-    # Seen by the others if they wait for this rank.
+    # Other ranks see this name if they wait for this rank.
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(_LEAVING)
 

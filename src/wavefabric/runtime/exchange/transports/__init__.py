@@ -1,7 +1,7 @@
-"""Move data between ranks: by MPI from host memory, by MPI from device memory, by NCCL, by peer copies.
+"""Move data between ranks: by MPI from host or device memory, by NCCL, or by peer access between GPUs.
 
 A transport is a module with an `Exchange` and a `Transport` (`base.py`), and a line in `TRANSPORTS`.
-May import `exchange` below the communicator. In `exchange` only this package imports CuPy and NCCL.
+Transports may import `exchange` below the communicator. In `exchange` only they import CuPy and NCCL.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TransportDescription(NamedTuple):
     cuda: str = ""
 
     def on(self, device: str) -> str:
-        """Return the transport's class on a device of this name; empty if it does not serve such devices."""
+        """Return the transport's class for devices such as "cpu" or "cuda:0"; empty if it serves none."""
         return self.cpu if device == "cpu" else self.cuda
 
 
@@ -46,12 +46,12 @@ TRANSPORTS = {
 
 
 def serving(device: str) -> list[str]:
-    """Return the names of the transports that serve a device of this name, the fastest first."""
+    """Return the names of the transports for devices such as "cpu" or "cuda:0", the fastest first."""
     return [name for name in reversed(TRANSPORTS) if TRANSPORTS[name].on(device)]
 
 
 def available(name: str) -> tuple[bool, str]:
-    """Return whether this machine supports a transport, and its library or what is missing, as text."""
+    """Return whether this machine supports a transport and, as text, the library or what is missing."""
     try:
         return resolve_name(TRANSPORTS[name].cpu or TRANSPORTS[name].cuda).available()
     except ImportError as error:

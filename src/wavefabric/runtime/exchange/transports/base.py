@@ -40,11 +40,11 @@ class Span:
 
 @dataclass
 class Level:
-    """Holds transfers that depend only on earlier levels. Receives are in the schedule's order."""
+    """Holds a rank's transfers that depend only on earlier levels; receives are in the schedule's order."""
 
     sends: list[Span] = field(default_factory=list)
     receives: list[Span] = field(default_factory=list)
-    #: (from, to) within this rank.
+    #: Copies within this rank, (source, target).
     local: list[tuple[Span, Span]] = field(default_factory=list)
 
 
@@ -85,7 +85,7 @@ class Program:
 
 
 class Exchange:
-    """A schedule bound to buffers (1-D arrays), which can be run repeatedly; one rank alone only copies.
+    """A schedule bound to 1-D buffers, which can be run repeatedly; this base class serves one rank alone.
 
     A subclass moves one level with ``_begin``, ``_wait`` (for data from one peer) and ``_complete``. For each
     level ``_sent`` and ``_received`` list the parts of arrays to send and receive, each with its `Span`. Data
@@ -116,7 +116,7 @@ class Exchange:
         ]
 
     def start(self) -> None:
-        """Start the exchange; the data to send are those that work enqueued on the device so far produces."""
+        """Start the exchange; the data to send may be results of work already enqueued on the device."""
         if self._running:
             raise RuntimeError("an exchange was started again before it was finished")
         self._running = True
@@ -124,14 +124,14 @@ class Exchange:
             self._start_level(0)
 
     def arrived(self, peer: int | None = None) -> None:
-        """Let work enqueued from now on read the data from ``peer``; by default from all peers."""
+        """Let work enqueued after this call wait for the data from ``peer``, by default from all peers."""
         if len(self._program.levels) == 1 and self._running:
             self._wait(0, peer)
         else:
             self.finish()
 
     def finish(self) -> None:
-        """Let work enqueued from now on read everything received and overwrite everything sent."""
+        """Let work enqueued after this call wait until it may read all data and overwrite what was sent."""
         if not self._running:
             return
         for number, sums in enumerate(self._sums):
@@ -160,7 +160,7 @@ class Exchange:
                 target[...] = source
 
     def _incoming(self, level: Level) -> list[tuple[Span, Any]]:
-        """Return the target of each receive of a level: part of a buffer, or of scratch if it is added."""
+        """Return where each receive of a level goes: to part of a buffer, or of scratch if data are added."""
         parts, at = [], 0
         for span in level.receives:
             if span.reduce:
@@ -171,7 +171,7 @@ class Exchange:
         return parts
 
     def _moves(self) -> list[tuple[list, list]]:
-        """Return sends and receives of each level as (address, bytes, peer) of device memory."""
+        """Return the sends and the receives of each level as lists of (device address, bytes, peer)."""
 
         def memory(parts) -> list[tuple[int, int, int]]:
             return [(part.data.ptr, part.nbytes, span.peer) for span, part in parts]
@@ -187,7 +187,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Holds what `Transport.open` needs; ``comm`` is mpi4py's, ``same_host`` lists ranks on this host."""
+    """Holds facts for `Transport.open`: ``comm`` of mpi4py, and for each rank whether it is on this host."""
 
     comm: Any
     same_host: list[bool]
@@ -196,7 +196,7 @@ class RankGroup:
 
 
 class SymmetricArray(NamedTuple):
-    """An array of the same shape on every rank in which kernels of all ranks may store; initially zero."""
+    """An array of the same shape on every rank, into which kernels of all ranks may write; zero at first."""
 
     #: This rank's array.
     own: Any
@@ -208,15 +208,15 @@ class Transport:
     """Moves data between ranks; this base class serves a single rank."""
 
     name = "solo"
-    #: Class that `bind` returns.
+    #: Class of the exchanges that `bind` returns.
     exchange: type[Exchange] = Exchange
     #: Protocols with which `bind` and `bind_plan` may run a schedule. p2p has ``"copies"`` (copy engines) and
     #: kernels that run execution plans with ``"signals"`` or ``"packets"`` (`wavefabric.collectives.plans`).
     protocols: tuple[str, ...] = ("auto",)
     #: The protocol that ``"auto"`` stands for, if it is always the same.
     protocol = "auto"
-    #: Whether ranks communicate in every `bind`. If not, one rank alone may bind a program that all ranks
-    #: bound before to other buffers; only one of a program's exchanges runs at a time.
+    #: Whether ranks communicate in every `bind`. If not, one rank alone may bind a program, which all ranks
+    #: have bound, to other buffers; only one exchange of a program runs at a time.
     talks_in_bind = False
 
     def __init__(self, device):
@@ -224,7 +224,7 @@ class Transport:
 
     @classmethod
     def available(cls) -> tuple[bool, str]:
-        """Return whether this machine supports the transport, and its library or what is missing, as text."""
+        """Return whether this machine supports the transport and, as text, its library or what is missing."""
         return True, ""
 
     @classmethod
@@ -234,7 +234,7 @@ class Transport:
 
     @classmethod
     def automatic(cls, group: RankGroup) -> Transport | None:
-        """Open the transport for ``auto``; return None if it does not serve all ranks well. Collective."""
+        """Open the transport, or return None if ``auto`` should not use it for these ranks. Collective."""
         return None
 
     def allocate(self, shape, dtype) -> Any:
@@ -254,15 +254,13 @@ class Transport:
     ) -> Exchange:
         """Bind a program as a kernel of ``blocks`` blocks that runs an execution plan; collective.
 
-        By default the fastest number of blocks if ``concurrent`` exchanges are in progress at once.
-
-        ``protocol`` is one of `wavefabric.collectives.plans.plan.PROTOCOLS`; called only for transports whose
-        `protocols` include it.
+        ``blocks`` is by default the fastest number if ``concurrent`` exchanges are in progress at once.
+        ``protocol`` is in `wavefabric.collectives.plans.plan.PROTOCOLS` and in this transport's `protocols`.
         """
         raise NotImplementedError
 
     def protocol_for(self, schedule: Schedule, protocol: str, dtype) -> str:
-        """Return ``protocol``, or instead of ``"auto"`` one that can use switches if the schedule does.
+        """Return ``protocol``, but for ``"auto"`` one with switches if the schedule needs switches.
 
         ``dtype`` is the element type of the data. The result is the same on all ranks.
         """
@@ -270,15 +268,15 @@ class Transport:
         return "signals" if switched and "signals" in self.protocols else protocol
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
-        """Return an array of the same shape on every rank in which kernels of all may store; collective.
+        """Return an array of one shape on every rank, into which kernels of all may write; collective.
 
-        Only for transports whose `one_sided` is true.
+        Requires a transport whose `one_sided` is true.
         """
         raise NotImplementedError
 
     @property
     def one_sided(self) -> bool:
-        """Return whether kernels of the solvers store in other ranks' memory and wait there themselves.
+        """Return whether solver kernels write into other ranks' memory and wait for ranks themselves.
 
         True for p2p if the kernels of all ranks can run at once, unless ``WAVEFABRIC_PROTOCOL`` is copies.
         """
@@ -287,13 +285,13 @@ class Transport:
     def timeout(self, name: str):
         """Return the `Timeout` of kernels that wait for other ranks; collective.
 
-        ``name`` names the joint operation. Only for transports whose `one_sided` is true. `InputError` if the
-        ranks share a GPU.
+        ``name`` is the joint operation, for messages. Requires a transport whose `one_sided` is true.
+        `InputError` if ranks share a GPU.
         """
         raise NotImplementedError
 
     def why_no_switch(self) -> str | None:
-        """Return why no switch multicasts and adds up for these ranks; None if one does. Collective."""
+        """Return why no switch can multicast and add for these ranks; None if one can. Collective."""
         return f"{self.name} has no multicasts and sums by a switch (signals of p2p have)"
 
     def why_refused(self, protocol: str) -> str | None:
@@ -303,15 +301,15 @@ class Transport:
     def check(self) -> None:
         """Raise `LateRank` if another rank has timed out in an exchange that is still bound.
 
-        Only timeouts known by now are reported: call it when the device has done the enqueued work, before
-        the data are used. Exchanges that are run again report timeouts themselves.
+        Only past timeouts are reported: call this after the device has done the enqueued work and before the
+        data are used. Exchanges that are run again report timeouts themselves.
         """
 
     def own_collective(self, collective: str, buffers: list, root: int = 0) -> Callable[[], None]:
         """Return a function that runs the transport library's own version of a collective; collective.
 
-        ``buffers`` are whole, laid out as in `wavefabric.collectives.conditions.layout`: in place in the only
-        buffer; all-to-all from the first to the second. All ranks' parts are equal. `InputError` if the
+        ``buffers`` have the layout of `wavefabric.collectives.conditions.layout`: one buffer, in which the
+        call works in place, or two for all-to-all. The parts of all ranks are equal. `InputError` if the
         transport is not NCCL, or does not support the operation.
         """
         raise InputError(f"transport: {self.name!r} has no collective operations of its own; allowed: nccl")

@@ -14,10 +14,10 @@ from wavefabric.runtime.exchange.launch import environment, mpiexec_command
 from wavefabric.runtime.exchange.launch.watch import waiting
 from wavefabric.runtime.exchange.transports.base import Exchange, Program, RankGroup, Transport
 
-#: Open MPI 4 counts in 32-bit integers.
+#: Maximum bytes per message: Open MPI 4 counts in 32-bit integers.
 _PIECE = 1 << 30
-_TAGS = 1 << 14  # MPI promises 32767
-# A message from a process to itself goes through the same layer as one to a peer.
+_TAGS = 1 << 14  # MPI guarantees tags up to 32767
+# Tries device pointers: a message of a process to itself goes through the same layer as one to a peer.
 _PROBE = """
 import cupy
 from mpi4py import MPI
@@ -30,12 +30,12 @@ print("safe")
 
 
 class MPIExchange(Exchange):
-    """Uses persistent requests, created once; starting a level is one call for all messages."""
+    """An exchange by persistent MPI requests, created once; one call starts all messages of a level."""
 
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)
         mpi, comm, label = transport.mpi, transport.comm, transport.label(program)
-        self._is_finalized = mpi.Is_finalized  # modules are emptied before the last objects are deleted
+        self._is_finalized = mpi.Is_finalized  # Python empties modules before it deletes the last objects
 
         def requests(make: Callable, parts) -> list[tuple[int, Any]]:
             made = []
@@ -76,7 +76,7 @@ class MPIExchange(Exchange):
 
 
 class MPITransport(Transport):
-    """Lets MPI read and write host memory; ``comm`` is an mpi4py communicator used only for data."""
+    """Transfers host memory by MPI; ``comm`` is an mpi4py communicator that is used only for data."""
 
     name = "mpi"
     exchange = MPIExchange
@@ -104,21 +104,21 @@ class MPITransport(Transport):
     automatic = open
 
     def label(self, program: Program) -> int:
-        """Return the first message tag of a program; programs in progress at the same time differ in it."""
+        """Return the first message tag of a program; programs that run at once have different tags."""
         if program.label is None:
             self._labels += 257
             program.label = self._labels
         return program.label
 
     def synchronize(self) -> None:
-        """Wait until the device has written what MPI is about to read."""
+        """Wait until the device has written the data that MPI is about to read."""
 
     def describe(self) -> dict[str, str]:
         return {"mpi": self.mpi.Get_library_version().split("\n")[0].strip("\0 ")}
 
 
 class DeviceMPITransport(MPITransport):
-    """Lets MPI read and write arrays in GPU memory."""
+    """Transfers arrays in GPU memory by a CUDA-aware MPI."""
 
     name = "mpi-cuda"
 

@@ -1,6 +1,6 @@
 """Transfer GPU arrays by MPI through pinned host memory, in pieces: one is sent while the next is copied.
 
-Each peer has a ring of pinned pieces per direction. Everything moves in the order in which it was started,
+Each peer has a ring of pinned pieces per direction. Pieces move in the order in which transfers were started,
 the same on both ranks, so messages need no tags.
 """
 
@@ -29,7 +29,7 @@ class _Ring:
         self.events = [cupy.cuda.Event(disable_timing=True) for _ in range(PIECES)]
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.free = deque(range(PIECES))
-        #: Pieces of arrays not started yet: (transfer, address, bytes).
+        #: Pieces of arrays that wait for a free slot: (transfer, address, bytes).
         self.waiting: deque = deque()
         #: Copies from or to the device in progress, and MPI messages in progress, in order.
         self.copying: deque = deque()
@@ -43,7 +43,7 @@ class _Ring:
 
 
 class _Transfer:
-    """Counts one level's pieces: to send or receive, to receive by peer, and not yet handed to MPI."""
+    """Counts the pieces left of one level: in all, to receive by peer, and not yet handed to MPI."""
 
     def __init__(self, ready):
         self.ready, self.left, self.unsent = ready, 0, 0
@@ -52,7 +52,7 @@ class _Transfer:
 
 
 class StagedExchange(Exchange):
-    """Moves the levels of a program by `StagedTransport`."""
+    """An exchange whose levels `StagedTransport` moves through host memory."""
 
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)
@@ -84,7 +84,7 @@ class StagedTransport(MPITransport):
     # --- The engine -------------------------------------------------------------------------------------
 
     def enqueue(self, sends, receives, ready) -> _Transfer:
-        """Start to move (address, bytes, peer) out and in, once the event ``ready`` has occurred."""
+        """Start to send and receive lists of (address, bytes, peer) once the event ``ready`` has occurred."""
         transfer = _Transfer(ready)
         for rings, items in ((self._out, sends), (self._in, receives)):
             for start, size, peer in items:
@@ -139,7 +139,7 @@ class StagedTransport(MPITransport):
             transfer.streams.add(ring.stream)
 
     def await_pieces(self, transfer: _Transfer, peer: int | None) -> None:
-        """Wait for the pieces from ``peer`` and the start of all own sends; None: for the whole transfer."""
+        """Wait until ``peer``'s pieces are here and all sends are with MPI; None: for the whole transfer."""
         while transfer.left if peer is None else transfer.coming[peer] or transfer.unsent:
             self.advance()
         current = cupy.cuda.get_current_stream()

@@ -55,7 +55,7 @@ class _Access(ctypes.Structure):  # CUmemAccessDesc
 
 
 class Driver:
-    """Calls the CUDA driver; handles are integers. `InputError` names the call that failed."""
+    """Calls the CUDA driver for multicast memory, with integer handles; `InputError` names a failed call."""
 
     def __init__(self):
         self._cuda = ctypes.CDLL("libcuda.so.1")
@@ -74,7 +74,7 @@ class Driver:
         return bool(value.value)
 
     def rounded(self, devices: int, nbytes: int) -> int:
-        """Return the size of a multicast object for at least ``nbytes`` bytes."""
+        """Return the allowed size, at least ``nbytes`` bytes, of a multicast object for ``devices`` GPUs."""
         grain, wanted = ctypes.c_size_t(), _Multicast(devices, nbytes, _FD, 0)
         self._call("cuMulticastGetGranularity", ctypes.byref(grain), ctypes.byref(wanted), _MINIMUM)
         return -(-nbytes // grain.value) * grain.value
@@ -110,12 +110,12 @@ class Driver:
         return handle.value
 
     def bind(self, handle: int, memory: int, nbytes: int) -> None:
-        """Bind memory of this rank's GPU to the multicast object, as this GPU's copy."""
+        """Bind memory of this rank's GPU to the multicast object ``handle``, as this GPU's copy."""
         numbers = (handle, 0, memory, 0, nbytes, 0)
         self._call("cuMulticastBindMem", *map(ctypes.c_ulonglong, numbers))
 
     def map(self, handle: int, device: int, nbytes: int) -> int:
-        """Map a multicast object or memory on a GPU for reading and writing; return its address."""
+        """Map a multicast object, or memory of a GPU, for reading and writing; return the address."""
         at, size, none = ctypes.c_ulonglong(), ctypes.c_size_t(nbytes), ctypes.c_ulonglong(0)
         self._call("cuMemAddressReserve", ctypes.byref(at), size, ctypes.c_size_t(0), none, none)
         self._call("cuMemMap", at, size, ctypes.c_size_t(0), ctypes.c_ulonglong(handle), none)
@@ -129,7 +129,7 @@ driver: Callable[[], Driver] = cache(Driver)
 
 @dataclass(frozen=True)
 class MulticastMemory:
-    """Memory on all ranks: ``own`` is the address of this rank's copy, ``everywhere`` the multicast one."""
+    """Memory copied on all ranks: address ``own`` of this rank's copy, multicast address ``everywhere``."""
 
     own: int
     everywhere: int
@@ -143,7 +143,7 @@ class MulticastMemory:
 
 def check_multicast(transport) -> None:
     """Raise `InputError`, in one line, on all ranks if their GPUs cannot multicast. Collective."""
-    transport.multiprocessors()  # one host, a GPU for each rank
+    transport.multiprocessors()  # raises unless ranks are on one host, each with its GPU
     off = os.environ.get(SWITCH) == "0"
     able = not off and driver().supported(cupy.cuda.Device().id)
     told = transport.control.all_gather((off, able))
@@ -165,14 +165,14 @@ class MulticastPool:
         self._free: set[int] = set()
 
     def take(self, nbytes: int, owner: Any) -> MulticastMemory:
-        """Return at least ``nbytes`` bytes on all ranks, reusable once ``owner`` is deleted; collective."""
+        """Return multicast memory of ``nbytes`` or more, reused once ``owner`` is deleted; collective."""
         mine = {number for number in self._free if self._made[number].nbytes >= nbytes}
         fitting = set.intersection(*self._transport.control.all_gather(mine))
         number = min(fitting, key=lambda n: (self._made[n].nbytes, n), default=len(self._made))
         if number == len(self._made):
             self._made.append(_shared_memory(self._transport.control, nbytes))
         else:
-            # Work of its previous user may still read or write it.
+            # Work of the previous owner may still read or write this memory.
             cupy.cuda.runtime.deviceSynchronize()
         self._free.discard(number)
         weakref.finalize(owner, self._free.add, number)
@@ -190,13 +190,13 @@ def _shared_memory(control, nbytes: int) -> MulticastMemory:
         calls.bind(handle, memory, size)
         return MulticastMemory(own, calls.map(handle, device, size), size)
 
-    # No rank binds before all are added, none writes before all are bound.
+    # All GPUs are added before a rank binds memory, all memory is bound before a rank writes.
     _on_all(control, lambda: calls.add(handle, device))
     return _on_all(control, bound)
 
 
 def _on_all(control, call: Callable[[], _T]) -> _T:
-    """Return the result of ``call``, made on all ranks; if it fails on one, raise `InputError` on all."""
+    """Return the result of ``call``, which all ranks make; if one fails, raise `InputError` on all."""
     result, fault = None, ""
     try:
         result = call()
@@ -209,7 +209,7 @@ def _on_all(control, call: Callable[[], _T]) -> _T:
 
 
 def _shared_handle(control, nbytes: int) -> int:
-    """Return a handle of an object that rank 0 creates; its descriptor is passed on a socket of the host."""
+    """Return a handle of the multicast object that rank 0 creates and shares through a local socket."""
     calls, fds = driver(), []
 
     def create() -> int:

@@ -1,4 +1,4 @@
-"""Transfer data by NCCL: grouped sends and receives, or its own all-gather, on a separate stream."""
+"""Transfer data by NCCL: grouped sends and receives, or NCCL's all-gather, on a separate stream."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ _TYPES = {name: getattr(nccl, f"NCCL_{name.upper()}") for name in _NAMES}
 
 
 class _Work:
-    """Enqueues work on a separate stream, after all in the current stream, which can wait for it."""
+    """Runs work on a separate stream after that of the current stream, which can wait for the result."""
 
     def __init__(self, stream, enqueue: Callable[[int], None]):
         self._stream, self._enqueue = stream, enqueue
@@ -50,7 +50,7 @@ def _messages(comm, sends, receives, dtype: int, stream: int) -> None:
 
 
 class NCCLExchange(Exchange):
-    """Runs each level as one NCCL group; the current stream waits for it when the data are needed."""
+    """Runs each level as one NCCL group, for which the current stream waits when data are needed."""
 
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)
@@ -83,7 +83,7 @@ def _equal_part(program) -> int:
 
 
 class NCCLTransport(Transport):
-    """One NCCL communicator over all ranks; ``control`` distributes its identifier."""
+    """Transfers data by an NCCL communicator of all ranks; ``control`` distributes its identifier."""
 
     name = "nccl"
     exchange = NCCLExchange

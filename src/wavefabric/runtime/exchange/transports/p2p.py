@@ -1,7 +1,7 @@
 """Transfer data between GPUs of one host that map each other's memory, by kernels (`p2p_plan`) or by copies.
 
 Copies use the GPUs' copy engines. Addresses are exchanged once, and no step calls MPI. For each copy the
-receiver signals that its buffer may be overwritten; the sender's stream waits for that, copies, and signals
+receiver signals that its buffer may be overwritten; the sender's stream waits for this, copies, and signals
 that the data have arrived. Both signals are words in the other GPU's memory; the host waits for nothing.
 Data for peers whose memory cannot be mapped go through MPI and host memory.
 """
@@ -35,7 +35,7 @@ Flags = tuple[Any, np.int32]
 
 
 class _Copies(NamedTuple):
-    """Holds a level's flags (buffers are free; data have arrived) and its copies to peers."""
+    """Holds the copies of one level to peers, and flags: peers' buffers are free, data have arrived."""
 
     free_there: Flags
     data_here: dict[int | None, Flags]  # Key None: the flags of all senders.
@@ -44,10 +44,10 @@ class _Copies(NamedTuple):
 
 
 class P2PExchange(Exchange):
-    """Pushes data to each peer on a separate stream; flags count the exchanges.
+    """Copies data to each peer on a separate stream; flags hold the number of the exchange.
 
-    For each level and peer there is a flag at the sender (the receiver's buffer is free) and one at the
-    receiver (data have arrived). Both are numbered by level and peer.
+    For each level and peer the sender has a flag (the receiver's buffer is free), and the receiver has one
+    (data have arrived).
     """
 
     protocol = "copies"
@@ -55,14 +55,14 @@ class P2PExchange(Exchange):
     def __init__(self, program, buffers, scratch, transport):
         super().__init__(program, buffers, scratch, transport)
         self._turn, self._transfer = 0, None
-        #: Sends and receives of each level whose peer is not reachable.
+        #: Sends and receives of each level with peers whose memory cannot be mapped.
         self._apart = [
             [[move for move in moves if not transport.reachable[move[-1]]] for moves in level]
             for level in self._moves()
         ]
         self._ready = cupy.cuda.Event(disable_timing=True)
         targets = self._exchange_addresses()
-        # Zeroed flags for each level, and each rank's address of them as seen from this rank.
+        # Zeroed flags of this rank for all levels, and addresses by which this rank reaches all ranks' flags.
         flags = max(1, len(program.levels)) * 2 * transport.control.size
         self._flags, there = transport.zeroed((flags,), np.uint32)
         self._levels = [self._copies(number, targets, there) for number in range(len(program.levels))]
@@ -92,7 +92,7 @@ class P2PExchange(Exchange):
         )
 
     def _exchange_addresses(self) -> dict[int, int]:
-        """Return, by transfer number, the address in this process to which this rank's send is copied."""
+        """Return by transfer number where this rank's sends go: addresses of peers' memory mapped here."""
         transport = self._transport
         mine: dict[int, dict[int, tuple]] = {}
         for span, part in itertools.chain(*self._received):
@@ -106,7 +106,7 @@ class P2PExchange(Exchange):
 
     def _begin(self, number):
         self._turn += number == 0
-        # The value that flags reach in this turn.
+        # The value of flags for this exchange.
         self._value = np.uint32(self._turn & 0xFFFFFFFF)
         transport, level, value = self._transport, self._levels[number], self._value
         if level.free_there[1]:
@@ -142,13 +142,13 @@ class P2PExchange(Exchange):
 
 
 class P2PTransport(Transport):
-    """Transfers data by kernels and peer copies; ``staged`` serves the peers that cannot be reached.
+    """Transfers data by kernels and peer copies, or by ``staged`` if a peer's memory cannot be mapped.
 
-    ``same_host`` says which ranks share this host.
+    ``same_host`` says for each rank whether it is on this host.
     """
 
     name = "p2p"
-    #: ``"auto"`` means kernels if those of all ranks can run at once (or the value of `PROTOCOL`).
+    #: ``"auto"`` means the value of `PROTOCOL` if set, else kernels if those of all ranks can run at once.
     protocols = ("auto", "copies", *PROTOCOLS)
     talks_in_bind = True
     exchange = P2PExchange
@@ -185,7 +185,7 @@ class P2PTransport(Transport):
         return [here and there[me] for here, there in zip(mine, self.control.all_gather(mine), strict=True)]
 
     def _resident(self) -> tuple[int, str | None]:
-        """Return the ranks' smallest multiprocessor count; or 0 and why kernels cannot all run at once."""
+        """Return the GPUs' smallest multiprocessor count; or 0 and why kernels cannot all run at once."""
         if not self.complete:  # first, since GPUs of different hosts may have the same address
             return 0, "protocol: some GPUs do not reach others; allowed: copies"
         own = cupy.cuda.Device()
@@ -229,7 +229,7 @@ class P2PTransport(Transport):
         return self
 
     def zeroed(self, shape, dtype) -> tuple[Any, list[int]]:
-        """Return a zeroed array and each rank's address of it as seen from this rank, 0 if out of reach.
+        """Return a zeroed array, and addresses by which this rank reaches all ranks' arrays (0: it cannot).
 
         Collective: no rank writes before all arrays are zero.
         """
@@ -244,11 +244,11 @@ class P2PTransport(Transport):
         return array, there
 
     def pack(self, addresses: list[int]) -> Flags:
-        """Return addresses of flags in the form that the kernels take."""
+        """Return addresses of flags as kernels take them: a device array, and their number."""
         return self._device.asarray(np.array(addresses or [0], np.uint64)), np.int32(len(addresses))
 
     def signal(self, flags: Flags, value) -> None:
-        """Set ``flags`` to ``value``, in the current stream."""
+        """Set ``flags`` to ``value`` after the work in the current stream."""
         self._signal((1,), (32,), (flags[0], value, flags[1]))
 
     def wait(self, flags: Flags, value) -> None:
@@ -307,7 +307,7 @@ class P2PTransport(Transport):
         return None
 
     def multiprocessors(self) -> int:
-        """Return the ranks' smallest multiprocessor count; `InputError` if kernels cannot all run at once."""
+        """Return the GPUs' smallest multiprocessor count; `InputError` if kernels cannot run all at once."""
         if self._no_kernels is not None:
             raise InputError(self._no_kernels)
         return self._multiprocessors

@@ -1,7 +1,7 @@
-"""Run an exchange as one kernel per rank: an execution plan on memory that the GPUs of a host map.
+"""Run an exchange as one kernel per rank, by an execution plan, on memory that all GPUs of a host map.
 
 Kernels that wait for those of other ranks must all be resident at once, or one waits for a kernel that
-cannot start. So ranks that share a GPU cannot use them, and no kernel has more blocks than its GPU has
+cannot start. So ranks that share a GPU cannot use kernels, and no kernel has more blocks than its GPU has
 multiprocessors. If all blocks of concurrent exchanges fit, their order on each GPU does not matter.
 """
 
@@ -26,9 +26,9 @@ TIMEOUT = 600.0
 _THREADS = 512
 #: Number of plans to cache for schedules that are bound again.
 _KEPT = 128
-#: By protocol, bytes of the largest piece per block, and most blocks, unless ``blocks`` is set. Packets with
-#: 1 KiB per block were up to 9 % faster than with 4; with signals 128 blocks were 8 % faster than 32 from
-#: 64 MiB on (docs/performance.md).
+#: By protocol: bytes of the largest piece per block, and maximum blocks, unless ``blocks`` is set. Packets
+#: with 1 KiB per block were up to 9 % faster than with 4 KiB; signals with 128 blocks were 8 % faster than
+#: with 32 from 64 MiB on (docs/performance.md).
 _SLICES = {"signals": (1 << 15, 128), "packets": (1 << 10, 128)}
 #: Alignment of buffers in multicast memory, in bytes.
 _ALIGNED = 256
@@ -40,7 +40,7 @@ class Timeout:
     ``name`` is the joint operation, for messages; ``multiprocessors`` is the smallest count of the GPUs.
     """
 
-    #: Host memory that GPUs write. Kernels may still write it, so it is reused and never returned to CuPy.
+    #: Host memory that no timeout uses. Kernels may still write there, so it never returns to CuPy.
     _free: ClassVar[list[Any]] = []
 
     def __init__(self, name: str, multiprocessors: int = 1):
@@ -59,19 +59,19 @@ class Timeout:
         self._free.append(self._memory)
 
     def check(self) -> None:
-        """Raise `LateRank` if a rank is known by now to have timed out."""
+        """Raise `LateRank` if kernels have reported by now that a rank timed out."""
         if late := int(self._late[0]):
             raise LateRank(f"{self._name}: rank {late - 1} did not come to the exchange in time")
 
 
 class PlanExchange(Exchange):
-    """One kernel per call (`Transport.bind_plan`): `run` uses the current stream, `start` a separate one.
+    """An exchange that launches one kernel: `run` on the current stream, `start` on a separate stream.
 
     By default ``blocks`` depends on the size of the largest piece and on ``concurrent``: exchanges in
     progress at once divide the multiprocessors between them. `InputError` if ranks share a GPU, do not all
-    reach each other or differ in dtype or blocks; if blocks do not fit; if the dtype has no sums. If switches
-    take part (multimem instructions), a call works on copies in multicast memory; `InputError` if the GPUs
-    have none.
+    reach each other or differ in dtype or blocks; if blocks do not fit; if the dtype cannot be summed. If
+    switches take part (multimem instructions), a call works on copies in multicast memory; `InputError` if
+    the GPUs have no such memory.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class PlanExchange(Exchange):
         self.blocks = blocks_for(plan, dtype.itemsize, fitting) if blocks is None else blocks
         if not isinstance(self.blocks, int) or not 1 <= self.blocks <= most:
             raise InputError(f"blocks: {blocks} given; allowed: 1 to {most}")
-        #: (array, its copy in multicast memory): arrays to copy in before a call, and to copy out after it.
+        #: Pairs (array, its copy in multicast memory) to copy in before a call, and to copy out after it.
         self._taken: list[tuple] = []
         self._left: list[tuple] = []
         multicast = self._in_multicast_memory(transport) if plan_code.check_switched(plan, dtype) else None
@@ -118,7 +118,7 @@ class PlanExchange(Exchange):
         self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
 
     def _in_multicast_memory(self, transport) -> tuple[list[int], list[int]]:
-        """Return addresses of the buffers' copies in multicast memory: this rank's, and those of all."""
+        """Return addresses of the buffers in multicast memory: of this rank's copies, and of all copies."""
         check_multicast(transport)
         schedule, dtype = self._plan.schedule, self._buffers[0].dtype
         sizes = [int(each.sum(axis=1).max()) for each in schedule.sizes]
@@ -136,7 +136,7 @@ class PlanExchange(Exchange):
         return [memory.own + at for at in offsets], [memory.everywhere + at for at in offsets]
 
     def _memory(self, transport, multicast) -> list[plan_code.RankMemory]:
-        """Return addresses of all ranks' memory as seen from this rank; no rank writes before all call it."""
+        """Return addresses by which this rank reaches all ranks' memory; collective, before any write."""
         reached = () if multicast else self._buffers
         mine = [array.data.ptr for array in (*reached, self._staging, self._counters)]
         result = []
@@ -190,7 +190,7 @@ def proved_plan(schedule: Schedule, protocol: str) -> ExecutionPlan:
 
 
 def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:
-    """Return the blocks of a kernel: a power of two by the bytes of the largest piece, up to the maximum."""
+    """Return the blocks of a kernel, a power of two that grows with the largest piece, at most ``most``."""
     least, enough = _SLICES[plan.protocol]
     slices = max((move.size for move in plan.moves), default=0) * itemsize // least
     return min(1 << max(0, slices.bit_length() - 1), enough, most)

@@ -16,7 +16,7 @@ from wavefabric.runtime.device import bfloat16
 
 #: Maximum number of blocks of a kernel; each block has its own counters.
 MOST_BLOCKS = 128
-#: Bytes of shared memory that every block may use: a program that fits is copied there.
+#: Bytes of shared memory of a block: a program that fits is copied there.
 SHARED = 48 * 1024
 
 INSTRUCTION = np.dtype(
@@ -42,7 +42,7 @@ _COPIES = {
 
 
 def known_type(dtype, sums: bool) -> tuple[str, int] | None:
-    """Return the type in C and how many of it form an element; None if the kernel has no such type."""
+    """Return a C type and how many such numbers form an element of ``dtype``; None if there is none."""
     dtype = np.dtype(dtype)
     if not sums:
         return _COPIES.get(dtype.itemsize)
@@ -50,7 +50,7 @@ def known_type(dtype, sums: bool) -> tuple[str, int] | None:
 
 
 def element_type(dtype, sums: bool) -> tuple[str, int]:
-    """Return the result of `known_type`; `InputError` if the kernel has no such type."""
+    """Return a C type and how many such numbers form an element of ``dtype``; `InputError` if none does."""
     if (known := known_type(dtype, sums)) is not None:
         return known
     names = (each if each == bfloat16.NAME else np.dtype(each).name for each in _SUMS)
@@ -64,9 +64,9 @@ def has_sums(plan: ExecutionPlan) -> bool:
 
 
 def check_switched(plan: ExecutionPlan, dtype) -> bool:
-    """Return whether switches take part in a plan; raise `InputError` if multicast memory cannot do this.
+    """Return whether a plan uses switches; `InputError` if multicast memory cannot do what the plan asks.
 
-    Multicast memory is one array on all ranks; switches add up and write words of it of 4 bytes (8 for larger
+    Multicast memory has the same layout on all ranks; switches add and write words of 4 bytes (8 for larger
     numbers).
     """
     if not any(move.switched for move in plan.moves):
@@ -93,7 +93,7 @@ def check_switched(plan: ExecutionPlan, dtype) -> bool:
 
 
 def switches_take(schedule: Schedule, dtype) -> bool:
-    """Return whether multicast memory can do what a schedule asks of switches, for elements of a type."""
+    """Return whether multicast memory can do what a schedule asks of switches, for elements of ``dtype``."""
     try:
         return check_switched(compile_plan(schedule), dtype)
     except InputError:
@@ -103,7 +103,7 @@ def switches_take(schedule: Schedule, dtype) -> bool:
 class StagingLayout:
     """Holds the layout of staging buffers in one rank's memory: ``offsets`` (bytes, by number), ``nbytes``.
 
-    A staging buffer without packets has the same address modulo 16 as the part of the buffer it is for.
+    A staging buffer without packets has the same address modulo 16 as the part of a buffer that it stages.
     """
 
     def __init__(self, plan: ExecutionPlan, rank: int, itemsize: int):
@@ -123,7 +123,7 @@ class StagingLayout:
 
 
 def staging_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
-    """Return the bytes of memory for one rank's staging buffers, in all slots.
+    """Return the bytes of memory for all copies (``plan.slots``) of one rank's staging buffers.
 
     The size is a power of two: memory that one exchange releases fits many others, and mapped memory is never
     freed.
@@ -134,7 +134,7 @@ def staging_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Holds addresses of one rank's memory to which another rank may write: buffers, staging, counters.
+    """Holds the addresses of one rank's buffers, staging buffers and counters for writes by another rank.
 
     ``multicast`` has the multicast addresses of this rank's buffers; it is empty for other ranks.
     """
@@ -159,7 +159,7 @@ class PlanCode:
         return np.frombuffer(b"".join(part.tobytes() for part in parts) or bytes(8), np.uint8)
 
     def arguments(self, program, shared: int) -> tuple:
-        """Return the kernel's arguments up to ``keep``.
+        """Return the first arguments of the kernel ``run_plan``, up to ``keep``.
 
         ``program`` is the program on the device, ``shared`` the bytes of shared memory per block.
         """

@@ -11,12 +11,12 @@ import numpy as np
 from cupy.cuda import runtime
 
 _GRAIN = 1 << 21
-#: An allocation serves a request of at least this fraction of its size.
+#: A free allocation is reused for requests of at least this fraction of its size.
 _FIT = 0.75
 
 
 class _Block:
-    """An allocation in use; it returns to its pool when the last array in it is deleted."""
+    """An allocation in use, which returns to its pool when the last array in it is deleted."""
 
     def __init__(self, free: list, memory):
         self._free, self._memory = free, memory
@@ -31,7 +31,7 @@ class SharedPool:
     def __init__(self):
         self.free: list[Any] = []
         self._all: dict[int, tuple[int, bytes]] = {}
-        # Number of the array that now uses an allocation: addresses are reused, these numbers are not.
+        # By address the number of the array that now uses an allocation: no two arrays have the same number.
         self._loans: dict[int, int] = {}
         self._numbers = itertools.count()
         self._opened: dict[tuple[int, bytes], int] = {}
@@ -45,7 +45,7 @@ class SharedPool:
         if fitting:
             memory = min(fitting, key=lambda m: m.size)
             self.free.remove(memory)
-            # Work of its previous user may still read or write it.
+            # Work of the previous array may still read or write this memory.
             runtime.deviceSynchronize()
         else:
             memory = cupy.cuda.Memory(whole)
@@ -62,7 +62,7 @@ class SharedPool:
         return self._all[base][1], address - base
 
     def loan(self, address: int) -> tuple[int, int] | None:
-        """Return the number of the array of `allocate` that contains ``address``, and the offset; or None."""
+        """Return the number of the array from `allocate` at ``address``, and the offset in it; or None."""
         base = self._base(address)
         return None if base is None else (self._loans[base], address - base)
 

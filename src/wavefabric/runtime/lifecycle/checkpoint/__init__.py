@@ -1,4 +1,4 @@
-"""Save and load checkpoints of a run: `file` is one file, `run_checkpoint` saves those of all ranks.
+"""Save and load checkpoints: `file` handles one file, `run_checkpoint` the files of all ranks of a run.
 
-After Ctrl-C the `run.py` of each solver saves one.
+The `run.py` of each solver also saves a checkpoint after Ctrl-C.
 """

@@ -36,7 +36,7 @@ Targets = Mapping[str, np.ndarray | Callable[[int, np.ndarray], None]]
 
 
 def checkpoint_path(output: str | Path) -> Path:
-    """Return the path of a run's checkpoint: that of its result file with ``.checkpoint`` appended."""
+    """Return the path of a run's checkpoint: the path of its result file with ``.checkpoint`` appended."""
     return Path(f"{output}.checkpoint")
 
 
@@ -48,7 +48,7 @@ def save(path: str | Path, arrays: Arrays, state: dict[str, Any], fingerprint: s
     path = Path(path)
     partial = _partial(path)
     try:
-        partial.unlink(missing_ok=True)  # left by a killed save, or a pipe that would wait for a reader
+        partial.unlink(missing_ok=True)  # the rest of a killed save, or a pipe that would wait for a reader
         with open(partial, "xb") as file:
             _write(file, arrays, state, fingerprint)
             file.flush()
@@ -182,7 +182,7 @@ def _arrays(file: BinaryIO, path: Path, header: dict, targets: Targets) -> dict[
 
 
 def _read_into(file: Any, target: np.ndarray, path: Path, checksum: int) -> int:
-    """Fill ``target`` from the file; return ``checksum`` updated with its bytes."""
+    """Fill ``target`` from the file; return ``checksum`` updated with the bytes read."""
     flat = target.reshape(-1).view(np.uint8).data if target.nbytes else memoryview(b"")
     for start in range(0, len(flat), _CHUNK):
         chunk = flat[start : start + _CHUNK]

@@ -52,8 +52,7 @@ class Checkpoints:
 
 
 class RankCheckpoint:
-    """Manages the checkpoint files of all ranks of a run; every method is collective, and raises on all
-    ranks.
+    """Manages the checkpoint files of all ranks of a run; methods are collective and raise on all ranks.
 
     ``fingerprint`` identifies the run on this rank, and files with another fingerprint are refused;
     ``layout`` describes, as text, how the run is divided among its ranks.
@@ -92,7 +91,7 @@ class RankCheckpoint:
 
         def write_part() -> None:
             part = self._part(slot)
-            checkpoint_file.remove(part)  # belongs to no manifest, and only takes space
+            checkpoint_file.remove(part)  # an old part that no manifest names
             checkpoint_file.save(part, arrays, {"token": token, "state": state}, self.fingerprint)
 
         def write_manifest() -> None:
@@ -106,7 +105,7 @@ class RankCheckpoint:
                 checkpoint_file.remove(self._part(old))
 
     def load(self, targets: Targets | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return arrays and state that this rank saved; ``targets`` as for `checkpoint_file.load`.
+        """Return the arrays and the state that this rank saved; ``targets`` as for `checkpoint_file.load`.
 
         InputError if the checkpoint is missing, for another number of ranks or another layout, or if one of
         its parts is missing, damaged or from another run.
@@ -150,7 +149,7 @@ class RankCheckpoint:
         return on_all_ranks(self.comm, read_part)
 
     def _manifest(self) -> dict[str, Any]:
-        """Return the manifest's entry on its parts; raise an error unless it fits the ranks and the run."""
+        """Return the manifest's entry about the parts; `InputError` unless it fits the ranks and the run."""
         parts = checkpoint_file.read_state(self.path, None).get(_PARTS, {"ranks": 1, "layout": ""})
         saved, here = (parts["ranks"], parts["layout"]), (self.comm.size, self._layout)
         if saved != here:
@@ -169,10 +168,10 @@ class RankCheckpoint:
 
 
 class RunCheckpoint(RankCheckpoint):
-    """Manages the checkpoint of one run, with arrays on its device, and state; methods are collective.
+    """Manages the checkpoint of one run: arrays of the run's device, and a state; methods are collective.
 
-    ``identity`` is a digest of the run's inputs. The processor is added, since other vector units may change
-    bits, or on a GPU the sources of its kernels.
+    ``identity`` is a digest of the run's inputs. The fingerprint also has the processor, since other vector
+    units may change bits, or on a GPU the sources of the kernels.
     """
 
     def __init__(self, comm: Communicator, policy: Checkpoints, identity: str, layout: str = ""):
@@ -190,8 +189,7 @@ class RunCheckpoint(RankCheckpoint):
     def find(self) -> dict[str, Any] | None:
         """Return the state of the checkpoint to resume from, or None.
 
-        InputError if it belongs to another run or is damaged,
-        or if no checkpoint can be written there.
+        InputError if the checkpoint belongs to another run or is damaged, or if none can be written there.
         """
         on_all_ranks(self.comm, lambda: check_output(self.path, True, "checkpoint"))
         if not (self.policy.resume and self.exists()):
@@ -199,13 +197,13 @@ class RunCheckpoint(RankCheckpoint):
         return self.read_state()
 
     def due(self) -> bool:
-        """Return whether the interval has passed on this rank's clock; not collective."""
+        """Return whether the save interval has passed on this rank's clock; not collective."""
         return time.monotonic() - self._last_save >= self.policy.interval
 
     def save(self, arrays: Mapping[str, Any], state: dict[str, Any], last: bool = False) -> None:
         """Save arrays (of the device or the host) and a JSON state; rank 0 must still hold its locks.
 
-        OSError if this is the ``last`` save, with which the run ends, or the first; else a warning.
+        An OSError is raised in the first save and in the ``last``, which ends the run; else a warning.
         """
         on_first_rank(self.comm, check_held)
         rows = {name: self._rows(array) for name, array in arrays.items()}
@@ -213,7 +211,7 @@ class RunCheckpoint(RankCheckpoint):
         self._last_save = time.monotonic()
 
     def restore(self, held: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Load saved arrays into those of ``held`` with the same name; return all others, and the state."""
+        """Load saved arrays into arrays of ``held`` with the same names; return the others, and the state."""
 
         def by_rows(array: Any) -> Callable[[int, np.ndarray], None]:
             # The host needs no copy of the whole field.
