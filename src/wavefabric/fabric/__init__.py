@@ -1,7 +1,7 @@
 """Describes electrical and photonic fabrics between GPUs, and predicts the time of schedules on them.
 
-Packages: electrical, photonic (fabrics and routes); cost_models, bounds (time); io (files); draw (pictures).
-Imports collectives, results, files, system and units; of the packages, draw imports all others.
+Packages: electrical, photonic (fabrics and routes); cost_models, bounds (predicted time); io (files); draw
+(pictures); execution (measurements); planner (run time of a simulation). Only planner imports solvers.
 """
 
 from wavefabric.base.lazy import lazy

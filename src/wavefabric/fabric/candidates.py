@@ -1,4 +1,4 @@
-"""Lists candidate algorithms of a collective operation on a fabric, and which of them can run there."""
+"""Lists algorithms to compare for a collective operation on a fabric, and finds which of them can run."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,15 +15,15 @@ from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import wires
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
-#: Numbers of pieces to try on a photonic fabric: few, as every round of a pipeline sets up circuits.
+#: Pieces per chunk to try on a photonic fabric: few, as every round of a pipeline sets up circuits.
 PHOTONIC_PIECES = (1, 4)
 _T = TypeVar("_T")
 
 
 def candidates_on(fabric: AnyFabric, collective: str, gpus: Sequence[int], **options: Any) -> Candidates:
-    """Return the candidates of `wavefabric.collectives.candidates` for ranks on ``gpus`` of a fabric.
+    """Return the algorithms to compare for a collective operation whose rank r runs on GPU ``gpus[r]``.
 
-    ``options`` are passed on to `candidates`. `runnable` tells which candidates the fabric has routes for.
+    ``options`` go to `wavefabric.collectives.candidates.candidates`; `runnable` tells which have routes.
     """
     allowed = f"up to {fabric.ranks}, the GPUs of {fabric.name}"
     ensure(len(gpus) <= fabric.ranks, "ranks", f"{len(gpus)} given", allowed)
@@ -37,9 +37,9 @@ def candidates_on(fabric: AnyFabric, collective: str, gpus: Sequence[int], **opt
 
 
 def runnable(compared: Candidates, run: Callable[[Choice], _T]) -> tuple[dict[Choice, _T], dict[str, str]]:
-    """Call ``run`` for each candidate; return the results, and the reasons for algorithms that cannot run.
+    """Call ``run`` for each candidate; return the results, and the reasons why other algorithms cannot run.
 
-    If no candidate can be run, the `InputError` of the first one is raised.
+    If no candidate can run, the first `InputError` is raised.
     """
     results, failures = {}, {}
     for choice in compared.choices:
@@ -53,7 +53,7 @@ def runnable(compared: Candidates, run: Callable[[Choice], _T]) -> tuple[dict[Ch
 
 
 def grids_of(fabric: AnyFabric, gpus: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the grids that ``gpus`` form in this order: (nodes, GPUs per node), else `own_grid`."""
+    """Return a list with the grid that ``gpus`` form (`node_grid`, else `own_grid`); empty without a grid."""
     nodes = None if isinstance(fabric, PhotonicFabric) else node_grid(fabric, gpus)
     grid = nodes or (own_grid(fabric) if list(gpus) == list(range(fabric.ranks)) else ())
     return [grid] if grid else []
@@ -81,7 +81,7 @@ def node_grid(fabric: Fabric, gpus: Sequence[int]) -> tuple[int, int] | None:
 
 
 def own_grid(fabric: AnyFabric) -> tuple[int, ...]:
-    """Return the rows and columns of a fabric that is one grid (tiles, mesh, torus), else ()."""
+    """Return the side lengths of a fabric that is a single grid (tiles, mesh or torus), else ()."""
     if isinstance(fabric, PhotonicFabric):
         return fabric.rows, fabric.columns
     family = re.fullmatch(r"(?:mesh|torus):(\d+(?:x\d+)*)", fabric.name)

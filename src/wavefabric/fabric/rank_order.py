@@ -60,7 +60,7 @@ def reordered(fabric: Fabric | PhotonicFabric, order: Sequence[int]) -> Fabric:
 
 
 def depends_on_pair(fabric: Fabric | PhotonicFabric) -> bool:
-    """Whether some pairs of GPUs have shorter or faster routes than others; otherwise order is irrelevant."""
+    """Return whether pairs of GPUs differ in length or speed of routes; if not, their order is irrelevant."""
     if isinstance(fabric, PhotonicFabric) or fabric.ranks < 3:
         return False
     n = fabric.ranks
@@ -81,12 +81,13 @@ def best_order(
 ) -> tuple[int, ...]:
     """Return an order of GPUs that makes a schedule faster, if one is found: rank r is GPU ``order[r]``.
 
-    If there are few orders, all are tried. Else the search descends from each of `STARTS` orders (the present
-    one; along the widest and shortest routes; random): it swaps two GPUs, reverses a part, or moves one GPU.
-    Orders are compared by the total time of all rounds in sequence, then by the sum of squares of the times
-    in which links are busy. Last, ``model`` chooses among the best few and the present order 0, 1, 2, …, so
-    the result is never worse than the present order (which may lack routes itself). Raises `InputError` for
-    more than `MOST_GPUS` GPUs, and if no order is found in which all communicating pairs have a route.
+    If there are few orders, all are tried. Else local search improves each of `STARTS` orders (the present
+    one; nearest neighbours along wide, short routes; random): it swaps two GPUs, reverses a part, or moves
+    one GPU. Orders are compared by the total time of all rounds in sequence, then by the sum of squares of
+    the times in which links are busy. Last, the cost model ``model`` compares the best few with the present
+    order 0, 1, 2, …, so the result is never worse than the present order (which may lack routes itself).
+    Raises `InputError` for more than `MOST_GPUS` GPUs, and if in no order found all communicating pairs have
+    a route.
 
     Examples
     --------
@@ -160,7 +161,7 @@ class _OrderTimes:
             self.distance = (slowest * (1 + 1e-3 * hops)).reshape(n, n)
 
     def __call__(self, order: np.ndarray) -> tuple[float, float]:
-        """Return the time in s, and the sum of squares of the times in which resources are busy."""
+        """Return the time of all rounds in s, and the sum of squares of busy times of links, for an order."""
         pair = order[self._src] * self.gpus + order[self._dst]
         cells = self._row + self._table[pair]
         carried = self._sizes * self._fraction[pair]
@@ -176,7 +177,7 @@ class _OrderTimes:
 
 
 def _distinct_rounds(schedule: Schedule, size: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """Return, per distinct round, its count, its pairs (source × ranks + destination) and their bytes."""
+    """Return each distinct round: how often it occurs, pairs (source × ranks + destination), their bytes."""
     t, n = schedule.transfers, schedule.ranks
     away = np.flatnonzero(t["src"] != t["dst"])
     pair = t["src"][away].astype(np.int64) * n + t["dst"][away]
@@ -192,7 +193,7 @@ def _distinct_rounds(schedule: Schedule, size: np.ndarray) -> list[tuple[int, np
 
 
 def _search(times: _OrderTimes, rng: np.random.Generator, evaluations: int) -> list[tuple[int, ...]]:
-    """Return the best few orders, best first."""
+    """Return the best few orders of GPUs, best first; ``times`` is evaluated about ``evaluations`` times."""
     n = times.gpus
     every = all_assignments(n, n, evaluations)
     if every is not None:
@@ -217,7 +218,7 @@ def _search(times: _OrderTimes, rng: np.random.Generator, evaluations: int) -> l
 
 
 def _nearest_neighbour_order(times: _OrderTimes, rng: np.random.Generator) -> np.ndarray:
-    """Return an order that visits the nearest free GPU next, starting anywhere; ties are broken at random."""
+    """Return an order in which the nearest unused GPU follows each GPU; the first GPU and ties are random."""
     n = times.gpus
     order = [int(rng.integers(n))]
     free = np.ones(n, bool)
@@ -231,7 +232,7 @@ def _nearest_neighbour_order(times: _OrderTimes, rng: np.random.Generator) -> np
 
 
 def _moved(order: np.ndarray, kind: Callable[[np.ndarray], np.ndarray], first: int, last: int) -> np.ndarray:
-    """Return a copy of ``order`` whose part from ``first`` to ``last`` is changed by ``kind``."""
+    """Return a copy of ``order`` whose part ``first`` to ``last`` is changed by ``kind``, one of `_MOVES`."""
     moved = order.copy()
     moved[first : last + 1] = kind(order[first : last + 1])
     return moved

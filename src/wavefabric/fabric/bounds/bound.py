@@ -1,4 +1,4 @@
-"""Computes lower bounds on time: smallest number of rounds, and bytes that must cross the tightest cut."""
+"""Computes lower bounds on the time of collective operations: fewest rounds, bytes over the tightest cut."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 @dataclass(frozen=True)
 class LowerBound:
-    """Holds a lower bound on the time of any schedule for an operation, under the model of the fabric."""
+    """Holds a lower bound on the time of an operation on a fabric, whatever the schedule."""
 
     latency: float  # s, of the smallest number of rounds
     transfer: float  # s, for the bytes that must cross the tightest cut
@@ -49,11 +49,11 @@ def bound(
     root: int = 0,
     incremental: bool = False,
 ) -> LowerBound:
-    """Return a lower bound on the time of a collective operation (by name, or that of a schedule).
+    """Return a lower bound on the time of a collective operation, given by name or by a schedule for it.
 
     ``nbytes`` is the size of the whole array, as ``elements`` of `wavefabric.collectives.conditions.layout`.
-    The first ``ranks`` GPUs take part. With ``incremental`` circuits may stay between rounds, so only the
-    first ones must be set up.
+    The first ``ranks`` GPUs take part. With ``incremental`` circuits may stay up between rounds, so only the
+    circuits of the first round must be set up.
 
     *Latency*: if each rank sends to L others at once, a round multiplies the number of ranks reached by at
     most 1 + L, hence at least ⌈log_{1+L} N⌉ rounds. L is the number of ports of a photonic tile; on
@@ -93,8 +93,7 @@ def schedule_bound(
 ) -> LowerBound:
     """Return a lower bound on the time of any schedule with the postconditions of ``schedule``; see `bound`.
 
-    For a schedule that is no named operation, only the bytes that each single GPU must send and receive
-    count.
+    For a schedule that is no named operation, only the bytes that each GPU alone must send and receive count.
     """
     of = operation(schedule)
     if of.collective == "custom":
@@ -110,7 +109,7 @@ def schedule_bound(
 
 
 def bounds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> tuple[LowerBound, LowerBound | None]:
-    """Return `schedule_bound` on an electrical fabric, and that without its multicast switches, if any."""
+    """Return `schedule_bound` on a fabric, and on it without its multicast switches (None if it has none)."""
     least = schedule_bound(schedule, fabric, element_bytes)
     if not fabric.multicast_switches:
         return least, None
@@ -120,9 +119,9 @@ def bounds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> tuple[Lo
 def _named(
     collective: str, fabric: Fabric | PhotonicFabric, parts: np.ndarray, whole: float, root: int
 ) -> tuple[Iterable[_Need], int]:
-    """Return transfers that a named operation needs, each with its least time and its reason, and its ranks.
+    """Return lower bounds of the transfer time of a named operation, with reasons, and the number of ranks.
 
-    ``parts``: bytes of each rank; ``whole``: bytes of all. Counted are the ranks that take part.
+    ``parts``: bytes of each rank; ``whole``: bytes of all ranks.
     """
     n = len(parts)
     needs = _needs(collective, _electrical(fabric, n), parts, whole, root) if n > 1 else ()
@@ -134,7 +133,7 @@ def _named(
 def _total(
     fabric: Fabric | PhotonicFabric, needs: Iterable[_Need], ranks: int, incremental: bool
 ) -> LowerBound:
-    """Return the latency of the fewest rounds in which a rank reaches all, plus the largest of ``needs``."""
+    """Return the bound: latency of the fewest rounds that reach all ranks, plus the largest of ``needs``."""
     transfer, why = max(needs, key=lambda need: need[0], default=(0.0, ""))
     if not transfer:
         return LowerBound(0.0, 0.0, 0.0, "nothing has to move")
@@ -158,7 +157,7 @@ def _electrical(fabric: Fabric | PhotonicFabric, ranks: int) -> Fabric:
 
 
 def _port_needs(fabric: Fabric, out: np.ndarray, into: np.ndarray) -> Iterator[_Need]:
-    """Yield the longest time in which a GPU sends its bytes, and the longest to receive them."""
+    """Yield the longest time in s for a GPU to send ``out`` bytes, then to receive ``into``, with reasons."""
     for verb, amount, rate in zip(("sends", "receives"), (out, into), port_rates(fabric), strict=True):
         times = amount / rate
         g = int(np.argmax(times))
@@ -176,7 +175,7 @@ def _needs(collective: str, fabric: Fabric, parts: np.ndarray, whole: float, roo
         if fabric.multicast_switches and collective in _AIDED[verb]:
             continue
         yield copies / float(rate.sum()), f"all GPUs together {verb} at least {binary_bytes(copies)}"
-    # Parts of an array differ by an element or so; use the smallest, so that the bound holds.
+    # Parts of an array differ by an element or so; the smallest part gives a valid bound.
     part = float(parts.min())
     for gpus, capacity, reverse in _cuts(collective, fabric, root):
         inside, outside = ((count, count * part) for count in (len(gpus), n - len(gpus)))
@@ -190,7 +189,7 @@ def _needs(collective: str, fabric: Fabric, parts: np.ndarray, whole: float, roo
 
 
 def _cuts(collective: str, fabric: Fabric, root: int) -> Iterator[tuple[frozenset[int], float, bool]]:
-    """Yield cuts: GPUs, capacity in B/s, and whether this is the capacity into the GPUs, not out of them."""
+    """Yield cuts as (GPUs, capacity in B/s, whether it is the capacity into the GPUs rather than out)."""
     if collective != "all-to-all":
         roots = None
         if not collective.startswith(("all-gather", "reduce-")):
@@ -207,11 +206,12 @@ def _cuts(collective: str, fabric: Fabric, root: int) -> Iterator[tuple[frozense
 
 
 def _across(collective: str, inside, outside, has_root, whole: float, reverse: bool):
-    """Return the bytes that must leave a set of GPUs or, with ``reverse``, enter it.
+    """Return the bytes that must leave a set of GPUs or, with ``reverse``, enter the set.
 
-    ``inside``, ``outside``: (number of GPUs, bytes of their parts). Arrays evaluate many sets at once.
+    ``inside``, ``outside`` the set: (number of GPUs, bytes of these GPUs' parts); ``whole``: bytes of the
+    array. Arrays evaluate many sets at once.
     """
-    # Bytes that enter a set are those that leave its complement.
+    # Bytes that enter a set leave its complement.
     if reverse:
         inside, outside, has_root = outside, inside, np.logical_not(has_root)
     has_none = np.logical_not(has_root)
@@ -229,9 +229,9 @@ def _across(collective: str, inside, outside, has_root, whole: float, reverse: b
 
 
 def _custom(schedule: Schedule, element_bytes: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bytes that each rank sends and receives at least, in an operation without a name.
+    """Return the fewest bytes that each rank must send, and receive, in an operation without a name.
 
-    A rank receives each item of which it lacks a part; a rank sends a part if no other rank has it.
+    A rank must receive each item of which it lacks a contribution, and send contributions that only it has.
     """
     parts: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))  # item → rank → origins
     for (rank, _, _), (item, origins) in schedule.pre.items():

@@ -15,8 +15,8 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 #: Largest number of sinks for which the exact bottleneck is searched.
 MOST_SINKS = 256
-#: Largest number of GPUs and switches for which all cuts are searched, and for which one cut per wire is,
-#: the latter with at most this number of pairs of wires.
+#: Largest number of GPUs and switches for which all cuts are searched, and for which one cut per wire is
+#: searched; largest number of pairs of wires in the second search.
 MOST_SEARCHED, MOST_NODES, MOST_CROSSINGS = 16, 1024, 1 << 26
 
 
@@ -29,7 +29,7 @@ class Cut:
 
 
 def as_electrical(fabric: PhotonicFabric) -> Fabric:
-    """Return an electrical fabric that is at least as fast as any choice of circuits on a photonic one.
+    """Return an electrical fabric that is at least as fast as a photonic fabric with any circuits.
 
     Its tiles send and receive at their full rate, and every waveguide carries every wavelength.
     """
@@ -61,18 +61,19 @@ def port_rates(fabric: Fabric) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _port_limit(fabric: Fabric) -> float:
-    """Return the bandwidth in B/s of a GPU's sends, or receives, whatever its links."""
+    """Return the largest total rate in B/s at which a GPU can send, or receive, however fast its links."""
     peers = max(fabric.ranks - 1, 1)
     return min(fabric.copy_bandwidth or math.inf, (fabric.flow_bandwidth or math.inf) * peers)
 
 
 @lru_cache(maxsize=8)
 def tightest_by_size(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
-    """Return the tightest cuts out of, and into, sets of each size, as (gpus, B/s out, B/s into).
+    """Return the tightest cuts out of, and into, sets of GPUs of each size, as (gpus, B/s out, B/s into).
 
     Up to `MOST_SEARCHED` GPUs and switches, all cuts are compared. In larger fabrics each wire gives one cut,
-    between the nodes closer to its beginning than to its end (a link of c B/s has length 1/c) and the others:
-    the halves of meshes and tori, sockets, nodes, racks. The result does not depend on the numbering of GPUs.
+    between the nodes closer to the wire's beginning than to its end (a link of c B/s has length 1/c) and the
+    others: the halves of meshes and tori, sockets, nodes, racks. Beyond `MOST_NODES` or `MOST_CROSSINGS` the
+    list is empty. The result does not depend on the numbering of GPUs.
     """
     w, n = wires(fabric), fabric.ranks
     nodes, capacities = n + len(fabric.switches), []
@@ -102,17 +103,17 @@ def tightest_by_size(fabric: Fabric) -> list[tuple[frozenset[int], float, float]
 
 @lru_cache(maxsize=64)
 def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | None = None) -> Cut:
-    """Return the set S of GPUs, not all, with the largest |S| / capacity out of S.
+    """Return the bottleneck cut: the set S of GPUs, not all, with the largest |S| / capacity out of S.
 
     An all-gather with b bytes per GPU takes at least b |S| / capacity, and ForestColl builds schedules that
     reach this bound (Zhao et al. 2024, arXiv:2402.06787). With ``reverse`` capacities are into S, as for a
-    reduce-scatter. With ``roots`` only these have data to send, and only the others wait for data: a
-    broadcast's root, or all but the root of a gather. Exact for up to `MOST_SINKS` waiting GPUs, else the
-    best set around a single GPU.
+    reduce-scatter. With ``roots`` only these GPUs have data to send and count in |S|, and only the others
+    wait for data: a broadcast's root, or all but the root of a gather. Exact for up to `MOST_SINKS` waiting
+    GPUs, else the best set around a single GPU.
 
-    The method is Newton's (Dinkelbach's) iteration on the ratio, in exact fractions. For each GPU v left out,
-    a maximum flow from a super-source that feeds one unit to each GPU, over links of ratio × capacity, either
-    saturates v or yields a set with a larger ratio.
+    The method is Newton's (Dinkelbach's) iteration on the ratio, in exact fractions. For each waiting GPU v,
+    a maximum flow from a super-source that feeds one unit to each sending GPU, over links of ratio ×
+    capacity, either saturates v or yields a set with a larger ratio.
     """
     n = fabric.ranks
     fed = tuple(range(n)) if roots is None else roots
@@ -142,9 +143,9 @@ def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | N
 
 
 def _all_pairs_reach(fabric: Fabric, ratio: float, fed: int) -> bool:
-    """Whether simultaneous sends between all GPU pairs prove that no cut has a larger ratio (`bottleneck`).
+    """Return whether sends between all GPU pairs at once prove that no set exceeds ``ratio`` (`bottleneck`).
 
-    If each pair sends one byte in t seconds, at least |S| (n − |S|)/t B/s can leave any S.
+    If each pair of n GPUs sends one byte in t seconds, at least |S| (n − |S|)/t B/s can leave any set S.
     """
     n = fabric.ranks
     try:
@@ -160,8 +161,7 @@ class _FlowNetwork:
 
     If GPUs have a rate limit, port nodes lie between GPUs and links. A super-source feeds the graph, a
     super-sink drains it. SciPy counts in 32 bits: where exact numbers do not fit, link capacities are rounded
-    up and the supply down. The resulting set is still a cut, and its capacity is computed from the exact
-    numbers.
+    up and the supply down. The resulting set is still a cut, and its capacity is computed exactly.
     """
 
     def __init__(self, fabric: Fabric, reverse: bool = False):
@@ -190,7 +190,7 @@ class _FlowNetwork:
     def cut(self, fed: Sequence[int], sink: int, ratio: Fraction) -> np.ndarray:
         """Return nodes on the source's side of a minimum cut from ``fed`` to ``sink``: shape (nodes,), bool.
 
-        The super-source feeds one unit to each of ``fed``, and a link of c B/s carries ``ratio`` c.
+        The super-source feeds one unit to each node of ``fed``, and a link of c B/s carries ``ratio`` c.
         """
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
@@ -213,13 +213,13 @@ class _FlowNetwork:
         return side[: self.nodes]
 
     def capacity(self, side: np.ndarray) -> Fraction:
-        """Return the bandwidth in B/s of the edges that leave a set of nodes."""
+        """Return the bandwidth in B/s of the edges that leave the nodes in the mask ``side``."""
         crossing = np.flatnonzero(side[self.source] & ~side[self.target])
         return sum((self.units[i] for i in crossing), 0) * self.unit
 
 
 def _whole_multiples(values: np.ndarray) -> tuple[Fraction, list[int]]:
-    """Return the largest exact common divisor of ``values``, and the multiples; −1 stands for infinity."""
+    """Return the largest common divisor of ``values``, and values divided by it; −1 stands for infinity."""
     exact = {v: Fraction(v) for v in np.unique(values[np.isfinite(values)]).tolist()}
     down = math.lcm(*(v.denominator for v in exact.values()))
     unit = Fraction(math.gcd(*(int(v * down) for v in exact.values())) or 1, down)

@@ -1,4 +1,4 @@
-"""The α–β model: rounds run in sequence; each takes a latency plus the time of its busiest resource."""
+"""Predicts times by the α–β model: each round takes a latency plus the time of its busiest link or port."""
 
 import numpy as np
 
@@ -12,24 +12,24 @@ from wavefabric.fabric.electrical.static_routes import transfer_bytes
 
 
 def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost:
-    """Return the time of a schedule with synchronous rounds.
+    """Return the time of a schedule whose rounds run one after the other, all ranks together.
 
     A round takes ``alpha``, the largest latency of its routes, and the transfer time: the largest, over all
     resources, of the bytes that cross the resource in the round divided by its bandwidth. Resources are the
     links, in each direction; the total send and receive rates of each GPU (`Fabric.copy_bandwidth`); and each
     ordered pair of GPUs (`Fabric.flow_bandwidth`). On an ideal switch this is the model of Hockney 1994
-    (doi:10.1016/S0167-8191(06)80021-9). An operation of a switch crosses each link of its routes once.
+    (doi:10.1016/S0167-8191(06)80021-9). A multicast or sum in a switch crosses each link of its routes once.
 
     A measured fabric adds the time in which GPUs reduce received data and copy within themselves, also in
-    separate rounds, and takes at least the time that hosts need to issue everything. `times` gives each
-    transfer the begin and end of its round.
+    separate rounds, and takes at least the time that hosts need to issue everything. `Cost.times` has the
+    begin and end of the round of each transfer.
     """
     check_sizes(schedule, fabric, element_bytes)
     size = transfer_bytes(schedule, element_bytes)
     numbers, latency, transfer, sent, limits, busiest = _rounds(schedule, fabric, size)
     seconds = latency + transfer
     end = np.concatenate(([0.0], np.cumsum(seconds)))
-    # A round without cost lies at the end of the previous one.
+    # A round without cost lies at the end of the previous round.
     times = [end[np.searchsorted(numbers, schedule.transfers["round"], side)] for side in ("left", "right")]
     issue, host = issue_time(schedule, fabric)
     columns = zip(*(c.tolist() for c in (numbers, seconds, latency, transfer, sent, limits)), strict=True)
@@ -48,17 +48,17 @@ def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost
 
 
 def alpha_beta_seconds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> float:
-    """Return only the time of `alpha_beta` in s."""
+    """Return the time in s that `alpha_beta` predicts for a schedule, without the details of a `Cost`."""
     check_sizes(schedule, fabric, element_bytes)
     _, latency, transfer, *_ = _rounds(schedule, fabric, transfer_bytes(schedule, element_bytes))
     return max(float((latency + transfer).sum()), issue_time(schedule, fabric)[0])
 
 
 def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
-    """Return data of the rounds that take time, and the busiest resource; ``size``: bytes of each transfer.
+    """Return the costs of the rounds that take time, and the description of the busiest resource.
 
-    Arrays of one element per round: number, s of latency, s of transfer, B sent, description of the
-    bottleneck.
+    ``size``: bytes of each transfer. The costs are arrays with one element per round: number, s of latency, s
+    of transfer, B sent, description of the bottleneck.
     """
     t, busiest = schedule.transfers, "nothing"
     over = flows(schedule, fabric)
@@ -71,7 +71,7 @@ def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
     limits[there] = [f"{fabric.gpus[g]} adds" for g in gpu]
     if remote.size:
         row, u = np.searchsorted(numbers, t["round"][remote]), units(schedule)
-        # A sum in a switch has many senders.
+        # Count the bytes of all senders of a sum in a switch.
         away = np.bincount(u.of, t["src"] != t["dst"], u.sums.size)
         senders = np.where(u.sums, away, 1)[u.of]
         sent = np.bincount(row, size[remote] * senders[remote], numbers.size)
@@ -103,16 +103,17 @@ def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
 
 
 def _largest(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the index of the largest value of each row; ``rows`` are ascending."""
+    """Return, for each distinct value of ``rows`` (ascending), the index of the largest of its ``values``."""
     return np.lexsort((-values, rows))[np.flatnonzero(np.diff(rows, prepend=-1))]
 
 
 def reduction_times(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the rounds with local additions or copies: numbers, s of starts, s of bytes, slowest GPUs.
+    """Return the rounds in which GPUs add or copy data locally: numbers, latencies, durations, GPUs.
 
-    A transfer with reduction is received next to the chunk and then added to it; a transfer within a rank is
-    an addition or a copy. A sum formed by a switch is added to a chunk once. A GPU performs one addition or
-    copy after the other (`Fabric.reduce_alpha`, `Fabric.reduce_bandwidth`).
+    Times are in s, of the slowest GPU per round. A transfer with reduction is received next to the chunk and
+    then added to it; a transfer within a rank is an addition or a copy. A sum formed by a switch is added to
+    a chunk once. A GPU performs additions and copies in turn (`Fabric.reduce_alpha`,
+    `Fabric.reduce_bandwidth`).
     """
     t = schedule.transfers
     mine = np.flatnonzero(works_alone(schedule))
@@ -134,11 +135,10 @@ def works_alone(schedule: Schedule) -> np.ndarray:
 
 
 def issue_time(schedule: Schedule, fabric: Fabric) -> tuple[float, int]:
-    """Return the smallest time in s in which hosts can issue a schedule, and the GPU of the slowest host.
+    """Return the shortest time in s in which hosts can issue a schedule, and the GPU of the slowest host.
 
-    `Fabric.round_overhead` counts for each round in which a GPU sends to or receives from another,
-    `Fabric.peer_overhead` for each further GPU that it sends to in the round, and `Fabric.reduce_overhead`
-    for each addition or copy.
+    `Fabric.round_overhead` counts for each round in which a GPU sends or receives, `Fabric.peer_overhead` for
+    each further GPU to which it sends in the round, and `Fabric.reduce_overhead` for each addition or copy.
     """
     t, ranks = schedule.transfers, schedule.ranks
     if not t.size or not (fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead):

@@ -1,4 +1,4 @@
-"""Predicts the time of a schedule on any fabric; defines the models, their common result and checks."""
+"""Predicts the time of a schedule on any fabric; defines the cost models, and the `Cost` that they return."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RoundCost:
 
     round: int
     parts: int  # number of circuit set-ups if the circuits of the round do not fit at once; else 1
-    seconds: float  # sum of the next three
+    seconds: float  # sum of the next three fields
     latency: float  # s, synchronisation included
     reconfiguration: float  # s
     transfer: float  # s
@@ -36,12 +36,12 @@ class RoundCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """Holds the time of a schedule on a fabric under a model, all three identified by name."""
+    """Holds the time of a schedule on a fabric, as predicted by a cost model."""
 
     schedule: str
     fabric: str
     model: str  # key of `COST_MODELS`
-    seconds: float
+    seconds: float  # total time
     rounds: tuple[RoundCost, ...]  # empty for "flow" and "kernel", where rounds overlap
     bound: LowerBound
     #: Begin and end of each transfer in s: shape (transfers, 2).
@@ -88,12 +88,12 @@ COST_MODELS = {
 
 
 def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool = True) -> str:
-    """Return the name of the cost model for the ``model`` that a user asked for; all commands use this rule.
+    """Return the name of the cost model for ``model``, a key of `COST_MODELS` or ``"auto"``.
 
     ``"auto"`` is the most accurate model that the fabric has data for: ``"photonic"`` for a photonic fabric;
     ``"kernel"`` if the fabric has a table of kernels (`Fabric.kernels`) and execution plans support this
-    number of ranks; else ``"alpha-beta"``. ``kernels`` False: something else moves the data, such as copy
-    engines, NCCL or MPI. `InputError` for an unknown model, and for one that the fabric has no data for.
+    number of ranks; else ``"alpha-beta"``. With ``kernels`` False copy engines, NCCL or MPI move the data,
+    and ``"auto"`` is never ``"kernel"``. `InputError` for a model that is unknown or does not fit.
     """
     from wavefabric.collectives.plans.plan import MOST_RANKS
 
@@ -114,7 +114,7 @@ def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool 
 
 
 def kernel_times(fabric: Fabric) -> KernelTimes:
-    """Return the fabric's times of kernels; `InputError` if it has none."""
+    """Return `Fabric.kernels`, the times of kernels; `InputError` if the fabric has none."""
     if fabric.kernels is None:
         allowed = "one whose file has a table kernels, such as hgx-h200"
         raise InputError(f"fabric: {fabric.name} says nothing of kernels; allowed: {allowed}")
@@ -132,7 +132,7 @@ def cost(
     plan). Photonic fabrics: ``"photonic"``. For ``options`` see `alpha_beta.alpha_beta`, `flow.flow`,
     `kernel.kernel`, `photonic.photonic`.
 
-    Raises `InputError` for an unknown model, one that does not fit the fabric, more ranks than GPUs, bad
+    Raises `InputError` for a model that is unknown or does not fit the fabric, more ranks than GPUs, bad
     ``element_bytes``, or a pair without a route.
 
     Examples

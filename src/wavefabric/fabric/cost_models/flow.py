@@ -1,7 +1,7 @@
 """Simulates transfers as flows: each starts once its data are ready, and shares links fairly with others.
 
-The simulation itself, and max–min fair shares (Bertsekas & Gallager, *Data Networks*, 2nd ed., section
-6.5.2), are ``flow.cpp`` of `wavefabric.runtime.kernels`.
+The simulation itself, with max–min fair shares (Bertsekas & Gallager, *Data Networks*, 2nd ed., section
+6.5.2), is ``flow.cpp`` of `wavefabric.runtime.kernels`.
 """
 
 from typing import NamedTuple
@@ -38,12 +38,12 @@ class Transfers(NamedTuple):
 class SharedLinks(NamedTuple):
     """Holds the resources, such as links, that pairs of ranks share.
 
-    Pair p uses ``resource[first[p]:first[p + 1]]``; ``fraction`` is the part of its bytes that crosses each.
+    Pair p uses ``resource[first[p]:first[p + 1]]``, each for the ``fraction`` of the pair's bytes.
     """
 
     first: np.ndarray
     resource: np.ndarray
-    fraction: np.ndarray  # of the pair's bytes; one element per element of `resource`
+    fraction: np.ndarray  # one element per element of `resource`
     capacity: np.ndarray  # B/s of each resource
     most: float  # B/s of one transfer
 
@@ -58,17 +58,17 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     (`dependencies`). It waits for `Fabric.alpha` and the latency of its route, then moves, split over
     parallel switches in fixed proportions. Concurrent transfers get max–min fair shares of the links in each
     direction and of each GPU's total send and receive rates, up to `Fabric.flow_bandwidth`. Shares change
-    when a transfer starts or ends. A transfer may thus slow down an earlier one that others wait for, so that
-    the schedule takes longer than in rounds.
+    when a transfer starts or ends. A transfer may thus slow down an earlier transfer that others wait for, so
+    that the schedule takes longer than in rounds.
 
     Transfers between the same two ranks keep their order in the schedule, as messages do: each moves after
     the previous one has arrived, but its latency may pass meanwhile. Copies and sums within a rank take no
     time, unless the fabric has a `reduce_bandwidth`; then a GPU performs one after the other.
 
     At most ``engines`` transfers leave a GPU at once (by default any number); others queue in order of
-    readiness, ties in the order of the schedule. `rounds` is empty. `times` gives for each transfer when its
-    latency began (for one that queued, its start of moving minus the latency), and when its data had arrived
-    and been summed.
+    readiness, ties in the order of the schedule. `Cost.rounds` is empty. `Cost.times` gives for each transfer
+    when its latency began (for a queued transfer, its start of moving minus the latency), and when its data
+    had arrived and been summed.
     """
     check_sizes(schedule, fabric, element_bytes)
     at_once = 0 if engines is None else whole("engines", engines, 1)
@@ -90,7 +90,7 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
 def _simulate(
     schedule: Schedule, fabric: Fabric, size: np.ndarray, pair: np.ndarray, use: ResourceUse, engines: int
 ) -> tuple[float, np.ndarray]:
-    """Return the total time in s, and begin and end of each transfer; ``pair``: −1 for one within a rank."""
+    """Return the total time in s, and begin and end of each transfer; ``pair``: its route, −1 if local."""
     t = schedule.transfers
     times = np.zeros((t.size, 2))
     first, then = dependencies(schedule)
@@ -120,7 +120,7 @@ def _simulate(
 
 
 def _typed(group):
-    """Return ``group`` with its arrays in the types that the kernel reads."""
+    """Return a tuple of arrays with the element types that ``flow.cpp`` reads."""
     arrays = {name: value for name, value in group._asdict().items() if isinstance(value, np.ndarray)}
     kinds = {name: np.float64 if name in _DOUBLE else np.int64 for name in arrays}
     return group._replace(**{name: np.ascontiguousarray(arrays[name], kinds[name]) for name in arrays})

@@ -41,16 +41,17 @@ def kernel(
     arrives `KernelTimes.packet` plus the latency after its moves; packets take twice the bytes of their data.
 
     Where a switch multicasts or adds, links carry packet headers in addition to the data: this is why stores
-    reach `KernelTimes.bandwidth` and not a link's bandwidth. The reader of a sum sends requests of one header
-    each to all. The data come after a round trip, for which `KernelTimes.packet` is used too, because no
-    measurement separates the two.
+    reach `KernelTimes.bandwidth` and not a link's bandwidth. The GPU that reads a sum sends requests of one
+    header each to all GPUs. The data come after a round trip, for which `KernelTimes.packet` is used too,
+    because no measurement separates the two.
 
     Blocks share all resources evenly, so their number does not matter. Levels that overlap share resources
     too: a call takes at least the time of the busiest resource for all its bytes, plus one signal or packet.
 
-    ``protocol`` and ``slots`` are those of `compile_plan`; ``"auto"`` is the faster. Without ``graph`` a gap
-    follows each call, and a call takes at least the time in which a host launches it. ``busiest`` names the
-    protocol. `InputError` if the fabric has no data on kernels, and as `compile_plan`.
+    ``protocol`` and ``slots`` are as in `compile_plan`; ``"auto"`` takes the faster protocol. Without
+    ``graph`` a gap follows each call, and a call takes at least the time in which a host launches it.
+    `Cost.busiest` names the protocol. `InputError` as `compile_plan`, and if the fabric has no data on
+    kernels.
     """
     times = kernel_times(fabric)
     check_sizes(schedule, fabric, element_bytes)
@@ -85,14 +86,14 @@ class PlanEvent(NamedTuple):
 
 
 def plan_events(plan: ExecutionPlan, fabric: Fabric, element_bytes: float) -> list[PlanEvent]:
-    """Return the events of one call of a plan, as `kernel` simulates it, level by level; same errors."""
+    """Simulate one call of an execution plan as `kernel` does, with the same errors; return its events."""
     replay = _Replay(plan, fabric, kernel_times(fabric), element_bytes)
     replay.seconds()
     return replay.events
 
 
 def _trees(move: Move) -> list[tuple[Tree, bool]]:
-    """Return the switch operations of a move, each with whether it only requests data."""
+    """Return each switch operation of a move, and whether it carries only requests for data."""
     trees = []
     if move.summed:
         members = tuple(sorted(address.rank for address in move.sources))
@@ -103,14 +104,14 @@ def _trees(move: Move) -> list[tuple[Tree, bool]]:
 
 
 class _Replay:
-    """Simulates a plan through time."""
+    """Simulates one call of an execution plan: the moves, signals and waits of all ranks through time."""
 
     def __init__(self, plan: ExecutionPlan, fabric: Fabric, times: KernelTimes, element_bytes: float):
         self._plan, self._times, self._bytes = plan, times, element_bytes
         ranks = plan.schedule.ranks
         moves = [move for move in plan.moves if not move.multicast]
         pairs = {(move.rank, target.rank) for move in moves for target in move.targets} | set(plan.signals)
-        # The first rank stores in the second rank's memory, or sends it a signal.
+        # The first rank of a pair stores in the second rank's memory, or sends a signal there.
         pairs = sorted(pair for pair in pairs if pair[0] != pair[1])
         self._pairs = {pair: number for number, pair in enumerate(pairs)}
         use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
@@ -128,7 +129,7 @@ class _Replay:
         self.events: list[PlanEvent] = []
 
     def seconds(self) -> float:
-        """Return the time until the last rank is done."""
+        """Simulate the call; return the time in s, launch included, until the last rank is done."""
         done = [0] * len(self._now)  # instructions of each rank up to the last of its moves
         for rank, _, number, does in run_order(self._plan, 1):
             if isinstance(does, Move):
@@ -150,7 +151,7 @@ class _Replay:
         return self._times.launch + max(least, *self._now)
 
     def _remote(self, move: Move) -> list[tuple[int, float]]:
-        """Return the peers that a move writes to directly, with bytes."""
+        """Return the other ranks that a move writes to without multicast, with the bytes for each."""
         if move.multicast:
             return []
         data = move.size * self._bytes
@@ -163,7 +164,7 @@ class _Replay:
         return _PACKED if self._packed(address) else 1.0
 
     def _level_loads(self) -> dict[tuple[int, int], np.ndarray]:
-        """Return the seconds that each resource is busy, by level and phase of the moves of all ranks."""
+        """Return the seconds for which moves of all ranks keep each resource busy, by (level, phase)."""
         capacity = self._use.capacity
         loads: dict[tuple[int, int], np.ndarray] = defaultdict(lambda: np.zeros(capacity.size))
         for move in self._plan.moves:
@@ -176,7 +177,7 @@ class _Replay:
         return loads
 
     def _switched(self, move: Move) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield resources and their busy seconds for a move's switch operations: data, and requests."""
+        """Yield (resources, busy seconds) of each switch operation of a move: its data, or its requests."""
         size, rate = move.size * self._bytes, self._times.bandwidth
         for tree, asks in _trees(move):
             used, data = self._resources[self._trees[tree]], size * self._fractions[self._trees[tree]]
@@ -201,14 +202,14 @@ class _Replay:
         return max([local / self._times.memory, busy, *remote])
 
     def _before_first_byte(self, move: Move) -> float:
-        """Return the latency of a move: that of a sum in a switch, or of reading signalled data."""
+        """Return a move's latency in s: of a sum in a switch, or of reading data announced by a signal."""
         if move.summed:
             latency = max((self._use.latency[self._trees[tree]] for tree, _ in _trees(move)), default=0.0)
             return self._times.packet + 2 * float(latency)
         return self._times.move if move.level and not self._plan.packets else 0.0
 
     def _together(self, code, at: int) -> list[Move]:
-        """Return consecutive moves of one level and phase; a move that reads packets starts a new group."""
+        """Return moves from ``at`` on that run together, up to another level, phase or a read of packets."""
         moves = [code[at]]
         for each in code[at + 1 :]:
             like = isinstance(each, Move) and (each.level, each.phase) == (moves[0].level, moves[0].phase)
@@ -218,7 +219,7 @@ class _Replay:
         return moves
 
     def _move(self, rank: int, moves: list[Move]) -> None:
-        """Advance ``rank`` by ``moves``; moves that read packets end once the last packet is there."""
+        """Advance the time of ``rank`` by ``moves``, which end once the last packet they read is there."""
         lasts = self._duration(moves) + max(map(self._before_first_byte, moves))
         arrived = (self._here[address.key] for address in moves[0].sources if self._packed(address))
         end = max([self._now[rank] + lasts, *arrived])

@@ -1,4 +1,4 @@
-"""Predicts the time of a schedule over circuits that are set up round by round."""
+"""Predicts the time of a schedule on a photonic fabric, whose circuits are set up round by round."""
 
 from dataclasses import replace
 from itertools import groupby
@@ -23,7 +23,7 @@ from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan,
 
 #: Attributes in which a plan's fabric and the given fabric must agree.
 _GRID = ("rows", "columns", "wafer_rows", "wafer_columns", "lasers", "ports", "waveguides", "fibres")
-RECONFIGURE = ("always", "never", "best")  # set up for every part, once, or whichever is fastest
+RECONFIGURE = ("always", "never", "best")  # set up for every part of a round, once, or as is fastest
 
 
 def photonic(
@@ -39,21 +39,21 @@ def photonic(
 ) -> Cost:
     """Return the time of a schedule over circuits; rank r is tile r.
 
-    Each part of a round takes alpha, the synchronisation with the controller, the reconfiguration of the
-    switches, and the transfer: the largest bytes / (wavelengths × bandwidth of a laser) over its pairs.
-    Rounds that stay within ranks take no time.
+    A round whose circuits do not fit at once is split into parts. Each part takes alpha, the synchronisation
+    with the controller, the reconfiguration of the switches, and the transfer: the largest bytes /
+    (wavelengths × bandwidth of a laser) over its pairs. Rounds that stay within ranks take no time.
 
     ``plan``, for this schedule and fabric, is checked first; by default `planning.plan_circuits` makes one
     with the options ``planning``. With a link ``budget`` a circuit carries the highest rate that closes over
     its route, at most `laser_bandwidth` per wavelength; `InputError` if no rate closes. Without a budget
     every circuit carries `laser_bandwidth`, whatever its length, as in the LUMORPH paper ("paths are
-    homogeneous"). `times` spans each transfer from when its circuit is up until all data between its ranks in
-    the round have arrived.
+    homogeneous"). `Cost.times` spans each transfer from when its circuit is up until all data between the two
+    ranks in the round have arrived.
 
-    By default every part pays for reconfiguration, as in the paper, so a ring sets up the same circuits
-    repeatedly. With ``incremental`` a part whose circuits are all among those of the last part that paid does
-    not pay. Any other part waits for the switches; unchanged circuits are not modelled as sending meanwhile.
-    For a ``reconfigure`` of `RECONFIGURE` other than ``"always"`` see `plan_reconfiguration`.
+    By default circuits are set up for every part, as in the paper, even if they are up already, as in a ring.
+    With ``incremental`` nothing is set up for a part whose circuits are all up since the last set-up. Any
+    other part waits for the switches; unchanged circuits are not modelled as sending meanwhile. For a
+    ``reconfigure`` of `RECONFIGURE` other than ``"always"`` see `plan_reconfiguration`.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def photonic(
 
 
 def _reconfigured(schedule: Schedule, plan: ReconfigurationPlan, element_bytes: float) -> Cost:
-    """Return the cost over circuits that outlive rounds, without the times of single transfers."""
+    """Return the cost of a schedule over circuits that stay up between rounds; `Cost.times` is None."""
     check_reconfiguration(plan, schedule, element_bytes)
     t, rounds, hop = schedule.transfers, [], plan.fabric.alpha
     size = transfer_bytes(schedule, element_bytes) * (t["src"] != t["dst"])
@@ -120,7 +120,7 @@ def _reconfigured(schedule: Schedule, plan: ReconfigurationPlan, element_bytes: 
 
 
 class _Clock:
-    """Adds up the times of rounds in sequence."""
+    """Adds up the times of a schedule's rounds, which run one after the other over circuits."""
 
     def __init__(
         self, schedule: Schedule, fabric: PhotonicFabric, incremental: bool, budget: LinkBudget | None
@@ -133,7 +133,7 @@ class _Clock:
         self._circuits_of: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def round(self, parts: list[CircuitRound], there: np.ndarray, key: np.ndarray, size: np.ndarray) -> None:
-        """Add a round; ``there``: its transfers between ranks; ``key``, ``size``: their pairs and bytes."""
+        """Add a round; ``there``: its transfers between ranks; ``key``, ``size``: pair and bytes of each."""
         pairs, pair = np.unique(key, return_inverse=True)
         amount = np.bincount(pair, size)
         fixed = self.fabric.alpha + self.fabric.synchronisation
@@ -163,7 +163,7 @@ class _Clock:
         self.rounds.append(RoundCost(parts[0].round, len(parts), *costs, total, limit))
 
     def _circuits(self, part: CircuitRound) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return pairs of a part (source × ranks + destination, ascending), and wavelengths, B/s of each."""
+        """Return pairs with circuits (source × ranks + destination, ascending), their wavelengths and B/s."""
         if id(part.bundles) not in self._circuits_of:
             ends = np.array([b.src * self.schedule.ranks + b.dst for b in part.bundles])
             lasers = np.array([b.lasers for b in part.bundles])

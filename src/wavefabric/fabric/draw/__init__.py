@@ -1,5 +1,4 @@
 """Draws fabrics, schedules and costs; `pictures` writes the files, `scene` computes the layout of circuits.
 
-Times come from costs and plans; `cost_models` computes any that are missing. Imports all other packages of
-`wavefabric.fabric`.
+Times come from costs and plans; `cost_models` computes any that are missing.
 """

@@ -21,7 +21,7 @@ _STEP, _REST, _LAST = 60, 420, 2500
 
 
 def gif(scene: Scene, path: Path, progress: Progress | None = None) -> None:
-    """Write an animated GIF of a scene with at least one frame."""
+    """Write an animated GIF of the circuits of a scene, which has at least one frame."""
     steps = int(np.clip(MOST // len(scene.frames), ROUND_LEAST, ROUND_MOST))
     progress = progress or Progress()
     progress.start(len(scene.frames) * steps, "pictures")
@@ -57,7 +57,7 @@ def _palette(pictures: list[Image]) -> Image:
 
 
 class _Canvas:
-    """A canvas whose background is drawn only once."""
+    """Draws the pictures of an animation on a background that is drawn only once."""
 
     def __init__(self, scene: Scene):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -73,7 +73,7 @@ class _Canvas:
         self._empty = self._background = self._canvas.copy_from_bbox(self._figure.bbox)
 
     def begin(self, now: Frame) -> None:
-        """Draw what does not change during a round."""
+        """Draw the circuits of round ``now``, which all pictures of the round share."""
         self._canvas.restore_region(self._empty)
         self._draw(self._axes, wafers.circuits(self._axes, now))
         self._background = self._canvas.copy_from_bbox(self._figure.bbox)

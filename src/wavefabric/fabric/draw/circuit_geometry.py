@@ -1,8 +1,8 @@
 """Computes the geometry of a circuit plan: tiles, and circuits as lines in the streets between them.
 
 Every row and column of tiles has a street on either side. Circuits keep to the right, as cars do: eastward
-below a row, westward above it. A street has lanes and a lane its wavelengths, side by side, so that no two
-strands of a round coincide. Lanes stand for waveguides, but one that serves two edges of a street may take
+below a row, westward above it. A street has lanes, and in each lane wavelengths lie side by side, so that no
+two lines of a round coincide. Lanes stand for waveguides, but a waveguide on two edges of a street may take
 two lanes. The unit of length is the pitch of tiles; y points down.
 """
 
@@ -27,18 +27,18 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 #: Half a tile, its distance from the first waveguide, the width of a street, the gap between wafers.
 HALF, MARGIN, STREET, GAP = 0.27, 0.035, 0.175, 0.42
-#: Widest waveguide; corners of lines.
+#: Largest width of a lane; length cut off at corners of lines; width of arrows between ranks.
 _LANE, _CORNER = 0.075, 0.06
 _ARROW = 0.02
 #: Largest number of rounds in a scene, which bounds the size of a page.
 MOST_FRAMES = 600
-#: Largest number of strands per bundle.
+#: Largest number of lines for the wavelengths of one circuit.
 _STRANDS = 4
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnWavelengths:
-    """A line that stands for neighbouring wavelengths of a bundle."""
+    """A line in a picture that stands for neighbouring wavelengths of a circuit."""
 
     points: np.ndarray  # corners of the line, from source to destination: shape (n, 2)
     wavelength: float  # mean position in the spectrum, 0 to 1
@@ -47,7 +47,7 @@ class DrawnWavelengths:
 
 @dataclass(frozen=True, eq=False)
 class DrawnCircuit:
-    """A bundle as lines, with a description."""
+    """A circuit drawn as lines side by side (strands, for its wavelengths), with a description."""
 
     src: int
     dst: int
@@ -56,31 +56,31 @@ class DrawnCircuit:
 
     @property
     def width(self) -> float:
-        """Return the total width of all strands."""
+        """Return the total width of the lines."""
         return sum(s.width for s in self.strands)
 
     @property
     def middle(self) -> np.ndarray:
-        """Return the line half-way between its outermost strands."""
+        """Return the line half-way between the outermost lines."""
         return (self.strands[0].points + self.strands[-1].points) / 2
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Describes one round, or a part of one, from its beginning to its end."""
+    """Describes what to draw for one round of a schedule, or for a part of a round."""
 
     title: str
     note: str
     circuits: tuple[DrawnCircuit, ...]
-    before: np.ndarray  # fraction of its result that each rank has; NaN without a postcondition
-    after: np.ndarray
+    before: np.ndarray  # fraction of its result that each rank has at the begin; NaN without a postcondition
+    after: np.ndarray  # the same at the end
     begin: float  # s; NaN without a cost
     end: float
 
 
 @dataclass(frozen=True)
 class RoundsScene:
-    """Describes how to draw the rounds of a schedule over its ranks."""
+    """Describes how to draw the rounds of a schedule, with ranks as tiles."""
 
     title: str
     subtitle: str
@@ -90,7 +90,7 @@ class RoundsScene:
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """Return left, top, right and bottom of all wafers."""
+        """Return left, top, right and bottom of the rectangle around all wafers."""
         return (*self.wafers[:, :2].min(axis=0).tolist(), *self.wafers[:, 2:].max(axis=0).tolist())
 
 
@@ -102,7 +102,7 @@ class Scene(RoundsScene):
 
 
 def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most: int = MOST_FRAMES) -> Scene:
-    """Compute the layout of up to ``most`` rounds, evenly selected, of a plan; times are from ``cost``."""
+    """Lay out the circuits of up to ``most`` rounds, evenly selected, of a plan; times are from ``cost``."""
     fabric, sent = plan.fabric, fractions(schedule)
     tiles, wafers = lay_out_tiles(fabric)
     known: dict[tuple, tuple[DrawnCircuit, ...]] = {}  # rounds often repeat their circuits
@@ -157,10 +157,10 @@ def _frames(
     most: int,
     tiles: int,
 ) -> tuple[Frame, ...]:
-    """Return up to ``most`` frames of ``steps`` (round, part); ``draw`` makes the circuits of a step."""
+    """Return up to ``most`` frames for ``steps`` (round, part); ``draw(i)`` draws the circuits of step i."""
     progress, parts = replay(schedule), Counter(number for number, _ in steps)
     order = sorted(parts)
-    # Levels at the begin of rounds (local rounds belong to the round before them), and at the end.
+    # Levels of ranks at the begin of rounds (local rounds belong to the round before them), and at the end.
     held = np.stack([progress.levels[0], *map(progress.before, order[1:]), progress.levels[-1]])
     held = np.pad(held, ((0, 0), (0, tiles - schedule.ranks)), constant_values=np.nan)
     rounds = cost.rounds if cost is not None else ()
@@ -181,7 +181,7 @@ def _frames(
 
 
 def fractions(schedule: Schedule) -> dict[tuple[int, int, int], float]:
-    """Return the fraction of the whole array that each (round, source, destination) sends."""
+    """Return the fraction of the whole array that is sent, by (round, source, destination)."""
     whole = whole_elements(schedule) or 1
     keys = schedule.transfers[["round", "src", "dst"]].tolist()
     sums: dict[tuple[int, int, int], float] = defaultdict(float)
@@ -191,7 +191,7 @@ def fractions(schedule: Schedule) -> dict[tuple[int, int, int], float]:
 
 
 def lay_out_tiles(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
-    """Return the centres of tiles, and left, top, right and bottom of wafers."""
+    """Return the centres of tiles, (tiles, 2), and left, top, right and bottom of wafers, (wafers, 4)."""
     row, column = np.divmod(np.arange(fabric.ranks), fabric.columns)
     x = column + GAP * (column // fabric.wafer_columns)
     y = row + GAP * (row // fabric.wafer_rows)
@@ -205,7 +205,7 @@ def lay_out_tiles(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
 def _draw_round(
     fabric: PhotonicFabric, tiles: np.ndarray, now: CircuitRound, carried: Sequence[float | None]
 ) -> tuple[DrawnCircuit, ...]:
-    """Return the circuits of a round as lines; ``carried`` is each bundle's fraction of the array."""
+    """Draw the circuits of a round as lines; ``carried``: fraction of the array that each bundle carries."""
     lanes = _lanes(tiles, now.bundles)
     spacing = min(_LANE, STREET / (1 + max((lane for each in lanes for lane in each), default=0)))
     circuits = []
@@ -223,9 +223,9 @@ def _draw_round(
 
 
 def _lanes(tiles: np.ndarray, bundles: Sequence[Bundle]) -> list[list[int]]:
-    """Return the lane of each bundle on each edge of its route, from 0 next to the tiles.
+    """Return the lane of each circuit on each edge of its route, from 0 next to the tiles.
 
-    Bundles share a lane if their wavelengths differ, as they share a waveguide. A straight run stays in one
+    Circuits share a lane if their wavelengths differ, as they share a waveguide. A straight run stays in one
     lane, whichever waveguides it has: the first lane that is free along the whole run.
     """
     taken: dict[tuple, list[tuple[float, float, int]]] = defaultdict(list)  # by street and lane
@@ -244,7 +244,7 @@ def _lanes(tiles: np.ndarray, bundles: Sequence[Bundle]) -> list[list[int]]:
 
 
 def _runs(tiles: np.ndarray, route: Sequence[int]) -> list[tuple[int, int, tuple, float, float]]:
-    """Return straight runs of a route: first and last + 1 edge, street, and begin and end of its use."""
+    """Return straight runs of a route: first edge, last edge + 1, street, and begin and end in the street."""
     at = tiles[list(route)]
     step = np.sign(np.diff(at, axis=0))
     turns = [0, *(np.flatnonzero((step[1:] != step[:-1]).any(axis=1)) + 1).tolist(), len(step)]
@@ -270,7 +270,7 @@ def right_of(along: np.ndarray) -> np.ndarray:
 
 
 def _line(tiles: np.ndarray, route: Sequence[int], offsets: Sequence[float]) -> np.ndarray:
-    """Return the corners of a line along a route, at ``offsets`` (per edge) from the tiles it passes."""
+    """Return the corners of a line along a route; ``offsets``: distance from the tiles on each edge."""
     at = tiles[list(route)]
     step = np.sign(np.diff(at, axis=0))  # unit vectors: right, left, down, up
     side = right_of(step)
@@ -286,7 +286,7 @@ def _line(tiles: np.ndarray, route: Sequence[int], offsets: Sequence[float]) -> 
 
 
 def rounded(points: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """Return a line with its corners cut: ``("M", point)``, ``("L", point)``, ``("Q", control, point)``."""
+    """Return a line with round corners as SVG commands: M and L with a point, Q with control and end."""
     path: list[tuple[str, np.ndarray]] = [("M", points[:1])]
     for before, here, after in zip(points[:-2], points[1:-1], points[2:], strict=True):
         a, b = before - here, after - here

@@ -21,8 +21,8 @@ _OTHERS = ("#f4e45a", "#ff5d6c", "#cfd8ea")
 def graph(figure: style.Figure, box: style.Box, fabric: Fabric, loads: np.ndarray | None = None) -> None:
     """Draw a fabric, and below it a legend of the link colours.
 
-    ``loads``: fraction of the time that each of `static_routes.wires` is busy, drawn from blue to red;
-    without ``loads`` colours show kinds of links.
+    ``loads``: for each of `static_routes.wires` the fraction of the time in which it is busy, drawn from blue
+    to red; without ``loads`` colours show kinds of links.
     """
     axes = figure.add_axes(box)
     placed, w = positions(fabric), wires(fabric)
@@ -62,7 +62,7 @@ def graph(figure: style.Figure, box: style.Box, fabric: Fabric, loads: np.ndarra
 
 
 def _line(at: np.ndarray, a: int, b: int, apart: float, gpus: int) -> np.ndarray:
-    """Return a line between nodes, shifted right by ``apart``, bent where it would hit another node."""
+    """Return a line from node ``a`` to ``b``, shifted right by ``apart``, bent around nodes in between."""
     p, q = at[a], at[b]
     along = q - p
     across = np.array([-along[1], along[0]]) / max(float(np.hypot(*along)), 1e-9)
@@ -83,7 +83,7 @@ def _line(at: np.ndarray, a: int, b: int, apart: float, gpus: int) -> np.ndarray
 
 
 def _arc(p: np.ndarray, q: np.ndarray, centre: np.ndarray, apart: float) -> np.ndarray:
-    """Return an arc from p to q over ``centre``."""
+    """Return an arc from ``p`` to ``q`` that passes over ``centre``, shifted sideways by ``apart``."""
     a, b = p - centre, q - centre
     start, end = np.arctan2(a[1], a[0]), np.arctan2(b[1], b[0])
     forward = start < end
@@ -118,7 +118,7 @@ def _nodes(axes: style.Axes, fabric: Fabric, at: np.ndarray, unit: float) -> Non
         style.label(axes, x, y + 0.01, name, max(unit * min(0.15, 0.62 / max(len(name), 1)), 2), style.DIM)
 
 
-#: Displacement for each bit of a rank in a cube.
+#: Displacement in a drawn cube for each bit of a rank.
 _CUBE = np.array([(1.8, 0.0), (0.0, 1.8), (0.78, 0.64)])
 
 
@@ -157,7 +157,7 @@ def _radius(ranks: int) -> float:
 
 
 def _circle(fabric: Fabric, radius: float) -> dict[str, np.ndarray]:
-    """Return positions of GPUs clockwise from the top, the first and the last on either side of it."""
+    """Return the positions of GPUs clockwise around a circle; the first and the last are next to its top."""
     angles = [2 * math.pi * (r + 0.5) / fabric.ranks - math.pi / 2 for r in range(fabric.ranks)]
     return {gpu: _polar(radius, angle) for gpu, angle in zip(fabric.gpus, angles, strict=True)}
 
@@ -167,7 +167,7 @@ def _polar(radius: float, angle: float) -> np.ndarray:
 
 
 def _around(fabric: Fabric, neighbours: dict[str, set[str]]) -> dict[str, np.ndarray]:
-    """Return positions: GPUs on a circle; switches inside it, or outside if GPUs are linked to each other."""
+    """Return the positions of nodes: GPUs on a circle, switches inside, or outside if GPUs are linked."""
     gpus = set(fabric.gpus)
     outside = any(h in gpus for g in fabric.gpus for h in neighbours[g])
     tier, waiting = dict.fromkeys(fabric.gpus, 0), list(fabric.gpus)  # links from the nearest GPU

@@ -17,7 +17,7 @@ _UNIT = 100
 
 
 def page(scene: RoundsScene) -> str:
-    """Return the HTML text of a page; repeated circuits and lines are written once."""
+    """Return the HTML text of a page that animates rounds; repeated circuits and lines are written once."""
     paths: dict[str, int] = {}
     ends: list[list[float]] = []
     colours: dict[str, int] = {}
@@ -37,7 +37,7 @@ def page(scene: RoundsScene) -> str:
     frames = []
     for now in scene.frames:
         before, after = ([_or_none(v, 4) for v in level] for level in (now.before, now.after))
-        # Omit levels equal to those at the end of the previous frame.
+        # Omit levels at the begin that equal the levels at the end of the previous frame.
         before = None if frames and frames[-1]["after"] == before else before
         made = {"title": now.title, "note": now.note, "begin": _or_none(now.begin), "end": _or_none(now.end)}
         made |= {"before": before, "after": after, "circuits": sets.index(now.circuits)}

@@ -37,7 +37,7 @@ MOST_RANKS, _TITLE = 32, 80
 
 
 def check_ending(path: Path, fabric: AnyFabric | None = None) -> None:
-    """Raise `InputError` if no picture of ``fabric`` (None: no still picture) has the ending of ``path``."""
+    """Raise `InputError` unless a picture of ``fabric`` (None: a still) can have the ending of ``path``."""
     light = isinstance(fabric, PhotonicFabric)
     allowed = ENDINGS if light else STILL
     if path.suffix.lower() not in allowed:
@@ -46,13 +46,13 @@ def check_ending(path: Path, fabric: AnyFabric | None = None) -> None:
 
 
 def check_picture(path: str | Path, force: bool, fabric: AnyFabric | None = None) -> Path:
-    """Return the path of a picture; `InputError` as in `check_ending`, or if it may not be written."""
+    """Return ``path`` as a `Path`; `InputError` as in `check_ending`, or if it may not be written."""
     check_ending(Path(path), fabric)
     return check_output(path, force)
 
 
 def _check_sends(schedule: Schedule, wanted: str) -> None:
-    """Refuse a schedule without communication; ``wanted`` names in the message what is missing."""
+    """Raise `InputError` for a schedule without communication, whose picture would lack ``wanted``."""
     allowed = f"a schedule with {wanted} to draw"
     ensure(schedule.communication_rounds, "schedule", f"{schedule.name} sends nothing", allowed)
 
@@ -99,7 +99,10 @@ def draw_flow(
     *,
     force: bool = False,
 ) -> Path:
-    """Draw an electrical fabric with link loads, and the time of each transfer (by default as flows)."""
+    """Draw link loads on an electrical fabric, beside a timeline of a schedule's transfers.
+
+    Times are from ``cost``, by default of the cost model ``"flow"``; errors as in `check_picture`.
+    """
     path = check_picture(path, force, fabric)
     _check_sends(schedule, "transfers")
     cost = cost or flow(schedule, fabric, element_bytes)
@@ -121,7 +124,7 @@ def draw_flow(
 
 
 def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds: float) -> np.ndarray:
-    """Return the fraction of ``seconds`` in which each of `static_routes.wires` is busy: shape (wires,)."""
+    """Return the fraction of ``seconds`` in which a schedule keeps each wire busy: shape (wires,)."""
     over = flows(schedule, fabric)
     use, moves = over.use, over.route >= 0
     size = np.bincount(over.route[moves], transfer_bytes(schedule, element_bytes)[moves], use.latency.size)
@@ -132,7 +135,7 @@ def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds
 def draw_timeline(
     plan: ExecutionPlan, fabric: Fabric, element_bytes: float, path: str | Path, *, force: bool = False
 ) -> Path:
-    """Draw one call of a plan on a fabric, simulated by the cost model ``"kernel"``.
+    """Draw one call of an execution plan over time, simulated by the cost model ``"kernel"``.
 
     Raises `InputError` if the fabric has no data on kernels, there are more than `MOST_RANKS` ranks, nothing
     is moved, or the file exists, has another ending or cannot be written.
@@ -168,14 +171,14 @@ def draw_fabric(fabric: AnyFabric, path: str | Path, *, force: bool = False) -> 
 
 @style.without_formulae()
 def draw_routes(fabric: PhotonicFabric, title: str, routings: wafers.Routings, path: str | Path) -> Path:
-    """Draw the number of routes on each edge, one panel per routing."""
+    """Draw the number of routes on each edge between tiles, one panel per routing."""
     return save_figure(Path(path), wafers.routes_figure(fabric, title, routings))
 
 
 def draw_costs(
     path: str | Path, sizes: Sequence[float], costs: Mapping[str, Sequence[Cost]], fabric: str
 ) -> Path:
-    """Plot time over bytes of the whole array, with the bound; ``costs``: one per size, by schedule."""
+    """Plot times and the lower bound over array size in bytes; ``costs``: by schedule, a `Cost` per size."""
     from wavefabric.base.results.figure_style import COLOURS, GREY, MARKERS, new_axes, plain_text, style
 
     with style(**{"axes.titlepad": 8, "axes.grid.axis": "both"}):

@@ -1,4 +1,4 @@
-"""Computes the part of its result that each rank has after every round, for pictures of a schedule."""
+"""Computes which fraction of its result each rank has after every round of a schedule, for pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wavefabric.collectives.verify import ChunkState
 
 @dataclass(frozen=True)
 class Replay:
-    """Holds the progress of a schedule round by round."""
+    """Holds how much of its result each rank has, round by round."""
 
     collective: str  # see `wavefabric.collectives.conditions.kind`
     numbers: np.ndarray  # rounds with transfers, ascending; need not be consecutive
@@ -24,7 +24,7 @@ class Replay:
     gathering: np.ndarray  # whether all data sent in a round are complete sums
 
     def before(self, round: int) -> np.ndarray:
-        """Return the levels before a round, shape (ranks,)."""
+        """Return the fraction of its result that each rank has before a round, shape (ranks,)."""
         return self.levels[np.searchsorted(self.numbers, round)]
 
     def phase(self, round: int) -> str:
@@ -35,10 +35,9 @@ class Replay:
 
 
 def replay(schedule: Schedule) -> Replay:
-    """Replay a verified schedule and return its progress.
+    """Return how much of its result each rank has before each round of a verified schedule.
 
-    A rank's level of an item is the largest that any of its chunks has reached so far, scratch included: data
-    that wait in scratch to be moved to their chunk count.
+    For each item the most complete chunk that a rank has held so far counts, even in a scratch buffer.
     """
     m, t, ranks = moves(schedule), schedule.transfers, np.arange(schedule.ranks)
     state, src, dst = ChunkState(schedule, m), m.src, m.dst
@@ -58,7 +57,7 @@ def replay(schedule: Schedule) -> Replay:
     levels = []
 
     def note(chunk: np.ndarray) -> None:
-        """Add the levels after an update of these chunks."""
+        """Append each rank's fraction to ``levels`` after an update of these chunks."""
         mine = owner[chunk] * names.size + np.searchsorted(names, state.item[chunk])
         wanted = np.isin(mine, keys)
         np.maximum.at(held, np.searchsorted(keys, mine[wanted]), _count(state.origins[chunk[wanted]]))
@@ -78,5 +77,5 @@ def replay(schedule: Schedule) -> Replay:
     return Replay(kind(schedule)[0], np.unique(rounds), np.array(levels), np.array(gathering, bool))
 
 
-#: Number of ranks in each bit set.
+#: Number of ranks in each of several bit masks.
 _count = np.vectorize(int.bit_count, otypes=[np.int64])

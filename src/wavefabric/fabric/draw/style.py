@@ -52,17 +52,17 @@ load_colour = partial(_gradient, _LOADS)
 
 
 def spectrum(lasers: int) -> list[str]:
-    """Return the colours of all wavelengths."""
+    """Return the colour of the wavelength of each laser."""
     return [wavelength_colour(k / max(lasers - 1, 1)) for k in range(lasers)]
 
 
 def level_colour(level: float) -> str:
-    """Return the colour of a tile's level, 0 to 1."""
+    """Return the colour of a tile that has the fraction ``level`` of its result."""
     return FULL if level > 1 - 1e-9 else _gradient(_LEVELS, level)
 
 
 def dark_figure(width: float, height: float, titles: tuple[str, str], sizes=(15.0, 9.5)) -> Figure:
-    """Return a figure with a title and subtitle, together 0.65 inches high, and nothing below."""
+    """Return an empty figure, sized in inches, whose title and subtitle take the uppermost 0.65 inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), facecolor=NIGHT)
@@ -98,13 +98,13 @@ def bars(axes: Axes, corners: Sequence[tuple[float, float, float, float]], **loo
 
 
 def label(axes: Axes, x: float, y: float, words: str, size: float, colour: str = TEXT, **look: Any) -> Any:
-    """Write text around a point."""
+    """Write text centred at a point, unless ``look`` aligns it otherwise; ``size`` is in points."""
     look = {"ha": "center", "va": "center", "zorder": 6} | look
     return axes.text(x, y, words, fontsize=size, color=colour, **look)
 
 
 def legend(figure: Figure, box: Box, entries: Iterable[tuple[str, Sequence[dict[str, Any]]]]) -> None:
-    """Write texts from left to right, each after bars for its looks, or lines for looks with a colour."""
+    """Write texts in a row, each after a sample of its looks: lines for looks with a colour, else bars."""
     axes = legend_axes(figure, box, width=box[2] * figure.get_size_inches()[0] * 72)
     x = 0.0  # points
     for words, looks in entries:
@@ -119,7 +119,7 @@ def legend(figure: Figure, box: Box, entries: Iterable[tuple[str, Sequence[dict[
 
 
 def legend_axes(figure: Figure, box: Box, width: float = 100) -> Axes:
-    """Return empty axes with x from 0 to ``width``."""
+    """Return empty axes with x from 0 to ``width`` and y from 0 to 10."""
     axes = figure.add_axes(box)
     axes.set(xlim=(0, width), ylim=(0, 10))
     axes.axis("off")
@@ -127,14 +127,14 @@ def legend_axes(figure: Figure, box: Box, width: float = 100) -> Axes:
 
 
 def legend_text(axes: Axes, x: float, text: str, ha: Any = "left") -> None:
-    """Write small dim text at half the height of a legend."""
+    """Write small dim text at half the height of `legend_axes`."""
     axes.text(x, 5, text, ha=ha, color=DIM, fontsize=8.5, va="center")
 
 
 def colour_strip(
     axes: Axes, colours: Sequence[str], left: float, step: float, width: float, height: float = 0.36
 ) -> None:
-    """Draw colours side by side; ``height`` is a fraction of the axes."""
+    """Draw colours side by side from ``left`` on; ``height`` is a fraction of the axes."""
     for k, colour in enumerate(colours):
         x = left + k * step
         axes.axvspan(x, x + width, 0.5 - height / 2, 0.5 + height / 2, color=colour, lw=0)
@@ -155,5 +155,5 @@ def axes_points(axes: Axes) -> tuple[float, float]:
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """Return up to ``most`` of 0 … count − 1, evenly spaced, first and last included."""
+    """Return up to ``most`` of the numbers 0 … ``count`` − 1, evenly spaced, first and last included."""
     return sorted({int(i) for i in np.linspace(0, count - 1, min(count, most)).round()})

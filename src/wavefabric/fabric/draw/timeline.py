@@ -23,7 +23,7 @@ _HALF = 0.3
 
 
 def gantt(axes: style.Axes, schedule: Schedule, times: np.ndarray) -> None:
-    """Draw the transfers between ranks; ``times``: begin and end of each, s, shape (transfers, 2)."""
+    """Draw transfers as bars, one row per rank; ``times``: begin and end of each in s, (transfers, 2)."""
     t, u = schedule.transfers, units(schedule)
     # A switch operation is one bar, at the rank that issues it.
     remote = np.flatnonzero(u.leads & ((t["switch"] > 0) | (t["src"] != t["dst"])))
@@ -61,7 +61,7 @@ def gantt(axes: style.Axes, schedule: Schedule, times: np.ndarray) -> None:
 
 
 def time_axis(axes: style.Axes, seconds: float, rows: tuple[float, float], spare: float = 1.0) -> float:
-    """Format dark axes with time from 0 to ``seconds`` and ``rows`` (last, first); return units per second.
+    """Format dark axes with time from 0 to ``seconds``, y limits ``rows``; return time units per second.
 
     The unit is s, ms or µs, whichever suits the duration.
     """
@@ -93,7 +93,7 @@ def lanes(begin: np.ndarray, end: np.ndarray, touch: float = 0.0) -> list[int]:
 
 
 def kernels(axes: style.Axes, events: Sequence[PlanEvent], ranks: int, last: float) -> None:
-    """Draw the activities of kernels until time ``last``, s."""
+    """Draw what kernels do until time ``last`` in s, one row per rank."""
     scale = time_axis(axes, last, (ranks - 0.45, -0.55), spare=1.01)
     width, height = style.axes_points(axes)
     for kind, colour in _COLOURS.items():
@@ -120,7 +120,7 @@ def kernels(axes: style.Axes, events: Sequence[PlanEvent], ranks: int, last: flo
 
 
 def kernels_legend(figure: style.Figure, box: style.Box, kinds: set[str]) -> None:
-    """Draw a legend of the event kinds in ``kinds``."""
+    """Draw a legend of the kinds of events in ``kinds``."""
     bar, line = {"edgecolor": style.RIM, "linewidth": 0.5}, {"marker": "o", "markevery": [1], "markersize": 3}
     looks = [(kind, bar | {"facecolor": colour}) for kind, colour in _COLOURS.items()]
     looks += [(kind, line | {"color": colour, "lw": 1.4}) for kind, colour in _TRANSFERS.items()]

@@ -1,4 +1,4 @@
-"""Draws a photonic fabric from above: circuits over its tiles round by round, or edge loads by routes."""
+"""Draws a photonic fabric from above: circuits over its tiles by round, or the number of routes per edge."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def wafers(axes: style.Axes, scene: Scene) -> None:
 
 
 def streets(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """Return centre lines of the streets along waveguides, and along fibres: each of shape (n, 2 ends, 2)."""
+    """Return centre lines of the streets between tiles, along waveguides and along fibres: (n, 2 ends, 2)."""
     edges = scene.fabric.edges()
     p, q, along, side = _along_edges(scene, edges)
     same = np.array([scene.fabric.wafer(a) == scene.fabric.wafer(b) for a, b in edges], bool)
@@ -56,14 +56,14 @@ def streets(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _along_edges(scene: Scene, edges: list[tuple[int, int]]) -> tuple[np.ndarray, ...]:
-    """Return the tiles of edges, unit vectors along the edges, and offsets to the middle of the street."""
+    """Return, per edge, both tile centres, the unit vector along the edge, and the offset to its street."""
     p, q = scene.tiles[np.array(edges, int).reshape(-1, 2)].transpose(1, 0, 2)
     along = (q - p) / np.hypot(*(q - p).T)[:, None]
     return p, q, along, right_of(along) * (HALF + MARGIN + STREET / 2)
 
 
 def tiles(axes: style.Axes, scene: Scene, levels: np.ndarray) -> list[Any]:
-    """Draw the levels of tiles, and their numbers; return the artists, for animations."""
+    """Draw on each tile its number and the fraction of its result that it has; return the artists."""
     unit = style.points_per_unit(axes)
     inner, held = HALF - 0.03, np.nan_to_num(levels)
     positions = [(x, y, h) for (x, y), h in zip(scene.tiles, held, strict=True)]
@@ -93,7 +93,7 @@ def _numbers(axes: style.Axes, scene: Scene, raised: float = 0.0) -> list[Any]:
 
 
 def circuits(axes: style.Axes, now: Frame) -> list[Any]:
-    """Draw circuits as lines with a glow and arrowheads; return the artists."""
+    """Draw circuits of a round as lines with a glow and arrowheads; return the artists."""
     from matplotlib.collections import PolyCollection
 
     unit = style.points_per_unit(axes)
@@ -118,7 +118,7 @@ def circuits(axes: style.Axes, now: Frame) -> list[Any]:
 
 
 def pulses(axes: style.Axes, now: Frame, fraction: float) -> list[Any]:
-    """Draw moving data, which pass along each circuit three times per round; return the artists."""
+    """Draw data that move along each circuit, three times per round; return the artists."""
     if not now.circuits:
         return []
     sizes = 1.3 * _spot_sizes(now, style.points_per_unit(axes))
@@ -135,7 +135,7 @@ def _spot_sizes(now: Frame, unit: float) -> np.ndarray:
 
 
 def _head(points: np.ndarray, width: float) -> np.ndarray:
-    """Return an arrowhead at the end of a line."""
+    """Return the corners of an arrowhead at the end of a line."""
     tip, along = points[-1], points[-1] - points[-2]
     along = along / max(float(np.hypot(*along)), 1e-9)
     size = min(0.9 * width + 0.012, 0.07)
@@ -150,12 +150,12 @@ def _along(points: np.ndarray, fraction: float) -> np.ndarray:
 
 
 def clock(now: Frame, fraction: float) -> str:
-    """Return a text of the time so far; empty without a cost."""
+    """Return the time at ``fraction`` of a frame as text; empty if the frame has no times."""
     return "" if np.isnan(now.begin) else time_words(now.begin + fraction * (now.end - now.begin))
 
 
 def circuits_figure(scene: Scene) -> style.Figure:
-    """Return a figure with the rounds side by side."""
+    """Return a figure with the circuits of all rounds of a scene side by side."""
     captions = [("   ·   ".join(filter(None, (now.title, clock(now, 1)))), now.note) for now in scene.frames]
     figure, panels = circuit_panels(scene, captions)
     for axes, now in zip(panels, scene.frames, strict=True):
@@ -165,7 +165,7 @@ def circuits_figure(scene: Scene) -> style.Figure:
 
 
 def circuit_panels(scene: Scene, captions: list[tuple[str, str]]) -> tuple[style.Figure, list[style.Axes]]:
-    """Return a figure with a header and a legend, and axes with the wafers per caption (left and right)."""
+    """Return a figure with header and legend, and axes with the wafers for each caption (left, right)."""
     figure, panels = _panels(scene, captions, most=7.0, strip=0.34, foot=0.42, least=7.4)
     wide, tall = figure.get_size_inches()
     axes = style.legend_axes(figure, (0.25 / wide, 0.07 / tall, 6.9 / wide, 0.28 / tall))
@@ -183,7 +183,7 @@ def circuit_panels(scene: Scene, captions: list[tuple[str, str]]) -> tuple[style
 def _panels(
     scene: Scene, captions: list[tuple[str, str]], *, most: float, strip: float, foot: float, least: float
 ) -> tuple[style.Figure, list[style.Axes]]:
-    """Return a figure with a header, and axes with the wafers for each caption (left and right text above).
+    """Return a figure with a header, and axes that show the wafers, one per caption (left and right text).
 
     In inches: ``most``, the largest panel width; ``strip``, the height of a caption; ``foot``, the bottom
     margin; ``least``, the smallest width of the figure.
@@ -261,7 +261,7 @@ def routes_figure(
 def _bare(
     fabric: PhotonicFabric, titles: tuple[str, str], captions: list[str]
 ) -> tuple[Scene, style.Figure, list[style.Axes]]:
-    """Return a scene without circuits, a figure, and its axes, one per caption."""
+    """Return a scene without circuits, and a figure of the scene with one panel (axes) per caption."""
     scene = Scene(*titles, *lay_out_tiles(fabric), (), fabric)
     left, top, right, bottom = scene.box
     most = 8.0 if right - left > bottom - top else 6.4
@@ -271,7 +271,7 @@ def _bare(
 
 
 def _loads(axes: style.Axes, scene: Scene, load: np.ndarray, colours: list[str]) -> None:
-    """Draw edges with routes, the busiest on top; ``load`` is in the order of ``fabric.edges()``."""
+    """Draw edges with routes, the busiest on top; ``load``: routes on each edge of ``fabric.edges()``."""
     edges, unit = scene.fabric.edges(), style.points_per_unit(axes)
     order = [i for i in np.argsort(load, kind="stable").tolist() if load[i]]
     p, q, along, side = _along_edges(scene, [edges[i] for i in order])

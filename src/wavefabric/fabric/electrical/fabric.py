@@ -16,7 +16,7 @@ class Link:
     target: str
     bandwidth: float  # B/s
     latency: float = 0.0  # s, in addition to `Fabric.alpha`
-    #: "nvlink", "pcie", "qpi", "network", …: for tables and pictures; bytes are split over one kind only.
+    #: "nvlink", "pcie", "qpi", "network", …; parallel routes split bytes over links of one kind only.
     kind: str = "wire"
 
 
@@ -25,18 +25,18 @@ class KernelTimes:
     """Holds times of kernels that run execution plans (`wavefabric.collectives.plans`)."""
 
     launch: Seconds  # overhead per call in a CUDA graph
-    signal: Seconds  # until a waiting block of another GPU resumes
-    packet: Seconds  # the same for the flags in a packet
+    signal: Seconds  # from sending a signal until the block of another GPU that waits for it resumes
+    packet: Seconds  # from sending a packet until a block that waits for its flags resumes
     bandwidth: Bandwidth  # of stores to another GPU
-    memory: Bandwidth  # of a GPU's memory, reads plus writes
+    memory: Bandwidth  # of reads plus writes of a GPU's own memory
     issue: Seconds = 0.0  # per call, for a host that launches repeatedly
-    gap: Seconds = 0.0  # between calls launched by hosts, in addition to that in a graph
+    gap: Seconds = 0.0  # between calls launched by hosts, in addition to the gap in a graph
     move: Seconds = 0.0  # before the first byte of a move that waited for a signal
 
 
 @dataclass(frozen=True)
 class TransportTimes:
-    """Holds the performance of a transport other than peer copies on a fabric; None: as for peer copies."""
+    """Holds the performance of a transport other than peer copies; None: the same as of peer copies."""
 
     name: str  # one of `wavefabric.runtime.exchange.transports.TRANSPORTS`
     alpha: Seconds | None = None  # per round
@@ -49,7 +49,7 @@ class TransportTimes:
 
 @dataclass(frozen=True)
 class Fabric:
-    """An electrical fabric of GPUs, switches and links; transfers share the links."""
+    """An electrical fabric: GPUs, switches, and the links between them, which transfers share."""
 
     name: str
     gpus: tuple[str, ...]  # rank r is ``gpus[r]``
@@ -64,7 +64,7 @@ class Fabric:
     source: str = ""  # origin of the numbers, for people
     #: Rate at which a GPU adds received data, or copies within itself, after a transfer; None: instantly.
     reduce_bandwidth: Bandwidth | None = None
-    reduce_alpha: Seconds = 0.0  # latency of each such addition or copy
+    reduce_alpha: Seconds = 0.0  # latency of each addition of received data, or copy within a GPU
     # Time in which a host issues a round that its GPU takes part in, each further peer sent to in the round,
     # and each addition or copy within the GPU. Hosts run ahead of their GPUs: the sum is a lower bound of a
     # schedule's time, not an addition to it.

@@ -1,4 +1,4 @@
-"""Generates fabrics from a few numbers: switch, ring, mesh, torus, hypercube; nodes on a network."""
+"""Generates the links of regular fabrics: switch, ring, mesh, torus, hypercube; nodes on a network."""
 
 import math
 from dataclasses import replace
@@ -24,7 +24,7 @@ EXAMPLES = {name.partition(":")[0]: name for name in _NAMES.split()}
 
 
 def parse_sizes(kind: str, text: str) -> tuple[int, ...]:
-    """Parse the numbers after a family's name: ``"4x4"`` is (4, 4); `InputError` for other text."""
+    """Parse the sizes after the name of a fabric family: ``"4x4"`` is (4, 4); `InputError` for other text."""
     wanted = FAMILIES[kind]
     words = {"ranks": "a number of GPUs", "dimensions": "a number of dimensions", "grid": "sizes such as 4x4"}
     allowed = "rows and columns such as 4x8" if kind == "lightpath" else words[wanted]
@@ -37,7 +37,7 @@ def parse_sizes(kind: str, text: str) -> tuple[int, ...]:
 
 
 def check_sizes(kind: str, sizes: tuple[int, ...], key: str) -> tuple[int, ...]:
-    """Return ``sizes``; `InputError` for a family without GPUs, or with more than `MOST_RANKS`."""
+    """Return ``sizes``; `InputError` (which names ``key``) if they do not give 1 to `MOST_RANKS` GPUs."""
     if kind == "nodes" and len(sizes) != 2:
         raise InputError(f"{key}: {kind} {list(sizes)} given; allowed: nodes and GPUs of each, such as 4x8")
     least = 0 if kind == "hypercube" else 1
@@ -48,14 +48,14 @@ def check_sizes(kind: str, sizes: tuple[int, ...], key: str) -> tuple[int, ...]:
 
 
 def count_gpus(kind: str, sizes: tuple[int, ...]) -> int:
-    """Return the number of GPUs of a family."""
+    """Return the number of GPUs of a fabric of family ``kind``, a key of `FAMILIES`."""
     return 2 ** min(sizes[0], 60) if kind == "hypercube" else math.prod(sizes)
 
 
 def make_links(
     kind: str, sizes: tuple[int, ...], bandwidth: float, latency: float, link_kind: str
 ) -> tuple[Link, ...]:
-    """Return the links of a family, one per direction.
+    """Return the links of a fabric of family ``kind``; joined GPUs have one link in each direction.
 
     GPUs of a grid are numbered row by row (the last axis fastest). On an axis of length two a torus has one
     link per direction between the two GPUs, like a mesh, because the link around the end is the same wire.
@@ -72,8 +72,9 @@ def make_nodes(
 ) -> tuple[tuple[str, ...], tuple[Link, ...]]:
     """Return switches and links of nodes: one switch per node, and per GPU an adapter (NIC) on a leaf switch.
 
-    With ``rails`` leaf i has adapter i of every node, else leaf n has those of node n. A leaf's link to the
-    spine has the bandwidth of all its adapters / ``oversubscription``. GPUs are numbered node by node.
+    ``inside`` and ``nic`` are templates of a GPU's links to these switches. With ``rails`` leaf i has adapter
+    i of every node, else leaf n has the adapters of node n. A leaf's link to the spine has the bandwidth of
+    the leaf's adapters / ``oversubscription``. GPUs are numbered node by node.
     """
     nodes, gpus = sizes
     leaves = [f"{'rail' if rails else 'leaf'}{i}" for i in range(gpus if rails else nodes)]

@@ -1,4 +1,4 @@
-"""Maps a schedule to routes: transfers between pairs of GPUs, and switch operations on trees."""
+"""Maps the transfers of a schedule to routes: between pairs of GPUs, or a tree for a switch operation."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ Tree = tuple[bool, int, tuple[int, ...]]
 class Flows:
     """Holds the routes that the transfers of a schedule use.
 
-    ``route``: index per transfer; −1 for a transfer within a GPU, and for all rows of a switch operation but
-    the first. ``use``: resources by route. ``words``: description of each route.
+    ``route``: index of each transfer's route; −1 within a GPU, and for all but the first transfer of a switch
+    operation. ``use``: links and ports on each route. ``words``: description of each route.
     """
 
     route: np.ndarray
@@ -30,12 +30,12 @@ class Flows:
 
 
 def flows(schedule: Schedule, fabric: Fabric) -> Flows:
-    """Return the static routes of all transfers; `InputError` if one has none.
+    """Return the static routes of all transfers of a schedule; `InputError` if a transfer has no route.
 
-    A switch operation uses the union of the routes of its rows. If these split, or join, at a switch that
-    multicasts and reduces (`Fabric.multicast_switches`), their common part is crossed once, otherwise once
-    per row. A GPU's part for itself travels to the first such switch and back. Rows that meet no such switch
-    are refused.
+    A switch operation (multicast, or sum) uses the union of its transfers' routes. If these routes split, or
+    join, at a switch that multicasts and reduces (`Fabric.multicast_switches`), their common part is crossed
+    once, otherwise once per transfer. A GPU's part for itself travels to the first such switch and back.
+    `InputError` if a route passes no such switch.
     """
     t, ranks, u = schedule.transfers, schedule.ranks, units(schedule)
     away = (t["src"] != t["dst"]) & (t["switch"] == 0)
@@ -61,7 +61,7 @@ def flows(schedule: Schedule, fabric: Fabric) -> Flows:
 
 
 def with_trees(use: ResourceUse, trees: Sequence[Tree]) -> ResourceUse:
-    """Return ``use`` with the routes of switch operations appended; `InputError` as in `flows`."""
+    """Return ``use`` with the routes of switch operations ``trees`` added; `InputError` as in `flows`."""
     fabric = use.fabric
     limited = fabric.copy_bandwidth is not None
     first, wires = use.latency.size, use.wires
@@ -85,17 +85,17 @@ def with_trees(use: ResourceUse, trees: Sequence[Tree]) -> ResourceUse:
 def _crossed(
     fabric: Fabric, sums: bool, at: int, members: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return wires of a switch operation (once per crossing), fractions of the bytes, and the latency.
+    """Return the wires that a switch operation crosses, fractions of the bytes on each, and the latency in s.
 
-    A wire is crossed once for all rows whose routes have the same next switch that copies (or the same last
-    switch that adds), or the same GPU at the end. Where routes are split, each part of the bytes takes the
-    same switches on the routes of all rows.
+    A wire is crossed once for all routes with the same next switch that copies (or the same last switch that
+    adds), or the same GPU at the end. Where routes are split, each part of the bytes takes the same switches
+    on all routes. The arguments are as in `Tree`.
     """
     able = {len(fabric.gpus) + fabric.switches.index(name) for name in fabric.multicast_switches}
     routes = static_routes(fabric)
     ends = list(zip(routes.wires.source.tolist(), routes.wires.target.tolist(), strict=True))
     others = [gpu for gpu in members if gpu != at]
-    # Routes to all other GPUs; last, for the GPU's own part, the first of them in the other direction.
+    # Routes to all other GPUs; last, for the GPU's own part, the first route in the other direction.
     far, near = others + [at] * (at in members), [at] * len(others) + others[:1] * (at in members)
     which, wire, fraction, latency = routes.wires_of(*map(np.array, (far, near) if sums else (near, far)))
     cuts = np.searchsorted(which, np.arange(1, len(far)))
@@ -111,7 +111,7 @@ def _crossed(
             allowed = f"those of multicast_switches ({names})"
             raise InputError(f"fabric {fabric.name}: {fault}; allowed: {allowed}")
         for key, part in stops.items():
-            # The own part returns from the first such switch; its way there is counted with the others.
+            # A GPU's own part returns from its first such switch; the other routes count the wires up to it.
             if number < len(others) or key[1] == at:
                 crossed[key] = max(crossed.get(key, 0.0), part)
     copies, parts = np.array([wire for wire, _ in crossed]), np.array(list(crossed.values()))
@@ -121,10 +121,10 @@ def _crossed(
 def _stops(
     route: Sequence[tuple[int, float]], ends: Sequence[tuple[int, int]], able: set[int], sums: bool
 ) -> dict[tuple[int, int], float]:
-    """Return the fraction on each wire of a route, by the next of the ``able`` switches or the end GPU.
+    """Return the fraction of bytes on each wire of a route, by (wire, next switch of ``able`` or last GPU).
 
-    ``route``: wires and their fractions, from its beginning. With ``sums``: by the last such switch, or the
-    GPU at the beginning.
+    ``route``: wires with their fractions, in order; ``ends``: both nodes of each wire. With ``sums`` the key
+    names the switch of ``able`` last passed, or the first GPU.
     """
     stops: dict[tuple[int, int], float] = defaultdict(float)
     beyond: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))

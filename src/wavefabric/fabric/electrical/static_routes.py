@@ -19,13 +19,13 @@ _BLOCK = 256
 
 @dataclass(frozen=True, eq=False)
 class Wires:
-    """Holds links as arrays, parallel links joined to one wire; GPUs are numbered before switches."""
+    """Holds links as arrays, parallel links joined to one wire; nodes are numbers, GPUs before switches."""
 
     source: np.ndarray  # nodes, shape (wires,)
     target: np.ndarray
     bandwidth: np.ndarray  # B/s, the sum over parallel links
     latency: np.ndarray  # s, the largest of parallel links
-    kind: np.ndarray  # number of `Link.kind`; for parallel links that of the widest
+    kind: np.ndarray  # number of `Link.kind`; for parallel links the kind of the widest link
 
 
 class RouteWires(NamedTuple):
@@ -38,7 +38,7 @@ class RouteWires(NamedTuple):
 
 
 class ParallelWires(NamedTuple):
-    """Groups wires over which a node may split its data: its wires of one kind to switches."""
+    """Groups wires over which a node may split data: all its wires to switches with the same `Link.kind`."""
 
     group: np.ndarray  # group of each wire; a wire to a GPU is a group by itself
     first: np.ndarray  # group g: ``wires[first[g]:first[g + 1]]``
@@ -57,7 +57,7 @@ class StaticRoutes:
     parallel: ParallelWires | None  # None where no node has several wires to choose from
 
     def wires_of(self, src: np.ndarray, dst: np.ndarray) -> RouteWires:
-        """Compute the wires of the routes of pairs of different GPUs; `InputError` if a pair has no route."""
+        """Return the wires on the routes from GPUs ``src`` to ``dst``; `InputError` if a route is missing."""
         goal, nodes = np.asarray(dst), len(self.table)
         at, pair = np.asarray(src).copy(), np.arange(goal.size)
         fraction, late, latency = np.ones(goal.size), np.zeros(goal.size), np.zeros(goal.size)
@@ -89,7 +89,7 @@ class StaticRoutes:
         return RouteWires(pair[order], wire[order], fraction[order], latency)
 
     def _split(self, over: ParallelWires, wire: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return wires of the groups of ``wire`` that lead to ``goal``: row of ``wire``, wire, fraction."""
+        """Return the parallel wires that carry data to GPUs ``goal``: index into ``wire``, wire, fraction."""
         group, gpus = over.group[wire], self.fabric.ranks
         row, within = ragged(over.first[group + 1] - over.first[group])
         each = over.wires[over.first[group[row]] + within]
@@ -103,7 +103,7 @@ class StaticRoutes:
 
 
 def wires(fabric: Fabric) -> Wires:
-    """Return the links of a fabric with parallel links joined."""
+    """Return the links of a fabric as arrays, with parallel links joined to one wire."""
     number = {name: i for i, name in enumerate((*fabric.gpus, *fabric.switches))}
     ends = np.array([(number[link.source], number[link.target]) for link in fabric.links], np.int64)
     nodes, wire = np.unique(ends.reshape(-1, 2), axis=0, return_inverse=True)
@@ -119,13 +119,13 @@ def wires(fabric: Fabric) -> Wires:
 
 @lru_cache(maxsize=8)
 def static_routes(fabric: Fabric) -> StaticRoutes:
-    """Compute static routes between all GPUs: fewest hops, over all parallel switches, else the widest.
+    """Compute static routes between all GPUs: fewest links, split over parallel switches, else the widest.
 
     Data pass through switches, and through other GPUs only if the fabric says that they forward. Each node
     sends all data for a GPU the same way: split over all switches that are equally close to the GPU and
     joined to the node by links of one kind, or through one forwarding GPU. Each switch gets bytes in
-    proportion to the total rate of its routes. Among several kinds of links, or GPUs, the widest is used: no
-    PCIe is used beside NVLink.
+    proportion to the total rate of its routes. Among several kinds of links, or GPUs, the widest is used:
+    NVLink alone where a node has PCIe too.
 
     Among equally close and wide GPUs a node uses the neighbour whose number is closest to its own: along the
     last axis of a mesh or torus first, and from the lowest dimension of a hypercube (dimension-order and
@@ -174,12 +174,12 @@ def static_routes(fabric: Fabric) -> StaticRoutes:
 
 
 def _hops(w: Wires, nodes: int, gpus: int, forwards: bool) -> Iterator[np.ndarray]:
-    """Yield for each GPU the number of links from each node to it, −1: no route; shape (nodes,)."""
+    """Yield for each GPU the fewest links from every node to this GPU, −1: no route; shape (nodes,)."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import dijkstra
 
-    # Search backwards from each GPU. If GPUs do not forward, each has a second node, from which only its own
-    # search begins.
+    # Search backwards from each GPU. If GPUs do not forward, each GPU has a second node, at which only the
+    # search from this GPU begins.
     source, target = w.target, w.source
     if not forwards:
         own = source < gpus
@@ -196,7 +196,7 @@ def _hops(w: Wires, nodes: int, gpus: int, forwards: bool) -> Iterator[np.ndarra
 def _widths(
     w: Wires, hops: np.ndarray, usable: np.ndarray, gpu: int, group: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the B/s of all routes to ``gpu`` from each wire's group, and from each node by its widest."""
+    """Return the B/s to ``gpu`` over each wire's whole group, and over the widest group of each node."""
     best = np.zeros(hops.size)
     best[gpu] = np.inf
     width = np.zeros(w.source.size)
@@ -210,7 +210,7 @@ def _widths(
 
 @lru_cache(maxsize=8)
 def hop_counts(fabric: Fabric) -> tuple[np.ndarray, float]:
-    """Return the fewest links between GPUs, also through other GPUs (−1: no route), and B/s of all links."""
+    """Return the fewest links between GPUs (also through GPUs; −1: no route), and the B/s of all links."""
     w = wires(fabric)
     nodes = fabric.ranks + len(fabric.switches)
     to = [far[: fabric.ranks] for far in _hops(w, nodes, fabric.ranks, True)]
@@ -219,7 +219,7 @@ def hop_counts(fabric: Fabric) -> tuple[np.ndarray, float]:
 
 @dataclass(frozen=True, eq=False)
 class ResourceUse:
-    """Holds the resources that pairs of GPUs use.
+    """Holds the resources (links, ports) on the routes between pairs of GPUs.
 
     Resources are numbered: wires, then the send ports of GPUs, then their receive ports.
     """
@@ -233,10 +233,10 @@ class ResourceUse:
     latency: np.ndarray  # s of the route of each pair
 
     def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the resources that some pairs use, as three arrays of equal length.
+        """Return the links and ports that some pairs use, as three arrays of equal length.
 
-        The arrays are the index into ``pairs`` (ascending; a pair may occur twice), the resource, and the
-        fraction of the pair's bytes that crosses the resource.
+        The arrays are the index into ``pairs`` (ascending; a pair may occur twice), the number of the link or
+        port, and the fraction of the pair's bytes that crosses the link or port.
         """
         first = np.searchsorted(self.pair, np.arange(self.latency.size + 1))
         which, within = ragged(np.diff(first)[pairs])
@@ -244,12 +244,12 @@ class ResourceUse:
         return which, self.resource[use], self.fraction[use]
 
     def seconds(self, nbytes: np.ndarray) -> np.ndarray:
-        """Compute how long each resource is busy with ``nbytes`` of each pair: s, shape (resources,)."""
+        """Return how long links and ports are busy if pair p sends ``nbytes[p]``: s, shape (resources,)."""
         carried = np.bincount(self.resource, nbytes[self.pair] * self.fraction, self.capacity.size)
         return carried / self.capacity
 
     def name(self, resource: int) -> str:
-        """Return a description of a resource."""
+        """Return the description of a link or port, such as ``link GPU0 -> GPU1`` or ``GPU0 sends``."""
         f, w = self.fabric, self.wires
         if resource < w.source.size:
             names = (*f.gpus, *f.switches)
@@ -259,7 +259,7 @@ class ResourceUse:
 
 
 def resource_use(fabric: Fabric, src: np.ndarray, dst: np.ndarray) -> ResourceUse:
-    """Return the resources of pairs of GPUs by the static routes; `InputError` if a pair has no route."""
+    """Return links and ports on the static routes from ``src`` to ``dst``; `InputError` without a route."""
     routes = static_routes(fabric)
     pair, wire, fraction, latency = routes.wires_of(src, dst)
     capacity = routes.wires.bandwidth
@@ -275,5 +275,5 @@ def resource_use(fabric: Fabric, src: np.ndarray, dst: np.ndarray) -> ResourceUs
 
 
 def transfer_bytes(schedule: Schedule, element_bytes: float) -> np.ndarray:
-    """Return the bytes of each transfer: shape (transfers,)."""
+    """Return the bytes of each transfer of a schedule: shape (transfers,)."""
     return transfer_elements(schedule) * float(element_bytes)

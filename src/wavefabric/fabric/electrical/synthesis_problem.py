@@ -12,7 +12,7 @@ from wavefabric.fabric.electrical.static_routes import resource_use
 
 
 def direct_links(fabric: Fabric) -> Links | None:
-    """Return chunks per round over GPU-to-GPU links, 1 on the slowest; None if these do not join all GPUs."""
+    """Return GPU-to-GPU links in chunks per round, 1 on the slowest; None if they do not connect all GPUs."""
     number = {name: r for r, name in enumerate(fabric.gpus)}
     width: dict[tuple[int, int], float] = defaultdict(float)
     for link in fabric.links:
@@ -25,9 +25,10 @@ def direct_links(fabric: Fabric) -> Links | None:
 
 
 def routed_links(fabric: Fabric, unit: float | None = None) -> Links:
-    """Return links for all pairs by static routes (`InputError` without one); shared wires, ports are groups.
+    """Return a link for each pair of GPUs, in chunks per round; links that share a wire or port form a group.
 
-    ``unit`` is the bandwidth in B/s of one chunk per round, by default that of the slowest link or group.
+    ``unit`` is the bandwidth in B/s of one chunk per round, by default of the slowest link or group. Routes
+    are static; `InputError` for a pair without a route.
     """
     pairs = list(permutations(range(fabric.ranks), 2))
     use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)

@@ -1,4 +1,4 @@
-"""Run, check and time schedules on real ranks, and compare them with predictions.
+"""Runs, checks and times schedules on real ranks, and compares them with predictions.
 
 Imports all packages below it (exchange, fabric for costs, collectives, device, results) but no benchmark.
 """

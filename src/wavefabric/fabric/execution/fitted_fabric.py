@@ -1,4 +1,4 @@
-"""Build a fabric from times: fit lines to them, derive the fabric, and show both as tables."""
+"""Derives a fabric from measured times: fits lines to them, and shows lines and fabric as tables."""
 
 import statistics
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from wavefabric.fabric.execution import report
 #: 95 % as efficient as least squares if errors are normal).
 _HUBER = 1.345
 _TURNS = 20
-#: Largest residual of a valid fit: at 0.75 a time is four times its line.
+#: Largest absolute residual of a valid fit: at −0.75 a measured time is four times the fitted time.
 RESIDUAL = 0.75
 #: Lines with a larger residual are listed as rough, in the report and in the file.
 ROUGH = 0.25
-#: If the bytes' part of the time at the largest size is below this fraction, their rate cannot be measured.
+#: If bytes take less than this fraction of the time at the largest size, no bandwidth can be measured.
 _SEEN = 0.01
 #: If all ranks at once each reach less than this fraction of a pair's rate, they share a link.
 _SHARED = 0.7
-#: Text for each pattern.
+#: Text for each pattern of exchanges.
 _WORDS = {
     "ring": "each rank to the next",
     "both": "each rank to both neighbours",
@@ -33,7 +33,7 @@ _WORDS = {
     "add": "an addition",
     "signals": "signals",
 }
-#: Patterns whose lines become numbers of a fabric, besides the pairs; signals are for its kernels.
+#: Patterns whose lines become numbers of a fabric, besides the pairs; signals are for `Fabric.kernels`.
 _USED = ("one-to-all", "all-to-one", "all-to-all", "round", "add", "signals")
 
 
@@ -56,7 +56,7 @@ class Line:
         return nbytes / self.bandwidth > _SEEN * self.seconds(nbytes)
 
     def seconds(self, nbytes):
-        """Return the time for ``nbytes`` bytes."""
+        """Return the time in s for ``nbytes`` bytes on the line."""
         return np.maximum(self.floor, self.alpha + nbytes / self.bandwidth)
 
     def as_dict(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Line:
 
 
 def fit(nbytes: Sequence[float], seconds: Sequence[float], floor: bool = False) -> Line:
-    """Fit a line with α ≥ 0 to times (two sizes or more) by their relative errors, outliers weighing less.
+    """Fit a line with α ≥ 0 to times of two or more sizes, by relative errors, with less weight on outliers.
 
     With ``floor``, times of small sizes may be constant: a host needs that long to issue a transfer, while
     the device is still busy with the one before. The number of sizes at the floor is the best-fitting one.
@@ -82,13 +82,13 @@ def fit(nbytes: Sequence[float], seconds: Sequence[float], floor: bool = False) 
         least = float(np.median(t[low])) if low.any() else 0.0
         residual = np.maximum(least, alpha + slope * b) / t - 1
         lines.append(Line(alpha, 1 / slope, least, tuple(map(float, residual))))
-    # Of equally good fits the one with fewer points at the floor.
+    # Of equally good fits take the one with fewer points at the floor.
     errors = [np.abs(line.residuals).sum() * (1 + 1e-9 * number) for number, line in enumerate(lines)]
     return lines[int(np.argmin(errors))]
 
 
 def _huber(b: np.ndarray, t: np.ndarray) -> tuple[float, float]:
-    """Return α ≥ 0 and seconds per byte > 0."""
+    """Fit times ``t`` to sizes ``b`` in bytes robustly; return α ≥ 0 in s, and seconds per byte > 0."""
     from scipy.optimize import nnls
 
     weights, unit = np.ones_like(t), float(b.max())
@@ -96,7 +96,7 @@ def _huber(b: np.ndarray, t: np.ndarray) -> tuple[float, float]:
     for _ in range(_TURNS):
         w = weights / t
         (alpha, slope), _ = nnls(np.column_stack([w, w * b / unit]), w * t)
-        # Times that do not grow at all: the largest rate that these times can show.
+        # If times do not grow at all, take the largest rate that these times can show.
         alpha, slope = float(alpha), max(float(slope) / unit, 1e-6 * float(np.median(t)) / unit)
         residual = np.abs((alpha + slope * b) / t - 1)
         scale = max(float(np.median(residual)) / 0.6745, 1e-6)
@@ -105,15 +105,14 @@ def _huber(b: np.ndarray, t: np.ndarray) -> tuple[float, float]:
 
 
 def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine: dict, command: str) -> str:
-    """Return the fabric of a case of `wavefabric.fabric.execution.measure_fabric.run`, as TOML text.
+    """Return, as TOML text, the fabric of a transport measured by `measure_fabric.run` (one of its cases).
 
-    Each ordered pair has a link with the bandwidth that the pair reaches alone. Its latency is the excess of
-    its α over the smallest of all pairs, at most α of a round of a ring; the fabric's α is α of that round
-    minus the largest latency in the ring.
-    A single transfer reaches (``flow_bandwidth``) the rate of one in a ring, with all others in progress; a
-    GPU sends or receives in total (``copy_bandwidth``) its rate to or from all others. If a ring is much
-    slower than a pair alone, as in the memory of a host, all ranks are joined to one shared link instead,
-    with the highest total rate that was measured.
+    Each ordered pair has a link with the bandwidth that the pair reaches alone. The link's latency is the
+    excess of its α over the smallest α of all pairs, at most α of a round of a ring; the fabric's α is α of
+    that round minus the largest latency in the ring. ``flow_bandwidth`` is the rate of one transfer of a
+    ring, while all others are in progress; ``copy_bandwidth`` is the rate of a GPU to or from all others. If
+    a ring is much slower than a pair alone, as in the memory of a host, all ranks are joined to one shared
+    link instead, with the highest total rate that was measured.
     """
     from wavefabric.fabric.io.files import to_toml
 
@@ -169,7 +168,7 @@ def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine
 
 
 def _round(value: float, unit: float = 1e9) -> float:
-    """Round to four digits, the precision of measurements, in the unit of files: GB/s."""
+    """Round ``value`` to four digits, the precision of measurements, in the unit of files, GB/s."""
     return float(f"{value / unit:.4g}") * unit
 
 
@@ -186,7 +185,7 @@ def _lines(case: dict[str, Any], patterns) -> list[tuple[str, Line, list[dict[st
 
 
 def rough(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
-    """Return lines that the fabric uses, with residuals up to ``limit``, but above `ROUGH`."""
+    """Return, as text, fitted lines that a fabric uses although they are off by more than `ROUGH`."""
     return [
         f"{words} (up to {100 * line.worst:.0f} %)"
         for words, line, _ in _lines(case, _USED)
@@ -195,7 +194,7 @@ def rough(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
 
 
 def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
-    """Return lines, as text, that no fabric should use: residuals above ``limit``, or constant times."""
+    """Return, as text, fitted lines that no fabric should use: residuals above ``limit``, constant times."""
     wrong = []
     for words, line, times in _lines(case, _USED):
         if line.worst > limit:
@@ -206,7 +205,7 @@ def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
 
 
 def reliable_kernels(measured: dict[str, Any] | None, limit: float = RESIDUAL) -> dict[str, Any] | None:
-    """Return kernel measurements; without times, and with ``why_not``, if rounds of signals are misfits."""
+    """Return ``measured``; without ``times``, and with ``why_not``, if the line of signals is a misfit."""
     if measured is None or "times" not in measured:
         return measured
     wrong = misfits({"pairs": [], "patterns": {"signals": measured["lines"]["signals"]}}, limit)
@@ -214,7 +213,7 @@ def reliable_kernels(measured: dict[str, Any] | None, limit: float = RESIDUAL) -
 
 
 def table(result: dict[str, Any]) -> list:
-    """Return a table of fitted lines for each transport, and a summary of its fabric."""
+    """Return a table of fitted lines per transport, each with a summary of the fabric and with notes."""
     shown: list = []
     for case in result["cases"]:
         rows = []
@@ -239,7 +238,7 @@ def table(result: dict[str, Any]) -> list:
 
 
 def _summary(text: str) -> str:
-    """Return a fabric's numbers as text, except those of single links."""
+    """Return the latencies and rates of a fabric (TOML text) in words, except of single links."""
     from wavefabric.fabric.io.files import from_toml
 
     fabric: Any = from_toml(text)

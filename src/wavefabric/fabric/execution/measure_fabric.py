@@ -1,4 +1,4 @@
-"""Measure the fabric between ranks from times of exchanges on its real links."""
+"""Measures the fabric between ranks: times exchanges on its links, and fits latencies and bandwidths."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,11 +26,11 @@ SIZES = {
     "cpu": tuple(4 * _KIB << 2 * i for i in range(6)),
     "cuda": (4 * _KIB, 64 * _KIB, 256 * _KIB, *(_MIB << i for i in range(9))),
 }
-#: Single-level exchanges between all ranks.
+#: Exchanges of one round between all ranks.
 PATTERNS = ("ring", "both", "one-to-all", "all-to-one", "all-to-all")
-#: Rounds of two chains; the difference of their times is the cost of rounds alone.
+#: Numbers of rounds in two chains; the difference of their times is the cost of rounds alone.
 _FEW, _MANY = 2, 6
-#: With more pairs than this, only so many sizes are measured.
+#: With more than `_PAIRS` pairs, only the largest `_PAIR_SIZES` sizes are measured between pairs.
 _PAIRS, _PAIR_SIZES = 12, 4
 _WORD = 4
 #: Transports whose hosts do not wait while a schedule runs.
@@ -47,17 +47,16 @@ def run(
     progress: Callable[[str], None] | None = None,
     residual: float = fitted_fabric.RESIDUAL,
 ) -> dict[str, Any]:
-    """Measure the rates between all ranks, and fit a fabric to them, as TOML text; collective.
+    """Time exchanges between all ranks, and fit a fabric to the times, as TOML text; collective.
 
-    Single-level exchanges are timed: each ordered pair alone (``pairs``); each rank to the next (``ring``);
+    Exchanges of one round are timed: each ordered pair alone (``pairs``); each rank to the next (``ring``);
     to both neighbours (``both``); one to all; all to one; all to all. Also relays, in which each rank passes
     to the next what it received in the round before: the difference between relays of 6 and 2 rounds is the
     cost of rounds in a schedule (``round``). The cost of adding on all devices at once is found the same way
     (``add``), and at the smallest size the cost of one more receiving rank (``peer``). Lines are fitted to
     the times: t = α + bytes/bandwidth; over P2P and NCCL, where hosts run ahead of their GPUs, the larger of
-    this and the host's time to issue a round (``floor``). Over P2P kernels that run execution plans are also
-    measured (``kernels``, see `kernel_times`). ``residual`` is the largest (fitted − measured)/measured that
-    a line may have.
+    this and the host's time to issue a round (``floor``). Over P2P, kernels that run execution plans are
+    timed too (`kernel_times`). ``residual`` is the largest (fitted − measured)/measured that a line may have.
     """
     ensure(ranks.size >= 2, "ranks", f"{ranks.size} given", "2 or more")
     check_options(repeats, sizes, _WORD)
@@ -129,7 +128,7 @@ class _Measurement:
         return {**facts, "pairs": self._pairs(), "kernels": self._kernels(), "facts": self.comm.describe()}
 
     def _kernels(self) -> dict[str, Any] | None:
-        """Return `kernel_times`; ``why_not`` if packets of all sizes do not fit into free memory."""
+        """Return `kernel_times`, or ``why_not`` if packets of the largest size do not fit in memory."""
         if "packets" in self.comm.protocols:
             plan = compile_plan(relay(self.ranks.size, self.sizes[-1] // _WORD, _MANY), "packets")
             needed = 2 * staging_bytes(plan, self.ranks.rank, _WORD)
@@ -144,7 +143,7 @@ class _Measurement:
         return dict(zip(schedule.buffers, self._memory, strict=False))
 
     def seconds(self, work: Callable[[], Any]) -> float:
-        """Return the time of one call of ``work``."""
+        """Return the time in s of one call of ``work``."""
         return timed(self.ranks, work, self.repeats)["ms"] * 1e-3
 
     def _pairs(self) -> list[dict[str, Any]]:
@@ -184,14 +183,14 @@ def _with_line(rows: list[dict[str, Any]], floor: bool = False) -> dict[str, Any
 
 
 def kernel_times(measurement) -> dict[str, Any] | None:
-    """Fit lines to a relay's rounds by protocol, and to additions; return them and kernel times; collective.
+    """Time kernels that run execution plans; return fitted lines, and `KernelTimes` as a dict; collective.
 
     ``measurement`` has a ``comm``, ``sizes`` in bytes, ``buffers`` of a schedule, ``seconds`` of a call, and
     ``say``. Calls run in CUDA graphs, so that their times exclude the host: launch + rounds × (signal +
     bytes/bandwidth) + (rounds − 1) × move, or launch + rounds × packet. The host's time to launch a call is
-    that of the smallest call, launched one by one; the gap between calls is the extra time of a longer call
-    launched that way. The GPU's memory is timed beyond its caches, with the largest size. None for a
-    transport without kernels; ``why_not`` if they cannot run.
+    the time of the smallest call, launched one by one; the gap between calls is the extra time of a longer
+    call launched that way. The GPU's memory is timed beyond its caches, with the largest size. None for a
+    transport without kernels; ``why_not`` if kernels cannot run.
     """
     comm, sizes = measurement.comm, measurement.sizes
     if any(protocol not in comm.protocols for protocol in PROTOCOLS):
@@ -205,7 +204,7 @@ def kernel_times(measurement) -> dict[str, Any] | None:
         return measurement.seconds(comm.device.graph(lambda: [run() for _ in range(GRAPHED)])) / GRAPHED
 
     def line(make: Callable[[int, int, int], Schedule], protocol: str, own: bool = False) -> dict[str, Any]:
-        """Fit time per further round over bytes per message; with ``own``, over bytes of a rank's memory."""
+        """Fit time per round to bytes per message or, with ``own``, to bytes moved in a rank's memory."""
         rows = []
         for nbytes in sizes:
             few, many = (make(comm.size, nbytes // _WORD, rounds) for rounds in (_FEW, _MANY))
@@ -214,7 +213,7 @@ def kernel_times(measurement) -> dict[str, Any] | None:
         return _with_line(rows)
 
     def gap(rounds: list[dict[str, float]], issue: float) -> float:
-        """Return the gap of the shortest call that is not limited by the host."""
+        """Return the pause in s between calls, for the smallest size that the host does not limit."""
         for row in rounds:
             if _FEW * row["us"] * 1e-6 > 1.5 * issue:
                 schedule = relay(comm.size, int(row["bytes"]) // _WORD, _FEW)
@@ -247,14 +246,14 @@ def kernel_times(measurement) -> dict[str, Any] | None:
 
 
 def _of_a_round(few: float, many: float) -> float:
-    """Return the time per round from the times of a chain with few rounds and one with many."""
+    """Return the time per round from the times of two chains, with few and with many rounds."""
     more = (many - few) / (_MANY - _FEW)
     # On a machine with other load the longer chain may appear faster.
     return more if more > 0 else many / _MANY
 
 
 def _own_bytes(schedule: Schedule) -> float:
-    """Return the bytes of its own memory that the busiest rank reads and writes in a plan of signals."""
+    """Return how many bytes of its own memory the busiest rank reads and writes in a plan by signals."""
     elements = [0] * schedule.ranks
     for move in compile_plan(schedule, "signals").moves:
         own = sum(address.rank == move.rank for address in move.targets)
@@ -263,7 +262,7 @@ def _own_bytes(schedule: Schedule) -> float:
 
 
 def pattern(name: str, ranks: int, elements: int) -> Schedule:
-    """Return a schedule of `PATTERNS` with ``elements`` per message; no rank sends to itself."""
+    """Return the one-round schedule ``name`` of `PATTERNS` with ``elements`` per message."""
     everybody = range(ranks)
     pairs = {
         "ring": [(r, (r + 1) % ranks) for r in everybody],
@@ -276,7 +275,7 @@ def pattern(name: str, ranks: int, elements: int) -> Schedule:
 
 
 def _chain(name: str, ahead: int, ranks: int, elements: int, rounds: int) -> Schedule:
-    """Return a schedule whose rounds move the previous round's chunk to rank + ``ahead``, or add it if 0."""
+    """Return a schedule whose round k moves chunk k to rank + ``ahead``, or adds it if ``ahead`` is 0."""
     step, rank = (a.ravel() for a in np.indices((rounds, ranks)))
     transfers = np.zeros(step.size, TRANSFER)
     transfers["round"], transfers["src"], transfers["dst"] = step, rank, (rank + ahead) % ranks

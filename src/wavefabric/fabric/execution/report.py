@@ -1,4 +1,4 @@
-"""Show results in a common style: tables, figures, and the words in them."""
+"""Shows results in a common style: tables, figures, and the words in them."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,8 +21,7 @@ def table(
     plain: bool = False,
     wrap: bool = False,
 ) -> Any:
-    """Return a `rich.table.Table`: numbers right-aligned, columns whose heading begins with ``<``
-    left-aligned.
+    """Return a `rich.table.Table`; columns of text, whose heading begins with ``<``, are left-aligned.
 
     With ``plain`` there is only a line under the headings; ``wrap`` lets columns of text break.
     """
@@ -42,7 +41,7 @@ def table(
 def figure(
     path: str | Path, size: tuple[float, float], grid: str = "both", style: dict[str, Any] | None = None
 ) -> Iterator[Any]:
-    """Yield a Matplotlib figure in the style of all results, then save it to ``path``; ``size`` in inches."""
+    """Yield a Matplotlib figure of ``size`` inches in the style of all results; then save it to ``path``."""
     from matplotlib.figure import Figure
 
     with figure_style.style(**{"axes.titlepad": 8, "axes.grid.axis": grid, **(style or {})}):
@@ -52,7 +51,7 @@ def figure(
 
 
 def look(number: int) -> dict[str, Any]:
-    """Return colour and marker of line ``number``."""
+    """Return Matplotlib's options for the colour and marker of the line with index ``number``."""
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
 
 
@@ -67,7 +66,7 @@ def name_bars(axes: Any, names: Sequence[str]) -> None:
 def step_bars(
     path: str | Path, panels: Sequence[tuple[str, list[tuple[str, float, float]]]], fraction: str
 ) -> None:
-    """Draw a panel for each (title, bars); each bar is (name, ms of its transforms or 0, total ms)."""
+    """Draw a panel per (title, bars); a bar is (name, ms labelled ``fraction`` or 0, total ms per step)."""
     heights = [1 + len(bars) for _, bars in panels]
     with figure(path, (8.4, 0.9 + 0.4 * (sum(heights) + len(panels))), "x") as drawn:
         rows = drawn.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -98,7 +97,7 @@ def transport_name(transport: str) -> str:
 
 
 def unavailable(result: dict[str, Any]) -> list[str]:
-    """Return a line for each transport, or protocol of one, that could not be used."""
+    """Return a line of text for each transport, or protocol, that could not be used, with the reason."""
     return [f"{transport_name(name)}: not measured; {why}" for name, why in result["unavailable"].items()]
 
 

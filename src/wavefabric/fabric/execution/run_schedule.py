@@ -1,4 +1,4 @@
-"""Run a schedule on real links: check it, time it, and compare it with its prediction and with NCCL."""
+"""Runs a schedule on real links: checks it, times it, and compares it with its prediction and with NCCL."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -58,19 +58,20 @@ def run(
 ) -> dict[str, Any]:
     """Run a schedule between all ranks on every transport: check it, time it, compare it with a prediction.
 
-    ``schedule_of`` returns a schedule for a number of elements of the whole array; the chunks of a
-    `Schedule` are scaled by whole numbers. ``sizes`` are bytes of the whole array; by default the size of a
-    `Schedule` itself, else `SIZES`. ``options`` are those of `ScheduleMeasurement`.
+    ``schedule_of`` returns a schedule for a number of elements of the whole array; the chunks of a `Schedule`
+    are scaled by whole numbers. ``sizes`` are bytes of the whole array; by default the size of a `Schedule`
+    itself, else `SIZES`. ``options`` are the fields of `ScheduleMeasurement`.
 
-    Chunks of ``pre`` are filled with whole numbers whose sums are exact, all other elements with NaN (whole
-    numbers: −2²⁰), and those of ``post`` are compared to the bit, on the device. Timed runs follow on zeros;
-    if ranks could run ahead of each other, a barrier follows each run and its time is subtracted (``apart``).
+    Chunks that ``pre`` names are filled with whole numbers whose sums are exact, all other elements with NaN
+    (whole numbers: −2²⁰). Chunks of ``post`` are compared to the bit, on the device. Timed runs follow on
+    zeros; if ranks could run ahead of each other, a barrier follows each run and its time is subtracted
+    (``apart``).
 
-    algbw and busbw are those of nccl-tests (its PERFORMANCE.md). With S bytes of the whole array and K ranks,
-    algbw = S/t and busbw is algbw times 2(K − 1)/K for all-reduce, (K − 1)/K for all-gather, reduce-scatter,
-    all-to-all, gather and scatter, 1 for broadcast and reduce; otherwise the bytes of the busiest rank over
-    t. ``ratio`` is predicted over measured, ``over_own`` the bandwidth over that of NCCL's built-in
-    operation.
+    algbw and busbw are defined as in nccl-tests (PERFORMANCE.md). With S bytes of the whole array and K
+    ranks, algbw = S/t and busbw is algbw times 2(K − 1)/K for all-reduce, (K − 1)/K for all-gather,
+    reduce-scatter, all-to-all, gather and scatter, 1 for broadcast and reduce; otherwise the bytes of the
+    busiest rank over t. ``ratio`` is predicted over measured time, ``over_own`` the bandwidth over the one of
+    NCCL's own operation.
     """
     chosen = ScheduleMeasurement(**options)
     timed_schedule.values_of(chosen.dtype, ranks.size)  # raises if data cannot be checked
@@ -127,9 +128,9 @@ def run(
 
 
 def _predictions(fabric: Any, model: str, sized: list[SizedSchedule], width: int):
-    """Return a function of a size's index and `Exchange.protocol` that predicts a `Cost`, or None.
+    """Return a function (index of a size, protocol of the exchange) that predicts a `Cost`, or None.
 
-    For p2p only the model ``"kernel"`` describes kernels, and only the others describe copies.
+    For p2p only the model ``"kernel"`` describes kernels, and only the other models describe copies.
     """
     if fabric is None:
         return lambda at, protocol: None
@@ -159,7 +160,7 @@ def _measure(
     chosen: ScheduleMeasurement,
     say: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """Return a row of `check_and_time` per size; none, noting why in ``ranks``, if a protocol fails."""
+    """Check and time all sizes by one protocol; return a row per size, none if the protocol fails."""
     label = comm.transport if protocol == "auto" else f"{comm.transport}, {protocol}"
     rows = []
     try:
@@ -192,7 +193,7 @@ def check_protocols(protocols: Sequence[str], blocks: int | None) -> None:
 
 
 def sizes_between(least: int, most: int, factor: int = 4) -> list[int]:
-    """Return ``least``, ``least * factor`` and so on up to ``most``."""
+    """Return the sizes ``least``, ``least * factor`` and so on up to ``most``."""
     return list(takewhile(lambda size: size <= most, (least * factor**k for k in count())))
 
 
@@ -222,10 +223,7 @@ def _schedules(ranks: Ranks, schedule_of, sizes: Sequence[int], width: int) -> l
 
 
 def fabric_of_ranks(fabric: Any, ranks: int) -> Any:
-    """Load a fabric by name or file, unless it is one, for predictions of a measurement; None stays None.
-
-    `InputError` if its number of GPUs is not ``ranks``.
-    """
+    """Return ``fabric``, loaded if given by name or file; `InputError` unless it has ``ranks`` GPUs."""
     if isinstance(fabric, str | Path):
         from wavefabric.fabric.io.files import load
 
@@ -236,7 +234,7 @@ def fabric_of_ranks(fabric: Any, ranks: int) -> Any:
 
 
 def _compared(row: dict[str, Any], cost: Any, own: list[dict[str, Any]] | None):
-    """Return prediction and NCCL's time for the same size, with their ratios to the measured time."""
+    """Return prediction and NCCL's time for the size of ``row``, and their ratios to the measured time."""
     predicted = None if cost is None else cost.seconds * 1e6
     other = next((o for o in own or () if o["bytes"] == row["bytes"]), {})
     same, graphed, own_graphed = other.get("us"), row.get("graph_us"), other.get("graph_us")
@@ -251,7 +249,7 @@ def _compared(row: dict[str, Any], cost: Any, own: list[dict[str, Any]] | None):
 
 
 def table(result: dict[str, Any]) -> list:
-    """Return a table for each transport, and notes."""
+    """Return a table of measured times for each transport, and notes."""
     lines = [_table(result, case) for case in result["cases"]]
     if own := result["own"]:
         wrong = sum(row["wrong"] for row in own)
@@ -296,7 +294,7 @@ def _table(result: dict[str, Any], case: dict[str, Any]) -> Any:
 
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
-    """Draw time over size: measured, predicted, and of NCCL's built-in operation."""
+    """Plot time over size: measured, predicted, and of NCCL's built-in operation."""
     with report.figure(path, (6.4, 4.6)) as figure:
         axes = figure.subplots()
 

@@ -1,4 +1,4 @@
-"""Check a schedule of one size, or NCCL's built-in operation, on real ranks to the bit, and time it."""
+"""Checks a schedule of one size, or NCCL's built-in operation, on real ranks to the bit, and times it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ _BLOCK = 1 << 22
 _IN_STEP = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 #: Number of calls in a CUDA graph.
 GRAPHED = 20
-#: ms; shorter differences are noise.
+#: Shortest time in ms; shorter differences are noise.
 _SHORTEST = 1e-3
 
 
 def values_of(dtype: str, ranks: int) -> int:
-    """Return the upper bound of contributions, from 0, that keeps their sums exact in any order."""
+    """Return n such that contributions 0 … n − 1 have exact sums over ``ranks`` ranks in any order."""
     ensure(dtype in EXACT, "dtype", f"{dtype!r} given", ", ".join(EXACT))
     bfloat16.named(dtype)  # registers the name with NumPy
     if EXACT[dtype] // ranks < 2:
@@ -41,7 +41,7 @@ def values_of(dtype: str, ranks: int) -> int:
 
 
 def contribution(xp, item: int, origin: int, first: int, size: int, values: int):
-    """Return what rank ``origin`` contributes to elements ``first`` … of an item: (size,), uint32."""
+    """Return what rank ``origin`` contributes to ``size`` elements of an item from ``first`` on, uint32."""
     numbers = xp.arange(first, first + size, dtype=np.uint32)
     numbers *= np.uint32(2654435761)
     numbers += np.uint32((item * 374761393 + origin * 668265263 + 1442695041) & 0xFFFFFFFF)
@@ -53,7 +53,7 @@ def contribution(xp, item: int, origin: int, first: int, size: int, values: int)
 
 
 def expected(xp, held: tuple[int, int], first: int, size: int, values: int, dtype: str):
-    """Return elements ``first`` … of an item, (size,), summed over ranks; ``held``: item, mask of ranks."""
+    """Return ``size`` correct elements of an item from ``first`` on; ``held``: item, mask of summed ranks."""
     item, origins = held
     total = xp.zeros(size, dtype)
     for origin in range(origins.bit_length()):
@@ -63,7 +63,7 @@ def expected(xp, held: tuple[int, int], first: int, size: int, values: int, dtyp
 
 
 def fill(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> None:
-    """Fill this rank's buffers with what ``pre`` specifies, all else with invalid values; collective."""
+    """Fill the chunks that ``pre`` names with their values, all else with invalid values; collective."""
     poison = -(1 << 20) if np.dtype(dtype).kind == "i" else np.nan
     for name in buffers:
         number = schedule.buffers.index(name)
@@ -74,13 +74,13 @@ def fill(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> None:
 
 
 def count_wrong(comm, schedule: Schedule, buffers: dict[str, Any], dtype: str) -> int:
-    """Return the number of elements, over all ranks, that differ from what ``post`` specifies; collective."""
+    """Return the number of elements, over all ranks, that differ from what ``post`` demands; collective."""
     blocks = _blocks(comm, schedule, schedule.post, buffers, dtype)
     return int(comm.control.sum(sum(int(comm.device.xp.count_nonzero(b != values)) for b, values in blocks)))
 
 
 def _blocks(comm, schedule: Schedule, holdings, buffers: dict[str, Any], dtype: str):
-    """Yield (elements, expected values) of this rank's chunks in ``holdings``, block by block."""
+    """Yield (elements, correct values) of this rank's chunks in ``holdings``, block by block."""
     xp, values = comm.device.xp, values_of(dtype, schedule.ranks)
     offsets = [schedule.offsets(number, comm.rank) for number in range(len(schedule.buffers))]
     for (owner, buffer, chunk), held in holdings.items():
@@ -101,7 +101,7 @@ def _meet(comm) -> None:
 
 @dataclass(frozen=True)
 class SizedSchedule:
-    """A schedule for ``bytes`` bytes; ``busiest`` is the most bytes that a rank sends or receives."""
+    """A schedule for ``bytes`` bytes of data; ``busiest``: most bytes that any rank sends or receives."""
 
     schedule: Schedule
     collective: str
@@ -120,12 +120,12 @@ class SizedSchedule:
         return self.collective not in _IN_STEP
 
     def totals(self) -> dict[str, int]:
-        """Return the elements of each buffer on the rank with the most."""
+        """Return the number of elements of each buffer on the rank that has the most."""
         pairs = zip(self.schedule.buffers, self.schedule.sizes, strict=True)
         return {name: int(sizes.sum(axis=1).max()) for name, sizes in pairs}
 
     def bandwidths(self, seconds: float) -> tuple[float, float]:
-        """Return algbw and busbw of nccl-tests in GB/s; see `run_schedule.run`."""
+        """Return algorithm and bus bandwidth (algbw, busbw of nccl-tests) in GB/s of a run of ``seconds``."""
         algbw = self.bytes / seconds * 1e-9
         k = self.schedule.ranks
         factors = dict.fromkeys((*_IN_STEP, "gather", "scatter"), (k - 1) / k)
@@ -140,15 +140,15 @@ def busiest(schedule: Schedule) -> int:
 
 
 def largest_buffers(sizes: list[SizedSchedule]) -> dict[str, int]:
-    """Return the elements that each buffer needs for all sizes."""
+    """Return the number of elements that each buffer needs for the largest size, by name."""
     names = dict.fromkeys(name for sized in sizes for name in sized.schedule.buffers)
     return {name: max(1, *(sized.totals().get(name, 0) for sized in sizes)) for name in names}
 
 
 def check_memory(ranks: Ranks, sizes: list[SizedSchedule], width: int, protocols: Sequence[str] = ()) -> None:
-    """Raise `InputError` on all ranks if sizes do not fit into memory; collective.
+    """Raise `InputError` on all ranks if the buffers of ``sizes`` do not fit into memory; collective.
 
-    ``width`` is the bytes per element. Those of ``protocols`` that are kernels also need staging memory.
+    ``width`` is the bytes per element. Protocols that are kernels also need memory for staging buffers.
     """
     added = max(Program(sized.schedule, ranks.rank).scratch for sized in sizes)
     elements = sum(largest_buffers(sizes).values()) + added
@@ -157,7 +157,7 @@ def check_memory(ranks: Ranks, sizes: list[SizedSchedule], width: int, protocols
         for protocol in set(protocols) & set(PROTOCOLS)
         for sized in sizes
     ]
-    # The pool keeps all powers of two below the largest for reuse. Blocks of expected values are extra.
+    # The pool keeps all powers of two below the largest for reuse; add space for blocks of expected values.
     needed = elements * width + 2 * max(staging, default=0) + (1 << 27)
     ranks.check_memory(needed, f"sizes: {max(sized.bytes for sized in sizes)} bytes")
 

@@ -1,4 +1,4 @@
-"""Measure times, bandwidth and machine facts in the same way for all benchmarks, also over ranks."""
+"""Measures times, bandwidth and machine facts in the same way for all benchmarks, also over ranks."""
 
 import gc
 import math
@@ -23,7 +23,7 @@ _MOST_CALLS = 2000
 
 
 def machine(device: Device) -> dict[str, Any]:
-    """Return versions, commit, processor and GPU, to be recorded with a time."""
+    """Return versions, commit, processor and GPU, to be recorded with measured times."""
     facts: dict[str, Any] = dict(provenance(device=device.name))
     here = describe()
     facts["threads"] = device.threads
@@ -40,7 +40,7 @@ def milliseconds(
     each: int = 1,
     between: Callable[[], Any] | None = None,
 ) -> list[float]:
-    """Return ms per call, in samples of ``each`` calls, after a warm-up; ``between`` runs before each."""
+    """Return the ms per call of samples of ``each`` calls, after a warm-up; ``between`` precedes a sample."""
     prepare = between or (lambda: None)
     prepare()
     work()
@@ -112,7 +112,7 @@ class Ranks:
         self.unavailable: dict[str, str] = {}
 
     def each(self) -> Iterator[Communicator]:
-        """Yield a communicator per transport, one at a time; note those that cannot be used. Collective."""
+        """Yield a communicator per transport, one at a time; note transports that fail. Collective."""
         for name in self.names:
             comm, why = self.open(name)
             if comm is None:
@@ -153,7 +153,7 @@ def check_options(repeats: int, sizes: Sequence[int], multiple: int) -> None:
 
 
 def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> list[float]:
-    """Return times per call in ms of samples of ``each`` calls, after a barrier; of the slowest rank."""
+    """Return, for samples of ``each`` calls after a barrier, the slowest rank's ms per call; collective."""
     device, control = ranks.device, ranks.control
 
     def together() -> None:
@@ -164,7 +164,7 @@ def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> lis
 
 
 def timed(ranks: Ranks, work: Callable[[], Any], repeats: int) -> dict[str, float]:
-    """Return median, best and worst times in ms, after warm-up; samples last ``ranks.sample`` s."""
+    """Return median, best, worst ms per call after a warm-up; samples last ``ranks.sample`` s; collective."""
     work()
     once = times(ranks, work, 2, 1)[-1] * 1e-3
     each = max(1, min(_MOST_CALLS, math.ceil(ranks.sample / max(once, 1e-7))))

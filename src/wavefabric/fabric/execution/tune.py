@@ -1,4 +1,4 @@
-"""Find the fastest algorithm for each size: predicted on a fabric, or measured between ranks."""
+"""Finds the fastest algorithm for each size: predicted on a fabric, or measured between ranks."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -40,10 +40,11 @@ _SAMPLE = 0.05
 class TuningSearch:
     """Holds the result of a search, and what it left out.
 
-    ``measured``: number of times measured on all transports, and the number without predictions; candidates
-    predicted ``within`` this factor of the fastest are measured. ``left_out``: algorithms that do not support
-    this number of ranks, and why. ``wrong``: choices that produced wrong data and are no longer candidates.
-    ``unavailable``: transports, or protocols of one (``"p2p, packets"``), that could not be used, and why.
+    ``measured``: number of times measured on all transports, and the number without the limit ``within``:
+    only candidates predicted within this factor of the fastest are measured. ``left_out``: algorithms that do
+    not support this number of ranks, and why. ``wrong``: choices that gave wrong data and are no longer
+    candidates. ``unavailable``: transports, or protocols (``"p2p, packets"``), that could not be used, and
+    why.
     """
 
     tuning: Tuning
@@ -58,8 +59,8 @@ class TuningSearch:
 class TuningOptions:
     """Holds options of `tune`: how it predicts and how it measures."""
 
-    #: Fabric and cost model of predictions, as in `wavefabric.fabric.cost`; between ranks, rounds are those
-    #: that are run. The model ``"kernel"`` predicts each protocol of kernels.
+    #: Fabric and cost model of predictions, as in `wavefabric.fabric.cost`; between ranks, rounds are as in
+    #: the run. The model ``"kernel"`` predicts each protocol of kernels.
     fabric: AnyFabric | None = None
     model: str = "auto"
     #: Number of ranks if times are only predicted; by default the GPUs of the fabric.
@@ -80,16 +81,14 @@ def tune(
     progress: Progress | None = None,
     **options: Any,
 ) -> TuningSearch:
-    """Find the fastest algorithm of each collective operation and size: measured between ranks, else
-    predicted.
+    """Find the fastest algorithm of each collective operation and size, measured between ranks or predicted.
 
     ``sizes`` are bytes of the whole array, by default `PREDICTED_SIZES`, or between ranks
     `run_schedule.SIZES`, in steps of 4. ``ranks`` measure on each of their transports with each protocol, and
-    check the data to the bit; collective. ``options`` are those of `TuningOptions`.
+    check the data to the bit; collective. ``options`` are the fields of `TuningOptions`.
 
     `InputError` for unknown words, sizes that are no whole number of elements, a fabric with fewer GPUs
-    (between ranks: with another number), if no transport can be used, or no algorithm supports this number
-    of ranks.
+    (between ranks: another number), no transport that works, or no algorithm for this number of ranks.
     """
     chosen = TuningOptions(**options)
     if ranks is not None:
@@ -148,7 +147,7 @@ def tune(
 
 
 def _left_out(pools: dict[str, Candidates], failures: dict[str, dict[Choice, str]]) -> dict[str, str]:
-    """Return what is not compared, and why; with the collective if the algorithm is compared for another."""
+    """Return why algorithms are not compared, by name (and collective, if compared for another one)."""
     known = {collective: each.without(failures[collective]) for collective, each in pools.items()}
     compared = {choice.algorithm for each in known.values() for choice in each.choices}
     return {
@@ -171,11 +170,11 @@ def _steps(progress: Progress, label: str, total: int) -> Iterator[Callable[[str
 
 
 def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollective]:
-    """Return tables of candidates in order: measured ones by their time, then the others."""
+    """Return tables of candidates by time: measured candidates first, then the others."""
     tables: dict[str, list[TunedSize]] = {}
     for (collective, size), row in rows.items():
         if row:
-            # Times equal up to round-off: in the order of candidates.
+            # Times equal up to round-off keep the order of candidates.
             order = sorted(row, key=lambda each: (each.measured_us is None, pool.rounded(each)))
             tables.setdefault(collective, []).append(TunedSize(size, tuple(order)))
     return [TunedCollective(collective, tuple(sizes), transport) for collective, sizes in tables.items()]
@@ -184,7 +183,7 @@ def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollecti
 def _measure(
     ranks: Ranks, rows: pool.Rows, chosen: TuningOptions, progress: Progress
 ) -> tuple[list[TunedCollective], tuple[int, int], list[str], dict[str, str]]:
-    """Return tables of all transports; times measured and possible; wrong choices; choices left out."""
+    """Measure on all transports; return tables, counts measured and possible, wrong choices, omissions."""
     fast = ranks.control.bcast(pool.promising(rows, chosen.within))  # round-off may differ between machines
     width, tables, timed, possible, wrong = np.dtype(chosen.dtype).itemsize, [], 0, 0, []
     left_out: dict[str, str] = {}

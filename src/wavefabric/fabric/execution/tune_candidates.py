@@ -1,4 +1,4 @@
-"""Build a tuning's candidates, every algorithm of the registry with its options; predict their times."""
+"""Builds a tuning's candidates, every algorithm of the registry with its options; predicts their times."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,10 +35,10 @@ def candidates(
 ) -> Iterator[tuple[Choice, Schedule]]:
     """Build the schedules of ``wanted`` choices; yield each choice with its schedule.
 
-    Choices whose pieces form no pipeline are skipped. Of schedules with the same traffic between ranks in the
-    same rounds only the one with the fewest options is yielded. With ``run``, rounds are those of
-    `wavefabric.runtime.exchange` (`run_schedule.as_run`). All schedules are verified, and for an array of
-    `elements_of` elements. ``step`` is called with a line for each choice.
+    Choices whose pieces form no pipeline are skipped. If schedules have the same traffic between ranks in the
+    same rounds, only the one with the fewest options is yielded. With ``run``, rounds are as
+    `wavefabric.runtime.exchange` runs them (`run_schedule.as_run`). All schedules are verified, and for an
+    array of `elements_of` elements. ``step`` is called with a line for each choice.
     """
     rounds: dict[Choice, int] = {}
     seen: set[bytes] = set()
@@ -63,7 +63,7 @@ def candidates(
 
 
 def choices(collective: str, ranks: int, fabric: AnyFabric | None = None, on_gpu: bool = False) -> Candidates:
-    """Return the algorithms to compare: those that ``fabric`` can run, else those that the ranks can run."""
+    """Return the algorithms to compare: all that ``fabric`` can run or, if None, all that ranks can run."""
     if fabric is not None:
         return candidates_on(fabric, collective, range(ranks))
     return every_candidate(
@@ -72,7 +72,7 @@ def choices(collective: str, ranks: int, fabric: AnyFabric | None = None, on_gpu
 
 
 def elements_of(ranks: int) -> int:
-    """Return the elements of an array that all candidates divide evenly."""
+    """Return the number of elements of an array that all candidates divide evenly."""
     return 2 * ranks * ranks * max(PIECES)
 
 
@@ -138,7 +138,7 @@ def rounded(each: TimedChoice) -> float:
 def _times(
     schedule: Schedule, sizes: Sequence[int], fabric: AnyFabric, model: str, options: dict[str, Any]
 ) -> list[float]:
-    """Return predicted times in µs of rising sizes."""
+    """Return the predicted times in µs of a schedule for sizes in ascending order."""
     costed = list(sizes)
     if isinstance(fabric, PhotonicFabric):
         # Circuits do not depend on bytes, so time is linear in bytes between two sizes.
@@ -149,7 +149,7 @@ def _times(
 
 
 def promising(rows: Rows, within: float) -> dict[tuple[str, int], set[Choice]]:
-    """Return the choices predicted within a factor of the fastest, or not predicted at all.
+    """Return, by collective and size, choices predicted ``within`` this factor of the fastest, or not at all.
 
     The fastest is one without switches, since not every transport can use them.
     """
@@ -161,7 +161,7 @@ def promising(rows: Rows, within: float) -> dict[tuple[str, int], set[Choice]]:
 
 
 def of_protocols(row: Sequence[TimedChoice], protocols: Sequence[str]) -> list[TimedChoice]:
-    """Return each algorithm of predicted candidates with each protocol of a transport.
+    """Return each algorithm in ``row`` with each protocol of a transport, and with its predicted time.
 
     Predictions without a protocol are for transports without protocols, and for copies.
     """
@@ -178,12 +178,12 @@ def of_protocols(row: Sequence[TimedChoice], protocols: Sequence[str]) -> list[T
 
 
 def is_promising(choice: Choice, row: Sequence[TimedChoice], chosen: set[Choice]) -> bool:
-    """Return whether ``choice`` is in ``chosen``; without a prediction, whether its algorithm is."""
+    """Return whether ``choice`` is in ``chosen`` or, if not in ``row``, whether its algorithm is."""
     if any(each.choice == choice for each in row):
         return choice in chosen
     return plain(choice) in map(plain, chosen)
 
 
 def plain(choice: Choice) -> Choice:
-    """Return the choice without a protocol."""
+    """Return ``choice`` with the protocol ``"auto"``."""
     return replace(choice, protocol="auto")

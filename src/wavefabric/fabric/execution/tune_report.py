@@ -1,4 +1,4 @@
-"""Show a tuning: tables of the fastest choices, and a plot of all times with a strip of the fastest."""
+"""Shows a tuning: tables of the fastest choices, and a plot of all times with a strip of the fastest."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def table(search: TuningSearch) -> list[Any]:
 
 
 def notes(search: TuningSearch) -> list[str]:
-    """Return lines about what was left out."""
+    """Return lines about what a search left out: times, algorithms, wrong choices, transports."""
     timed, possible = search.measured
     lines = []
     if timed < possible:
@@ -73,7 +73,7 @@ def _has(each: TunedCollective, key: str) -> bool:
 
 
 def _slower(best: TimedChoice, second: TimedChoice) -> str:
-    """Return how much longer the second takes: in percent, or as a factor from 2 on."""
+    """Return how much longer than ``best`` the second takes: in percent, from twice on as a factor."""
     if best.us <= 0:
         return "-"
     ratio = second.us / best.us
@@ -88,7 +88,7 @@ def _title(tuning: Tuning, each: TunedCollective) -> str:
 
 
 def plot(search: TuningSearch, path: str | Path) -> Path:
-    """Draw time over size of every candidate, the fastest in colour; a strip shows the fastest by size."""
+    """Plot every candidate's time over size, the fastest in colour, and a strip of the fastest by size."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -121,7 +121,7 @@ def _colours(tuning: Tuning) -> dict[Choice, str]:
 
 
 def _lines(axes: Axes, each: TunedCollective, colours: dict[Choice, str]) -> None:
-    """Draw time over size: choices that are the fastest somewhere coloured and named, the others grey."""
+    """Plot time over size: choices that are the fastest somewhere coloured and named, the others grey."""
     sizes = [size.bytes for size in each.sizes]
     key = "measured_us" if each.transport else "predicted_us"
     winners = list(dict.fromkeys(size.best.choice for size in each.sizes))
@@ -163,7 +163,7 @@ def _time_ticks(axes: Axes) -> None:
 
 
 def _series(each: TunedCollective, choice: Choice, key: str) -> list[float]:
-    """Return the times of a choice by size, NaN where there is none."""
+    """Return the times of a choice by size, NaN for sizes without a time."""
     known = [{one.choice: getattr(one, key) for one in size.candidates} for size in each.sizes]
     return [math.nan if times.get(choice) is None else times[choice] for times in known]
 
@@ -200,7 +200,7 @@ def _is_light(colour: str) -> bool:
 
 
 def _borders(sizes: Sequence[int]) -> list[float]:
-    """Return the midpoints between sizes on a logarithmic scale, and as far beyond the first and the last."""
+    """Return the borders of sizes: midpoints on a logarithmic scale, and as far beyond both ends."""
     middles = [math.sqrt(a * b) for a, b in pairwise(sizes)]
     step = [sizes[0] / middles[0], sizes[-1] / middles[-1]] if middles else [0.5, 2.0]
     return [sizes[0] * step[0], *middles, sizes[-1] * step[1]]

@@ -77,7 +77,7 @@ def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False)
 
 
 def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:
-    """Return a family's preset with other numbers; in an incomplete wafer some tiles remain unused."""
+    """Return the preset of a family with other sizes; in an incomplete wafer some tiles remain unused."""
     data = tomllib.loads((PRESETS / f"{kind}.toml").read_text("utf-8"))
     data["name"] = f"{kind}:{'x'.join(map(str, sizes))}"
     wanted = families.FAMILIES[kind]
@@ -181,7 +181,7 @@ def _links(
 
 
 def check_connected(fabric: Fabric) -> None:
-    """Refuse a fabric on which data cannot get from every GPU to every other one over any nodes."""
+    """Raise `InputError` unless links join all GPUs of a fabric, over any nodes, in both directions."""
     w, nodes, first = wires(fabric), fabric.ranks + len(fabric.switches), fabric.gpus[0]
     from scipy.sparse import csr_array  # imported here, as most fabrics need no SciPy
     from scipy.sparse.csgraph import breadth_first_order

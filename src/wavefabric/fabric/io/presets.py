@@ -13,7 +13,7 @@ PRESETS = Path(__file__).parents[1] / "presets"
 def presets() -> dict[str, str]:
     """Return the names of the fabrics that come with the package, each with its description.
 
-    Those of `electrical.families.FAMILIES` also take numbers: ``"ring:16"``, ``"torus:4x4"``.
+    The names of `electrical.families.FAMILIES` also take numbers: ``"ring:16"``, ``"torus:4x4"``.
 
     Examples
     --------

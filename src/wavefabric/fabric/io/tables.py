@@ -24,7 +24,7 @@ from wavefabric.fabric.photonic.link_budget import LinkBudget
 
 
 def converted(value: Any, *, unit: str, most: float, least: float = 0.0, above: float | None = None) -> float:
-    """Return text with any unit of the same dimension as a number in SI units; refuse absurd values."""
+    """Convert text with a unit, such as ``"3 GB/s"``, to SI units; `ValueError` for values out of range."""
     try:
         number = quantity(value, unit, "")
     except InputError as error:
@@ -44,7 +44,7 @@ def converted(value: Any, *, unit: str, most: float, least: float = 0.0, above: 
 
 
 def _as_written(value: Any, *, example: str) -> float:
-    """Return the number of text with exactly this unit: levels and roots of units are not converted."""
+    """Return the number in text with exactly the unit of ``example``; dB and the like are not converted."""
     number = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)"
     form = rf"\s*{number}\s*{re.escape(example.split()[1])}\s*"
     match = re.fullmatch(form, value) if isinstance(value, str) else None
@@ -111,7 +111,7 @@ class FabricFileTable(BaseModel):
 
 
 class FabricLinkTable(FabricFileTable):
-    """Describes ``count`` parallel links from each of ``from`` to each of ``to``; with ``both`` also back."""
+    """Describes ``count`` parallel links from each of ``from`` to each of ``to``, and with ``both`` back."""
 
     from_: Ends = Field(alias="from")
     to: Ends
@@ -157,7 +157,7 @@ def fields_of(kind: type, *left_out: str) -> dict[str, Any]:
 
 
 def _table_of(described: type, /, **others: Any) -> Any:
-    """Return the table for a dataclass; ``others`` are keys with another form or absent from the dataclass.
+    """Return the table class for a dataclass; ``others`` are keys with another form, or additional keys.
 
     Keys whose default is None may be left out.
     """
@@ -207,7 +207,7 @@ PhotonicTable = _table_of(
 
 
 def unit_of(table: type[FabricFileTable], key: str) -> str | None:
-    """Return the unit of a key, empty for a plain number with a fraction; None for all other keys."""
+    """Return the unit of a key of a table, "" for a number without unit; None for counts, text and others."""
     field = table.model_fields.get(key)
     if field is None:
         return None

@@ -96,7 +96,7 @@ def _text(value: str) -> str:
 
 
 def _grouped(links: tuple[Link, ...]) -> list[tuple[Link, int, bool]]:
-    """Group links: equal consecutive links with their count, and whether equally many lead back next."""
+    """Group equal consecutive links: (link, count, whether as many links in the other direction follow)."""
     runs = [(link, len(list(same))) for link, same in groupby(links)]
     groups, i = [], 0
     while i < len(runs):

@@ -48,9 +48,9 @@ def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | No
     Without ``budget`` the fabric's budget is used, or else `LinkBudget()`. Raises `InputError` for a route of
     fewer than two tiles, or with tiles that are no neighbours.
 
-    At mean power P and extinction ratio r the outer eye is I₁ − I₀ = 2 ℛ P (r − 1)/(r + 1), the noise σ = i_n
-    √B with B the bandwidth ratio times the symbol rate, and Q = (I₁ − I₀)/(2σ). Crosstalk, dispersion and
-    laser noise are neglected.
+    A link closes at a rate if the bit error rate is within its limit. At mean power P and extinction ratio r
+    the outer eye is I₁ − I₀ = 2 ℛ P (r − 1)/(r + 1), the noise σ = i_n √B with B the bandwidth ratio times
+    the symbol rate, and Q = (I₁ − I₀)/(2σ). Crosstalk, dispersion and laser noise are neglected.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | No
 def rates(
     fabric: PhotonicFabric, routes: Sequence[Sequence[int]], budget: LinkBudget | None = None
 ) -> np.ndarray:
-    """Return the largest rate in B/s that closes on one wavelength of each route, 0 if none does."""
+    """Return for each route the largest rate in B/s at which the link of one wavelength closes, else 0."""
     if not len(routes):
         return np.zeros(0)
     edges, first = flat_edges(fabric.columns, routes)
@@ -84,7 +84,7 @@ def rates(
 
 
 def slowest_circuit(plan: CircuitPlan, budget: LinkBudget | None = None) -> tuple[float, Bundle | None]:
-    """Return B/s per wavelength and bundle of a checked plan's slowest circuit; (inf, None) if empty."""
+    """Return B/s per wavelength, and bundle, of a checked plan's slowest circuit; (inf, None) without any."""
     worst: tuple[float, Bundle | None] = (math.inf, None)
     # Rounds with the same pairs share their bundles.
     for bundles in {id(part.bundles): part.bundles for part in plan.rounds}.values():

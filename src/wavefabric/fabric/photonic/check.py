@@ -1,4 +1,4 @@
-"""Proves from a plan alone that its circuits can be up together and carry their schedule."""
+"""Checks from a plan alone that its circuits can be up together and carry their schedule."""
 
 from collections import Counter, defaultdict
 from functools import lru_cache
@@ -16,7 +16,7 @@ from wavefabric.fabric.photonic.routing.cuts import overlap_bound
 from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
 from wavefabric.fabric.photonic.wavelengths import SHARING, fewest_wavelengths, least_parts
 
-#: Time limit in s for a solver to prove a bound that exceeds the one from cuts.
+#: Time limit in s for a solver to prove a bound that exceeds the bound from cuts.
 _PROOF = 20.0
 
 
@@ -29,16 +29,16 @@ def _fault(where: str | CircuitRound, actual: str, allowed: str) -> PlanError:
 
 
 def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
-    """Refuse a plan whose circuits cannot be up together, or that do not carry the (checked) schedule.
+    """Raise `PlanError` unless the circuits of a plan can be up together and carry the (verified) schedule.
 
-    Raises `PlanError` with a one-line message that names round, part, tile, wavelength, edge or waveguide.
+    The one-line message names round, part, tile, wavelength, edge or waveguide.
 
-    Checks of each part: routes begin and end at their tiles, go from neighbour to neighbour and pass no tile
-    twice; waveguide numbers exist on their edge; on a tile every laser and every photodiode serves one
-    circuit, at most as many as its chip has ports; no wavelength occurs twice in one waveguide of an edge in
-    one direction; `overlap` is correct; `overlap_bound` is at most the bound from cuts, or else a solver
-    proves it again. Checks of each round: its parts are numbered from 0; every pair with data to send has
-    circuits, all in one part; no circuit is idle; `parts_bound` is at most the bound from ports and cuts.
+    Checks of each part of a round: routes begin and end at their tiles, go from neighbour to neighbour and
+    pass no tile twice; waveguide numbers exist on their edge; on a tile every laser and every photodiode
+    serves one circuit, at most as many as its chip has ports; no wavelength occurs twice in one waveguide of
+    an edge in one direction; `overlap` is correct; `overlap_bound` is at most the bound from cuts, or else a
+    solver proves it again. Checks of each round: its parts are numbered from 0; every pair with data to send
+    has circuits, all in one part; no circuit is idle; `parts_bound` is at most the bound from ports and cuts.
 
     Routes pass no tile twice, so light never leaves a tile's 1 × 3 switch on the side it came from. A
     Mach–Zehnder switch sends all wavelengths of a waveguide the same way; `needs_wavelength_switches` tells
@@ -76,11 +76,10 @@ def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
 
 
 def check_reconfiguration(plan: ReconfigurationPlan, schedule: Schedule, element_bytes: float) -> None:
-    """Refuse circuits that outlive rounds if they cannot be up together or do not carry the schedule.
+    """Raise `PlanError` unless circuits that stay up between rounds fit together and carry the schedule.
 
-    Raises `PlanError` with a one-line message. Whenever a set-up begins, all circuits not yet down must pass
-    the checks of a part in `check_plan`. Rounds follow one another. Every pair has one route, and each hop
-    has enough capacity for its data.
+    Whenever a set-up begins, all circuits not yet down must pass the checks of a part in `check_plan`. Rounds
+    follow one another. Every pair has one route, and each hop has enough capacity for its data.
     """
     fabric, t, now = plan.fabric, schedule.transfers, 0.0
     set_up = fabric.reconfiguration + fabric.synchronisation
@@ -107,10 +106,10 @@ def check_reconfiguration(plan: ReconfigurationPlan, schedule: Schedule, element
 
 
 def needs_wavelength_switches(plan: CircuitPlan) -> bool:
-    """Whether wavelengths that share a waveguide must be separated somewhere.
+    """Return whether a plan must separate wavelengths that share a waveguide.
 
-    A Mach–Zehnder switch turns all wavelengths of a waveguide. Bundles that share a waveguide on an edge must
-    therefore end there together, or continue over the same edge in the same waveguide.
+    A Mach–Zehnder switch turns all wavelengths of a waveguide. Circuits that share a waveguide on an edge
+    must therefore end there together, or continue over the same edge in the same waveguide.
     `planning.plan_circuits` gives each bundle separate waveguides if there are enough; if not, separation
     needs wavelength-selective switches (rings).
     """
@@ -147,12 +146,12 @@ def _check_part(fabric: PhotonicFabric, part: CircuitRound) -> None:
 
 @lru_cache(maxsize=8)
 def _capacities(fabric: PhotonicFabric) -> dict[tuple[int, int], int]:
-    """Return the waveguides of each edge, in each direction."""
+    """Return the number of waveguides (or fibres) on each edge, in each direction."""
     return {edge: fabric.capacity(*edge) for edge in fabric.edges()}
 
 
 def _counts(number: np.ndarray, lit: np.ndarray) -> np.ndarray:
-    """Return how many rows of ``lit`` (rows, wavelengths) with each ``number`` light each wavelength."""
+    """Count the rows of ``lit`` (rows, wavelengths) that use each wavelength, by the ``number`` of a row."""
     cell = number[:, None] * lit.shape[1] + np.arange(lit.shape[1])
     return np.bincount(cell[lit], minlength=(number.max() + 1) * lit.shape[1]).reshape(-1, lit.shape[1])
 
@@ -160,7 +159,7 @@ def _counts(number: np.ndarray, lit: np.ndarray) -> np.ndarray:
 def _edges_and_guides(
     fabric: PhotonicFabric, capacity: dict[tuple[int, int], int], b: Bundle, part: CircuitRound
 ) -> list[tuple[int, int, int]]:
-    """Return edges and waveguides of one bundle; ``capacity``: waveguides of each edge."""
+    """Return (tile, next tile, waveguide) for each edge of a bundle's route; `PlanError` for a bad bundle."""
     which, tiles = f"{part}: circuit {b.src} -> {b.dst}", fabric.ranks
     for tile in (b.src, b.dst, *b.route):
         if not 0 <= tile < tiles:
@@ -185,7 +184,7 @@ def _edges_and_guides(
 
 
 def _check_carried(plan: CircuitPlan, schedule: Schedule) -> None:
-    """Refuse rounds unless each pair has circuits in exactly one part, and each circuit has data to carry."""
+    """Raise `PlanError` unless pairs have circuits in exactly one part of a round, and circuits have data."""
     t = schedule.transfers
     wanted, carried = defaultdict(set), defaultdict(set)  # pairs of each round
     for number, src, dst in t[t["src"] != t["dst"]][["round", "src", "dst"]].tolist():
@@ -204,7 +203,7 @@ def _check_carried(plan: CircuitPlan, schedule: Schedule) -> None:
 
 
 def _check_bounds(plan: CircuitPlan) -> None:
-    """Refuse lower bounds that cannot be proved again; a bound of 1 needs no proof."""
+    """Raise `PlanError` for a lower bound that cannot be proved again; a bound of 1 needs no proof."""
     overlaps: dict[int, int] = {}
     for part in plan.rounds:
         if part.overlap_bound > overlaps.get(id(part.bundles), 1):
@@ -233,7 +232,7 @@ def _check_bounds(plan: CircuitPlan) -> None:
 
 
 def _least_parts(fabric: PhotonicFabric, parts: list[CircuitRound]) -> int:
-    """Return the fewest parts that ports and cuts allow, whichever way ports are shared."""
+    """Return the most parts that ports and cuts prove necessary for a round, under any rule of `SHARING`."""
     pairs = np.array(sorted({(b.src, b.dst) for part in parts for b in part.bundles}))
     thinnest = {sharing: fewest_wavelengths(fabric, sharing, pairs).min() for sharing in SHARING}
     return max(1, *(least_parts(fabric, pairs, sharing, size) for sharing, size in thinnest.items()))

@@ -7,7 +7,7 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 @dataclass(frozen=True)
 class Bundle:
-    """The circuits between two tiles that are up at the same time and use the same route."""
+    """The circuits between two tiles that are up at the same time over the same route."""
 
     src: int
     dst: int

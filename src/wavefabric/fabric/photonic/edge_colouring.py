@@ -16,7 +16,7 @@ _SWAPS = 50_000
 
 
 class Colouring:
-    """A proper edge colouring, built circuit by circuit: ``colour`` of each circuit, 0 … ``colours`` − 1.
+    """Gives circuits of the same sender, or the same receiver, different colours 0 … ``colours`` − 1.
 
     No tile may send, or receive, more circuits than there are colours. With ``edges`` (numbers of the edges
     that each circuit passes) and ``capacity`` (circuits of one colour per edge), colours are chosen, and
@@ -55,7 +55,7 @@ class Colouring:
 
     @property
     def fits(self) -> bool:
-        """Whether no edge has more circuits of one colour than its capacity."""
+        """Return whether no edge has more circuits of one colour than its capacity."""
         return not (self._load > self._capacity).any()
 
     def _choose(self, i: int, common: int) -> int:
@@ -66,7 +66,7 @@ class Colouring:
         return candidates[int(np.argmin(there.max(axis=1)))]
 
     def _set(self, i: int, c: int, add: bool = True) -> None:
-        """Give circuit ``i`` the colour ``c``, or remove it if not ``add``."""
+        """Give circuit ``i`` the colour ``c`` or, if not ``add``, remove that colour."""
         for end in self._ends[i]:
             self._at[end][c] = i if add else -1
             self._free[end] ^= 1 << c
@@ -75,7 +75,7 @@ class Colouring:
             self._load[c, self._edges[i]] += 1 if add else -1
 
     def _chain(self, end: int, a: int, b: int) -> list[int]:
-        """Return circuits of colours a, b, a, … from a sender or receiver on; a cycle is followed once."""
+        """Return the chain of circuits of colours a, b, a, … from ``end`` on; a cycle is followed once."""
         chain = []
         i = self._at[end][a]
         while i >= 0 and (not chain or i != chain[0]):
@@ -135,7 +135,7 @@ def _lowest(bits: int) -> int:
 
 
 def degrees(pairs: np.ndarray, tiles: int) -> np.ndarray:
-    """Return the number of circuits that each tile sends and receives: shape (2, tiles)."""
+    """Return the number of circuits that each tile sends, and receives, for pairs (src, dst): (2, tiles)."""
     return np.stack([np.bincount(end, minlength=tiles) for end in pairs.T])
 
 

@@ -14,22 +14,22 @@ class PhotonicFabric:
     """
 
     name: str
-    rows: int  # tiles in all
+    rows: int  # of all tiles together
     columns: int
-    wafer_rows: int  # tiles of one wafer; neighbours on two wafers are joined by fibres
+    wafer_rows: int  # of the tiles of one wafer; neighbours on two wafers are joined by fibres
     wafer_columns: int
     lasers: int  # wavelengths that a tile can send at once, and receive at once (photodiodes)
     serdes_ports: int | None  # wavelengths that the chip on a tile can drive at once; None: all
     laser_bandwidth: Annotated[float, "B/s"]  # of one wavelength
     waveguides: int  # between neighbouring tiles of one wafer, in each direction
-    fibres: int  # the same between two wafers
+    fibres: int  # between neighbouring tiles of two wafers, in each direction
     alpha: Annotated[float, "s"]  # per round
     reconfiguration: Annotated[float, "s"]  # to set up the circuits of a round (Mach–Zehnder switches)
     synchronisation: Annotated[float, "s"] = 0.0  # between the GPUs and the controller
     tile_pitch: Annotated[float, "m"] = 0.025  # between centres of neighbouring tiles
     description: str = ""
     source: str = ""  # origin of the numbers, for people
-    budget: LinkBudget | None = None  # link budget of its circuits; None: typical numbers
+    budget: LinkBudget | None = None  # link budget of the circuits; None: typical numbers
 
     @property
     def ranks(self) -> int:

@@ -19,7 +19,7 @@ from wavefabric.fabric.photonic.tile_grid import Route, tile_grid
 #: Treatments of circuits for which an edge has too few waveguides.
 OVERSUBSCRIBED = ("split", "thin")
 
-#: Largest number of circuits for which fewer parts than by first fit are searched, and numbers tried.
+#: Largest number of circuits for which fewer parts than by first fit are searched; numbers of parts tried.
 _MANY = 1024
 _TRIES = 3
 
@@ -33,7 +33,7 @@ class _Options:
     seed: int
 
     def wavelengths(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the wavelengths of each pair if all are up together, shape (pairs,)."""
+        """Return the number of wavelengths of each pair if all are up together, shape (pairs,)."""
         return wavelengths.fewest_wavelengths(self.fabric, self.sharing, pairs)
 
     def thinnest(self, pairs: np.ndarray) -> int:
@@ -53,13 +53,13 @@ def plan_circuits(
     """Plan circuits for every round with transfers between ranks; rank r is tile r, tiles may be unused.
 
     ``routing`` is the method of `routes.route`. ``sharing`` sets the wavelengths of a pair, limited by both
-    ends: ``"even"`` divides all ports among a tile's peers, ``"paper"`` gives ports // (peers + 1) to each of
-    several peers.
+    ends: ``"even"`` divides all ports among a tile's peers, ``"paper"`` gives each of several ports // (peers
+    + 1).
 
     ``oversubscribed`` tells what to do if edges have too few waveguides after other routes were tried.
-    ``"split"``: the round is divided into parts with separate circuits. ``"thin"``: circuits get fewer
-    wavelengths, so that all are up together; the bytes take as long, and nothing is set up twice. Parts
-    follow only if one wavelength each is too much.
+    ``"split"``: the round is divided into parts, whose circuits are up one after the other. ``"thin"``:
+    circuits get fewer wavelengths, so that all are up together; the bytes take as long, and nothing is set up
+    twice. The round is divided only if even one wavelength per circuit is too much.
 
     Rounds with the same pairs have the same circuits. Each `CircuitRound` gives the smallest possible number
     of parts of its round (`parts_bound`), and the smallest possible and the actual number of bundles on an
@@ -123,7 +123,7 @@ def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
 
 
 def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitRound | None:
-    """Return one part with all circuits, or None if they do not fit."""
+    """Return a part of a round with all circuits, over routes of ``routing``; None if they do not fit."""
     fabric = options.fabric
     wanted = options.wavelengths(pairs)
     least = 1 if options.oversubscribed == "thin" else int(wanted.max())
@@ -135,7 +135,7 @@ def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitR
 
 
 def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[CircuitRound]:
-    """Return parts that each fit: as few as are found, starting from the lower bound by cuts."""
+    """Divide circuits into as few parts that fit as are found, starting from the lower bound by cuts."""
     fabric = options.fabric
     size = options.thinnest(pairs)
     peers = int(degrees(pairs, fabric.ranks).max())

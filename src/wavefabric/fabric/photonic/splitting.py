@@ -30,7 +30,7 @@ def in_layers(fabric: PhotonicFabric, routes: Sequence[Route], order: np.ndarray
 
 
 def circuit_orders(fabric: PhotonicFabric, routes: Sequence[Route]) -> list[np.ndarray]:
-    """Return orders to try: by begin along rows and columns, by decreasing length, and by shift.
+    """Return orders in which to assign circuits to layers: by start, by decreasing length, and by shift.
 
     For straight routes, which are intervals, the first order is the best; equal shifts (distance from source
     to destination) leave no tile with two circuits at once.
@@ -45,10 +45,11 @@ def circuit_orders(fabric: PhotonicFabric, routes: Sequence[Route]) -> list[np.n
 def negotiate(
     fabric: PhotonicFabric, routes: Sequence[Route], layers: int, reroute: bool, seed: int = 0
 ) -> tuple[np.ndarray, list[Route]] | None:
-    """Return a layer (below ``layers``) and a route for each circuit; None if none were found (no proof).
+    """Return a layer (of ``layers``, see `in_layers`) and a route for each circuit; None if none were found.
 
     Circuits in conflict are routed again by negotiated congestion, as in `ripup`, over all layers; with
-    ``reroute`` they may change their routes. Lasers and photodiodes count as edges of capacity 1.
+    ``reroute`` they may change their routes. Lasers and photodiodes count as edges of capacity 1. The search
+    is not exhaustive: None is no proof.
     """
     routes, edges, grid = list(routes), 4 * fabric.ranks, tile_grid(fabric)
     needs, capacity = _needs(fabric, routes)
@@ -57,11 +58,11 @@ def negotiate(
     history = np.zeros(load.shape)
 
     def over(where, what) -> np.ndarray:
-        """Return by how much one more circuit overloads the given edges of the given layers."""
+        """Return by how much one more circuit overloads edges ``what`` of layers ``where``."""
         return np.maximum(load[where, what] + 1 - capacity[what], 0)
 
     def price(where, what) -> np.ndarray:
-        """Return prices of edges: 1 if free, more if overloaded, rising with past overloads."""
+        """Return the price of edges ``what``: 1 if free, more if overloaded, rising with past overloads."""
         beyond = over(where, what)
         return 1 + (beyond > 0) * (8 + 8 * history[where, what]) + 8.0 * beyond
 
@@ -97,7 +98,7 @@ def negotiate(
 
 
 def _needs(fabric: PhotonicFabric, routes: Sequence[Route]) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return edges, laser and photodiode that each circuit needs, and the number of each per layer."""
+    """Return the edges, laser and photodiode of each circuit, and how many of each a layer offers."""
     tiles = fabric.ranks
     edges, first = flat_edges(fabric.columns, routes)
     capacity = np.concatenate((tile_grid(fabric).capacity, np.ones(2 * tiles, np.int64)))

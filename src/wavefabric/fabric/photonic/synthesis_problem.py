@@ -32,7 +32,7 @@ def optical_network(
     """Return a photonic fabric as the network of a synthesis problem.
 
     Each pair has the routes of ``"xy"`` (row first, and column first) or its ``k`` ``"shortest"`` simple
-    ones. `OutOfTime` is raised after the time ``until`` of `wavefabric.collectives.synthesis.deadline.now`,
+    routes. `OutOfTime` is raised after the time ``until`` of `wavefabric.collectives.synthesis.deadline.now`,
     `InputError` for an unknown method, ``k`` below 1, or too many tiles to list all routes.
     """
     ensure(method in METHODS, "method", f"{method!r} given", ", ".join(METHODS))
@@ -55,8 +55,7 @@ def optical_network(
 def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
     """Return the circuits, with waveguides, of a schedule synthesised for ``fabric``; each round is one part.
 
-    Raises `InputError` if an edge has too few waveguides for a wavelength, or the plan does not fit this
-    fabric; the result is checked by `check.check_plan`.
+    Raises `InputError` if an edge has too few waveguides for a wavelength, or as `check.check_plan`.
     """
     of_round: dict[int, dict[tuple[int, int, Route], int]] = defaultdict(dict)
     for c in synthesis.circuits:
@@ -73,7 +72,7 @@ def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
 def _round(
     fabric: PhotonicFabric, number: int, wavelengths: dict[tuple[int, int, Route], int]
 ) -> CircuitRound:
-    """Return one round from the bit mask of wavelengths of each source, destination and route."""
+    """Return the circuits of round ``number``; ``wavelengths``: bit mask by (source, destination, route)."""
     g, routes, masks = tile_grid(fabric), [key[2] for key in wavelengths], list(wavelengths.values())
     for r in routes:
         if min(r) < 0 or max(r) >= fabric.ranks:

@@ -21,7 +21,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class TileGrid:
-    """Holds the edges between the tiles of a fabric."""
+    """Holds the edges between the tiles of a fabric as arrays."""
 
     rows: int
     columns: int
@@ -29,7 +29,7 @@ class TileGrid:
     indptr: np.ndarray  # with `indices`: the grid as a compressed sparse graph
     indices: np.ndarray
     edge: np.ndarray  # number of the edge of each entry of `indices`
-    neighbours: tuple[tuple[int, ...], ...]  # of each tile
+    neighbours: tuple[tuple[int, ...], ...]  # tiles next to each tile
 
     @property
     def tiles(self) -> int:
@@ -37,7 +37,7 @@ class TileGrid:
         return self.rows * self.columns
 
     def name(self, edge: int) -> str:
-        """Return a description of an edge."""
+        """Return the description of an edge, such as ``3 -> 4``."""
         tile, direction = divmod(int(edge), 4)
         return f"{tile} -> {tile + (1, -1, self.columns, -self.columns)[direction]}"
 
@@ -106,7 +106,7 @@ def check_pairs(fabric: PhotonicFabric, pairs: Iterable[Pair]) -> list[Pair]:
 
 
 def trace(before: Mapping[int, int] | np.ndarray, src: int, dst: int) -> Route:
-    """Return the route from ``src`` to ``dst``, where ``before`` has the predecessor of each tile on it."""
+    """Return the route from ``src`` to ``dst``; ``before``: the predecessor of each tile on the route."""
     path = [dst]
     while path[-1] != src:
         path.append(int(before[path[-1]]))

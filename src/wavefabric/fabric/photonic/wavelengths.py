@@ -25,8 +25,8 @@ def most_peers(fabric: PhotonicFabric, sharing: str) -> int:
 def fewest_wavelengths(fabric: PhotonicFabric, sharing: str, pairs: np.ndarray) -> np.ndarray:
     """Return the wavelengths per pair if all pairs are up together: shape (pairs,), limited by both ends.
 
-    ``"even"``: ⌊ports / peers⌋. ``"paper"``: ⌊ports / (peers + 1)⌋, as in the LUMORPH paper, where each of
-    three peers gets a quarter of the bandwidth; a single peer gets all ports there too.
+    ``sharing`` ``"even"``: ⌊ports / peers⌋. ``"paper"``: ⌊ports / (peers + 1)⌋, as in the LUMORPH paper,
+    where each of three peers gets a quarter of the bandwidth; a single peer gets all ports there too.
     """
     peers = np.minimum(degrees(pairs, fabric.ranks), most_peers(fabric, sharing))
     peers = np.take_along_axis(peers, pairs.T, axis=1)
@@ -35,7 +35,7 @@ def fewest_wavelengths(fabric: PhotonicFabric, sharing: str, pairs: np.ndarray) 
 
 
 def least_parts(fabric: PhotonicFabric, pairs: np.ndarray, sharing: str, size: int) -> int:
-    """Return the fewest parts that ports and cuts allow, if every pair has at least ``size`` wavelengths."""
+    """Return a lower bound, by ports and cuts, on a round's parts; ``size``: fewest wavelengths per pair."""
     peers = int(degrees(pairs, fabric.ranks).max())
     return max(
         -(-peers // most_peers(fabric, sharing)), parts_bound(fabric, pairs, np.full(len(pairs), size))
@@ -77,11 +77,10 @@ def assign_wavelengths(
 def circuit_round(
     fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], masks: Sequence[int], bound: int
 ) -> CircuitRound:
-    """Return circuits with waveguides on each edge; edges must have enough waveguides for each wavelength.
+    """Return circuits with waveguides on each edge; each wavelength needs enough waveguides there.
 
     A circuit has waveguides to itself if there are enough. Else bundles without a common wavelength share
-    them; a bundle is taken apart only if whole bundles do not fit. ``bound`` is the lower bound of the
-    overlap.
+    them; a bundle is taken apart only if whole bundles do not fit. ``bound``: lower bound of the overlap.
     """
     parts = list(enumerate(masks))
     guides = _waveguides(fabric, routes, masks)
@@ -99,7 +98,7 @@ def circuit_round(
 
 
 def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence[int]) -> list[Route] | None:
-    """Return the waveguides on the edges of each route, or None if first fit runs out of waveguides."""
+    """Return the waveguide numbers on each route's edges, or None if first fit runs out of waveguides."""
     capacity = tile_grid(fabric).capacity
     edges, first = flat_edges(fabric.columns, routes)
     number = within_groups(edges)
@@ -117,7 +116,7 @@ def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence
 
 
 def _share_waveguides(positions: np.ndarray, masks: list[int], guides: int, number: np.ndarray) -> bool:
-    """Assign one edge's waveguides by first fit, largest bundles first; write to ``number[positions]``."""
+    """Write waveguides of one edge's bundles, by first fit, to ``number[positions]``; False if too few."""
     used = [0] * guides
     full = dict.fromkeys(masks, 0)  # mask → number of guides, from the first, without space for it
     order = sorted(zip(masks, positions.tolist(), strict=True), key=lambda one: (-one[0].bit_count(), *one))

@@ -26,7 +26,10 @@ _HOST_LAUNCH = 10e-6
 
 @dataclass(frozen=True)
 class ExchangeTimes:
-    """Computes times of exchanges by one of `CARRIERS`; rank r is GPU ``order[r]``, by default GPU r."""
+    """Computes the times of exchanges between ranks, over a transport or by one-sided kernels.
+
+    ``carrier`` is one of `CARRIERS`. Rank r is GPU ``order[r]``, by default GPU r.
+    """
 
     fabric: AnyFabric
     carrier: str
@@ -39,12 +42,12 @@ class ExchangeTimes:
 
     @property
     def one_sided(self) -> bool:
-        """Whether kernels store directly in other GPUs' memory, without a transport."""
+        """Return whether kernels store directly in other GPUs' memory, without a transport."""
         return self.carrier == SIGNALS
 
     @property
     def kernels(self) -> KernelTimes:
-        """Return times of kernels that store in other GPUs' memory; `InputError` if the fabric has none."""
+        """Return the fabric's times of kernels; `InputError` if it has none."""
         kernels = self.fabric.kernels if isinstance(self.fabric, Fabric) else None
         if kernels is None:
             raise InputError(f"transport: {SIGNALS} given; {self.fabric.name} has no times of kernels")
@@ -52,7 +55,7 @@ class ExchangeTimes:
 
     @cached_property
     def own(self) -> TransportTimes:
-        """Return the fabric's data on this transport, or defaults if the fabric has none."""
+        """Return the fabric's data on the transport ``carrier``, or defaults if the fabric has none."""
         for each in self.fabric.transports if isinstance(self.fabric, Fabric) else ():
             if each.name == self.carrier:
                 return each
@@ -62,23 +65,23 @@ class ExchangeTimes:
 
     @cached_property
     def carried(self) -> AnyFabric:
-        """Return the fabric with the latency and bandwidth of this transport, its GPUs in ``order``."""
+        """Return the fabric with the latency and bandwidth of ``carrier``, its GPUs in ``order``."""
         fabric, own = self.fabric, self.own
         if not isinstance(fabric, Fabric):
             return fabric
         changed = {key: getattr(own, key) for key in ("alpha", "flow_bandwidth")}
         fabric = replace(fabric, **{key: value for key, value in changed.items() if value is not None})
-        if self.carrier != "p2p":  # these describe copy engines and copies launched by Python
+        if self.carrier != "p2p":  # remove what describes copy engines and copies launched by Python
             fabric = replace(fabric, round_overhead=0.0, peer_overhead=0.0, copy_bandwidth=None)
         return reordered(fabric, self.order) if self.order else fabric
 
     @property
     def passes(self) -> float:
-        """Return how often each byte that a GPU sends or receives is read or written in its memory."""
+        """Return how often each byte that a GPU sends or receives passes through the GPU's memory."""
         return _PASSES.get(self.carrier, 1.0)
 
     def seconds(self, schedule: Schedule, item: int) -> float:
-        """Return the time in s of an exchange of elements of ``item`` bytes, if all ranks start together."""
+        """Return the time in s of an exchange, ``item`` bytes per element, if all ranks start together."""
         if not schedule.transfers.size:
             return 0.0
         if self.one_sided:
@@ -93,7 +96,7 @@ class ExchangeTimes:
         return taken
 
     def wire(self, schedule: Schedule, item: int) -> float:
-        """Return the time in s during which the links carry a kernel's stores, one to each receiver."""
+        """Return the time in s during which links carry kernels' stores, without the fabric's ``alpha``."""
         fabric, rate = self.carried, self.kernels.bandwidth
         assert isinstance(fabric, Fabric)
         stored = replace(fabric, alpha=0.0, flow_bandwidth=None, copy_bandwidth=rate)

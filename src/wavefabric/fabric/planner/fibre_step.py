@@ -1,7 +1,6 @@
-"""Predicts the time per step of light in a multimode fibre on each rank, exchanges of powers included.
+"""Predicts the time per step of light propagation in a multimode fibre, exchanges between ranks included.
 
-The integrators themselves say which operators a step calls; the pipeline of a Kerr operator is that of
-`RankOperators`.
+The integrators themselves say which operators a step calls; `RankOperators` defines how these are pipelined.
 """
 
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from wavefabric.optics.propagation.phase_groups import (
 from wavefabric.optics.propagation.rank_modes import RankModes
 
 _LINEAR, _COPY = "linear", "copy"
-#: Exchanges of powers in each Kerr operator.
+#: Number of exchanges of powers in each Kerr operator.
 _EXCHANGES = {each.name: each.stages for each in (ROTATE, ROTATE_RK4, RK4IP_MIDDLE, RK4IP_LAST)}
 _EXCHANGES |= {"phase_rate": 1, "rotate_mean": 0}
 #: Fractions of the time of an operator whose powers are exchanged: sums before the first exchange, update
@@ -37,7 +36,7 @@ _HIDDEN, _COUPLED = 0.94, {8: 3.4e12, 4: 6.8e12}
 
 
 class _Field:
-    """Reports that a field is copied into it."""
+    """Stands in for a field array, and records each copy into it."""
 
     def __init__(self, calls: list[str]):
         self._calls = calls
@@ -68,7 +67,7 @@ class _Operators:
 def operations(integrator: str) -> tuple[str, ...]:
     """Return the operations of one step in order: linear propagations, Kerr operators, copies of a field.
 
-    An adaptive integrator takes a trial step.
+    For an adaptive integrator the step is a trial step.
     """
     operators: Any = _Operators()
     method: Any = INTEGRATORS[integrator](operators)
@@ -78,7 +77,7 @@ def operations(integrator: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class FibreStep:
-    """Predicts one step of ``integrator`` with ``samples`` per row; times are of the rank with most modes."""
+    """Predicts the time of a step of ``integrator``, ``samples`` per row, on the rank with the most modes."""
 
     fibre: Fibre
     samples: int
@@ -117,18 +116,18 @@ class FibreStep:
 
     @property
     def item(self) -> int:
-        """Return the bytes per power value."""
+        """Return the bytes per value of power."""
         return 4 if self.precision == "single" else 8
 
     @cached_property
     def pieces(self) -> list[int]:
-        """Return the numbers of samples in the time chunks that the pipeline works on."""
+        """Return the samples in each time chunk; chunks are pipelined, so that exchanges overlap the work."""
         size = -(-self.samples // (self.chunks or chunks_for(self.samples)))
         return [min(size, self.samples - first) for first in range(0, self.samples, size)]
 
     @property
     def schedule(self) -> Schedule:
-        """Return the schedule of one exchange of powers of one time chunk."""
+        """Return the schedule that exchanges the powers of one time chunk between all ranks."""
         return self._all_gather(self.pieces[0])
 
     def _all_gather(self, samples: int) -> Schedule:
@@ -154,7 +153,7 @@ class FibreStep:
                 self._operator(t, name)
 
     def _one(self, name: str) -> float:
-        """Return seconds per number of an operator on one rank; for an SVD interpolate by its products."""
+        """Return a Kerr operator's seconds per complex number on one rank; SVD forms are interpolated."""
         coupling, table = self.coupling, (name, self.precision)
         dense, few = (self.rates.kerr(*table, form, "one", self.rows) for form in ("dense", "factored"))
         if coupling.form != "svd":
@@ -162,7 +161,7 @@ class FibreStep:
         return few + (dense - few) * min(1.0, coupling.products / self.rows**2)
 
     def _split(self, name: str) -> tuple[float, float]:
-        """Return the seconds of sums and update, and of the coupling with the powers of all ranks."""
+        """Return the seconds of a Kerr operator for sums and update, and for coupling with all powers."""
         table = name, self.precision
         few = self.rates.kerr(*table, "factored", "split", self.rows)
         couples = few * (1 - _SUMS - _UPDATE)
@@ -171,7 +170,7 @@ class FibreStep:
         return few * (_SUMS + _UPDATE) * self.numbers, max(0.0, couples) * self.numbers
 
     def _operator(self, t: StepTimeline, name: str) -> None:
-        """Add a Kerr operator: sums, exchange, coupling, exchange, …, update, pipelined over time chunks."""
+        """Add a Kerr operator to ``t``, time chunks in a pipeline: sums, exchange, coupling, …, update."""
         assert self.exchange is not None
         stages, overhead = _EXCHANGES[name], self.exchange.own.overhead
         if self.exchange.one_sided:

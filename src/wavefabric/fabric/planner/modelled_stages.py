@@ -1,4 +1,4 @@
-"""Runs the solver's fused time step without arrays, and reports its kernels and exchanges in their order.
+"""Runs the ultrasound solver's fused step without arrays, to find the order of its kernels and exchanges.
 
 `FusedCudaStages` and its layouts define the order. The layouts here inherit it; they launch and exchange
 nothing.
@@ -17,7 +17,7 @@ from wavefabric.acoustics.solver.step import Step
 
 #: A function that receives the name of a kernel and the number of its runs over the whole grid.
 Launch = Callable[[str, float], None]
-#: Kernels whose times in device files are for all layers of a launch, with their numbers of layers.
+#: Layers per launch of kernels whose times in device files are for a whole launch.
 _TOGETHER = {"x_velocity": 3, "y_gradient": 2}
 
 
@@ -38,7 +38,7 @@ class ModelledKernels:
 
 
 def without_fields(layout: Any, launch: Launch, axes: int = 3) -> None:
-    """Fill a layout with what stages use: kernels that only call ``launch``, and None for each array."""
+    """Set attributes of ``layout`` that stages use: kernels that only call ``launch``, None for arrays."""
     layout.plane_kernels = layout.column_kernels = ModelledKernels(launch)
     layout.spectra, layout.exchanged = [None] * axes, None
     layout.squares = layout.up = layout.down = layout.up_columns = [None] * 3
@@ -73,7 +73,7 @@ class _ModelledStages(FusedCudaStages):
 
 
 def advance(layout: Any, laplacians: int) -> None:
-    """Run one time step of ``layout``, which `without_fields` prepared."""
+    """Run a step of ``layout``, prepared by `without_fields`, with ``laplacians`` fractional Laplacians."""
     Step(_ModelledStages(layout, laplacians)).advance(())
 
 
@@ -93,7 +93,7 @@ def kernel_runs(laplacians: int, flat: bool = False) -> Mapping[str, float]:
 
 
 class _Overlaps(_WholeGrid):
-    """Counts the fields whose overlaps are exchanged."""
+    """Counts the fields whose overlaps (halos) a step exchanges."""
 
     def __init__(self) -> None:
         super().__init__(lambda *_: None)
@@ -104,7 +104,7 @@ class _Overlaps(_WholeGrid):
 
 
 class _Transposes(FusedGlobalLayout):
-    """Counts the transposes of spectra; there and back count as two."""
+    """Counts the transposes of spectra in a step; there and back count as two."""
 
     def __init__(self) -> None:
         without_fields(self, lambda *_: None)

@@ -19,13 +19,13 @@ _SMOOTH = {
     "nested-sine": (9.1e-2, 1.0e-2, 4.3e-4, 1.9e-5, 1.4e-6, 1.6e-7, 3.6e-9),
     "erf": (2.9e-2, 1.1e-2, 4.4e-4, 9.8e-5, 1.3e-5, 5.1e-6, 2.1e-7),
 }
-#: Lower limits of the error, by overlap, with fractional Laplacians (non-local), and with point sources.
+#: Smallest errors, by overlap, with fractional Laplacians (non-local), and with point sources.
 _POWER_LAW = {4: 4.0e-3, 8: 1.0e-3, 16: 3.7e-4}
 _POINTS = {8: 6.0e-3, 16: 2.8e-3}
 
 
 def overlap_error(options: Decomposition, problem: Problem) -> float:
-    """Return the expected relative error, rounded up to a power of ten; 0 for a global basis."""
+    """Return the expected relative error of a decomposition, rounded up to a power of ten; 0 if global."""
     if options.kind == "global":
         return 0.0
     error = _at(dict(zip(_OVERLAPS, _SMOOTH[options.bell], strict=True)), options.overlap)

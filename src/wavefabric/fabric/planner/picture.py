@@ -6,13 +6,13 @@ from wavefabric.base.results.figure_style import BLUE, GREEN, ORANGE
 from wavefabric.fabric.execution import report
 from wavefabric.fabric.planner.plan import RunPlan
 
-#: Longest bar drawn, in times of the fastest candidate.
+#: Longest bar drawn, as a multiple of the fastest candidate's time.
 _LONGEST = 6
 _PARTS = {"compute": BLUE, "pack": GREEN, "exposed": ORANGE}
 
 
 def draw_plan(plan: RunPlan, path: str | Path, most: int = 12) -> Path:
-    """Draw the ``most`` fastest candidates and the selected one; save the figure as PNG, SVG or PDF."""
+    """Draw the ``most`` fastest candidates of a plan and the selected one; save as PNG, SVG or PDF."""
     shown = [c for number, c in enumerate(plan.candidates) if number < most or c is plan.choice]
     with report.figure(path, (9.6, 1.3 + 0.34 * len(shown)), "x") as figure:
         axes = figure.subplots()

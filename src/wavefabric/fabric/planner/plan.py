@@ -1,4 +1,4 @@
-"""Plans of a run: all ways to split a simulation over GPUs, their predicted times, and the best choice."""
+"""Defines the plan of a run: ways to split a simulation over GPUs, predicted times, and the best choice."""
 
 import json
 import re
@@ -33,7 +33,7 @@ _PLACED = 8
 
 @dataclass(frozen=True)
 class Candidate:
-    """Describes one way to run: split of the grid or modes, carrier of the data, order of the GPUs."""
+    """Describes a way to run a simulation: split of grid or modes, carrier of the data, order of GPUs."""
 
     #: Keyword arguments of the run: decomposition, grid, overlap, bell; or exchange.
     options: dict[str, Any]
@@ -43,7 +43,7 @@ class Candidate:
     #: Memory in bytes of the GPU that needs the most, and bytes per step sent by the busiest rank.
     bytes: int
     sent: float
-    #: Expected error relative to the field, as a power of ten; 0 if results are those of one rank.
+    #: Expected error relative to the field, as a power of ten; 0 if results are as with one rank.
     error: float = 0.0
     #: Rank r is GPU ``order[r]``; if empty, GPU r.
     order: tuple[int, ...] = ()
@@ -69,7 +69,7 @@ def error_words(error: float) -> str:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """Holds the candidates, fastest first, and decides which of them to run."""
+    """Holds the candidates for running a simulation, fastest first, and selects one of them."""
 
     problem: str
     device: str
@@ -86,17 +86,17 @@ class RunPlan:
 
     @property
     def alone(self) -> Candidate | None:
-        """Return the candidate with one GPU, or None."""
+        """Return the candidate with one GPU, or None if there is no such candidate."""
         return next((c for c in self.candidates if not c.carrier), None)
 
     @property
     def choice(self) -> Candidate:
-        """Return the fastest candidate that fits in memory and ``max_error``; `InputError` if none does."""
+        """Return ``chosen``, or the fastest candidate that fits memory and ``max_error`` (`InputError`)."""
         return self._fastest(self.candidates)
 
     @property
     def shared(self) -> Candidate:
-        """Return the fastest candidate, as `choice`, that uses all ranks; ``run --ranks`` follows it."""
+        """Return the fastest candidate, as `choice`, that uses all ranks; ``run --ranks`` runs it."""
         several = [c for c in self.candidates if c.carrier or self.ranks == 1]
         if self.chosen is not None and self.candidates[self.chosen] not in several:
             raise InputError(f"chosen: {self.chosen} given, one GPU; allowed: one of {self.ranks} ranks")
@@ -118,7 +118,7 @@ class RunPlan:
         return exact[0]
 
     def fits(self, candidate: Candidate) -> bool:
-        """Whether each GPU (or, for CPUs, the host of all ranks) has enough memory for ``candidate``."""
+        """Return whether ``candidate`` fits in each GPU's memory (on CPUs: all ranks in the host's)."""
         return candidate.bytes * (self.ranks if self.cpu and candidate.carrier else 1) <= self.memory
 
     @property
@@ -150,18 +150,18 @@ class RunPlan:
         return text
 
     def protocol_of(self, chosen: Candidate) -> str:
-        """Return how p2p runs for ``chosen``, ``signals`` or ``copies``; empty if these were not compared."""
+        """Return the p2p protocol of ``chosen``, signals or copies; empty if not both were compared."""
         transport, _, protocol = chosen.carrier.partition(", ")
         compared = any(candidate.carrier == SIGNALS for candidate in self.candidates)
         return protocol or ("copies" if transport == "p2p" and compared else "")
 
     def facts(self) -> dict[str, Any]:
-        """Return the dictionary that ``wavefabric plan -o`` writes as JSON and `read_plan` reads."""
+        """Return the plan as the dictionary that ``wavefabric plan -o`` writes and `read_plan` reads."""
         summary = {"kind": "wavefabric plan", "choice": self.choice.words, "reason": self.reason}
         return summary | {"plan": asdict(self)}
 
     def record(self) -> str:
-        """Return JSON on the candidate `shared`; result files store this text beside the measured times."""
+        """Return the candidate `shared` as JSON text, which result files store beside the measured times."""
         common = {key: getattr(self, key) for key in ("device", "fabric", "ranks", "steps", "cpu")}
         reason = {"reason": self.reason_of(self.shared), "protocol": self.protocol_of(self.shared)}
         return json.dumps(self.shared.facts() | common | reason)
@@ -195,7 +195,7 @@ def _over(a: Candidate, b: Candidate) -> str:
 
 
 def carriers(fabric: AnyFabric, rates: SolverRates, listed: Sequence[str] | None) -> list[str]:
-    """Return the carriers to compare: ``listed`` if given, else all that device and fabric support."""
+    """Return which of `CARRIERS` to compare: ``listed`` if given, else all that device and fabric support."""
     if rates.name == "cpu":
         if listed and set(listed) != {"mpi"}:
             raise InputError(f"transport: {', '.join(listed)} given for CPUs; allowed: mpi")
@@ -211,12 +211,12 @@ def carriers(fabric: AnyFabric, rates: SolverRates, listed: Sequence[str] | None
 
 
 class Job(NamedTuple):
-    """Describes one split of the work: time step, options of the run, bytes per GPU, expected error."""
+    """Describes a way to split a simulation: time step, options of the run, bytes per GPU, expected error."""
 
     words: str
     step: UltrasoundStep | FibreStep
     options: dict[str, Any]
-    #: Returns the bytes per GPU; argument: whether kernels store in other GPUs' memory.
+    #: Returns the bytes per GPU; the argument is whether kernels store in other GPUs' memory.
     needed: Callable[[bool], int]
     error: float = 0.0
 
@@ -232,7 +232,7 @@ class Job(NamedTuple):
 def candidates_of(
     jobs: Iterable[Job], fabric: AnyFabric, names: Sequence[str], progress: Callable[[str], object]
 ) -> list[Candidate]:
-    """Return each job with each carrier; where GPUs differ, the fastest jobs also in their best GPU order."""
+    """Return a candidate per job and carrier; where GPUs differ, also the fastest jobs in best GPU order."""
     made: list[tuple[Candidate, Job]] = []
     exchanges = [ExchangeTimes(fabric, name) for name in names]
     for job in jobs:

@@ -35,11 +35,10 @@ _RUNTIME = 128 << 20
 
 @dataclass(frozen=True)
 class RunPlanOptions:
-    """Options of a plan: which overlaps of local Fourier bases and which carriers to compare.
+    """Holds options of a plan: which overlaps of local Fourier bases and which carriers to compare.
 
-    ``transports``: of `exchange_times.CARRIERS`, by default all that fit. ``max_error``: the largest expected
-    error of the choice; 0 accepts only the results of one rank. ``precision``: as in `RunSettings`, for
-    ultrasound.
+    ``transports``: names of `exchange_times.CARRIERS`, by default all that fit. ``max_error``: largest
+    expected error of the choice; 0 accepts only one rank's results. ``precision``: of ultrasound runs.
     """
 
     overlaps: Sequence[int] = (8, 16)
@@ -67,7 +66,7 @@ def plan_ultrasound(
     options: RunPlanOptions | None = None,
     recording: Recording | None = None,
 ) -> RunPlan:
-    """Compare all decompositions of an ultrasound problem over ``ranks`` GPUs of a fabric.
+    """Compare all decompositions of an ultrasound problem over ``ranks`` GPUs of a fabric; return the plan.
 
     Raises `InputError` if the grid cannot be decomposed or the device file lacks required times.
     """
@@ -107,7 +106,7 @@ def _words(problem: Problem, medium: StepMedium, precision: str) -> str:
 
 
 def _cuts(problem: Problem, ranks: int, options: RunPlanOptions, left_out: list[str]) -> Iterator[Partition]:
-    """Yield the possible decompositions of the grid; append reasons against others to ``left_out``."""
+    """Yield the possible decompositions of the grid; append to ``left_out`` why others are impossible."""
     kinds = [Decomposition("global", grid) for grid in block_grids(ranks) if grid[0] == 1]
     if not problem.axisymmetric:
         pairs = product(options.overlaps, block_grids(ranks))
@@ -134,7 +133,7 @@ def _plan(
 
 
 def medium_of(problem: Problem, materials: Materials) -> StepMedium:
-    """Return those properties of a problem's medium that determine the time per step."""
+    """Return the properties of a problem's medium that determine the time per step."""
     laplacians = 1 + disperses(problem) if problem.absorption == "power_law" else 0
     arrays = [problem.sound_speed, problem.density, problem.nonlinearity, problem.alpha_coeff]
     if not any(np.size(each) > 1 for each in arrays if each is not None):
@@ -174,9 +173,9 @@ def plan_fibre(
     rates: SolverRates,
     options: RunPlanOptions | None = None,
 ) -> RunPlan:
-    """Compare all ways to split a fibre's modes over ``ranks`` GPUs: forms of exchanged powers, and carriers.
+    """Compare all ways to split a fibre's modes over ``ranks`` GPUs of a fabric; return the plan.
 
-    Raises `InputError` if there are too few modes.
+    Candidates differ in the form of exchanged powers and in carrier. `InputError` if there are too few modes.
     """
     check_ranks(ranks, fabric)
     where, fibre = (ranks, fabric, rates, options or RunPlanOptions()), run.fibre
@@ -189,7 +188,7 @@ def plan_fibre(
 
 
 def _fibre_job(run: FibreRun, rates: SolverRates, modes: RankModes, form: str) -> Job:
-    """Return the job for one form of the exchanged powers, or of the Kerr effect if there is one GPU."""
+    """Return the job for one form of the exchanged powers; with one GPU, for one form of the Kerr effect."""
     propagation, setting = run.propagation, (run.fibre, run.samples)
     how = propagation.integrator, propagation.precision, rates
     step = FibreStep(*setting, *how, modes, form, None, propagation.chunks)
@@ -211,8 +210,7 @@ def plan_file(
 ) -> RunPlan:
     """Return the plan of a run file (TOML) or a k-Wave input file (HDF5) on ``ranks`` GPUs of a fabric.
 
-    ``device``: rates, or an argument of `load_rates`. Raises `InputError` with a one-line message that names
-    the key, the value given and the allowed values.
+    ``device``: rates, or an argument of `load_rates`. `InputError` names key, value given and allowed values.
     """
     path = Path(path)
     rates = device if isinstance(device, SolverRates) else load_rates(device)

@@ -1,7 +1,7 @@
 """Reads device files: how fast a GPU or CPU runs the parts of a step, from `wavefabric bench solver-rates`.
 
-``h200`` comes with the package and was measured. The other devices of the package scale ``h200`` by a factor
-and stand for machines used in papers.
+``h200`` comes with the package and was measured. The other devices of the package scale the times of ``h200``
+by a factor and stand for machines used in papers.
 """
 
 import math
@@ -84,7 +84,7 @@ class ScaledTable(_Table, extra="forbid"):
 
 @dataclass(frozen=True)
 class SolverRates:
-    """Computes the times of one device: times in ``tables`` multiplied by ``factor``.
+    """Computes the times of kernels on one device: measured times in ``tables``, multiplied by ``factor``.
 
     Memory checks accept this object in place of a `wavefabric.runtime.device.Device`.
     """
@@ -94,7 +94,7 @@ class SolverRates:
     factor: float = 1.0
     memory_bytes: int = 0
     source: str = ""
-    #: The same attributes as those of a `Device`.
+    #: Attributes that a `Device` has too.
     name: str = "cuda:0"
     threads: int = 1
     block_memory: int = _BLOCK_MEMORY
@@ -120,7 +120,7 @@ class SolverRates:
     # --- Ultrasound ----------------------------------------------------------------------------------
 
     def kernel(self, name: str, precision: str, medium: str, shape: Sequence[int], points: int) -> float:
-        """Return the time in s per point, and per field, of a fused kernel.
+        """Return the time in s per point of one run of fused kernel ``name`` (of a transform: per field).
 
         ``shape`` is the transformed grid (Nx, Ny, Nz), ``points`` the number of points on this device.
         """
@@ -143,7 +143,7 @@ class SolverRates:
         return set(names) if names >= _runs(medium).keys() else set()
 
     def _kernel(self, name: str, precision: str, medium: str, shape: Sequence[int]) -> float:
-        """Scale the time of the kernel timed at the most lengths, as ratios depend less on the length."""
+        """Return a kernel's s per point, by interpolating its ratio to a kernel timed at more lengths."""
         times, length = self.tables.kernels[precision][medium][name], shape["xyz".index(name[0])]
         most = _LIKE.get(name, name)
         media = (timed for kernels in self.tables.kernels.values() for timed in kernels.values())
@@ -206,7 +206,7 @@ def _runs(medium: str) -> Mapping[str, float]:
 
 
 def _between(pairs: Pairs, at: float) -> float:
-    """Interpolate ``pairs`` at length ``at``, linearly in log(length); constant beyond the ends."""
+    """Interpolate ``pairs`` (length, value) at length ``at``, linearly in log(length); constant outside."""
     lengths, values = zip(*pairs, strict=True)
     return float(np.interp(math.log(at), np.log(lengths), values))
 
@@ -216,7 +216,7 @@ DEVICE_NAMES = tuple(sorted(path.stem for path in DEVICES.iterdir() if path.suff
 
 
 def load_rates(text: str | Path) -> SolverRates:
-    """Load a device: a name of `DEVICE_NAMES`, or a JSON file of ``wavefabric bench solver-rates -o``.
+    """Load the times of a device: a name of `DEVICE_NAMES`, or a file of ``wavefabric bench solver-rates``.
 
     A TOML file that scales another device is accepted too::
 
@@ -224,7 +224,7 @@ def load_rates(text: str | Path) -> SolverRates:
         based_on = "h200"
         times = 4.1              # how many times as long everything takes
         memory = "32 GB"
-        source = "where that is from"
+        source = "origin of the factor"
         launch = "5 us"          # optional, between two kernels
 
     Raises `InputError` with a one-line message that names the key, the value given and the allowed values.

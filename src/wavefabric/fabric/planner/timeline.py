@@ -13,8 +13,7 @@ class StepTimes:
     """Holds the duration of one step and its parts, in s.
 
     ``step`` = ``compute`` + ``pack`` + ``exposed``, where ``exposed`` is the time in which the GPU waits for
-    data or for its host. ``exchange`` is the total duration of the exchanges, whether hidden under work or
-    not.
+    data or for its host. ``exchange`` is the total duration of the exchanges, hidden under work or not.
     """
 
     step: Annotated[float, Field(gt=0)]
@@ -57,7 +56,7 @@ class StepTimeline:
         self._spent["exchange"] += seconds
 
     def finish(self, name: str, overhead: float = 0.0) -> None:
-        """Wait for exchange ``name``, plus ``overhead`` of a waiting host; do nothing if none was started."""
+        """Wait for exchange ``name``, then ``overhead`` s of a waiting host; do nothing if not started."""
         done = self._done.pop(name, None)
         if done is not None:
             waits = max(0.0, done - self._now) + overhead
@@ -74,7 +73,7 @@ class StepTimeline:
         self.finish("beside")
 
     def spent(self) -> StepTimes:
-        """Return the times added up until now."""
+        """Return the total times of all work and exchanges added so far."""
         each = (self._spent[key] for key in ("compute", "pack", "exchange", "exposed"))
         return StepTimes(self._now, *each)
 

@@ -1,7 +1,7 @@
 """Predicts the time per step of ultrasound on each rank, exchanges included, for every decomposition.
 
-The solver's own stages say in which order kernels and exchanges come (`modelled_stages`); the schedules are
-those that `wavefabric.acoustics.parallel` binds.
+The solver's own stages give the order of kernels and exchanges (`modelled_stages`); the schedules are as in
+`wavefabric.acoustics.parallel`.
 """
 
 import math
@@ -45,7 +45,7 @@ _TRANSFORMS, _FLAT_TRANSFORMS = 10, 7
 def busiest_exchange(partition: Partition) -> Schedule:
     """Return the schedule of the exchange that ranks of a decomposed grid perform most often.
 
-    Local bases: one filling of all overlaps of a field. Global basis: the transposes of one transform.
+    Local Fourier bases: one fill of all overlaps of a field. Global basis: the transposes of one transform.
     """
     if partition.options.kind == "local":
         return message_schedule(partition.ranks, halo_messages(partition))
@@ -66,7 +66,7 @@ class StepMedium:
 
 @dataclass(frozen=True)
 class UltrasoundStep:
-    """Predicts a step of a decomposed grid, ``stages`` fused or plain; times are of the busiest rank."""
+    """Predicts the time of a step of a decomposed grid, ``stages`` fused or plain, on the busiest rank."""
 
     partition: Partition
     medium: StepMedium
@@ -130,7 +130,7 @@ class UltrasoundStep:
     def _axes(self) -> tuple[int, int, int]:
         """Return transform lengths: of the block for local bases and one rank, else of the whole grid.
 
-        Columns of a plane are transformed like columns along z.
+        Columns of a plane (2-D grid) are transformed like columns along z.
         """
         if self.partition.options.kind == "local" or self.partition.ranks == 1:
             x, y, z = self.size
@@ -139,12 +139,12 @@ class UltrasoundStep:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Return the schedule of the most frequent exchange."""
+        """Return the schedule of `busiest_exchange`."""
         return busiest_exchange(self.partition)
 
     @cached_property
     def _sent(self) -> float:
-        """Return the number of elements that the busiest rank sends in `schedule`."""
+        """Return the number of elements that the busiest rank sends in one exchange by `schedule`."""
         sent = np.bincount(self.schedule.transfers["src"], transfer_elements(self.schedule))
         return float(sent.max(initial=0))
 
@@ -156,7 +156,7 @@ class UltrasoundStep:
         return step
 
     def _pack(self, fields: float) -> float:
-        """Return the seconds to pack or unpack data; of spectra the part that stays is copied too."""
+        """Return the seconds to pack or unpack ``fields`` fields; of spectra the kept part is copied too."""
         moved = self._sent * fields * self.item
         if self.partition.options.kind == "local":
             return self.rates.pack(moved, "points" if self.partition.grid[0] > 1 else "planes")
@@ -182,7 +182,7 @@ class UltrasoundStep:
     def bytes_sent(self) -> float:
         """Return the bytes per step sent by the busiest rank."""
         local = self.partition.options.kind == "local"
-        # A plane has one velocity component less.
+        # A 2-D grid has one velocity component less.
         filled = fields_exchanged(self.medium.laplacians) - (self.size[2] == 1)
         count = filled if local else 2 * self._transposes
         return self._sent * self.item * count
@@ -213,7 +213,7 @@ class UltrasoundStep:
         advance(kind(self, t), self.medium.laplacians)
 
     def forward_y(self, t: StepTimeline, fields: int) -> None:
-        """Add the y transforms: first of planes without overlaps, then, after the exchange, of the others.
+        """Add the y transforms to ``t``: of planes without overlaps, then, after the exchange, of the others.
 
         Rows of overlaps are transformed along x again once they are received.
         """
@@ -290,7 +290,7 @@ class _GlobalLayout(FusedGlobalLayout):
 
 
 class _OneSidedLayout(_GlobalLayout):
-    """Times kernels that store their results in other GPUs' memory, which may take longer than computing."""
+    """Times kernels that store their results in other GPUs' memory: stores may take longer than computing."""
 
     def __init__(self, step: UltrasoundStep, timeline: StepTimeline):
         super().__init__(step, timeline)
@@ -308,7 +308,7 @@ class _OneSidedLayout(_GlobalLayout):
         self._stored[False] = True
 
     def _send_columns(self, number: int) -> None:
-        """Do nothing: the kernel along z has sent the columns."""
+        """Do nothing, because the kernel along z has already sent the columns."""
 
     def _receive(self, number: int, planes: bool) -> None:
         assert self._step.exchange is not None

@@ -1,7 +1,7 @@
 """Gives bandwidths (B/s, one direction) that NCCL assumes if a machine names only the kinds of links.
 
-The values are from github.com/NVIDIA/nccl and github.com/ROCm/rccl, src/graph/topo.h and topo.cc: rates
-that a copy reaches, a little less than nominal rates.
+The values are from github.com/NVIDIA/nccl and github.com/ROCm/rccl, src/graph/topo.h and topo.cc: rates of
+actual copies, a little less than nominal rates.
 """
 
 from pathlib import Path
@@ -16,33 +16,33 @@ NVLINK_ALPHA, PCIE_ALPHA = 0.7e-6, 10e-6
 _NVLINK = ((100, 40.1e9), (90, 20.6e9), (87, 20e9), (86, 12e9), (80, 20e9), (70, 20e9), (60, 18e9))
 _XGMI = (("gfx90a", 36e9), ("gfx94", 48e9), ("gfx95", 48e9))
 _PCIE = ((90, 48e9), (80, 24e9), (0, 12e9))
-#: 100 Mbit/s per lane for each rate in GT/s.
+#: Bandwidth of a PCIe lane in units of 100 Mbit/s, by transfer rate in GT/s.
 _LANE = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}
 
 
 def nvlink(sm: int) -> float:
-    """Return the bandwidth of one NVLink of a GPU of compute capability ``sm`` / 10."""
+    """Return the bandwidth in B/s of one NVLink of a GPU of compute capability ``sm`` / 10."""
     return next((speed for least, speed in _NVLINK if sm >= least), 20e9)
 
 
 def xgmi(gcn: str) -> float:
-    """Return the bandwidth of an xGMI link: ``gcn`` is gfx942 (MI300X), 910 (gfx90a, MI200), 908, …."""
+    """Return the B/s of an xGMI link: ``gcn`` is gfx942 (MI300X), 910 (gfx90a, MI200), 908, …."""
     name = {"910": "gfx90a"}.get(gcn, gcn if gcn.startswith("gfx") else f"gfx{gcn}")
     return next((speed for start, speed in _XGMI if name.startswith(start)), 24e9)
 
 
 def pcie(rate: float | None, lanes: int) -> float:
-    """Return the bandwidth of a PCIe link with ``rate`` in GT/s (8 if unknown), ``lanes`` (16 if 0)."""
+    """Return the B/s of a PCIe link with ``rate`` in GT/s (8 if unknown) and ``lanes`` (16 if 0)."""
     return (lanes or 16) * _LANE.get(rate or 8.0, 60) / 80 * 1e9
 
 
 def pcie_of(sm: int) -> float:
-    """Return the bandwidth of PCIe x16 of a GPU of compute capability ``sm`` / 10: generation 3 to 5."""
+    """Return the B/s of PCIe x16 of a GPU of compute capability ``sm`` / 10: generation 3 to 5."""
     return next(speed for least, speed in _PCIE if sm >= least)
 
 
 def sockets(arch: str, vendor: str, family: int, model: int) -> float:
-    """Return the bandwidth between two CPU sockets."""
+    """Return the bandwidth in B/s between two CPU sockets of a host."""
     if arch == "ppc64":
         return 32e9
     if arch == "arm64":
@@ -64,5 +64,5 @@ def source_text(source: str | Path, what: str) -> str:
 
 
 def or_default(key: str, value: float | None, default: float) -> float:
-    """Return a positive number, or the default for None."""
+    """Return ``value``, which must be positive, or the default for None."""
     return default if value is None else positive(value, "", key)

@@ -39,8 +39,8 @@ def read_nccl_xml(
     """Read a topology file of NCCL or RCCL (a `Path`, or text without any ``<``), or its text, as a fabric.
 
     The file does not contain ``alpha``, in s: by default 0.7 us with NVLinks or xGMI links, else 10 us. For a
-    file without NVLinks, ``nvlinks`` is their number from each GPU to NVSwitches, and ``sm`` the compute
-    capability of the GPUs times ten, which sets their bandwidth, by default that of the file, or 80.
+    file without NVLinks, ``nvlinks`` is the number from each GPU to NVSwitches, and ``sm`` the compute
+    capability of the GPUs times ten, which sets the bandwidth of NVLinks; by default as in the file, or 80.
 
     Rank r is the GPU of NCCL's rank r; without ranks GPUs are sorted by host and bus id. Switches are CPUs
     (one per NUMA node), PCIe bridges, NVSwitches as one node per host (one for all if they are not seen as
@@ -85,9 +85,9 @@ class _Gpu(NamedTuple):
 
 @dataclass
 class _Reader:
-    """Collects nodes and links while reading; nodes have unique names."""
+    """Collects nodes and links of a topology file; nodes have unique names."""
 
-    named: bool
+    named: bool  # whether the file has gpu elements
     hosts: dict[int, int] = field(default_factory=dict)
     gpus: list[_Gpu] = field(default_factory=list)
     nodes: dict[str, None] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class _Reader:
     ports: dict[str, float] = field(default_factory=dict)
     #: (host, bus id) → node that stands for the PCI device.
     devices: dict[tuple[int, int], str] = field(default_factory=dict)
-    #: Elements of direct links, with node, CPU, host and B/s per link; tags of those that lead elsewhere.
+    #: Elements of direct links, with node, CPU, host and B/s per link; tags of the links that were added.
     elements: list[tuple[Element, str, str, int, float]] = field(default_factory=list)
     direct: list[str] = field(default_factory=list)
     amd: bool = False
@@ -129,7 +129,7 @@ class _Reader:
     def pci(self, element: Element, parent: str, cpu: str, host: int) -> None:
         bus, name = _bus(element, "pci", "busid"), element.get("busid")
         ensure((host, bus) not in self.devices, "pci busid", f"{name} given twice", "each once")
-        kind = element.get("class", "")  # if empty, its children decide
+        kind = element.get("class", "")  # if empty, the children of the element decide
         rate = re.match(r"\s*([0-9]{1,3}(?:\.[0-9])?)\s*GT/s", element.get("link_speed", ""))
         lanes = _number(element, f"pci {name}", "link_width", 0, (0, 64))
         bandwidth = bandwidths.pcie(float(rate[1]) if rate else None, lanes)
@@ -191,7 +191,7 @@ class _Reader:
             self.both(adapter, port, self.ports[port], "network")
 
     def join_directly(self) -> None:
-        """Add direct links, except those of a GPU to itself or to a GPU that is not in the file."""
+        """Add NVLinks and xGMI links, except of a GPU to itself or to a GPU that is not in the file."""
         for element, at, cpu, host, each in self.elements:
             what = element.tag
             bandwidth = each * _number(element, what, "count", limits=(1, 1024))
@@ -269,7 +269,7 @@ class _Reader:
         return fabric
 
     def _useful(self, gpus: set[str]) -> set[str]:
-        """Return GPUs, and switches that are not dead ends."""
+        """Return the names of GPUs, and of switches that are not dead ends."""
         near = {n: set[str]() for n in (*self.nodes, *gpus)}
         for a, b, _, _ in self.links:
             near[a].add(b)

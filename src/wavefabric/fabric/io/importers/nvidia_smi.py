@@ -15,7 +15,7 @@ from wavefabric.fabric.io.importers import bandwidths
 _NVLINKS = {60: 4, 70: 6, 80: 12, 86: 4, 90: 18, 100: 18}
 #: Compute capability times ten, inferred from the number of NVLinks if a GPU uses all of them.
 _INFERRED = {18: 90, 12: 80, 6: 70, 4: 86}
-#: Node that joins GPUs of a class, closest class first; the last is a CPU socket.
+#: Classes of the table, closest first, and names of nodes that join GPUs; the last is a CPU socket.
 _TREE = (("PIX", "PCIe switch "), ("PXB", "PCIe tree "), ("PHB", "bridge "), ("NODE", "CPU"))
 
 
@@ -36,12 +36,12 @@ def read_topo(
     by a tree of switches, PHB by a host bridge, NODE by a CPU; CPUs are joined in pairs (SYS). The table
     hides the PCIe class of a pair with NVLink: there the NUMA affinity tells the CPUs.
 
-    ``sm`` is the compute capability times ten (70: V100, 80: A100, 86: A40, 90: H100, 100: B200). It sets all
-    bandwidths that are not given. By default it is inferred from the NVLinks of a GPU (18: 90, 12: 80, 6: 70,
-    4: 86); a table with other numbers is refused without ``sm``. Bandwidths are in B/s: per NVLink and
+    ``sm`` is the compute capability times ten (70: V100, 80: A100, 86: A40, 90: H100, 100: B200), which sets
+    all bandwidths that are not given. By default it is inferred from the NVLinks of a GPU (18: 90, 12: 80, 6:
+    70, 4: 86); a table with other numbers is refused without ``sm``. Bandwidths are in B/s: per NVLink and
     direction (by default as NCCL assumes), per PCIe link (12, 24 or 48 GB/s for GPUs before 8.0, of 8.x and
     from 9.0), between sockets, and between host bridges of a socket (16 GB/s). ``nvswitch``: whether NVLinks
-    end at NVSwitches rather than at the other GPU; by default so if the numbers in its row exceed a GPU's
+    end at NVSwitches rather than at the other GPU; by default if the numbers in any GPU's row exceed its
     total (18 for 9.0, 12 for 8.0, 6 for 7.0). ``alpha``: s; 0.7 us with NVLinks, else 10 us. Raises
     `InputError` with a one-line message; also if the classes contradict one another.
     """
@@ -111,7 +111,7 @@ def _capability(counts: list[list[int]], sm: int | None) -> int:
 def _nvlinks(
     table: GpuTopology, counts: list[list[int]], sm: int, nvswitch: bool | None, each: float
 ) -> list[tuple]:
-    """Return NVLinks between pairs, or between GPUs and one switch per set of connected GPUs."""
+    """Return NVLinks (node, node, B/s, kind): between GPUs, or to one switch per set of connected GPUs."""
     most = _most_nvlinks(sm)
     if nvswitch is None:
         nvswitch = any(sum(row) > most for row in counts)
@@ -130,8 +130,7 @@ def _nvlinks(
 def _joined(table: GpuTopology, classes: Container[str], same_numa: bool = False) -> list[int]:
     """Return for each GPU the first GPU that it is joined to by links of ``classes``, directly or indirectly.
 
-    With ``same_numa`` NVLinks also join GPUs of one NUMA node, because the table shows NVLinks instead of
-    PCIe.
+    With ``same_numa`` NVLinks also join GPUs of one NUMA node, as the table shows them instead of PCIe.
     """
     group = np.arange(table.gpus)
     for a, b in combinations(range(table.gpus), 2):
@@ -144,7 +143,7 @@ def _joined(table: GpuTopology, classes: Container[str], same_numa: bool = False
 
 
 def _tree(table: GpuTopology, pcie: float, socket: float) -> tuple[list[str], list[tuple]]:
-    """Return switches, and links from each node to the node above it."""
+    """Return switches, and links (node, node above, B/s, kind) of the tree of PCIe switches and CPUs."""
     top = [f"GPU{g}" for g in range(table.gpus)]  # topmost node of each GPU so far
     closest: dict[tuple[int, int], str] = {}  # class of a pair, also through other GPUs
     switches: list[str] = []

@@ -1,1 +1,1 @@
-"""Plans circuits that outlive rounds: `plan` decides which change when, by `search`. Imports `photonic`."""
+"""Plans circuits that stay up for several rounds: `plan` decides, by `search`, which circuits change when."""

@@ -1,4 +1,4 @@
-"""Plans circuits that outlive rounds: which circuits are set up when, and the routes of the data."""
+"""Plans circuits that stay up for several rounds: when each is set up, and which circuits the data take."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -18,13 +18,13 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.fabric.photonic.reconfiguration.search import CircuitProblem, RoundDemand, Topology, shortest
 
-#: Numbers of planes into which the wavelengths may be divided.
+#: Numbers of planes (equal sets of wavelengths, switched separately) that are tried.
 PLANES = (1, 2, 4)
 _ends = attrgetter("src", "dst")
 
 
 class ReconfigurationPlan(NamedTuple):
-    """Holds the times of circuit set-ups of a schedule, and lower bounds of the total time (s)."""
+    """Holds when the circuits of a schedule are set up, and lower bounds of the total time (s)."""
 
     fabric: PhotonicFabric
     #: Round, part, `search.CircuitStep`, name of the topology, and tiles on the route of each of its pairs.
@@ -35,7 +35,7 @@ class ReconfigurationPlan(NamedTuple):
     bound: float  # lower bound for any topologies
     always: float  # time with a set-up before every round
     never: float  # time with the best single topology
-    static: str  # name of that topology
+    static: str  # name of the best single topology
 
 
 def plan_reconfiguration(
@@ -43,10 +43,10 @@ def plan_reconfiguration(
 ) -> ReconfigurationPlan:
     """Choose when to set up circuits so that set-ups and transfers take the least time in total.
 
-    If not ``best``, the fastest single topology is used. Topologies: those of rounds, of runs of different
-    rounds together, a ring one way and both ways, the grid, and r to r + 2^k, if ports and waveguides
-    suffice. Wavelengths are switched together, or in `PLANES`. A set-up takes `reconfiguration` and
-    `synchronisation`, a hop `alpha`. For ``planning`` see `plan_circuits`.
+    If not ``best``, the fastest single topology (set of circuits) is used. Topologies: of each round, of runs
+    of different rounds together, a ring one way and both ways, the grid, and r to r + 2^k, if ports and
+    waveguides suffice. Wavelengths are switched together, or in `PLANES`. A set-up takes `reconfiguration`
+    and `synchronisation`, a hop `alpha`. For ``planning`` see `plan_circuits`.
     """
     problems = []
     for problem, numbers, plane in _problems(schedule, fabric, tuple(sorted(planning.items()))):
@@ -77,7 +77,7 @@ def plan_reconfiguration(
 
 @lru_cache(maxsize=4)
 def _problems(schedule: Schedule, fabric: PhotonicFabric, planning: tuple) -> list[tuple]:
-    """Return, per number of planes, a problem with 1-byte elements, its (round, part)s, and one plane."""
+    """Return, per number of planes, a problem with 1-byte elements, its rounds and parts, and one plane."""
     t, problems, limits = schedule.transfers, [], ("lasers", "ports", "waveguides", "fibres")
     key = t["src"].astype(np.int64) * fabric.ranks + t["dst"]
     for planes in (each for each in PLANES if each <= max(1, min(getattr(fabric, n) for n in limits))):
@@ -106,7 +106,7 @@ def _topology(name: str, bundles: tuple[Bundle, ...], plane: PhotonicFabric) -> 
 
 
 def _more(ranks: int, plane: PhotonicFabric, own: list[Topology], planning: dict[str, Any]) -> list[Topology]:
-    """Return topologies other than those of single rounds, if all their circuits fit at once."""
+    """Return topologies to try besides the rounds' own (``own``), if the circuits of each fit at once."""
     pairs, ring = {}, [(i, (i + 1) % ranks) for i in range(ranks)]
     for i, j in combinations(range(len(own)), 2):
         if len(own) <= 8 or j - i == len(own) - 1:  # with many rounds, only all of them together
@@ -125,7 +125,7 @@ def _more(ranks: int, plane: PhotonicFabric, own: list[Topology], planning: dict
 
 
 def _circuits(problem: CircuitProblem, steps: tuple, fabric: PhotonicFabric, plane: PhotonicFabric):
-    """Yield circuits of all planes, in wavelengths and waveguides of the whole fabric, and their times."""
+    """Yield (circuit, begin of set-up, removal in s) of all planes, numbered as in the whole ``fabric``."""
     for j in range(problem.planes):
         up, end = {}, 0.0
         for step in [*(step for step in steps if j in step.planes), None]:

@@ -1,4 +1,4 @@
-"""Minimises the time of rounds over changing sets of circuits by dynamic programming, or within a gap."""
+"""Finds which circuits should be up in each round, for the least total time, by dynamic programming."""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator
@@ -22,7 +22,7 @@ class Topology(NamedTuple):
 
 
 class RoundDemand(NamedTuple):
-    """Holds the data of one round: ``amount`` × ``scale`` bytes for each of its pairs, shape (pairs, 2)."""
+    """Holds the data of a round: each pair (source, target) sends ``amount`` × ``scale`` bytes."""
 
     pairs: np.ndarray
     amount: np.ndarray
@@ -30,9 +30,10 @@ class RoundDemand(NamedTuple):
 
 
 def carry(topology: Topology, demand: RoundDemand) -> tuple[list[list[int]], int, np.ndarray]:
-    """Return each pair's route (links), the longest's hops, links' busy times, s (``demand.scale`` 1).
+    """Route a round over a topology; return each pair's links, the most hops, and seconds per link.
 
-    Routes are shortest, each over the links least busy so far; without a route the time is infinite.
+    Routes are shortest, each over the links least busy so far. Seconds are for ``demand.scale`` 1 (no route:
+    inf).
     """
     (src, dst), ends = demand.pairs.T, topology.ends.tolist()
     graph = csr_array((np.ones(len(ends)), tuple(topology.ends.T)), shape=(topology.nodes,) * 2)
@@ -56,8 +57,8 @@ class CircuitProblem:
     """Holds rounds in order, and topologies that may carry them; no circuits are up at the beginning.
 
     The wavelengths are divided into equal ``planes`` with separate waveguides. Each plane has one topology
-    and is switched separately; new links are up ``set_up`` s later. A round takes its data and ``hop`` s per
-    hop.
+    and is switched separately; new links are up ``set_up`` s later. A round takes its data's time and ``hop``
+    s a hop.
     """
 
     topologies: tuple[Topology, ...]
@@ -69,7 +70,7 @@ class CircuitProblem:
     known: dict = field(default_factory=dict, repr=False)
 
     def carried(self, number: int, topology: int) -> tuple[list[list[int]], int, np.ndarray]:
-        """Return round ``number`` over a topology as `carry` does."""
+        """Return `carry` of round ``number`` over a topology: routes, most hops, seconds per link."""
         demand = self.demands[number]
         key = demand.pairs.tobytes(), demand.amount.tobytes(), topology
         if key not in self.known:
@@ -77,33 +78,33 @@ class CircuitProblem:
         return self.known[key]
 
     def new_links(self, before: int, after: int) -> np.ndarray:
-        """Return which links of a topology must be set up after another, -1: after none. Shape (links,)."""
+        """Return which links of topology ``after`` must be set up if ``before`` is up (−1: nothing is)."""
         if (before, after) not in self.known:
             old = set(self.topologies[before].circuits) if before >= 0 else ()
             self.known[before, after] = np.array([c not in old for c in self.topologies[after].circuits])
         return self.known[before, after]
 
     def time(self, number: int, topology: int) -> float:
-        """Return the time in s of a round over a topology that all planes have; infinite without a route."""
+        """Return the time in s of a round if all planes have ``topology``; infinite without a route."""
         _, hops, seconds = self.carried(number, topology)
         return self.hop * hops + seconds.max() * self.demands[number].scale / self.planes
 
     def lower_bound(self) -> float:
-        """Return a bound in s for any topologies: a set-up, a hop per round, the data of the busiest node."""
+        """Return the least total time in s: one set-up, a hop per round, the data of the busiest node."""
         data = (max(np.bincount(e, d.amount).max() for e in d.pairs.T) * d.scale for d in self.demands)
         return self.set_up + self.hop * len(self.demands) + sum(data) / self.node_speed
 
 
 class CircuitStep(NamedTuple):
-    """Describes how one round is carried."""
+    """Describes over which circuits, and when, one round sends its data."""
 
     topology: int
     planes: tuple[int, ...]
     ready: tuple[float, ...]  # when all links of each plane are up, s
     begin: float
     end: float
-    choice: str  # keep, forward, change, ahead; "change, forward" if a change forwards
-    wait: float  # extra time because circuits are set up, s
+    choice: str  # keep, forward (over hops), change, ahead (of the round); "change, forward": both
+    wait: float  # time added because circuits are set up, s
 
 
 #: Time (s); topology of each plane (-1: none) and time from which it can be switched (s); steps so far.
@@ -111,15 +112,14 @@ _State = tuple[float, tuple[tuple[int, float], ...], tuple[CircuitStep, ...]]
 
 
 def shortest(problem: CircuitProblem, most: float = np.inf, keep: int = 64) -> tuple[float, tuple, float]:
-    """Return the shortest time below ``most`` s (else infinite), its steps, and a lower bound in s.
+    """Return the least time in s of all rounds (infinite from ``most`` on), its steps, and a lower bound.
 
     Rounds follow one another. Each selects a topology and some planes, which are switched to it as soon as
     their last use ends. The data of a link are divided over these planes so that all end together. Links that
-    stay in all of them work during the switching, if nothing is forwarded.
+    stay up in all of these planes work during the switching, if nothing is forwarded.
 
     After each round a state is dropped if another has the same topologies and is as early in all times, or
-    ends a set-up earlier (and can then get the same topologies). With several planes up to ``keep`` states
-    remain.
+    ends a set-up earlier (and can then get the same topologies). Of several planes' states ``keep`` remain.
     """
     rounds, topologies = range(len(problem.demands)), range(len(problem.topologies))
     quickest = [min(problem.time(r, c) for c in topologies) for r in rounds]
@@ -140,7 +140,7 @@ def shortest(problem: CircuitProblem, most: float = np.inf, keep: int = 64) -> t
 
 
 def _after(problem: CircuitProblem, number: int, state: _State, most: float) -> Iterator[_State]:
-    """Yield the states after a round that end before ``most`` s: every topology over every set of planes."""
+    """Yield the states after a round that end before ``most`` s: one per topology and set of planes."""
     now, planes, steps = state
     sets = [c for size in range(problem.planes) for c in combinations(range(problem.planes), size + 1)]
     unlike = {frozenset(Counter(planes[j] for j in chosen).items()): chosen for chosen in sets}
@@ -155,7 +155,7 @@ def _after(problem: CircuitProblem, number: int, state: _State, most: float) -> 
 
 
 def _step(problem: CircuitProblem, number: int, state: _State, topology: int, chosen: tuple):
-    """Return a round over a topology in planes ``chosen``; None if one would be up too late to be used."""
+    """Return the step of a round over a topology in planes ``chosen``; None if a plane is up too late."""
     _, hops, seconds = problem.carried(number, topology)
     now, planes, seconds = state[0], [state[1][j] for j in chosen], seconds * problem.demands[number].scale
     news = [problem.new_links(held, topology) for held, _ in planes]
@@ -164,7 +164,7 @@ def _step(problem: CircuitProblem, number: int, state: _State, topology: int, ch
     label = "keep" if hops == 1 else "forward"
     if (new := np.any(news, axis=0)).any():
         new = new | (hops > 1)
-        # Planes join one after the other until the work is done: the earliest of these ends is the true one.
+        # Planes join one after the other until the work is done: the earliest end is the true one.
         joined = float(seconds[new].max()) + np.cumsum(np.sort(ready))
         kept = now + float(seconds[~new].max(initial=0.0)) / len(chosen)
         end = max(kept, float((joined / np.arange(1, len(ready) + 1)).min()))

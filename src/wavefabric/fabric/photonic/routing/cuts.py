@@ -29,10 +29,10 @@ def overlap_bound(fabric: PhotonicFabric, pairs: Sequence[Pair] | np.ndarray) ->
 def parts_bound(
     fabric: PhotonicFabric, pairs: Sequence[Pair] | np.ndarray, wavelengths: Sequence[int] | np.ndarray
 ) -> int:
-    """Return the fewest parts in which a round fits through every rectangle's rim, 0 without pairs.
+    """Return a lower bound on the number of parts into which a round must be split; 0 without pairs.
 
-    The bound is the maximum of ⌈Σ wavelengths that cross / (lasers × waveguides of the rim)⌉, with the
-    smallest number of wavelengths that serves each pair.
+    The bound is the maximum over rectangles of ⌈Σ wavelengths that cross the rim / (lasers × waveguides of
+    the rim)⌉; ``wavelengths``: the smallest number that serves each pair.
     """
     if not len(pairs):
         return 0
@@ -46,9 +46,9 @@ def parts_bound(
 
 @lru_cache(maxsize=256)  # planning, routing and checking use the same round
 def _tightest(fabric: PhotonicFabric, ends: bytes, weights: bytes) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return (crossings, rim edges) of the rectangle with the largest ratio, and the same with waveguides.
+    """Return the largest weight that crosses a rim per edge, and per waveguide, each as two integers.
 
-    Without ``weights`` all pairs count 1.
+    Without ``weights`` each pair has weight 1.
     """
     rows, columns = fabric.rows, fabric.columns
     pairs = np.frombuffer(ends, np.int64).reshape(-1, 2)
@@ -69,7 +69,7 @@ def _tightest(fabric: PhotonicFabric, ends: bytes, weights: bytes) -> tuple[tupl
 
 @lru_cache(maxsize=4)
 def _rims(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edges, and the waveguides, of the rim of each rectangle that is compared; at least 1.
+    """Return the number of edges, and of waveguides, of the rim of each compared rectangle; at least 1.
 
     The order is that of `_crossing`; on large grids: bands of rows, bands of columns, tiles.
     """
@@ -92,17 +92,20 @@ def _rims(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rim(down: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the capacity of the rim of each rectangle: shape (intervals of columns, of rows)."""
+    """Return the capacity of the rim of each rectangle: shape (intervals of columns, of rows).
+
+    ``down``, ``right``: capacity between adjacent rows, and between adjacent columns; 0 at the border.
+    """
     (top, bottom), (left, end) = _intervals(right.shape[0]), _intervals(down.shape[1])
     return _sums((down[top] + down[bottom + 1]).T) + _sums(right[:, left] + right[:, end + 1]).T
 
 
 def _crossing(row: np.ndarray, column: np.ndarray, weight: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """Return the larger of the weights that leave and enter each rectangle.
+    """Return the larger of the weights of pairs that leave, and that enter, each rectangle.
 
     Shape (intervals of columns, of rows). ``row``, ``column``: of sources and destinations, (pairs, 2).
     """
-    # 32-bit numbers, if sufficient, are twice as fast.
+    # 32-bit sums are twice as fast.
     kind = np.int32 if weight.sum() < 2**30 else np.int64
     weight = weight.astype(kind)
     ends = []
@@ -124,19 +127,19 @@ def _crossing(row: np.ndarray, column: np.ndarray, weight: np.ndarray, rows: int
 
 
 def _intervals(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first and last member of each interval."""
+    """Return the first, and the last, member of each interval of 0, …, n − 1."""
     first = np.concatenate([np.arange(n - more) for more in range(n)])
     return first, first + np.repeat(np.arange(n), np.arange(n, 0, -1))
 
 
 def _number(ends: np.ndarray, n: int) -> np.ndarray:
-    """Return the number of the interval from the first to the last member, ``ends``: shape (…, 2)."""
+    """Return the index of each interval of 0, …, n − 1; ``ends``: first and last member, shape (…, 2)."""
     more = ends[..., 1] - ends[..., 0]
     return more * n - more * (more - 1) // 2 + ends[..., 0]
 
 
 def _sums(values: np.ndarray) -> np.ndarray:
-    """Return the sums over all intervals of the first axis."""
+    """Return the sums of ``values`` over each interval of the first axis."""
     result = [values]
     for more in range(1, len(values)):
         result.append(result[-1][:-1] + values[more:])
@@ -144,7 +147,7 @@ def _sums(values: np.ndarray) -> np.ndarray:
 
 
 def _add_contained(counts: np.ndarray, n: int) -> None:
-    """Add to the count of each interval (first axis) those of all intervals inside it, in place."""
+    """Add to each interval's count (first axis) the counts of all intervals inside the interval, in place."""
     first = np.cumsum(np.arange(n, 0, -1))
     length = np.split(counts, first[:-1])  # views
     for more in range(1, n):

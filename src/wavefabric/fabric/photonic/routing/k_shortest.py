@@ -11,13 +11,13 @@ from wavefabric.fabric.photonic.tile_grid import Route, TileGrid, check_pairs, t
 
 
 def k_shortest(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[Route]:
-    """Return up to ``k`` simple paths, shortest first; equal lengths are in the order of Yen's algorithm.
+    """Return up to ``k`` simple paths from ``src`` to ``dst``, shortest first, ties in Yen's order.
 
-    A path is left at each of its tiles in turn: the shortest continuation that avoids the tiles before, and
-    the edges that known paths with the same beginning took next, is a candidate. As a path shares its
-    beginning with the path it was split from, tiles before the split need not be tried again (Lawler 1972,
-    doi:10.1287/mnsc.18.7.401). On grids this is several times as fast as `networkx.shortest_simple_paths`,
-    since the distance to the destination is known.
+    Each known path is left at each of its tiles in turn: the shortest continuation that avoids the tiles
+    before, and the edges that known paths with the same beginning took next, is a candidate. As a path shares
+    its beginning with the path it was split from, tiles before the split need not be tried again (Lawler
+    1972, doi:10.1287/mnsc.18.7.401). On grids this is several times as fast as
+    `networkx.shortest_simple_paths`, since the distance to the destination is known.
 
     Examples
     --------
@@ -53,10 +53,10 @@ def k_shortest(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[Route
 def _shortest(
     g: TileGrid, away: list[int], src: int, dst: int, tiles: Collection[int], first: Collection[int]
 ) -> Route:
-    """Return a shortest path that avoids ``tiles`` and does not step from ``src`` to one of ``first``; or ().
+    """Return a shortest path that avoids ``tiles``, and a step from ``src`` to one of ``first``; else ().
 
-    The search is A* with the distance on the whole grid: every step brings the path nearer, or makes it two
-    longer, so two stacks serve as the queue.
+    The search is A* with the distance on the whole grid, ``away``: every step brings the path nearer, or
+    makes it two longer, so two stacks serve as the queue.
     """
     parent: dict[int, int] = {}
     done = set(tiles)

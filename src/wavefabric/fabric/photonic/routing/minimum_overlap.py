@@ -20,12 +20,12 @@ def minimum_overlap(
 ) -> tuple[list[Route], int]:
     """Return routes with a smaller overlap than ``routes``, if found in time, and a proved lower bound.
 
-    The paper has a binary variable per pair and edge, and an error in (16): the edges into a destination must
-    carry 1, not 0. As circuits of one source are interchangeable, this program has one variable per source
-    and edge, the number of circuits: at each destination one stays, elsewhere as many leave as enter; the
-    counts are then divided into paths. Bounds are the same and there are fewer variables. A price on length
-    prevents cycles; it is too small to outweigh one route of overlap. Cycles that remain within the solver's
-    tolerances are cut off. The solver is HiGHS through SciPy; ``time_limit`` in s.
+    The LUMORPH paper has a binary variable per pair and edge, and an error in (16): the edges into a
+    destination must carry 1, not 0. As circuits of one source are interchangeable, this program has one
+    variable per source and edge, the number of circuits: at each destination one stays, elsewhere as many
+    leave as enter; the counts are then divided into paths. Bounds are the same and there are fewer variables.
+    A price on length prevents cycles; it is too small to outweigh one route of overlap. Cycles that remain
+    within the solver's tolerances are cut off. The solver is HiGHS through SciPy; ``time_limit`` in s.
     """
     known = int(edge_loads(fabric, routes).max(initial=0)) if len(pairs) else 0
     if known <= bound:
@@ -40,7 +40,7 @@ def minimum_overlap(
 
 
 def _solve(g: TileGrid, pairs, low: int, high: int, time_limit: float) -> tuple[np.ndarray | None, int]:
-    """Return the circuits of each source on each edge (as in ``g.edge``), or None; and a lower bound."""
+    """Return the circuits of each source on each edge, (sources, edges), or None, and a lower bound."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
 
@@ -83,7 +83,7 @@ def _solve(g: TileGrid, pairs, low: int, high: int, time_limit: float) -> tuple[
 
 
 def _paths(g: TileGrid, pairs, flows: np.ndarray) -> list[Route]:
-    """Divide counts of circuits into one simple path per pair, the shortest that remains."""
+    """Divide ``flows``, numbers of circuits by source and edge, into one shortest path per pair."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
 

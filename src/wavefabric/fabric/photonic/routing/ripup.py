@@ -17,7 +17,7 @@ _PASSES, _SEARCHES = 20, 6000
 
 
 def cheapest(g: TileGrid, src: int, dst: int, price: np.ndarray) -> tuple[Route, float]:
-    """Return a cheapest path and its price; ``price`` is that of each edge, shape (4 tiles,), > 0."""
+    """Return the cheapest path from ``src`` to ``dst`` and its price; ``price`` > 0 by edge, (4 tiles,)."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 
@@ -34,7 +34,7 @@ def ripup(
     *,
     seed: int = 0,
 ) -> list[Route]:
-    """Return routes whose overlap is at most that of ``routes``, smaller if found; stops at ``bound``.
+    """Return routes with at most the overlap of ``routes``, less if found, down to ``bound``.
 
     ``seed`` sets the order in which routes are removed.
     """
@@ -54,7 +54,7 @@ def ripup(
 
 
 def _relieve(g: TileGrid, pairs, routes, edges, load, target: int, rng, left: int) -> int:
-    """Reroute in place until no edge has more than ``target`` routes; return the searches left."""
+    """Reroute ``routes`` until no edge has more than ``target``; return how many searches are left."""
     history = np.zeros(load.size)
     for _ in range(_PASSES):
         over = load > target

@@ -59,12 +59,11 @@ def route(
     - ``"ripup"``: row–column routes, rerouted over the busiest edges (`ripup`).
     - ``"exact"``: the smallest overlap by integer programming (`minimum_overlap`), within ``time_limit`` s.
     - ``"auto"``: row–column routes if they reach the lower bound or every edge has enough waveguides for its
-      routes: they are shortest, so no other routes take less time. Else the fastest of these, ripup, and
+      routes: they are shortest, so no other routes take less time. Else the fastest of xy, ripup, and
       exact if the program is small enough. Wavelengths carry the rate that ``budget`` allows, at most the
       fabric's `laser_bandwidth`; without ``budget`` they carry `laser_bandwidth` over any route.
 
-    Every pair (source, destination) is given once. Raises `InputError` for an unknown method, or tiles out of
-    range.
+    Each pair is (source, destination), given once. `InputError` for an unknown method or tiles out of range.
 
     Examples
     --------
@@ -136,7 +135,7 @@ def random_routes(fabric: PhotonicFabric, pairs: Iterable[Pair], k: int, seed: i
 
 
 def _time(fabric: PhotonicFabric, routing: Routing, budget: LinkBudget | None) -> float:
-    """Return the time per byte in s if all pairs send equally; the slowest wavelength sets the rate."""
+    """Return the relative time per byte if all pairs send equally; the slowest wavelength sets the rate."""
     if budget is None or not routing.routes:
         return routing.set_ups / fabric.laser_bandwidth
     slowest = min(float(rates(fabric, routing.routes, budget).min()), fabric.laser_bandwidth)
