@@ -1,8 +1,8 @@
 """Simulate one iteration of neural-network training on a fabric, from layers to the iteration time.
 
-Packages: models (layer graphs), gpu (time and memory of layers), strategies, communication (calls on
-fabrics), iteration (tasks and the engine), search, traces, pytorch. Imports everything but cli and bench;
-imports optics and acoustics only for the exchanges of their time steps.
+Packages: models (layer graphs), gpu (time of layers), strategies (how GPUs divide a model), communication
+(time of collective calls on fabrics), iteration (tasks, event simulation, memory), search, traces, pytorch.
+Training may import all packages but cli, kwave, report; optics and acoustics only for time steps of solvers.
 """
 
 from wavefabric.base.lazy import lazy

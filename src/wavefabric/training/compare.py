@@ -1,4 +1,4 @@
-"""Simulate a model on several fabrics, collectives and numbers of GPUs, each compared with ring and zero."""
+"""Simulate training on several fabrics, collectives and GPU counts, against rings and free communication."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from wavefabric.training.iteration.simulate import Iteration, simulate, simulate
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload
 
-#: A function from the number of GPUs and the times of calls to a workload, or to tasks from another source.
+#: Function (number of GPUs, times of calls) that returns the work to simulate, such as a model or a trace.
 MakeWork = Callable[[int, CallTimes], Workload | TaskGraph]
 
 
@@ -25,7 +25,7 @@ MakeWork = Callable[[int, CallTimes], Workload | TaskGraph]
 class Case:
     """Holds one simulation, and as ``ring`` the simulation of the same work with rings on an ideal switch.
 
-    The switch never blocks; bandwidth per GPU and latency are those of the fabric (`fabrics.ideal_switch`).
+    The ideal switch never blocks and has the bandwidth per GPU and the latency of ``fabric``.
     """
 
     gpus: int  # number of GPUs in use
@@ -39,7 +39,7 @@ class Case:
 
     @cached_property
     def algorithms(self) -> dict[str, Counter[str]]:
-        """Return, per purpose of calls, the algorithms with the number of calls that each serves."""
+        """Return how many calls each algorithm serves: {purpose of calls: {algorithm: number of calls}}."""
         result: dict[str, Counter[str]] = {}
         for call in self.iteration.graph.call:
             if call is not None and self.times is not None:
@@ -48,7 +48,7 @@ class Case:
 
     @cached_property
     def left_out(self) -> dict[str, dict[str, str]]:
-        """Return the algorithms not compared, with reasons, per call such as ``"all-reduce of 8 GPUs"``."""
+        """Return why algorithms were left out: {call (``"all-reduce of 8 GPUs"``): {algorithm: reason}}."""
         result: dict[str, dict[str, str]] = {}
         for call in self.iteration.graph.call:
             if call is not None and self.times is not None and (missing := self.times.left_out(call)):
@@ -67,7 +67,7 @@ class Case:
 
     @property
     def hidden_seconds(self) -> float:
-        """Return the communication time in s hidden behind computation: fabric busy minus exposed."""
+        """Return the communication time in s hidden by computation: busy minus exposed time of the fabric."""
         return max(0.0, self.iteration.timeline.fabric_busy - self.iteration.exposed_seconds)
 
 
@@ -82,7 +82,7 @@ def compare(
     circuits: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> list[Case]:
-    """Simulate all combinations: for each number of GPUs, each fabric, each collective, in list order.
+    """Simulate every combination of number of GPUs (outer loop), fabric and collective (inner loop).
 
     Parameters
     ----------
@@ -92,21 +92,21 @@ def compare(
     gpus : sequence of int
         Numbers of GPUs.
     fabrics : sequence of str, Fabric or PhotonicFabric
-        Text as for `fabrics.fabric_for` (``"switch"`` has any size), or fabrics of at least ``gpus`` GPUs.
+        Names as for `fabrics.fabric_for` (``"switch"`` has any size), or fabrics with enough GPUs for all.
     collectives : sequence of str
-        Choices of `communication.algorithms.CHOICES`, including ``"zero"``.
+        Names as for `communication.algorithms.parse_collective`; with ``"zero"`` communication is free.
     policy, merge
         As for `simulate`.
     circuits : mapping, optional
         Options of `Communication` for the photonic fabrics, such as ``{"sharing": "paper"}``.
     progress : Progress, optional
-        Counts the simulations.
+        Shows how many simulations are done.
 
     Raises
     ------
     InputError
-        If an entry is unknown, repeated or does not fit; all lists are checked before the first simulation.
-        Also for ``circuits`` without a photonic fabric.
+        If an entry is unknown or repeated, a fabric has too few GPUs, or ``circuits`` is given without a
+        photonic fabric; all lists are checked before the first simulation.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def compare(
                 times = communication(fabric, collective, **(circuits or {} if photonic else {}))
                 work = make(count, times)
                 iteration = _simulate(work, times, policy, merge)
-                # Only a searched strategy makes the work differ between collectives.
+                # The work depends on the collective only if the strategy is searched for.
                 reference = next((ran for other, ran in references if work is other or work == other), None)
                 if reference is None:
                     reference = _simulate(work, ring, policy, True)
@@ -181,7 +181,7 @@ def check_lists(gpus: Sequence[int], fabrics: Sequence[str | AnyFabric], collect
 
 
 def label_of(fabric: str | AnyFabric) -> str:
-    """Return the name of a fabric in a comparison."""
+    """Return the label of a fabric in a comparison: the user's text, or the name of the fabric object."""
     return fabric if isinstance(fabric, str) else fabric.name
 
 

@@ -1,4 +1,4 @@
-"""Draw a comparison: throughput over GPUs for each fabric and collective, and its ratio to rings."""
+"""Draw the throughput against the number of GPUs for each fabric and collective, and the ratio to rings."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from wavefabric.base.units import amount
 from wavefabric.fabric.execution import report
 from wavefabric.training.compare import Case
 
-#: Line styles of the first fabric, the second, …
+#: Line styles, one per fabric; a fifth fabric has the first style again.
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 1.6, 1.2, 1.6)))
 
 
 def draw_comparison(path: str | Path, cases: Sequence[Case], title: str) -> Path:
-    """Draw the throughput over the number of GPUs, and below it the ratio to rings on an ideal switch.
+    """Draw the throughput against the number of GPUs, and below it the ratio to rings on an ideal switch.
 
-    Each fabric and collective is a line: colours for collectives, dashes for fabrics; grey: the first
-    fabric's work with free communication. A single number of GPUs is drawn as bars. The file is written
-    atomically and replaces an existing file. Raises `InputError` if it cannot be written.
+    Each combination of fabric and collective is a line: the colour shows the collective, the dashes the
+    fabric. A grey line shows free communication. If all cases have one number of GPUs, bars replace the
+    lines. The file is replaced atomically. Raises `InputError` if the file cannot be written.
     """
     series: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
@@ -60,13 +60,13 @@ def _bars(axes: Axes, cases: Sequence[Case], title: str) -> None:
 
 
 def _colours(collectives: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each collective; free communication is grey."""
+    """Return a colour for each collective; ``"zero"`` (free communication) is grey."""
     names = dict.fromkeys(name for name in collectives if name != "zero")
     return dict(zip(names, cycle(COLOURS), strict=False)) | {"zero": GREY}
 
 
 def _free(above: Axes, below: Axes, cases: Sequence[Case]) -> None:
-    """Draw the lines of free communication, in grey."""
+    """Draw the throughput and ratio with free communication (first fabric) as dotted grey lines."""
     first = {case.gpus: case for case in reversed(cases) if case.label == cases[0].label}
     counts = sorted(first)
     look: Any = {"color": GREY, "linewidth": 1.1, "linestyle": ":", "zorder": 1.5}
@@ -81,7 +81,7 @@ def _lines(above: Axes, below: Axes, series: dict[tuple[str, str], list[Case]]) 
     colours = _colours(name for _, name in series)
     for (label, collective), some in series.items():
         if collective == "zero":
-            continue  # that is the grey line
+            continue  # `_free` draws free communication
         position = labels.index(label)
         look: Any = {
             "color": colours[collective],
@@ -98,7 +98,7 @@ def _lines(above: Axes, below: Axes, series: dict[tuple[str, str], list[Case]]) 
 
 
 def _dress(above: Axes, below: Axes, cases: Sequence[Case], title: str) -> None:
-    """Set scales, ticks, titles and the legend."""
+    """Set the scales, ticks and labels of the axes, the title and the legend."""
     counts = sorted({case.gpus for case in cases})
     for axes in (above, below):
         axes.set_xscale("log", base=2)

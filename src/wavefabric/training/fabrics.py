@@ -1,4 +1,4 @@
-"""Build fabrics with as many GPUs as a training run uses, and the ideal switch for comparison."""
+"""Build fabrics with as many GPUs as a training run uses, and an ideal switch to compare with."""
 
 from wavefabric.base.errors import InputError
 from wavefabric.collectives.builders.messages import near_square
@@ -8,7 +8,7 @@ from wavefabric.fabric.electrical import families
 
 
 def fabric_for(text: str, gpus: int) -> AnyFabric:
-    """Return a fabric with at least ``gpus`` GPUs; ``text`` as for `wavefabric.fabric.load`.
+    """Return the fabric that ``text`` names (as for `wavefabric.fabric.load`), with at least ``gpus`` GPUs.
 
     A family without numbers gets exactly ``gpus`` GPUs: ``"switch"``, ``"ring"``, ``"hypercube"``, and
     ``"mesh"``, ``"torus"``, ``"lightpath"`` with nearly equal rows and columns (32 GPUs: 4 x 8). Raises
@@ -62,7 +62,7 @@ def ideal_switch(gpus: int, bandwidth: float, alpha: float) -> Fabric:
 
 
 def is_ideal_switch(fabric: Fabric) -> bool:
-    """Return whether ``fabric`` is one switch with one equal link each way per GPU and no other link."""
+    """Return whether ``fabric`` is one switch with equal links, one each way per GPU, and no other link."""
     if len(fabric.switches) != 1:
         return False
     switch = fabric.switches[0]

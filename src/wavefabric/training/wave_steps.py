@@ -1,8 +1,8 @@
-"""Build one time step of Wavefabric's wave simulations as tasks, to try their exchanges on any fabric.
+"""Build one time step of the fibre or ultrasound solver as tasks, to simulate the exchanges on any fabric.
 
-Computation takes as long as reading or writing a number of fields at the rate of a copy. The numbers of
-fields are measured on one H200 (docs/performance.md): 10.8 ms for 30 rows of 2²¹ samples whose powers are
-exchanged, 7.49 and 11.5 ms for 512³ points. `fabric.planner` predicts single steps more accurately.
+A computation takes the time to read or write a number of fields at the rate of a copy. The numbers follow
+from times on one H200 (docs/performance.md): 10.8 ms for 30 rows of 2²¹ samples whose powers are exchanged,
+7.49 and 11.5 ms for 512³ points. `fabric.planner` predicts single steps more accurately.
 """
 
 import math
@@ -27,15 +27,15 @@ from wavefabric.training.iteration.task_graph import Call, TaskGraph
 
 #: Fraction of the memory bandwidth that a copy reaches.
 _COPY = 0.875
-#: Fields read or written: by linear propagation, by sums of powers, by coupling and update.
+#: Number of fields read or written by linear propagation, by sums of powers, by coupling and update.
 _LINEAR, _SUMS, _UPDATE = 7.4, 2.3, 5.4
-#: Fields moved and transforms per step: homogeneous lossless media, heterogeneous absorbing nonlinear media.
+#: Fields read or written and transforms per ultrasound step, by whether the medium is heterogeneous.
 _MOVED = {False: (58.6, 10), True: (90.0, 14)}
-#: Fields stored in memory: for a fibre, and for the two kinds of media.
+#: Number of fields stored in memory: of a fibre; of ultrasound, by whether the medium is heterogeneous.
 _HELD_FIBRE, _HELD = 2.0, {False: 8.4, True: 16.7}
 #: Bytes per complex number of light, and per real number of ultrasound.
 _COMPLEX, _REAL = 16, 4
-#: Patterns of the sizes in the names of steps.
+#: Patterns of the sizes in names such as ``fibre:120x1048576`` (`parse_wave_step`).
 _NUMBER = "([1-9][0-9]{0,9})"
 _FIBRE = re.compile(f"{_NUMBER}x{_NUMBER}(?::{_NUMBER})?")
 _GRID = re.compile(f"{_NUMBER}x{_NUMBER}x{_NUMBER}(?::(local|global))?")
@@ -46,14 +46,14 @@ _MOST_MESSAGES = 2**20
 def fibre_step(
     modes: int, samples: int, gpus: int, device: DeviceModel, *, groups: int | None = None
 ) -> TaskGraph:
-    """Build an RK4IP step of light in a multimode fibre with its modes divided among GPUs.
+    """Build the tasks of one RK4IP step of light in a multimode fibre, with the modes divided among GPUs.
 
-    Each of two Kerr kernels exchanges the powers of phase groups in two all-gathers, in chunks of time: while
-    one chunk is sent, the next is computed (`RankOperators`). Brehler et al. 2017,
-    doi:10.1016/j.cpc.2017.02.018.
+    Each of two Kerr kernels exchanges the powers of phase groups (rows with equal Kerr phase) by two
+    all-gathers per chunk of time; while one chunk is sent, the next is computed (`RankOperators`). Brehler
+    et al. 2017, doi:10.1016/j.cpc.2017.02.018.
 
-    The field has two rows of ``samples`` per spatial mode; there is at most one GPU per mode. ``groups``:
-    number of rows of powers to exchange, by default one per row of the field (dense coupling).
+    The field has two rows of ``samples`` per spatial mode; there is at most one GPU per mode. ``groups`` is
+    the number of phase groups, by default one per row of the field (dense coupling).
     """
     split_modes(modes, gpus)
     groups = 2 * modes if groups is None else groups
@@ -89,16 +89,16 @@ def ultrasound_step(
     overlap: int = 16,
     heterogeneous: bool = True,
 ) -> TaskGraph:
-    """Build a time step of ultrasound on a grid of ``shape`` (Nx, Ny, Nz).
+    """Build the tasks of one ultrasound time step on a grid of ``shape`` (Nx, Ny, Nz) divided among GPUs.
 
-    ``global``: transforms over all GPUs, with transposes between the axes. ``local``: blocks with an overlap
-    of ``overlap`` points, which is filled from the neighbours before each set of transforms (local Fourier
-    basis). ``heterogeneous``: absorbing and nonlinear medium, 14 transforms per step; else 10.
+    ``global``: transforms over all GPUs, with transposes between the axes. ``local``: a block per GPU with an
+    overlap of ``overlap`` points, which neighbours fill before each set of transforms (local Fourier basis).
+    ``heterogeneous``: the medium is absorbing and nonlinear, with 14 transforms per step; else lossless, 10.
     """
     local = decomposition == "local"
     options = Decomposition(kind="local", overlap=overlap) if local else Decomposition(kind="global")
     held = _HELD[heterogeneous] * _REAL
-    _check_memory(held * math.prod(shape) / gpus, device)  # before a grid too large is divided
+    _check_memory(held * math.prod(shape) / gpus, device)  # refuse a grid too large before dividing it
     cut = decompose(shape, gpus, options)
     moved, transforms = _MOVED[heterogeneous]
     field = _REAL * max(math.prod(each.size) for each in cut.subdomains)
@@ -110,7 +110,7 @@ def ultrasound_step(
     else:
         halos = busiest_exchange(cut)
         ends = halos.transfers["src"], halos.transfers["dst"], transfer_elements(halos)
-        counts = (1, 3, 2) if heterogeneous else (1, 3)  # fields: pressure; velocity; absorption terms
+        counts = (1, 3, 2) if heterogeneous else (1, 3)  # fields per exchange: pressure; velocity; absorption
         calls = [_exchange(*ends, gpus, count * _REAL) for count in counts]
     step = _Step(gpus, device)
     ready: list[int] = []
@@ -122,7 +122,7 @@ def ultrasound_step(
 
 
 class _Step:
-    """Builds one worker's tasks: all GPUs do the same at the same time."""
+    """Builds the tasks of one worker, which represents all GPUs, as all do the same at the same time."""
 
     def __init__(self, gpus: int, device: DeviceModel):
         self._device, self._gpus = device, gpus
@@ -139,15 +139,15 @@ class _Step:
 
 
 def _check_memory(nbytes: float, device: DeviceModel) -> None:
-    """Refuse a step that needs more memory than a GPU has."""
+    """Raise `InputError` if a step needs ``nbytes`` bytes per GPU and the device has less memory."""
     if nbytes > device.memory:
         actual = f"{three_digits(nbytes / 1e9)} GB needed a GPU at least, {device.memory / 1e9:g} GB there"
         raise InputError(f"memory: {actual}; allowed: more GPUs, or a smaller grid")
 
 
 def _transpose(before: list[Box], after: list[Box], itemsize: int) -> Call:
-    """Return the call that changes the layout ``before`` to ``after``: all-to-all in groups if possible."""
-    a, b = np.array(before), np.array(after)  # GPU × axis × (first, last + 1)
+    """Return the call that redistributes an array from one box per GPU, ``before``, to another, ``after``."""
+    a, b = np.array(before), np.array(after)  # shape (GPUs, axes, 2): first point, last point + 1
     sizes = np.ones((len(a), len(b)), np.int64)
     for axis in range(3):
         common = np.minimum.outer(a[:, axis, 1], b[:, axis, 1])
@@ -159,7 +159,7 @@ def _transpose(before: list[Box], after: list[Box], itemsize: int) -> Call:
 
 
 def _exchange(src: np.ndarray, dst: np.ndarray, sizes: np.ndarray, gpus: int, itemsize: int) -> Call:
-    """Return the call for messages of ``sizes`` items: an all-to-all in groups if possible, else messages."""
+    """Return the call that sends ``sizes`` items from GPUs ``src`` to ``dst``: an all-to-all if one fits."""
     talks = np.zeros((gpus, gpus), bool)
     talks[src, dst] = True
     alike = sizes.size and sizes.size == talks.sum() and sizes.min() == sizes.max()
@@ -175,7 +175,7 @@ def _exchange(src: np.ndarray, dst: np.ndarray, sizes: np.ndarray, gpus: int, it
 
 
 def _complete_groups(talks: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
-    """Return groups of one size in which all send to all, if no other GPU pair communicates; else None."""
+    """Return equal-sized groups in which every GPU sends to every other; None if other pairs send too."""
     np.fill_diagonal(talks, talks.any(axis=1))
     _, number = np.unique(np.packbits(talks, axis=1), axis=0, return_inverse=True)
     groups = [np.flatnonzero(number == k) for k in range(number.max() + 1)]
@@ -185,7 +185,7 @@ def _complete_groups(talks: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
 
 
 def parse_wave_step(text: str) -> Callable[[int, DeviceModel], TaskGraph]:
-    """Return a function (GPUs, device) that builds the wave-simulation step that ``text`` names.
+    """Return a function (number of GPUs, device) that builds the tasks of the solver step ``text``.
 
     ``fibre:120x1048576`` has 120 spatial modes of 2²⁰ samples; ``:34`` after it means that the powers of 34
     phase groups are exchanged. ``ultrasound:4096x4096x4096`` is a grid; ``:local`` after it cuts the grid

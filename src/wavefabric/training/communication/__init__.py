@@ -1,4 +1,4 @@
-"""Calls of a training iteration on a fabric: the algorithm of each, and how long they take together.
+"""Choose the algorithms of the communication calls of an iteration; compute the time of calls on a fabric.
 
 Begin with times (`Communication`). Imports training.iteration, collectives and fabric.
 """

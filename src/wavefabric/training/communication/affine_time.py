@@ -1,4 +1,4 @@
-"""Compute the time of one or several calls as an exact function of bytes from few cost evaluations."""
+"""Compute the time of communication calls as an exact function of bytes, from few cost evaluations."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ class AffineTime:
 def tangents(tangent: Callable[[float], AffineTime], everywhere: bool = False) -> tuple[AffineTime, ...]:
     """Return lines whose maximum is a convex, piecewise linear function of bytes, from `LEAST` to `MOST`.
 
-    ``tangent(nbytes)`` must return a line that touches the function at ``nbytes`` and is nowhere above it.
-    With ``everywhere`` the function is known to be a single line. Otherwise, if the tangents at both ends are
-    the same line, the function is that line. If they differ, the function is evaluated where they meet; if it
-    lies above the meeting point there, both sides are searched recursively.
+    ``tangent(nbytes)`` must return a line that touches the function at ``nbytes`` and is nowhere above the
+    function. With ``everywhere`` the function is known to be a single line. Otherwise, if the tangents at
+    both ends are the same line, the function is this line. If the tangents differ, the function is evaluated
+    where they meet; if the function lies above the meeting point, both sides are searched recursively.
     """
     first = tangent(LEAST)
     if everywhere:
@@ -44,7 +44,7 @@ def tangents(tangent: Callable[[float], AffineTime], everywhere: bool = False) -
 def _between(
     tangent: Callable[[float], AffineTime], low: float, first: AffineTime, high: float, last: AffineTime
 ) -> list[AffineTime]:
-    """Return the lines between sizes ``low`` and ``high``, without the line ``first`` at ``low``."""
+    """Return the lines from ``first``, tangent at ``low`` and left out, to ``last``, tangent at ``high``."""
     if _close(first(high), last(high)):
         return []
     meeting = (first.latency - last.latency) / (last.rate - first.rate)
@@ -63,23 +63,23 @@ LARGE = 1e12
 def batch_time(
     schedule: Schedule, result: Cost, gpus: Sequence[Collection[int]], elements: Sequence[float]
 ) -> Callable[[Sequence[float]], float]:
-    """Return a function that computes the time in s of several calls from the bytes of each call.
+    """Return a function that computes the time in s of calls that run together from the bytes of each call.
 
-    ``schedule`` has all calls; ``result`` is its cost at `LARGE` bytes per element. Each part of each round
-    takes as long as its slowest call. Circuits depend only on which GPUs communicate. Each circuit belongs to
-    one call, so only that call's size determines how long the circuit is used. ``gpus``: the GPUs of each
-    call, disjoint. ``elements``: the number of elements of each call.
+    ``schedule`` has the transfers of all calls; ``result`` is the cost of ``schedule`` (on a photonic fabric)
+    at `LARGE` bytes per element. Each part of a round takes as long as the slowest call in this part.
+    Circuits depend only on which GPUs communicate, and each circuit is used by one call. ``gpus``: the GPUs
+    of each call, disjoint. ``elements``: the number of elements of each call.
     """
     transfers = schedule.transfers
     away = np.flatnonzero(transfers["src"] != transfers["dst"])
     assert result.times is not None
     begin, end = result.times[away].T
-    begins, part = np.unique(begin, return_inverse=True)  # circuits of a part begin together, parts never do
+    begins, part = np.unique(begin, return_inverse=True)  # equal begin: one part of a round
     owner = np.zeros(schedule.ranks, np.int64)
     for number, some in enumerate(gpus):
         owner[list(some)] = number
     call = owner[transfers["src"][away]]
-    rates = np.zeros((begins.size, len(gpus)))  # s per byte of each call in each part
+    rates = np.zeros((begins.size, len(gpus)))  # s per byte, shape (parts, calls)
     np.maximum.at(rates, (part, call), (end - begin) / LARGE / np.array(elements)[call])
     latency = sum(r.latency + r.reconfiguration for r in result.rounds)
     return lambda nbytes: latency + float((rates * np.array(nbytes)).max(axis=1).sum())

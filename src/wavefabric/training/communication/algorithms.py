@@ -1,4 +1,4 @@
-"""Select the algorithms that serve a call, from the collective that a user chooses with ``--collective``."""
+"""Select the algorithms for a communication call, as ``--collective`` asks, and build verified schedules."""
 
 import re
 import sys
@@ -48,11 +48,11 @@ _STEPS = 2**40
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """A verified schedule of one group, and the number of its elements.
+    """A schedule for one group of a call, and the number of elements that the schedule moves.
 
-    An element is ``bytes / elements`` bytes, with ``bytes`` from `Call.bytes`. After verification the
-    schedule's conditions (pre and post) are dropped, because they need more memory than everything else. The
-    rounds are executed ``repeats`` times in sequence.
+    An element has `Call.bytes` / ``elements`` bytes. Verified schedules have no conditions (pre and post),
+    because conditions need more memory than everything else. The rounds are executed ``repeats`` times in
+    sequence.
     """
 
     schedule: Schedule
@@ -61,9 +61,9 @@ class Built:
 
 
 def parse_collective(text: str) -> str:
-    """Return ``text`` as one of `CHOICES`: aliases are replaced, a radix or pieces stay after the colon.
+    """Check the collective that a user chose, and return its name with aliases replaced.
 
-    Raises `InputError` for any other text.
+    Raises `InputError` for an unknown name or a number out of range.
 
     Examples
     --------
@@ -93,12 +93,12 @@ def recipes(
     fabric: AnyFabric,
     whole: bool = False,
 ) -> Candidates:
-    """Return the candidate algorithms for a group of at least 2 GPUs, and those left out with the reason.
+    """Return the candidate algorithms for a group of 2 or more GPUs, and why other algorithms are left out.
 
     The fastest candidate serves the call. ``text``, a result of `parse_collective` but not ``"zero"``,
     names the algorithm of all-reduces; the same family serves reduce-scatters and all-gathers, with two
-    exceptions: trees do neither and use rings instead (as in NCCL), and Bruck's algorithm leaves sums to
-    recursive halving and doubling. An all-to-all uses Bruck's algorithm on a photonic fabric (LUMORPH,
+    exceptions: for trees, rings serve both (as in NCCL), and for Bruck's algorithm, recursive halving and
+    doubling serves calls with sums. An all-to-all uses Bruck's algorithm on a photonic fabric (LUMORPH,
     appendix C) and the fastest of Bruck's, pairwise and direct on an electrical one, unless ``text`` is
     ``bruck``, ``direct`` or ``auto``. Messages use LUMORPH's algorithm 3 on a photonic fabric, and are sent
     all at once on an electrical one.
@@ -108,8 +108,8 @@ def recipes(
     ring is used; else the first that fits of double tree, Bruck's algorithm and pairwise. ``auto`` compares
     all of `wavefabric.fabric.candidates.candidates_on`.
 
-    ``whole``: the caller needs all rounds, also those of a ring, which are alike. Raises `InputError` if no
-    algorithm can serve the group.
+    ``whole``: the caller needs all rounds of a ring, not one of each kind (`folded`). Raises `InputError` if
+    no algorithm can serve the group.
     """
     ranks = len(gpus)
     if collective == "messages":
@@ -140,7 +140,7 @@ def recipes(
 
 
 def check_circuits(schedule: Schedule) -> None:
-    """Refuse a schedule with too many communicating GPU pairs for planning circuits in a short time."""
+    """Raise `InputError` if so many GPU pairs communicate that planning circuits would take too long."""
     t, most = schedule.transfers, max(MOST_CIRCUITS, CIRCUITS_EACH * schedule.ranks)
     circuits = np.unique(t["src"].astype(np.int64) * schedule.ranks + t["dst"]).size
     if circuits > most:
@@ -148,7 +148,7 @@ def check_circuits(schedule: Schedule) -> None:
 
 
 def _forms(text: str, collective: str, gpus: Sequence[int], fabric: AnyFabric) -> list[Choice]:
-    """Return the algorithms that ``text`` (a result of `parse_collective`) means for ``collective``."""
+    """Return the algorithms that serve ``collective`` if the user chose ``text`` (see `recipes`)."""
     family, _, parameter = text.partition(":")
     if collective == "all-to-all":
         every = ("bruck",) if isinstance(fabric, PhotonicFabric) else ("bruck", "pairwise", "direct")
@@ -171,16 +171,16 @@ def _forms(text: str, collective: str, gpus: Sequence[int], fabric: AnyFabric) -
 
 @lru_cache(maxsize=32)
 def built(choice: Choice, collective: str, ranks: int) -> Built:
-    """Return the verified schedule of one group (`wavefabric.collectives.verify`), with equal chunks."""
+    """Return the verified schedule of ``collective`` for a group of ``ranks`` GPUs, by ``choice``."""
     return _proved(complete(choice, collective, ranks))
 
 
 @lru_cache(maxsize=32)
 def folded(choice: Choice, collective: str, ranks: int) -> Built:
-    """Return the schedule as `built` does, but of a ring only one round of each kind.
+    """Return the schedule of `built`, but of a ring only one round of each kind (with sums, without sums).
 
-    The rounds of a ring are alike except for the chunk that moves. The proof covers the chunk of one rank:
-    the other chunks take the same path, rotated around the ring, and never share a link in the same round.
+    The rounds of a ring are alike except for the chunk that moves. Only the chunk of one rank is verified:
+    other chunks take the same path, rotated around the ring, and never share a link in the same round.
     """
     if choice != Choice("ring"):
         return built(choice, collective, ranks)
@@ -194,7 +194,7 @@ def folded(choice: Choice, collective: str, ranks: int) -> Built:
 
 
 def complete(choice: Choice, collective: str, ranks: int) -> Built:
-    """Return the unverified schedule for `built`, with its conditions before and after (pre, post)."""
+    """Return the schedule that `built` verifies, still with conditions before and after (pre, post)."""
     parts = 2 if choice.algorithm == "double-tree" else rings_of(choice.algorithm, choice.grid)
     elements = ranks * choice.pieces * parts
     return Built(build(choice.algorithm, collective, ranks, elements, **choice.options), elements)
@@ -231,7 +231,7 @@ def complete_messages(group: Sequence[int], messages: Messages, lasers: int | No
 
 
 def _whole_sizes(sizes: Sequence[float]) -> tuple[list[int], float]:
-    """Return the sizes as whole numbers, and the factor by which they were multiplied."""
+    """Return ``sizes`` scaled to whole numbers, and the factor by which they were multiplied."""
     if not sizes:
         return [], 1.0
     whole = [size for size in sizes if isinstance(size, int)]

@@ -10,7 +10,7 @@ from wavefabric.base.arguments import whole
 from wavefabric.base.errors import InputError
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 
-#: Bits of precision of the sizes in a combined schedule, and most bits of the elements per GPU.
+#: Bits of precision of sizes in a combined schedule, and maximum bits of the number of elements per GPU.
 _STEP_BITS, _MOST_BITS = 40, 62
 
 #: A schedule, and the GPU number of each of its ranks.
@@ -68,7 +68,7 @@ def combined(
 
 @dataclass(eq=False)
 class _Placement:
-    """A part; parts of one ``layer`` share buffers; ``buffers``: their numbers in the combined schedule."""
+    """A part of a combined schedule; parts of one ``layer`` share buffers, which have numbers ``buffers``."""
 
     schedule: Schedule
     gpus: np.ndarray  # shape (ranks of the part,)
@@ -87,7 +87,7 @@ def _placement(number: int, schedule: Schedule, gpus: Sequence[int], ranks: int,
 
 
 def _share_buffers(placements: Iterable[_Placement]) -> dict[str, int]:
-    """Assign a layer and buffers to every placement; return the number of each buffer name."""
+    """Number the buffers of all parts, shared by parts on disjoint GPUs; return {buffer name: number}."""
     taken: list[set[int]] = []
     numbers: dict[tuple[int, str], int] = {}
     for p in placements:
@@ -107,7 +107,7 @@ def _share_buffers(placements: Iterable[_Placement]) -> dict[str, int]:
 
 
 def _sizes(placements: Sequence[_Placement], ranks: int, buffers: int) -> tuple[np.ndarray, ...]:
-    """Return the elements of each chunk, one array (ranks, chunks) per buffer."""
+    """Return the number of elements of each chunk, in one array of shape (ranks, chunks) per buffer."""
     width = [0] * max(buffers, 1)
     for p in placements:
         for number, sizes in zip(p.buffers, p.schedule.sizes, strict=True):
@@ -180,7 +180,7 @@ def _mask(gpus: Sequence[int], origins: int) -> int:
 
 
 def common_unit(element_bytes: Sequence[float], schedules: Sequence[Schedule]) -> tuple[float, list[int]]:
-    """Return the bytes per element of the combined schedule, and each schedule's element factor."""
+    """Return a common element size in bytes, and how many such elements an element of each schedule has."""
     largest = max(element_bytes)
     if min(element_bytes) == largest:
         return largest, [1] * len(element_bytes)

@@ -1,4 +1,4 @@
-"""Compute how long collective calls take on a fabric, from verified schedules and checked circuit plans."""
+"""Compute how long communication calls take on a fabric, from verified schedules and checked circuits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,30 +23,30 @@ from wavefabric.training.fabrics import check_size, is_ideal_switch
 from wavefabric.training.iteration.engine import FreeCommunication
 from wavefabric.training.iteration.task_graph import Call
 
-#: Key of calls that differ only in bytes: collective, number of the groups, number of the messages.
+#: Key of calls that differ only in bytes: collective, and numbers that identify groups and messages.
 _Pattern = tuple[str, int, int]
 
 
 @dataclass(frozen=True, eq=False)
 class _CallTime:
-    """Time of one pattern for each algorithm of ``choices``; ``left_out`` says why others are missing."""
+    """Times of a call by bytes, for each algorithm of ``choices``; ``left_out``: reasons against others."""
 
     choices: tuple[Choice, ...]
     lines: tuple[tuple[AffineTime, ...], ...]
     left_out: dict[str, str] = field(default_factory=dict)
 
     def of(self, number: int, nbytes: float) -> float:
-        """Return the time in s of ``nbytes`` bytes with algorithm ``number``."""
+        """Return the time in s of a call of ``nbytes`` bytes with algorithm ``number`` of ``choices``."""
         return max([line.latency + line.rate * nbytes for line in self.lines[number]])
 
     def best(self, nbytes: float) -> int:
-        """Return the number of the fastest algorithm for ``nbytes``; the first of equals."""
+        """Return the number of the fastest algorithm for ``nbytes`` bytes; of several equal, the first."""
         if len(self.lines) == 1:
             return 0
         return min(range(len(self.lines)), key=lambda number: self.of(number, nbytes))
 
     def __call__(self, nbytes: float) -> float:
-        """Return the time in s of ``nbytes`` bytes with the fastest algorithm."""
+        """Return the time in s of a call of ``nbytes`` bytes with the fastest algorithm."""
         return min([self.of(number, nbytes) for number in range(len(self.lines))])
 
 
@@ -55,16 +55,16 @@ _NOTHING = _CallTime((Choice("none"),), ((AffineTime(0.0, 0.0),),))
 
 
 class Communication:
-    """Computes the time of calls on a fabric, using the algorithms of `algorithms.recipes`.
+    """Computes the time of communication calls on a fabric, with the algorithms of `algorithms.recipes`.
 
     Parameters
     ----------
     fabric : Fabric or PhotonicFabric
-        The fabric; GPU g is its rank g.
+        The fabric; GPU g is rank g of the fabric.
     collective : str
-        See `algorithms.CHOICES`; not ``"zero"``, which is `FreeCommunication`.
+        One of `algorithms.CHOICES`, but not ``"zero"``, for which `FreeCommunication` exists.
     incremental : bool
-        Photonic fabrics: do not set up again circuits that stay from round to round, see
+        Photonic fabrics: keep circuits that the next round uses too, instead of setting them up again; see
         `wavefabric.fabric.cost_models.photonic`.
     **planning
         Photonic fabrics: ``routing``, ``sharing``, ``oversubscribed``, ``seed`` of `planning.plan_circuits`.
@@ -73,7 +73,7 @@ class Communication:
     ----------
     concurrent : bool
         True on electrical fabrics: calls of disjoint GPUs do not wait for each other. Contention on shared
-        links is counted only between the calls of one `seconds` and between the groups of one call. False on
+        links is counted only between calls given to `seconds` together and between groups of a call. False on
         photonic fabrics: one controller sets up the circuits of one batch of calls after the other (LUMORPH,
         appendix C).
     model : str
@@ -84,7 +84,7 @@ class Communication:
     Raises
     ------
     InputError
-        For an unknown collective, or options that the fabric does not have.
+        For an unknown collective, or options of photonic fabrics given for an electrical fabric.
 
     Examples
     --------
@@ -116,29 +116,29 @@ class Communication:
         if isinstance(fabric, PhotonicFabric):
             self.latency += fabric.reconfiguration + fabric.synchronisation
         self._alike = isinstance(fabric, Fabric) and is_ideal_switch(fabric)
-        self._numbers: dict[tuple, int] = {}  # of groups and messages
+        self._numbers: dict[tuple, int] = {}  # identify groups and messages in `_Pattern`
         self._times: dict[_Pattern, _CallTime] = {}
         self._shared: dict[tuple, _CallTime] = {}
-        self._batches: dict[tuple, Callable[[Sequence[float]], float]] = {}  # photonic
-        self._seconds: dict[tuple, float] = {}  # electrical
+        self._batches: dict[tuple, Callable[[Sequence[float]], float]] = {}  # on photonic fabrics
+        self._seconds: dict[tuple, float] = {}  # on electrical fabrics
 
     @property
     def description(self) -> str:
-        """Return the algorithm and the fabric in words."""
+        """Return the names of the collective and of the fabric as text."""
         return f"{self.collective} on {self.fabric.name}"
 
     def seconds(self, calls: Sequence[Call]) -> float:
         """Return the time in s of ``calls`` of disjoint GPUs that begin together.
 
         The rounds of all calls run at the same time. On an electrical fabric the calls share links (on an
-        ideal switch none, so the slowest call determines the time). On a photonic fabric they share lasers,
-        photodiodes and waveguides, and a round takes as long as its slowest circuit; the controller executes
+        ideal switch none, so the slowest call determines the time). On a photonic fabric calls share lasers,
+        photodiodes and waveguides, and a round takes as long as the slowest circuit; the controller executes
         the calls one after the other if that is faster. Circuit plans are not proved optimal: with few
         waveguides, a call may be faster in a batch than alone.
 
-        Each pattern (collective, groups, messages) is built, verified and costed once. Other sizes follow
-        exactly, since neither rounds nor circuits depend on the size: the transfer time of a round is
-        proportional to its bytes.
+        Each pattern (collective, groups, messages) is built, verified and costed once. The times of other
+        sizes follow exactly, since neither rounds nor circuits depend on the size: the transfer time of a
+        round is proportional to the bytes.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class Communication:
         return str(self._choice(call))
 
     def left_out(self, call: Call) -> dict[str, str]:
-        """Return the algorithms not compared for ``call``, each with the reason."""
+        """Return the algorithms that were not compared for ``call``: {name: reason}."""
         return self._time(call).left_out
 
     def _choice(self, call: Call) -> Choice:
@@ -162,18 +162,18 @@ class Communication:
         return time.choices[time.best(call.bytes)]
 
     def combined(self, calls: Sequence[Call]) -> Schedule:
-        """Return ``calls`` as one schedule of all GPUs, as `seconds` counts it; `verify` can prove it."""
+        """Return ``calls`` as one schedule of all GPUs, which `seconds` times and `verify` can check."""
         return self._schedule(calls, True)[0]
 
     def cost(self, calls: Sequence[Call]) -> Cost:
-        """Return the rounds of the `combined` schedule and their times; without a lower bound.
+        """Return the cost of the `combined` schedule: rounds and their times, without a lower bound.
 
         On an electrical fabric, this method lets the rounds of one call wait for the rounds of the others.
         """
         return self._cost(*self._schedule(calls, False))
 
     def circuits(self, calls: Sequence[Call]) -> CircuitPlan:
-        """Return the checked circuits of the `combined` schedule; `InputError` on electrical fabrics."""
+        """Return the checked circuit plan of the `combined` schedule; `InputError` on electrical fabrics."""
         if not isinstance(self.fabric, PhotonicFabric):
             raise InputError(f"fabric: {self.fabric.name} given; allowed: photonic ones, which have circuits")
         schedule, _ = self._schedule(calls, False)
@@ -214,7 +214,7 @@ class Communication:
         return self._costed(call)
 
     def _costed(self, call: Call) -> _CallTime:
-        """Compute the times of all algorithms that may serve ``call``."""
+        """Compute the time of ``call`` as a function of bytes for every algorithm that may serve the call."""
         compared = algorithms.recipes(
             self.collective, call.collective, call.groups[0], self.fabric, whole=self.incremental
         )
@@ -240,7 +240,7 @@ class Communication:
         return tangents(tangent, everywhere=not (isinstance(self.fabric, Fabric) and _bends(self.fabric)))
 
     def _built(self, call: Call, choice: Choice, conditions: bool = False) -> Built:
-        """Return the schedule of one group: with ``conditions`` its pre and post too, else verified."""
+        """Return the schedule of one group: verified, or with ``conditions`` (pre, post) and unverified."""
         if call.collective == "messages":
             lasers = self.fabric.ports if isinstance(self.fabric, PhotonicFabric) else None
             make = algorithms.complete_messages if conditions else algorithms.built_messages
@@ -249,7 +249,7 @@ class Communication:
         return make(choice, call.collective, len(call.groups[0]))
 
     def _folded(self, call: Call, choice: Choice) -> Built:
-        """Return the schedule of one group with one of each kind of equal rounds, if that suffices."""
+        """Return the schedule of one group, with only one of several equal rounds of a ring if possible."""
         if call.collective == "messages" or self.incremental:
             return self._built(call, choice)
         return algorithms.folded(choice, call.collective, len(call.groups[0]))
@@ -260,14 +260,14 @@ class Communication:
         return None
 
     def _cost(self, schedule: Schedule, element_bytes: float, plan: CircuitPlan | None = None) -> Cost:
-        """Return the cost from the fabric's cost model; on a photonic fabric, of a circuit plan."""
+        """Return the cost of ``schedule`` on the fabric; ``plan``: circuits, if the fabric is photonic."""
         if not self.photonic:
             return cost(schedule, self.fabric, element_bytes, self.model)
         plan = plan or self._plan(schedule)
         return cost(schedule, self.fabric, element_bytes, plan=plan, incremental=self.incremental)
 
     def _together(self, calls: Sequence[Call]) -> tuple[float, bool]:
-        """Return the time in s of calls that move data, and whether no sequential order is faster."""
+        """Return the shorter time in s of ``calls`` together and in sequence, and whether together wins."""
         alone = [self._time(call)(call.bytes) for call in calls]
         if len(calls) < 2:
             return sum(alone), True
@@ -282,7 +282,7 @@ class Communication:
         return min(seconds, in_turn), seconds <= in_turn
 
     def _electrical(self, calls: list[Call], key: tuple, slowest: float) -> float:
-        """Return the time in s of calls that share links; on an ideal switch, the slowest call's."""
+        """Return the time in s of ``calls`` together on an electrical fabric; ``slowest``: longest alone."""
         if self._alike:
             _check_disjoint(calls)
             return slowest
@@ -296,7 +296,7 @@ class Communication:
         return self._seconds[key]
 
     def _batch_time(self, calls: list[Call]) -> Callable[[Sequence[float]], float]:
-        """Return a function from the bytes of each call to the time of the calls, run together."""
+        """Return a function from the bytes of each call to the time in s of all calls run together."""
         _check_disjoint(calls)
         groups = [self._built(call, self._choice(call)) for call in calls]
         parts = [(b.schedule, gpus) for b, c in zip(groups, calls, strict=True) for gpus in c.groups]
@@ -305,7 +305,7 @@ class Communication:
         return batch_time(schedule, self._cost(schedule, LARGE), [call.gpus for call in calls], elements)
 
     def _schedule(self, calls: Sequence[Call], conditions: bool) -> tuple[Schedule, float]:
-        """Return the calls as one schedule, and the bytes per element."""
+        """Return ``calls`` combined into one schedule, and the bytes per element of this schedule."""
         moving = [call for call in calls if self._time(call) is not _NOTHING]
         if not moving:
             return combined([], self.fabric.ranks, "nothing"), 1.0
@@ -320,7 +320,7 @@ class Communication:
     def _placed(
         self, calls: list[Call], groups: list[Built], starts: list[int], conditions: bool = False
     ) -> tuple[Schedule, float]:
-        """Return the calls as one schedule, and the bytes per element; ``starts``: first rounds of calls."""
+        """Return ``calls`` as one schedule, and the bytes per element; ``starts``: first round of a call."""
         element_bytes = [call.bytes / b.elements for call, b in zip(calls, groups, strict=True)]
         unit, factors = common_unit(element_bytes, [b.schedule for b in groups])
         parts: list[Part] = []
@@ -341,20 +341,20 @@ class Communication:
 def communication(
     fabric: AnyFabric, collective: str, *, incremental: bool = False, **planning: Any
 ) -> Communication | FreeCommunication:
-    """Return the call times of ``fabric`` with a collective of `algorithms.CHOICES`; see `Communication`."""
+    """Return the `Communication` of ``fabric``, or `FreeCommunication` if ``collective`` is ``"zero"``."""
     if algorithms.parse_collective(collective) == "zero":
         return FreeCommunication()
     return Communication(fabric, collective, incremental=incremental, **planning)
 
 
 def _bends(fabric: Fabric) -> bool:
-    """Return whether time may be a non-affine function of bytes (reductions or overheads cost time)."""
+    """Return whether time may be a non-affine function of bytes, since reductions or overheads take time."""
     overheads = fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead
     return fabric.reduce_bandwidth is not None or bool(overheads)
 
 
 def _check_gpus(call: Call, fabric: AnyFabric) -> None:
-    """Refuse GPUs that the fabric lacks, a GPU in two groups, groups of several sizes, foreign messages."""
+    """Raise `InputError` for missing GPUs, a GPU in two groups, unequal groups, or messages to other GPUs."""
     check_size(fabric, max(call.gpus) + 1)
     if len(call.gpus) < sum(map(len, call.groups)):
         raise InputError(f"groups: a GPU twice in {call.collective} given; allowed: disjoint groups")

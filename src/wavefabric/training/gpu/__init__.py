@@ -1,4 +1,4 @@
-"""The work of a GPU for a layer and its time: FLOPs and bytes, roofline or measured times, precisions, files.
+"""Count the work (FLOPs, bytes) of a GPU for a layer, and compute its time by a roofline or measured times.
 
-Imports the graph of `wavefabric.training.models`; `operator_times` also devices.
+Imports the graph of `wavefabric.training.models`; `operator_times`, which measures, also runtime devices.
 """

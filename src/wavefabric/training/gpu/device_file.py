@@ -25,13 +25,13 @@ Rate = Annotated[float, "FLOP/s", _RATE]
 Fraction = Annotated[float, Field(strict=True, gt=0, le=1)]
 Fractions = tuple[Fraction, Fraction]
 
-#: FLOP/s of each arithmetic.
+#: Peak FLOP/s of a device for each number format.
 PeakTable = make_table("PeakTable", **dict.fromkeys(ARITHMETIC, (Rate, ...)))
-#: One measured time.
+#: Measured time of one operator.
 MeasuredTable = make_table("MeasuredTable", **fields_of(MeasuredTime, "seconds"), time=(Seconds, ...))
-#: Fractions of peak and bandwidth of each operator; operators left out get the values of `EFFICIENCY`.
+#: Fractions of peak and bandwidth per class of operators; classes left out have those of `EFFICIENCY`.
 EfficiencyTable = make_table("EfficiencyTable", **dict.fromkeys(OPERATORS, (Fractions | None, None)))
-#: A device; see `wavefabric.training.gpu.device_model.DeviceModel`.
+#: A device in TOML; see `wavefabric.training.gpu.device_model.DeviceModel`.
 DeviceTable = make_table(
     "DeviceTable",
     **fields_of(DeviceModel, "peak", "efficiency", "measured"),
@@ -73,7 +73,7 @@ def load_device(text: str | Path) -> DeviceModel:
     Raises
     ------
     InputError
-        With one line: the key, what was given, what is allowed.
+        With one line: the key, the value given, the values allowed.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Model how long a GPU takes per operator: a roofline with an efficiency per class, or measured times."""
+"""Model how long a GPU takes for an operator: a roofline with an efficiency per class, or measured times."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -69,19 +69,19 @@ class DeviceModel:
     memory : float
         Memory capacity, B.
     launch : float
-        Fixed time per operator in s, added to its work.
+        Fixed time per operator in s, added to the time of the work.
     efficiency : mapping of str to (float, float)
         Fractions of peak and bandwidth that large operators of each class reach.
     half_flops : float
-        FLOPs of a matrix product that reaches half of its efficiency; 0: all reach it fully. See `filling`.
+        FLOPs of a matrix product that reaches half of the efficiency (`filling`); 0: all reach it fully.
     measured : tuple of MeasuredTime
-        Measured times, preferred to the roofline; fp32 for operators that are not matrix products.
+        Measured times, preferred to the roofline; in fp32 for operators that are not matrix products.
     source : str
         Source of the numbers.
     overlap_slowdown : float
-        Factor, at least 1, by which computation slows down while the GPU communicates. Presets have 1, as no
-        value was measured. Published: 1.19 on average and up to 1.40 over several GPUs and workloads
-        (arXiv:2507.03114).
+        Factor, at least 1, by which computation slows down while the GPU communicates; 1 in the presets.
+        Published: 1.19 on average, up to 1.40 (arXiv:2507.03114). Measured on two H200s: 1.29 to 1.65
+        (docs/training.md).
 
     Raises
     ------
@@ -122,9 +122,9 @@ class DeviceModel:
     def seconds(self, operator: str, flops: float, nbytes: float, arithmetic: str) -> float:
         """Return the time of one operator in s.
 
-        Without measured times for this operator and arithmetic, this is `roofline`. With them, measured work
-        gets its measured time. Otherwise the ratio of measured time to roofline is interpolated, log-log over
-        the roofline time; outside the measured range the nearest ratio applies.
+        Without measured times for this operator and arithmetic, the time is `roofline`. If exactly this work
+        was measured, the time is the measured one. Otherwise the ratio of measured time to roofline is
+        interpolated, log-log over the roofline time; outside the measured range the nearest ratio applies.
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class DeviceModel:
 
 
 class _Table:
-    """Holds measured times of one operator in one number format, as ratios to the roofline's times."""
+    """Holds measured times of one operator in one number format, and their ratios to roofline times."""
 
     def __init__(self, device: DeviceModel, rows: list[MeasuredTime]):
         self._exact = {(row.flops, row.bytes): row.seconds for row in rows}

@@ -1,8 +1,8 @@
-"""Measure how long the operators of a model take on this machine's GPU or CPU, as a device model.
+"""Measure how long the operators of a model take on this machine's GPU or CPU; return a device model.
 
-Matrix operators run the matrix products of the layers (cuBLAS or NumPy), convolutions equivalent products,
-attention one such product and a copy of its bytes. Embeddings gather rows. All other operators copy as many
-bytes as they read and write.
+Linear layers are measured as matrix products (cuBLAS or NumPy), convolutions as equivalent products,
+attention as one product and a copy of the bytes, embeddings as gathers of rows. For all other operators a
+copy of as many bytes as the operator reads and writes is measured.
 """
 
 import statistics
@@ -21,9 +21,9 @@ from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
 from wavefabric.training.models.graph import OPERATORS, Layer, ModelGraph
 
-#: Duration of one timing sample in s, so that a GPU warms up as in training, and most calls per sample.
+#: Duration of one timing sample in s, long enough to warm up a GPU as in training; maximum calls per sample.
 _SAMPLE, _MOST_CALLS = 2e-2, 1000
-#: Matrix side to measure the peak, and bytes copied to measure the bandwidth, for a CPU and a GPU.
+#: Matrix side to measure the peak, and bytes read and written to measure the bandwidth: CPU and GPU.
 _SIDE = {"cpu": 512, "cuda": 4096}
 _COPY = {"cpu": 1 << 26, "cuda": 1 << 30}
 
@@ -46,7 +46,7 @@ def measure(
     name: str = "measured",
     say: Callable[[str], None] = lambda line: None,
 ) -> DeviceModel:
-    """Time each distinct operator of a model's iteration, without tensor parallelism.
+    """Measure each distinct operator of a model's iteration on one GPU, without tensor parallelism.
 
     Each time is the median of several samples, each of many consecutive calls, after a warm-up. Operands that
     fit into a cache stay there. A CPU does all arithmetic in fp32.
@@ -54,7 +54,7 @@ def measure(
     Parameters
     ----------
     model : ModelGraph
-        Outputs of convolutions are (channels, height, width), of other layers features last.
+        The model; outputs of convolutions are (channels, height, width), of other layers (…, features).
     samples : int
         Samples per microbatch on one GPU.
     arithmetic : str
@@ -108,7 +108,7 @@ def measure(
 
 
 def product_shape(layer: Layer, samples: int) -> tuple[int, int, int]:
-    """Return m, n, k of the product (m, k) (k, n) that equals a matrix operator's forward pass.
+    """Return m, n, k of the matrix product (m, k) (k, n) with the FLOPs of a layer's forward pass.
 
     n is the number of features per position (channels of a convolution), m the number of positions of all
     samples; k follows from the FLOPs. All heads of an attention form one product.
@@ -119,7 +119,7 @@ def product_shape(layer: Layer, samples: int) -> tuple[int, int, int]:
 
 
 def _cases(model: ModelGraph, samples: int, arithmetic: str) -> dict[tuple, _Case]:
-    """Return the distinct operators with work to do, by (operator, arithmetic, FLOPs, bytes)."""
+    """Return the distinct operators to measure, by (operator, arithmetic, FLOPs, bytes)."""
     precision = PRECISIONS[arithmetic]
     cases: dict[tuple, _Case] = {}
     for layer in model.layers:
@@ -136,7 +136,7 @@ def _cases(model: ModelGraph, samples: int, arithmetic: str) -> dict[tuple, _Cas
 
 
 def _check_fits(device: Device, case: _Case, samples: int, arithmetic: str) -> None:
-    """Refuse a case that needs more than 90 % of the free memory."""
+    """Raise `InputError` if measuring ``case`` needs more than 90 % of the free memory of the device."""
     needed, layer = case.work.nbytes, case.layer
     if layer is not None and layer.operator in MATRIX_OPERATORS and layer.flops:
         m, n, k = product_shape(layer, samples)
@@ -159,7 +159,7 @@ class _Bench:
         self._products = device.kernels("wavefabric.runtime.device.products")
 
     def seconds(self, case: _Case, samples: int, arithmetic: str) -> float:
-        """Return the time in s of a layer's pass, or of an update."""
+        """Return the time in s of ``case``: the pass of a layer, or an update of parameters."""
         layer, nbytes = case.layer, case.work.nbytes
         if layer is not None and layer.operator in MATRIX_OPERATORS and layer.flops:
             copied = self.copy(nbytes) if layer.operator == "attention" else 0.0
@@ -172,7 +172,7 @@ class _Bench:
         m, n, k = product_shape(layer, samples)
         if not backward:
             return self.product(m, n, k, arithmetic, transpose_b=True)
-        # The gradient of the weights takes as many FLOPs as the forward pass, that of the inputs the rest.
+        # The gradient of the weights takes as many FLOPs as the forward pass, the inputs' gradient the rest.
         time = self.product(n, k, m, arithmetic, transpose_a=True) * min(1.0, layer.backward)
         if layer.backward > 1:
             time += self.product(m, k, n, arithmetic) * (layer.backward - 1)
@@ -181,7 +181,7 @@ class _Bench:
     def product(
         self, m: int, n: int, k: int, arithmetic: str, transpose_a: bool = False, transpose_b: bool = False
     ) -> float:
-        """Return the time in s of a product (m, k) (k, n)."""
+        """Return the time in s of a matrix product (m, k) (k, n) with random entries."""
         products = self._products
         a = products.random_matrix((k, m) if transpose_a else (m, k), arithmetic)
         b = products.random_matrix((n, k) if transpose_b else (k, n), arithmetic)
@@ -204,7 +204,7 @@ class _Bench:
         return self._time(lambda: xp.take(table, rows, axis=0, out=target))
 
     def _time(self, work: Callable[[], object]) -> float:
-        """Return the median time in s of a call, from samples so long that start and end do not count."""
+        """Return the median time in s of ``work()``; samples are so long that start and end do not matter."""
         once = min(milliseconds(self._device, work, 2)) * 1e-3
         each = max(1, min(_MOST_CALLS, ceil(_SAMPLE / max(once, 1e-7))))
         return statistics.median(milliseconds(self._device, work, self._repeats, each)) * 1e-3

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Precision:
-    """Bytes per element of each kind; ``arithmetic`` names the device peak used for matrix operations."""
+    """Bytes per element of each kind of data; ``arithmetic``: number format of matrix products."""
 
     name: str
     arithmetic: str  # "fp32", "tf32" or "bf16"
     parameter: int
     gradient: int
     activation: int
-    master: int  # B per parameter of the fp32 copy that the optimizer updates; 0: there is no copy
+    master: int  # of the fp32 copy of a parameter that the optimizer updates; 0: no copy
 
 
 PRECISIONS = {

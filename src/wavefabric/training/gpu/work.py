@@ -25,9 +25,9 @@ def forward_work(
     """Return the work of the forward pass of ``layer`` on one GPU with ``samples`` samples.
 
     Bytes are the activations read and written plus the parameters read; embedding tables count at most the
-    rows that the samples use. ``tensor`` GPUs divide the layer as its `split` says: ``none`` not at all,
+    rows that the samples use. ``tensor`` GPUs divide the layer by `Layer.split`: ``none`` not at all,
     ``column`` and ``row`` by assumption half of the activations. ``experts`` GPUs divide the experts. All
-    experts get equal numbers of samples, so each GPU has as many samples for its experts as it had before.
+    experts get equally many samples, so dispatching does not change the number of samples per GPU.
     With ``sequence``, layers of split ``none`` are divided too if they have positions (`Layer.along`).
     """
     flops, elements, read = _forward(layer, samples, tensor, experts, sequence)
@@ -62,7 +62,7 @@ def update_work(parameters: float, optimizer: str, precision: Precision) -> Work
 
 
 def optimizer_states(optimizer: str) -> int:
-    """Return the fp32 values that an optimizer stores per parameter; `InputError` if it is unknown."""
+    """Return how many fp32 values an optimizer stores per parameter; `InputError` for unknown optimizers."""
     choice("optimizer", optimizer, OPTIMIZERS)
     return OPTIMIZERS[optimizer]
 
@@ -75,13 +75,13 @@ def parameters_held(layer: Layer, tensor: int, experts: int = 1) -> float:
 def _forward(
     layer: Layer, samples: float, tensor: int, experts: int, sequence: bool
 ) -> tuple[float, float, float]:
-    """Return FLOPs, activation elements read and written, and parameters read: forward pass, one GPU."""
+    """Return FLOPs, activation elements moved, and parameters read by one GPU in the forward pass."""
     if sequence and layer.along:
         samples /= tensor
     shared = {"none": 0.0, "column": 0.5, "row": 0.5, "local": 1.0}[layer.split]
     divided = layer.divided(tensor)
     elements = layer.elements * (1 - shared + shared / divided)
     held = parameters_held(layer, tensor, experts)
-    # The tokens of a sample go to different experts: all of them are read.
+    # The tokens of a sample go to different experts, so all experts are read.
     read = held if layer.experts else held * min(1.0, layer.used * samples)
     return layer.flops * samples / divided, elements * samples, read

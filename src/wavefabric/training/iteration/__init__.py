@@ -1,4 +1,4 @@
-"""One training iteration: calls between layers, tasks, their simulation, memory; begin with `simulate`.
+"""Build the tasks and communication calls of one training iteration, simulate them, and count the memory.
 
-Imports models, gpu and strategies.
+Begin with `simulate`. Imports models, gpu and strategies.
 """

@@ -1,9 +1,9 @@
-"""Event simulation of tasks: a program of compute tasks per worker, and a queue of calls for the fabric.
+"""Simulate the tasks of an iteration: workers run programs of compute tasks, the fabric runs queued calls.
 
-A worker runs its compute tasks in order, each after the tasks that it waits for have ended. A worker may
-compute more slowly while its GPUs are in a call (`TaskGraph.slowdown`). A call is ready when the tasks that
-it waits for have ended. On an electrical fabric a call begins when no GPU of its workers is in another call.
-On a photonic fabric one controller of all circuits executes one batch of calls after the other (LUMORPH,
+A worker (GPUs that do the same) runs compute tasks in order, each after the tasks that it waits for, and may
+be slower while its GPUs are in a call (`TaskGraph.slowdown`). A call is ready when the tasks that it waits
+for have ended. On an electrical fabric a call begins when no GPU of its workers is in another call. On a
+photonic fabric one controller of all circuits executes one batch of calls after the other (LUMORPH,
 arXiv:2310.04855, appendix C).
 """
 
@@ -18,20 +18,20 @@ import numpy as np
 from wavefabric.base.errors import InputError, choice, show
 from wavefabric.training.iteration.task_graph import Call, TaskGraph
 
-#: Orders in which ready calls are executed. ``batched``: calls that a later layer waits for before gradients;
-#: as many together as share no GPU, in the order in which they became ready. ``boundaries``: the same, but
+#: Orders in which ready calls are executed. ``batched``: calls that a layer waits for before gradient calls,
+#: in the order in which calls became ready, as many together as share no GPU. ``boundaries``: the same, but
 #: gradients wait for the end of the next layer-to-layer transfer, or of the last backward pass. ``in-order``:
-#: in the order in which they became ready, never before an earlier call of the same GPUs, and a controller
-#: executes one at a time. ``end``: like ``in-order``, but gradients wait until all layers are done.
+#: in the order in which calls became ready, never before an earlier call of the same GPUs; a controller runs
+#: one call at a time. ``end``: like ``in-order``, but gradients wait until all layers are done.
 POLICIES = ("batched", "boundaries", "in-order", "end")
 
 
 class CallTimes(Protocol):
-    """Describes what the engine needs from a fabric."""
+    """Describes objects that give the times of communication calls, which is all that the engine needs."""
 
     @property
     def concurrent(self) -> bool:
-        """Return whether calls of disjoint GPUs may run independently, not only as one batch."""
+        """Return whether calls of disjoint GPUs run independently; if not, they run in common batches."""
         ...
 
     def seconds(self, calls: Sequence[Call]) -> float:
@@ -40,24 +40,24 @@ class CallTimes(Protocol):
 
 
 class FreeCommunication:
-    """Call times of zero: an upper bound for the gain from a faster fabric."""
+    """Communication in which calls take no time: the upper bound for the gain from a faster fabric."""
 
     concurrent = True
     description = "free communication"
 
     def seconds(self, calls: Sequence[Call]) -> float:
-        """Return 0 s."""
+        """Return 0 s, the time of any calls."""
         return 0.0
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Holds when each task began and ended, in s, and the task whose end let it begin (-1: none)."""
+    """Holds the begin and end of each task in s, and the task whose end let each task begin (-1: none)."""
 
     begin: np.ndarray
     end: np.ndarray
     released_by: np.ndarray
-    fabric_busy: float  # s in which at least one call is executed
+    fabric_busy: float  # time in s in which at least one call is executed
 
     @property
     def seconds(self) -> float:
@@ -88,17 +88,17 @@ class _Engine:
             for other in waits:
                 self.followers[other].append(task)
         self.events: list[tuple[float, int]] = []
-        self.position = [0] * graph.workers  # in each worker's program
+        self.position = [0] * graph.workers  # next index in each worker's program
         self.last_on = [-1] * graph.workers  # the task that a worker ran last
         self.running = [False] * graph.workers
         self.last_call = [-1] * graph.workers  # the call that a worker's GPUs were in last
         self.calling = [False] * graph.workers
         self.last_batch = -1  # a call that the controller executed last
         self.in_flight = 0
-        self.blocking: list[int] = []  # calls that are ready, in that order
+        self.blocking: list[int] = []  # ready calls, in the order in which they became ready
         self.gradients: list[int] = []
         self.held: list[int] = []
-        self.held_until: dict[int, int] = {}  # deferred gradient calls, and the task whose end let them begin
+        self.held_until: dict[int, int] = {}  # task whose end let deferred gradient calls begin, by call
         self.changed = True  # whether more calls may begin than at the last check of the queues
         self.alone = cache(lambda call: fabric.seconds([call]))
         self.layers_left = sum(kind in ("forward", "backward") for kind in graph.kind)
@@ -157,7 +157,7 @@ class _Engine:
         self._start(task, now, slowed * self.graph.seconds[task], self.last_on[worker])
 
     def _set_calling(self, worker: int, calling: bool, now: float) -> None:
-        """Mark that the GPUs of ``worker`` enter or leave a call; rescale the rest of its running task."""
+        """Mark that ``worker`` enters or leaves a call; rescale the remaining time of its compute task."""
         self.calling[worker] = calling
         if self.graph.slowdown != 1.0 and self.running[worker]:
             task = self.graph.program[worker][self.position[worker]]
@@ -199,7 +199,7 @@ class _Engine:
             self.gradients.append(task)
 
     def _release(self, by: int) -> None:
-        """Let the deferred gradient calls begin; task ``by`` is the reason."""
+        """Queue the deferred gradient calls, which may begin because task ``by`` has ended."""
         self.changed = True
         self.gradients += self.held
         self.held_until.update(dict.fromkeys(self.held, by))
@@ -241,7 +241,7 @@ class _Engine:
                 self._begin_call(task, now, seconds, before)
 
     def _disjoint(self, queue: list[int], taken: set[int]) -> list[int]:
-        """Remove from ``queue`` and return the calls that can run together: all of their workers are free."""
+        """Remove from ``queue``, and return, calls that can run together without the workers ``taken``."""
         chosen: list[int] = []
         waiting: list[int] = []
         for position, task in enumerate(queue):

@@ -10,7 +10,7 @@ from wavefabric.training.iteration.task_graph import NO_OPERATIONS, TaskGraph
 
 
 def parse_stragglers(text: str) -> dict[int, float]:
-    """Parse ``GPU:FACTOR`` pairs separated by commas; ``5:1.5,9:2``: GPU 5 computes 1.5 times as long."""
+    """Parse stragglers, ``5:1.5,9:2``, to {GPU: factor}: GPU 5 takes 1.5 times as long to compute."""
     result = {}
     for word, gpu, factor in _parts(text, "--straggler", "GPU:FACTOR, such as 5:1.5"):
         if not (gpu.isascii() and gpu.isdigit() and len(gpu) <= 9) or int(gpu) in result:
@@ -20,7 +20,7 @@ def parse_stragglers(text: str) -> dict[int, float]:
 
 
 def parse_slow_links(text: str) -> dict[str, float]:
-    """Parse ``A-B:FACTOR`` pairs separated by commas; ``GPU0-switch:4``: the link is 4 times as slow."""
+    """Parse slow links, ``GPU0-switch:4,…``, to {link: factor}: the link has a quarter of the bandwidth."""
     parts = _parts(text, "--slow-link", "A-B:FACTOR, such as GPU0-switch:4")
     return {link: factor for _, link, factor in parts}
 
@@ -42,13 +42,12 @@ def _parts(text: str, key: str, allowed: str) -> list[tuple[str, str, float]]:
 def with_stragglers(
     graph: TaskGraph, gpus: Sequence[Sequence[int]], stragglers: Mapping[int, float]
 ) -> TaskGraph:
-    """Return ``graph`` with the tasks of each worker as slow as on the worker's slowest GPU.
+    """Return ``graph`` with each worker's tasks slowed down to the speed of the worker's slowest GPU.
 
-    A worker stands for GPUs that do the same. Their work ends in calls with one another (for tensor
-    parallelism or gradients), which wait for the slowest GPU. With one straggler the time is therefore that
-    of its replica, exactly, except that calls of the other replicas could end earlier on shared links.
-    Stragglers in several stages are assumed to be in one replica, so for more than one straggler the time is
-    an upper bound.
+    A worker represents GPUs that do the same. The work of these GPUs ends in calls among them (for tensor
+    parallelism or gradients), which wait for the slowest GPU. With one straggler the time is therefore
+    exactly the time of the straggler's replica, except that calls of other replicas could leave shared links
+    earlier. Several stragglers are assumed to be in one replica, so the time is then an upper bound.
 
     ``gpus``: the GPUs of each worker. Raises `InputError` for a straggler that no worker has.
     """
@@ -68,9 +67,9 @@ def with_stragglers(
 
 
 def with_slow_links(fabric: AnyFabric, slow: Mapping[str, float]) -> Fabric:
-    """Return an electrical fabric whose links between two nodes (``"A-B"``) are slower in both directions.
+    """Return ``fabric`` with the bandwidth of links ``"A-B"`` divided by factors, in both directions.
 
-    Raises `InputError` for a photonic fabric, whose circuits are planned, and for nodes that no link joins.
+    Raises `InputError` for a photonic fabric, whose circuits are planned, and for links that do not exist.
     """
     if not isinstance(fabric, Fabric):
         raise InputError(f"--slow-link: {next(iter(slow))} given; allowed: with electrical fabrics")

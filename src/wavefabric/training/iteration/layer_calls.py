@@ -1,4 +1,4 @@
-"""Build the calls by which layers exchange activations and gradients, and gather sharded parameters."""
+"""Build the communication calls of layers: for activations, gradients, and gathers of sharded parameters."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,8 +17,8 @@ Messages = tuple[tuple[int, int, float], ...]
 class BlockPlacement:
     """Describes which block of a samples × features array each of ``data × tensor`` GPUs stores.
 
-    GPU ``first + i · tensor + j`` has block i of the samples, with block j of the features if they are
-    ``shared``, else all features. With ``along`` the GPU has block j of the positions instead.
+    GPU ``first + i · tensor + j`` has block i of the samples, with block j of the features if ``shared``,
+    else with all features. With ``along`` the GPU has block j of the positions instead of the features.
     """
 
     first: int
@@ -34,16 +34,16 @@ class BlockPlacement:
 
     @property
     def groups(self) -> Groups:
-        """Return the groups of GPUs with the same samples."""
+        """Return the groups of GPUs that have the same samples."""
         return LayerLayout(self.data, self.tensor).groups(self.first, "tensor")
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """Describes the calls that bring a layer's output to some consumers, and its gradient back.
+    """Describes the calls that bring a layer's output to consumer layers, and the output's gradient back.
 
-    The calls run one after the other. ``consumers`` are in one pipeline stage and need the same blocks.
-    ``routed``: the consumers use the same experts as the layer, so samples stay on the experts' GPUs.
+    The calls run one after the other. ``consumers``: numbers of layers of one pipeline stage that need the
+    same blocks. ``routed``: consumers and layer have the same experts, so samples stay on the experts' GPUs.
     """
 
     consumers: tuple[int, ...]
@@ -54,24 +54,24 @@ class Transfer:
 
 @dataclass(frozen=True)
 class LayerCalls:
-    """Holds the calls of one layer; None or empty where it needs no such call."""
+    """Holds the communication calls of one layer; None or empty: the layer needs no such call."""
 
     dispatch: Call | None  # the all-to-all that sends samples to their experts; also for gradients
     dispatched: tuple[int, ...]  # layers whose outputs ``dispatch`` sends
     total: Call | None  # the all-reduce (along positions, reduce-scatter) of partial sums after a row layer
     transfers: tuple[Transfer, ...]
     gather: Call | None  # the all-gather of sharded parameters
-    #: The all-gather of inputs that were stored in parts; only the gradients of parameters need it.
+    #: The all-gather of inputs that were stored in parts, which only gradients of parameters need.
     regather: Call | None
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Describes gradients of layers that are reduced and updated together.
+    """Describes layers whose gradients are reduced together and whose parameters are updated together.
 
     ``calls``: one call that reduces all gradients, or one per tensor; empty if only one GPU has the
-    parameters. ``parameters``: number that each GPU updates afterwards. ``gather``: the all-gather of updated
-    parameters.
+    parameters. ``parameters``: number of parameters that each GPU updates afterwards. ``gather``: the
+    all-gather of updated parameters.
     """
 
     layers: tuple[int, ...]
@@ -81,10 +81,10 @@ class Bucket:
 
 
 class ModelCalls:
-    """Builds the calls of all layers of a model for a strategy; all microbatches have the same calls.
+    """Builds the communication calls of all layers for a strategy; all microbatches have the same calls.
 
-    ``buckets``: buckets of each chunk (without interleaving, pipeline stage), in the order of the backward
-    pass.
+    ``layers``: the calls of each layer. ``buckets``: the buckets of each chunk (without interleaving, of each
+    pipeline stage), in the order of the backward pass.
     """
 
     def __init__(self, model: ModelGraph, strategy: Strategy, precision: Precision):
@@ -109,11 +109,11 @@ class ModelCalls:
         return self._strategy.first_gpu(self._strategy.stage[number])
 
     def _groups(self, number: int, kind: Literal["tensor", "data", "expert"] = "data") -> Groups:
-        """Return the GPU groups of ``kind`` for a layer; ``data``: GPUs with the same parameters."""
+        """Return the GPU groups of ``kind`` for layer ``number`` (`LayerLayout.groups`)."""
         return self._strategy.layouts[number].groups(self._first(number), kind)
 
     def _routed(self, number: int) -> tuple | None:
-        """Return a key that is equal for layers whose samples are on the same experts; None: no experts."""
+        """Return a key that is equal for layers with equally divided experts; None: experts not divided."""
         layout = self._strategy.layouts[number]
         if layout.expert == 1 or not self._model.layers[number].experts:
             return None
@@ -127,7 +127,7 @@ class ModelCalls:
         return tuple(p for p in dict.fromkeys(producers) if self._routed(p) != routed)
 
     def _all_to_all(self, number: int, nbytes: float) -> Call:
-        """Return the call that sends samples to a layer's experts or back: one copy per expert and sample."""
+        """Return the call that sends samples to a layer's experts or back: a copy for each expert used."""
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         copies = max(1.0, layer.used * layer.experts)
         groups = self._groups(number, "expert")
@@ -141,7 +141,7 @@ class ModelCalls:
         return self._tensor(kind, number, self._activation_bytes(number) / layout.data)
 
     def parted(self, call: Call) -> list[Call]:
-        """Return ``call`` alone, or with overlap its first part (of one per GPU of a group) and the rest."""
+        """Return [``call``]; with overlap, two calls: 1 / (GPUs per group) of the bytes, and the rest."""
         layers = call.purpose == "layer-to-layer" and call.collective in ("all-gather", "reduce-scatter")
         if not self._strategy.overlap or not (layers or call.purpose == "tensor"):
             return [call]
@@ -152,7 +152,7 @@ class ModelCalls:
         return Call(kind, self._groups(number, "tensor"), nbytes, "tensor")
 
     def _regather(self, number: int) -> Call | None:
-        """Return the gather of a column layer's input, if each GPU stored only its part of the positions."""
+        """Return the all-gather of a column layer's input, if each GPU stored only some of the positions."""
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         if not (self._strategy.sequence and layer.split == "column" and layer.saved and layout.tensor > 1):
             return None
@@ -160,7 +160,7 @@ class ModelCalls:
         return self._tensor("all-gather", number, nbytes)
 
     def _placement(self, number: int, divides: str) -> BlockPlacement:
-        """Return where a layer's output is (``divides`` = column) or where it needs its inputs (row)."""
+        """Return which GPU has which block of a layer's output (``divides`` "column") or inputs ("row")."""
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         row_output = divides == "column" and layer.split == "row"
         along = self._strategy.sequence and layout.tensor > 1 and (layer.along or row_output)
@@ -188,7 +188,7 @@ class ModelCalls:
             combine = self._all_to_all(number, nbytes / source.parts)
         total = None
         if target.tensor > 1 and any(self._model.layers[c].split == "column" for c in consumers):
-            # Each GPU has only the gradient from its columns: they must be summed.
+            # Each GPU has only the gradient from its own columns: sum the gradients of all.
             total = Call("all-reduce", target.groups, nbytes / target.data, "tensor")
             if there is not None and there.collective == "all-gather":
                 # Each GPU needs only its block of the sum.
@@ -251,9 +251,9 @@ class ModelCalls:
 
 
 def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float) -> Call | None:
-    """Return the call that brings an array from ``source`` to ``target``; None if nothing has to move.
+    """Return the call that redistributes an array from ``source`` to ``target``; None if nothing moves.
 
-    ``nbytes`` is the size of the whole array. For its gradient, exchange ``source`` and ``target``.
+    ``nbytes`` is the size of the whole array. For the gradient of the array, swap ``source`` and ``target``.
     """
     if source == target:
         return None
@@ -267,13 +267,13 @@ def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float
 
 
 def _collective(source: BlockPlacement, target: BlockPlacement) -> tuple[str, Groups] | None:
-    """Return the collective, with its groups, that replaces individual messages; None if there is none."""
+    """Return the collective (name and groups) that redistributes an array, or None if messages must do it."""
     if source.shared and target.shared and source.along != target.along and source.first == target.first:
         same = (source.data, source.tensor) == (target.data, target.tensor)
         return ("all-to-all", source.groups) if same else None
     if source.first != target.first or source.parts == target.parts:
         whole = source.first == target.first and source.parts == target.parts == 1
-        # Each of `tensor` GPUs has different samples and needs those of all.
+        # Each of `tensor` GPUs has different samples and needs the samples of all.
         return ("all-gather", target.groups) if whole and source.tensor == 1 < target.tensor else None
     if source.shared and (source.data, source.tensor) == (target.data, target.tensor):
         return "all-gather", source.groups
@@ -287,10 +287,10 @@ def _collective(source: BlockPlacement, target: BlockPlacement) -> tuple[str, Gr
 
 @lru_cache(maxsize=256)
 def _messages(source: BlockPlacement, target: BlockPlacement) -> Messages:
-    """Return the messages as (source, destination, fraction of the array).
+    """Return the messages that redistribute an array: (source GPU, destination GPU, fraction of the array).
 
-    If several GPUs have the same block, one of them sends it to each receiver, in rotation. A receiver that
-    has the block is assigned to itself and gets no message.
+    If several GPUs have a block, they take turns to send the block to the receivers. A receiver that has the
+    block already gets no message.
     """
     messages = []
     for taker in range(target.data * target.tensor):
@@ -311,7 +311,7 @@ def _ends(messages: Messages) -> Groups:
 
 
 def _overlaps(part: int, parts: int, others: int) -> list[tuple[int, float]]:
-    """Return which of ``others`` equal parts of [0, 1] meet part ``part`` of ``parts``, and the overlaps."""
+    """Return (k, overlap) for each k of ``others`` equal parts of [0, 1] that meets ``part`` of ``parts``."""
     scale = parts * others
     begin, end = part * others, (part + 1) * others  # in units of 1 / scale
     result = []

@@ -1,4 +1,4 @@
-"""Compute the bytes that training needs per GPU: parameters, gradients, optimizer states, activations."""
+"""Compute the memory that training needs per GPU: parameters, gradients, optimizer states, activations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from wavefabric.training.strategies.strategy import Strategy, check_strategy, un
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Memory per GPU in bytes. ``states`` are the optimizer's, with the fp32 copy of the parameters."""
+    """Memory needed per GPU, in bytes; ``states``: optimizer states and the fp32 copy of parameters."""
 
     parameters: float = 0.0
     gradients: float = 0.0
@@ -26,7 +26,7 @@ class MemoryNeed:
 
     @property
     def total(self) -> float:
-        """Return the sum of all kinds, in bytes."""
+        """Return the sum of all kinds of memory, in bytes."""
         return self.parameters + self.gradients + self.states + self.activations
 
     @property
@@ -39,9 +39,9 @@ class LayerMemory(NamedTuple):
     """Memory of one layer on one GPU, in elements except ``states``; `strategy_needs` converts to bytes.
 
     ``parameters``, ``gradients``: stored permanently; with sharding, the GPU's part. ``whole``: additional
-    parameters, gathered while the layer is used. ``unreduced``: additional gradients, until they are reduced.
-    ``states``: bytes of optimizer states and the fp32 copy. ``saved``: activations of one microbatch.
-    ``again``: activations that selective recomputation computes again.
+    parameters, gathered while the layer is used. ``unreduced``: additional gradients, until reduced.
+    ``states``: bytes of optimizer states and the fp32 copy. ``saved``: activations stored per microbatch.
+    ``again``: activations that selective recomputation computes again, per microbatch.
     """
 
     parameters: float
@@ -58,8 +58,8 @@ def layer_memory(workload: Workload, number: int) -> LayerMemory:
 
     Saved activations are assumed to be the layer's input: not divided for ``column``, divided for ``row`` and
     ``local``. With sequence parallelism all are divided, except those of layers that are not split at all.
-    Parameters, gradients and optimizer states are divided among the GPUs with the same ones, according to the
-    ZeRO stage (arXiv:1910.02054, figure 1). Raises `InputError` for an unknown optimizer.
+    The ZeRO stage says which of parameters, gradients and optimizer states are divided among GPUs with equal
+    parameters (arXiv:1910.02054, figure 1). Raises `InputError` for an unknown optimizer.
     """
     strategy, layer = workload.strategy, workload.model.layers[number]
     layout = strategy.layouts[number]
@@ -82,8 +82,8 @@ def saved_elements(
 ) -> tuple[float, float]:
     """Return the activation elements stored per microbatch, and the elements of one recomputed block.
 
-    With ``recompute``, only the input of each block is stored (what its first layer saves), plus the other
-    activations of one block at a time. Layers without a block store theirs.
+    With ``recompute``, only the input of each block is stored (the elements that the first layer saves), plus
+    the other activations of one block at a time. Layers without a block store all activations.
     """
     kept = again = 0.0
     for block in blocks_of(layers, range(len(layers))):
@@ -96,9 +96,9 @@ def saved_elements(
 def strategy_needs(workload: Workload) -> tuple[MemoryNeed, ...]:
     """Return the memory needed by one GPU of each pipeline stage.
 
-    Of sharded layers, the largest two are whole at a time: one in use, the next one gathered. In 1F1B, stage
+    With sharding, the two largest layers are counted whole: one in use, the next one gathered. In 1F1B, stage
     s of p stores the activations of up to p − s microbatches at once (PipeDream-Flush, arXiv:2006.09503);
-    with interleaving, of as many chunks as its order of passes has in flight.
+    with interleaving, of the largest number of chunks in flight (see `pipeline_order`).
     """
     strategy, precision = workload.strategy, workload.precision
     needs = []
@@ -140,12 +140,12 @@ def check_memory(
 
 
 def largest_need(workload: Workload) -> MemoryNeed:
-    """Return the memory of a GPU of the pipeline stage that needs the most."""
+    """Return the memory needed by a GPU of the pipeline stage that needs the most."""
     return max(strategy_needs(workload), key=lambda need: need.total)
 
 
 def _advice(workload: Workload, allowed: float) -> str:
-    """Return what makes ``workload`` fit: one change of strategy, all changes, other degrees or more GPUs."""
+    """Return text that says how ``workload`` would fit in ``allowed`` bytes: changes, degrees, more GPUs."""
     strategy, model = workload.strategy, workload.model
     samples = strategy.batch // max(layout.data for layout in strategy.layouts)
     changes: dict[str, dict[str, Any]] = {

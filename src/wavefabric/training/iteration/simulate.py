@@ -1,4 +1,4 @@
-"""Simulate one training iteration on a fabric: its time, the time of communication, and the bottleneck."""
+"""Simulate one training iteration on a fabric: total time, communication time, and bottleneck."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,7 +9,7 @@ from wavefabric.training.iteration.engine import CallTimes, FreeCommunication, T
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload, build_tasks
 
-#: Words for the parts of a critical path that are not communication.
+#: Descriptions of the parts of a critical path that are not communication.
 COMPUTATION = {"compute": "computation", "host": "work of the host"}
 
 
@@ -20,7 +20,7 @@ class Iteration:
     Attributes
     ----------
     graph, timeline
-        Tasks, and when each ran.
+        Tasks, and when each task ran.
     policy : str
         Order of calls, one of `engine.POLICIES`.
     workload : Workload or None
@@ -84,12 +84,12 @@ class Iteration:
 
     @property
     def gpu_seconds(self) -> np.ndarray:
-        """Return the time in s that each GPU worker computes."""
+        """Return the time in s that each worker that is not a CPU computes, shape (GPU workers,)."""
         return self.compute_seconds[self.on_gpus]
 
     @property
     def idle(self) -> float:
-        """Return the mean idle fraction of GPUs in an iteration whose communication takes no time."""
+        """Return the mean fraction of time that GPUs are idle in the iteration with free communication."""
         if not self.free_seconds or not self.gpu_seconds.size:
             return 0.0
         counts = [len(gpus) for gpus in self.graph.gpus if gpus] or None
@@ -97,18 +97,18 @@ class Iteration:
 
     @property
     def pipelined(self) -> bool:
-        """Return whether workers send activations to one another, as the stages of a pipeline do."""
+        """Return whether workers send activations to each other, as the stages of a pipeline do."""
         calls = zip(self.graph.ports, self.graph.call, strict=True)
         return any(len(ports) > 1 for ports, call in calls if call and call.purpose == "layer-to-layer")
 
     @property
     def bubble(self) -> float:
-        """Return `idle` if there is a pipeline, else 0, since GPUs then wait only for their host."""
+        """Return the idle fraction (`idle`) due to the pipeline; 0 without a pipeline."""
         return self.idle if self.pipelined else 0.0
 
     @cached_property
     def critical_path(self) -> tuple[int, ...]:
-        """Return the critical path: tasks of which each lets the next begin, up to the last one to end."""
+        """Return the critical path to the task that ends last: the end of each task lets the next begin."""
         end, released_by = self.timeline.end, self.timeline.released_by
         path, task = [], int(end.argmax()) if end.size else -1
         while task >= 0:
@@ -118,7 +118,7 @@ class Iteration:
 
     @cached_property
     def critical_seconds(self) -> dict[str, float]:
-        """Return s on the critical path for ``"compute"``, ``"host"`` and call purposes, largest first."""
+        """Return time on the critical path in s, largest first: ``"compute"``, ``"host"``, call purposes."""
         result: dict[str, float] = {}
         on_gpus = self.on_gpus
         for task in self.critical_path:
@@ -131,7 +131,7 @@ class Iteration:
 
     @property
     def most_critical(self) -> tuple[str, float]:
-        """Return the kind of task with most time on the critical path, and its fraction of the iteration."""
+        """Return the kind of task with most time on the critical path, and the fraction of iteration time."""
         what, seconds = next(iter(self.critical_seconds.items()), ("nothing", 0.0))
         return what, seconds / self.seconds if self.seconds else 0.0
 
@@ -144,7 +144,7 @@ class Iteration:
 
     @cached_property
     def call_bytes(self) -> dict[str, list[float]]:
-        """Return the bytes of each call, in a list per purpose (`Call.moved`)."""
+        """Return the bytes of each call (`Call.moved`): {purpose: list}."""
         sizes: dict[str, list[float]] = {}
         for call in self.graph.call:
             if call is not None:
@@ -152,24 +152,24 @@ class Iteration:
         return sizes
 
     def communication(self) -> dict[str, tuple[int, float]]:
-        """Return the number of calls and their total bytes, per purpose."""
+        """Return the number of calls and their total bytes: {purpose: (calls, bytes)}."""
         return {purpose: (len(sizes), sum(sizes)) for purpose, sizes in self.call_bytes.items()}
 
 
 def simulate(workload: Workload, fabric: CallTimes, policy: str = "batched", merge: bool = True) -> Iteration:
-    """Simulate one iteration.
+    """Simulate one training iteration of ``workload`` on ``fabric``.
 
     Parameters
     ----------
     workload : Workload
-        Model, strategy, GPUs and precision.
+        Model, strategy, device and precision.
     fabric : CallTimes
         Times of calls: `wavefabric.training.communication.Communication` or `FreeCommunication`.
     policy : str
         Order of calls, one of `engine.POLICIES`.
     merge : bool
         Combine consecutive layers without communication between them into one task. False: one task per
-        layer, for pictures.
+        layer, such as for pictures.
 
     Raises
     ------

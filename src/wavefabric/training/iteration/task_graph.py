@@ -1,4 +1,4 @@
-"""Define the tasks of an iteration, what each waits for, and calls: which GPUs exchange how many bytes."""
+"""Define the tasks of an iteration with their dependencies, and communication calls between GPUs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,15 +6,15 @@ from functools import cached_property
 
 from wavefabric.training.strategies.strategy import LongTuple
 
-#: Kinds of calls. ``messages`` are arbitrary transfers, listed one by one.
+#: Kinds of communication calls. ``messages`` are arbitrary transfers, listed one by one.
 COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "messages")
-#: Purposes of communication. Layers wait for all of them except gradients.
+#: Purposes of communication calls. Layers wait for all calls except calls for gradients.
 PURPOSES = ("gradients", "parameters", "layer-to-layer", "tensor", "experts")
 
 
 @dataclass(frozen=True)
 class Call:
-    """A collective operation, executed at the same time in several disjoint groups of GPUs.
+    """A collective operation, executed at the same time in several disjoint groups of GPUs, or messages.
 
     Parameters
     ----------
@@ -23,13 +23,13 @@ class Call:
     groups : tuple of tuple of int
         GPU numbers, from 0. All groups have one size; ``messages`` have exactly one group.
     bytes : float
-        Size in B. ``all-reduce``, ``reduce-scatter``, ``all-gather``: the whole array of a group.
-        ``all-to-all``: the data that each GPU sends, including to itself. ``messages``: of a message of size
-        1.
+        Size in B. ``all-reduce``, ``reduce-scatter``, ``all-gather``: of the whole array of a group.
+        ``all-to-all``: of the data that each GPU sends, including to itself. ``messages``: the unit of the
+        sizes in ``messages``.
     purpose : str
         One of `PURPOSES`.
     messages : tuple of (int, int, float)
-        Source GPU, destination GPU and size of each message; only for ``messages``.
+        Source GPU, destination GPU and size of each message, in units of ``bytes``; only for ``messages``.
     """
 
     collective: str
@@ -44,12 +44,12 @@ class Call:
 
     @cached_property
     def gpus(self) -> frozenset[int]:
-        """Return all GPUs that take part."""
+        """Return all GPUs that take part in this call."""
         return frozenset(gpu for group in self.groups for gpu in group)
 
     @cached_property
     def moved(self) -> float:
-        """Return `bytes`; for ``messages``, the sum over all messages."""
+        """Return the size of this call in B: `bytes`, or for ``messages`` the sum over all messages."""
         return self.bytes * (sum(size for *_, size in self.messages) if self.messages else 1)
 
     @property
@@ -61,7 +61,7 @@ class Call:
 
     @property
     def blocking(self) -> bool:
-        """Return whether a later layer waits for this call; such calls precede gradients (LUMORPH app. C)."""
+        """Return whether a layer waits for this call; such calls precede gradient calls (LUMORPH, app. C)."""
         return self.purpose != "gradients"
 
 
@@ -73,10 +73,10 @@ NO_OPERATIONS = (0.0, 0.0)
 
 @dataclass
 class TaskGraph:
-    """Tasks by number, stored in lists, since there may be hundreds of thousands.
+    """The tasks of an iteration, in lists indexed by task number, as there may be hundreds of thousands.
 
-    A compute task runs on one worker, after the previous task in the worker's program. A worker stands for
-    GPUs that do the same at the same time: the GPUs of a pipeline stage.
+    A compute task runs on one worker, after the previous task in the worker's program. A worker represents
+    GPUs that do the same at the same time, such as the GPUs of a pipeline stage.
     """
 
     workers: int
@@ -92,7 +92,7 @@ class TaskGraph:
     waits: list[list[int]] = field(default_factory=list)  # earlier tasks that must have ended
     #: FLOPs, and B read and written, of each task on one GPU; zeros if unknown.
     operations: list[tuple[float, float]] = field(default_factory=list, compare=False)
-    #: Compute tasks of each worker, in the order in which it runs them.
+    #: Compute tasks of each worker, in the order in which the worker runs them.
     program: list[list[int]] = field(default_factory=list)
     #: GPUs of each worker, if known (from a trace; () for a CPU); empty list: equal parts, in order.
     gpus: list[tuple[int, ...]] = field(default_factory=list)
@@ -131,7 +131,7 @@ class TaskGraph:
         return len(self.kind) - 1
 
     def call_of(self, task: int) -> Call:
-        """Return the call of task ``task``, which must be a call."""
+        """Return the communication call of ``task``, which must not be a compute task."""
         call = self.call[task]
         assert call is not None
         return call

@@ -1,4 +1,4 @@
-"""Build the tasks of one training iteration from a model and a strategy: layers, calls, updates.
+"""Build the tasks of one training iteration from a model and a strategy: passes of layers, calls, updates.
 
 Each pipeline stage executes the forward and backward passes of the microbatches in the order of the 1F1B
 schedule (PipeDream-Flush, Narayanan et al. 2021, arXiv:2006.09503): stage s of p runs p − s − 1 forward
@@ -44,15 +44,15 @@ class Workload:
         return [tuple(range(first, first + strategy.stage_gpus)) for first in firsts]
 
     def work(self, of: Callable[..., Work], number: int) -> Work:
-        """Return one GPU's work in layer ``number`` per microbatch, by `forward_work` or `backward_work`."""
+        """Return one GPU's work in layer ``number`` per microbatch; ``of``: `forward_work` or the like."""
         layer, layout = self.model.layers[number], self.strategy.layouts[number]
         samples, sequence = self.strategy.samples(number), self.strategy.sequence
         return of(layer, samples, layout.tensor, self.precision, layout.expert, sequence)
 
     def sharing(self, number: int, stage: int = 3) -> int:
-        """Return the number of GPUs that divide what ZeRO divides from ``stage`` on, for layer ``number``.
+        """Return among how many GPUs ZeRO's ``stage`` divides layer ``number``; 1 if the stage is not used.
 
-        Stage 1 divides optimizer states, 2 gradients, 3 parameters.
+        Stage 1 divides optimizer states, stage 2 also gradients, stage 3 also parameters.
         """
         layout = self.strategy.layouts[number]
         experts = layout.expert if self.model.layers[number].experts else 1
@@ -60,10 +60,10 @@ class Workload:
 
 
 def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
-    """Build the tasks of one iteration.
+    """Build the tasks of one training iteration.
 
-    ``merge`` combines consecutive layers between which nothing is sent or awaited into one task: the times
-    are equal, with fewer tasks.
+    ``merge`` combines consecutive layers between which nothing is sent or awaited into one task, which gives
+    the same times with fewer tasks.
     """
     common = _Common(workload)
     parts, stages = workload.strategy.microbatches, workload.strategy.stages
@@ -103,8 +103,8 @@ def pipeline_order(
 ) -> list[tuple[int, int, int]]:
     """Return the passes of ``stage`` in order: (0 forward or 1 backward, microbatch, chunk of layers).
 
-    With interleaving, a stage processes p microbatches per chunk in turn through its v chunks; it runs 2(p −
-    s − 1) + (v − 1)p forward passes ahead. ``microbatches`` defaults to all of the strategy.
+    With interleaving, stage s of p takes p microbatches at a time through each of v chunks, and runs
+    2(p − s − 1) + (v − 1)p forward passes ahead. ``microbatches`` defaults to the number in ``strategy``.
     """
     p, v, parts = strategy.stages, strategy.interleave, microbatches or strategy.microbatches
     ahead = p - stage - 1 if v == 1 else 2 * (p - stage - 1) + (v - 1) * p
@@ -118,10 +118,10 @@ def pipeline_order(
 
 
 def _program(graph: TaskGraph, passes: "Sequence[tuple[int, _Phase]]") -> list[int]:
-    """Return the compute tasks of a worker in order, and let parameters be gathered one use ahead.
+    """Return the compute tasks of a worker in order; make gathers of parameters wait, to run one use ahead.
 
-    A gather may begin when the task that uses the previously gathered parameters begins, that is, when the
-    task before that one has ended.
+    A gather may begin when the task that uses the previously gathered parameters begins: it waits for the
+    end of the task before. ``passes``: (offset of task numbers in ``graph``, pass) in order.
     """
     program: list[int] = []
     before = 0
@@ -136,7 +136,7 @@ def _program(graph: TaskGraph, passes: "Sequence[tuple[int, _Phase]]") -> list[i
 
 
 class LayerPass(NamedTuple):
-    """Describes a layer's pass over a microbatch on one GPU: time in s, FLOPs, and B read and written."""
+    """Describes a layer's pass over a microbatch on one GPU: time in s, FLOPs, and bytes moved."""
 
     seconds: float
     flops: float
@@ -162,14 +162,14 @@ class _Common:
         self.blocks = [
             blocks_of(self.model.layers, self.strategy.layers_of(c)) for c in range(self.strategy.chunks)
         ]
-        #: Layers whose outputs are dispatched to experts before the next layer runs.
+        #: Layers after which outputs are sent to experts, so that the next layer begins a new task.
         self.dispatched_after = set(map(self._last_here, range(len(self.model.layers))))
         #: For each layer: the (producer, transfer) pairs whose gradients return after its backward pass.
         self.returns: list[list[tuple[int, Transfer]]] = [[] for _ in self.model.layers]
-        for producer in reversed(range(len(self.model.layers))):  # the next to run backward comes first
+        for producer in reversed(range(len(self.model.layers))):  # the first to run backward comes first
             for transfer in self.calls.layers[producer].transfers:
                 self.returns[transfer.consumers[0]].append((producer, transfer))
-        #: Number of the bucket of gradients that the backward pass of a layer completes, by that layer.
+        #: Number of the bucket of gradients that the backward pass of a layer completes, by layer.
         self.bucket_after = {
             bucket.layers[-1]: number
             for buckets in self.calls.buckets
@@ -177,7 +177,7 @@ class _Common:
         }
 
     def _last_here(self, number: int) -> int:
-        """Return the last layer in the stage of ``number`` whose output it sends to experts; -1: none."""
+        """Return the last layer of the same stage whose output goes to the experts of ``number``, or -1."""
         stage = self.strategy.stage
         here = (p for p in self.calls.layers[number].dispatched if stage[p] == stage[number])
         return max(here, default=-1)
@@ -186,11 +186,11 @@ class _Common:
         return LayerPass(self._workload.device.seconds(*work, arithmetic), work.flops, work.nbytes)
 
     def update(self, parameters: float) -> LayerPass:
-        """Return the optimizer's update of ``parameters`` parameters on one GPU."""
+        """Return time, FLOPs and bytes of the optimizer's update of ``parameters`` parameters on one GPU."""
         return self._pass(update_work(parameters, self.model.optimizer, self._workload.precision), "fp32")
 
     def names(self, layers: Sequence[int]) -> str:
-        """Return the names of the first and the last of ``layers``, as a label."""
+        """Return a label for consecutive ``layers``: the names of the first and the last."""
         first, last = self.model.layers[layers[0]].name, self.model.layers[layers[-1]].name
         return first if len(layers) == 1 else f"{first} … {last}"
 
@@ -206,7 +206,7 @@ class _Phase:
         self._open = False
 
     def layer(self, name: str, own: LayerPass, waits: Sequence[int]) -> int:
-        """Run a layer after ``waits`` have ended; return the number of the task that contains it."""
+        """Add a layer that runs after the tasks ``waits``; return the number of the task with the layer."""
         if self._merge and self._open and not waits:
             task = self.tasks[-1]
             self._graph.seconds[task] += own.seconds
@@ -222,12 +222,12 @@ class _Phase:
         return task
 
     def close(self) -> None:
-        """Make the next layer a new task, because something waits for the layers so far."""
+        """Make the next layer a new task, because a call or task waits for the layers so far."""
         self._open = False
 
 
 class _Microbatch:
-    """Builds the tasks of one microbatch: forward through all stages, and backward."""
+    """Builds the tasks of one microbatch: forward through all pipeline stages, and backward."""
 
     def __init__(self, common: _Common, merge: bool, reduces: bool):
         self._common, self._merge, self._reduces = common, merge, reduces
@@ -263,7 +263,7 @@ class _Microbatch:
     def _forward_layer(
         self, phase: _Phase, number: int, waits: list[int], takers: set[int] | None = None
     ) -> None:
-        """Run a layer and send its output to its consumers; if ``takers`` is given, only to those."""
+        """Add tasks that run a layer and send the output to all consumers, or to ``takers`` if given."""
         common, calls = self._common, self._common.calls.layers[number]
         name = common.model.layers[number].name
         if calls.dispatch is not None:
@@ -285,7 +285,7 @@ class _Microbatch:
                 self._arrived[number, consumer] = task if done is None else done
 
     def _inputs(self, number: int) -> list[int]:
-        """Return the calls that bring a layer's inputs; the program order covers outputs of its worker."""
+        """Return the calls that bring a layer's inputs; program order covers inputs from the same worker."""
         model, dispatched = self._common.model, self._common.calls.layers[number].dispatched
         producers = [model.index[name] for name in model.layers[number].inputs]
         tasks = [self._arrived[producer, number] for producer in producers if producer not in dispatched]
@@ -302,7 +302,7 @@ class _Microbatch:
                 self._backward_layer(phase, chunk, number)
 
     def _gradient_waits(self, number: int) -> list[int]:
-        """Return the calls that must end before the gradient of a layer's output is available."""
+        """Return the calls that must end before the gradient of the output of layer ``number`` is ready."""
         if self._common.calls.layers[number].transfers:
             return self._returned[number]
         output = self._output[number]  # a layer without consumers, such as the loss
@@ -315,7 +315,7 @@ class _Microbatch:
         # Parameters gathered to recompute a block stay until its backward pass has ended.
         gathers = not common.strategy.recompute
         if calls.regather is not None and not common.strategy.recompute:
-            # Overlaps with the product for the gradient of the inputs; no task in this pass waits for it.
+            # The gather overlaps with the product for the gradient of the inputs; no task of this pass waits.
             phase.close()
             self._call(f"gather inputs of {name}", calls.regather, waits or phase.tasks[-1:])
         task = done = self._run(phase, number, common.backward[number], waits, gathers)
@@ -333,7 +333,7 @@ class _Microbatch:
             self.reductions[chunk, common.bucket_after[number]] = done or [task]
 
     def _return(self, phase: _Phase, producer: int, transfer: Transfer) -> None:
-        """Send a gradient back to ``producer`` after the backward passes of all consumers."""
+        """Add calls that send a gradient from the consumers of an output back to the layer ``producer``."""
         ready = [self._gradient[consumer][not transfer.routed] for consumer in transfer.consumers]
         # The first consumer runs last in the backward pass, so of this worker's tasks only that one matters.
         ready = ready[:1] + [task for task in ready[1:] if self._is_call(task)]
@@ -342,7 +342,7 @@ class _Microbatch:
         self._returned[producer] += [t for t in ready if self._is_call(t)] if done is None else [done]
 
     def _run(self, phase: _Phase, number: int, own: LayerPass, waits: list[int], gathers: bool) -> int:
-        """Run a layer's compute task, preceded by the gather of its parameters if they are sharded."""
+        """Add the compute task of a layer, after a gather of the layer's parameters if they are sharded."""
         gather = self._common.calls.layers[number].gather if gathers else None
         name = self._common.model.layers[number].name
         if gather is None:
@@ -364,7 +364,7 @@ class _Microbatch:
         ports = self._common.strategy.stages_of(call.gpus)
         first, *others = self._common.calls.parted(call)
         done = self.graph.communicate(name, first, ports, waits)
-        for other in others:  # overlaps with the next layer; GPUs are in one call at a time
+        for other in others:  # may overlap with the next layer; a GPU is in one call at a time
             self.graph.communicate(name, other, ports, [done])
         return done
 

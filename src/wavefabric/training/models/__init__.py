@@ -1,7 +1,7 @@
-"""Models as layer graphs: `MODELS` by name, and `load_model` for names and JSON files.
+"""Build neural-network models as layer graphs: `MODELS` by name, `load_model` for names and JSON files.
 
-`layers` has the operators and the counting rules for all models; each other module has one family of models.
-Imports only the graph and its file format.
+`layers` has the operators and counting rules; `inception`, `recommendation`, `transformers` have the models.
+Imports no other package of training.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from wavefabric.training.models.graph_file import load_graph
 
 @dataclass(frozen=True)
 class ModelFactory:
-    """Describes how to build a named model; ``number``: argument set by ``NAME:NUMBER``, or empty."""
+    """Describes how to build a named model; ``number``: argument that ``NAME:NUMBER`` sets, or empty."""
 
     make: Callable[..., ModelGraph]
     summary: str
@@ -49,8 +49,8 @@ def load_model(text: str | Path, **options: Any) -> ModelGraph:
     """Return a model by its name, or from a JSON file (see `wavefabric.training.models.graph_file`).
 
     A name is one of `MODELS`; some accept a number, such as the tokens per sequence (``"bert-large:512"``).
-    ``options`` are arguments of the model's function, such as ``auxiliary=True`` for Inception-v3; files
-    accept none. Raises `InputError` for an unknown name, number or option, with the allowed ones.
+    ``options`` go to the function that builds the model, such as ``auxiliary=True`` for Inception-v3; files
+    accept no options. Raises `InputError` for an unknown name, number or option, and lists those allowed.
 
     >>> from wavefabric.training.models import load_model
     >>> load_model("bert-large").parameters

@@ -1,4 +1,4 @@
-"""Describe a model as a graph of layers: shapes, parameters, FLOPs and elements of each, per sample."""
+"""Describe a model as a graph of layers, each with shape, parameters, FLOPs and elements per sample."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ OPERATORS = (
 )
 #: Operators made of matrix products, which run in the chosen arithmetic; all others run in fp32.
 MATRIX_OPERATORS = ("matmul", "convolution", "attention")
-#: fp32 values that each optimizer stores per parameter.
+#: Number of fp32 values that each optimizer stores per parameter.
 OPTIMIZERS = {"sgd": 0, "momentum": 1, "rmsprop": 2, "adam": 2}
 #: How tensor parallelism divides a layer among t GPUs. ``none``: not divided, all t GPUs do the same.
 #: ``column``: each GPU has 1/t of the parameters and of the output features, from whole inputs. ``row``: each
@@ -78,10 +78,10 @@ class Layer:
     experts : int
         Number of experts that divide the parameters; 0: no experts. Expert parallelism distributes them.
     used : float
-        Fraction of the parameters that one sample reads: for tables, of the rows; for experts, the fraction
-        of the experts to which each token is sent.
+        Fraction of the parameters that one sample reads: of tables, the fraction of the rows; of experts, the
+        fraction of the experts to which each token is sent.
     block : str
-        Repeated block with this layer, such as ``"encoder 3"``. Pipeline stages are cut between blocks.
+        Name of the block that contains the layer, such as ``"encoder 3"``. Pipelines are cut between blocks.
     tensors : tuple of int
         Elements of each parameter tensor, such as weights and bias. Empty: one tensor.
     again : float or None
@@ -89,7 +89,7 @@ class Layer:
         the backward pass (scores and softmax of attention, arXiv:2205.05198, section 5). None: all stored.
     whole : int
         Number of tables in the layer, if no table may be divided: at most this many GPUs divide the layer,
-        others of the group have no work. 0: no such limit.
+        and other GPUs of the group have no work. 0: no limit.
     """
 
     name: StrictStr
@@ -110,7 +110,7 @@ class Layer:
     again: _Number | None = None
 
     def divided(self, tensor: int) -> int:
-        """Return the number of GPUs that actually divide this layer when ``tensor`` GPUs could."""
+        """Return how many GPUs divide this layer if the degree of tensor parallelism is ``tensor``."""
         return 1 if self.split == "none" else min(tensor, self.whole or tensor)
 
     @property
@@ -127,7 +127,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class ModelGraph:
-    """A model as a sequence of layers in which every layer follows its inputs.
+    """A model as a sequence of layers, each after the layers whose outputs it reads.
 
     Parameters
     ----------
@@ -202,18 +202,18 @@ class ModelGraph:
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:
-        """Return the layer numbers of each block; pipelines are cut between blocks. See `blocks_of`."""
+        """Return the numbers of the layers of each block (`blocks_of`); pipelines are cut between blocks."""
         return tuple(map(tuple, blocks_of(self.layers, range(len(self.layers)))))
 
 
 def blocks_of(layers: Sequence[Layer], numbers: Iterable[int]) -> list[list[int]]:
-    """Group consecutive ``numbers`` of layers in the same block; a layer without a block is a group alone."""
+    """Group layer ``numbers`` by block: runs of layers in one block, and each layer without a block alone."""
     groups = groupby(numbers, key=lambda number: layers[number].block or number)
     return [list(group) for _, group in groups]
 
 
 def part_of(model: ModelGraph, numbers: Sequence[int]) -> ModelGraph:
-    """Return some layers as a separate model with plain names, so that equal parts of a model are equal.
+    """Return the layers ``numbers`` as a model with neutral names, so that equal parts give equal models.
 
     Outputs of layers outside the part become inputs of the model.
     """

@@ -15,12 +15,12 @@ from wavefabric.training.models.graph import Layer, ModelGraph
 FORMAT: Literal["wavefabric model"] = "wavefabric model"
 VERSION: Literal[1] = 1
 
-#: A layer, with the keys of `graph.Layer`. Keys with a default may be left out, except ``output``.
+#: A layer in JSON, with the keys of `graph.Layer`. Keys with a default may be left out, except ``output``.
 LayerTable = make_table(
     "LayerTable",
     **fields_of(Layer) | {"output": (fields_of(Layer)["output"][0], ...)},
 )
-#: A model, with the keys of `wavefabric.training.models.graph.ModelGraph`, ``format`` and ``version``.
+#: A model in JSON, with the keys of `wavefabric.training.models.graph.ModelGraph`, ``format``, ``version``.
 ModelTable = make_table(
     "ModelTable",
     format=(Literal["wavefabric model"], FORMAT),
@@ -31,7 +31,7 @@ ModelTable = make_table(
 
 
 def to_json(graph: ModelGraph) -> str:
-    """Return a model as JSON text, one layer per line; layer values equal to the default are left out.
+    """Return a model graph as JSON text, one layer per line; values equal to the default are left out.
 
     ::
 

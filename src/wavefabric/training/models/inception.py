@@ -39,7 +39,7 @@ def inception_v3(name: str, auxiliary: bool = False) -> ModelGraph:
 
 
 def _unit(graph: GraphBuilder, name: str, source: str | tuple[int, ...], step: Step) -> str:
-    """Add a convolution, a batch normalisation and a ReLU."""
+    """Add a convolution as ``step`` describes, a batch normalisation and a ReLU."""
     channels, kernel, stride, padded = step
     padding = (kernel[0] // 2, kernel[1] // 2) if padded else (0, 0)
     raw = graph.convolution(name, source, channels, kernel, stride=stride, padding=padding)
@@ -73,7 +73,7 @@ def _stem(graph: GraphBuilder) -> str:
 def _mixed(
     graph: GraphBuilder, block: str, source: str, branches: Sequence[Sequence[Step]], pooled: int
 ) -> str:
-    """Add parallel branches and a pooling branch: with ``pooled`` channels, or of stride 2 if that is 0."""
+    """Add parallel branches and a pooling branch: ``pooled`` channels, or stride 2 if ``pooled`` is 0."""
     graph.block = block
     ends = [_chain(graph, f"branch {number}", source, steps) for number, steps in enumerate(branches)]
     if pooled:
@@ -102,7 +102,7 @@ _REDUCTION_B = [[_same(192), _halved(320)], [_same(192), _same(192, 1, 7), _same
 
 
 def _mixed_c(graph: GraphBuilder, block: str, source: str) -> str:
-    """Add a block whose branches fork into 1 x 3 and 3 x 1 convolutions."""
+    """Add a block of parallel branches, two of which fork into 1 x 3 and 3 x 1 convolutions."""
     graph.block = block
     ends = [_unit(graph, "branch 0", source, _same(320))]
     for number, steps in enumerate(([_same(384)], [_same(448), _same(384, 3, 3)]), 1):
@@ -122,6 +122,6 @@ def _auxiliary(graph: GraphBuilder, source: str) -> None:
 
 
 def _classify(graph: GraphBuilder, source: str) -> None:
-    """Add the class scores and the loss, from channels of one pixel."""
+    """Add the class scores and the loss; ``source`` has one pixel with many channels."""
     flat = graph.add("flat", "elementwise", [source], graph.shape(source)[:1], elements=0.0, backward=1.0)
     graph.loss("loss", graph.linear("logits", flat, CLASSES))

@@ -1,4 +1,4 @@
-"""Build layers from operators, counted by one set of rules for all models; see `GraphBuilder`."""
+"""Build the layers of a model, with FLOPs and elements counted by one set of rules (`GraphBuilder`)."""
 
 from collections.abc import Iterable, Sequence
 from math import prod
@@ -10,15 +10,15 @@ from wavefabric.training.models.graph import Layer
 Source = str | tuple[int, ...]
 
 #: FLOPs per element of elementwise functions, as Clark et al. count them for BERT and ELECTRA
-#: (arXiv:2003.10555, flops_computation.py of its code); functions not in that list by their arithmetic.
+#: (arXiv:2003.10555, flops_computation.py of the code); other functions by their arithmetic operations.
 FUNCTION_FLOPS = {"gelu": 8, "silu": 5, "tanh": 8, "sigmoid": 4, "relu": 1, "add": 1, "multiply": 1}
 SOFTMAX_FLOPS = NORMALISATION_FLOPS = 5
-#: Functions whose backward pass reads their output; all other functions read their input.
+#: Functions whose backward pass reads the output; the backward pass of all others reads the input.
 FROM_OUTPUT = frozenset({"relu", "sigmoid", "tanh"})
 
 
 class GraphBuilder:
-    """Builds a graph layer by layer; each method returns the layer's name (in a block: ``"BLOCK NAME"``).
+    """Builds a model graph; a method adds a layer and returns its name (in a block: ``"BLOCK NAME"``).
 
     The counting rules, per sample:
 
@@ -28,8 +28,8 @@ class GraphBuilder:
       writes and reads scores and probabilities.
     - *Saved*: a tensor that the backward pass reads is counted once, at the first layer that needs it. These
       are inputs of matrix products, convolutions, normalisations and GELU; outputs of ReLU, tanh and sigmoid;
-      probabilities of softmax. Dropout is left out. A transformer block thus has 16 s h + a s² elements, as
-      in Korthikanti et al. (arXiv:2205.05198, table 2) without dropout masks.
+      probabilities of softmax. Dropout is left out. A transformer block with s tokens, width h and a heads
+      thus has 16 s h + a s² elements (arXiv:2205.05198, table 2, without dropout masks).
     - *Ratio of backward to forward*: 2 if the gradients of inputs and of parameters are one product each (1
       if the input is the model's input); 2.5 for fused attention, which recomputes its scores
       (FlashAttention, arXiv:2205.14135). For other operators, the ratio of the elements: 3 to 2 for a
@@ -69,7 +69,7 @@ class GraphBuilder:
         saved: float = 0.0,
         **numbers: Any,
     ) -> str:
-        """Add any layer. ``keep``: sources that the backward pass reads; ``saved``: more saved elements."""
+        """Add a layer; ``keep``: sources that the backward pass reads; ``saved``: other saved elements."""
         name = f"{self.block} {name}" if self.block and self.prefixed else name
         sizes = [prod(self.shape(source)) for source in sources]
         saved += sum(self._keep(source, prod(self.shape(source))) for source in keep)
@@ -82,7 +82,7 @@ class GraphBuilder:
         return name
 
     def _keep(self, source: Source, size: int) -> float:
-        """Return the elements that saving ``source`` adds: 0 if it has been saved before."""
+        """Return how many more elements are saved with ``source``: 0 if an earlier layer saved ``source``."""
         if isinstance(source, str):
             if source in self._kept:
                 return 0.0
@@ -97,7 +97,7 @@ class GraphBuilder:
     def _weighted(
         self, name: str, operator: str, source: Source, output: tuple[int, ...], **numbers: Any
     ) -> str:
-        """Add a product with weights, which saves its input."""
+        """Add a product of ``source`` with weights; ``source`` is saved for the backward pass."""
         back = 2.0 if isinstance(source, str) else 1.0
         return self.add(name, operator, [source], output, keep=[source], backward=back, **numbers)
 
@@ -111,7 +111,7 @@ class GraphBuilder:
         split: str = "none",
         tied: bool = False,
     ) -> str:
-        """Add a product with a matrix over the last axis; ``tied``: another layer counts the matrix."""
+        """Add a linear layer on the last axis; ``tied``: the matrix is counted in another layer."""
         shape = self.shape(source)
         tensors = tuple(size for size in (0 if tied else shape[-1] * features, bias * features) if size)
         flops, output = 2.0 * prod(shape) * features, (*shape[:-1], features)
@@ -127,7 +127,7 @@ class GraphBuilder:
         stride: int = 1,
         padding: tuple[int, int] = (0, 0),
     ) -> str:
-        """Add a convolution of (channels, height, width), split by ``column``: output channels."""
+        """Add a convolution of (channels, height, width); tensor parallelism divides the output channels."""
         output = (channels, *self._window(source, kernel, stride, padding))
         weights = self.shape(source)[0] * channels * prod(kernel)
         numbers = {"flops": 2.0 * weights * prod(output[1:]), "tensors": (weights,), "split": "column"}
@@ -143,7 +143,7 @@ class GraphBuilder:
         padding: tuple[int, int] = (0, 0),
         maximum: bool = False,
     ) -> str:
-        """Add a mean or maximum over windows; the maximum saves its input and the position of its maxima."""
+        """Add a mean or maximum over windows; with ``maximum``, input and positions of maxima are saved."""
         output = (self.shape(source)[0], *self._window(source, kernel, stride, padding))
         flops, split = float(prod(output) * prod(kernel)), "local"
         kept: dict[str, Any] = {"keep": [source], "saved": float(prod(output))} if maximum else {}
@@ -155,7 +155,7 @@ class GraphBuilder:
         return tuple((side + 2 * edge - window) // stride + 1 for side, window, edge in sides)
 
     def normalisation(self, name: str, source: Source, *, scales: int = 2, split: str = "none") -> str:
-        """Add a layer norm (``scales`` 2) or root-mean-square norm (1) of the last axis."""
+        """Add a layer norm (``scales`` 2: scale, shift) or root-mean-square norm (1) over the last axis."""
         tensors = (self.shape(source)[-1],) * scales
         return self._alike(
             name, "normalisation", [source], NORMALISATION_FLOPS,
@@ -171,7 +171,7 @@ class GraphBuilder:
         )  # fmt: skip
 
     def function(self, name: str, source: Source, kind: str, *, split: str = "none") -> str:
-        """Add an elementwise function of `FUNCTION_FLOPS`."""
+        """Add the elementwise function ``kind``, a key of `FUNCTION_FLOPS`."""
         after = kind in FROM_OUTPUT
         return self._alike(
             name, "elementwise", [source], FUNCTION_FLOPS[kind],
@@ -179,7 +179,7 @@ class GraphBuilder:
         )  # fmt: skip
 
     def sum(self, name: str, sources: Sequence[Source], *, split: str = "none") -> str:
-        """Add a sum of tensors of one shape; its backward pass sums the gradients where a tensor forks."""
+        """Add a sum of tensors of one shape; the backward pass sums the gradients of a tensor that forks."""
         return self._alike(name, "elementwise", sources, len(sources) - 1, split=split, backward=1.0)
 
     def product(self, name: str, sources: Sequence[Source], *, split: str = "none") -> str:
@@ -189,7 +189,7 @@ class GraphBuilder:
     def concatenation(
         self, name: str, sources: Sequence[Source], axis: int = -1, *, split: str = "none"
     ) -> str:
-        """Add a concatenation of tensors along ``axis``, which is a copy."""
+        """Add a concatenation of tensors along ``axis``, counted as a copy."""
         output = list(self.shape(sources[0]))
         output[axis] = sum(self.shape(source)[axis] for source in sources)
         return self.add(name, "elementwise", sources, tuple(output), split=split, backward=1.0)
@@ -199,7 +199,7 @@ class GraphBuilder:
     ) -> str:
         """Add softmax(query · key) · value per head; tensors have the shape (tokens, heads × width).
 
-        Groups of query heads share keys and values if those have fewer heads (arXiv:2305.13245). All scores
+        Groups of query heads share keys and values if these have fewer heads (arXiv:2305.13245). All scores
         count, even if a causal mask hides half of them, as in Megatron-LM and PaLM (arXiv:2204.02311,
         appendix B).
         """
@@ -224,7 +224,7 @@ class GraphBuilder:
     def embedding(
         self, name: str, tokens: Source, rows: int, features: int, *, split: str = "row", trained: bool = True
     ) -> str:
-        """Add a table look-up, one row per token: ``row`` divides the vocabulary, ``column`` the features."""
+        """Add a look-up of one table row per token; ``split``: ``row`` divides rows, ``column`` features."""
         output = (*self.shape(tokens), features)
         return self.add(
             name,
@@ -239,7 +239,7 @@ class GraphBuilder:
         )
 
     def loss(self, name: str, source: Source, *, split: str = "none") -> str:
-        """Add softmax with cross-entropy over the last axis; its backward pass writes all gradients."""
+        """Add softmax with cross-entropy over the last axis; the backward pass writes all gradients."""
         shape = self.shape(source)
         flops, output = float(SOFTMAX_FLOPS * prod(shape)), (*shape[:-1], 1)
         return self.add(
@@ -249,10 +249,10 @@ class GraphBuilder:
     def stack(
         self, name: str, source: Source, widths: Sequence[int], last: str = "relu", first: str = "column"
     ) -> str:
-        """Add linear layers with ReLU after each but the last, which the function ``last`` follows.
+        """Add linear layers of ``widths`` features, the last followed by function ``last``, others by ReLU.
 
-        The layers are split ``column`` and ``row`` alternately, beginning with ``first``; a last layer whose
-        turn is ``column`` is not split.
+        Tensor parallelism splits by ``column`` and ``row`` alternately, beginning with ``first``; the last
+        layer, if its turn is ``column``, is not split.
         """
         split = first
         for number, width in enumerate(widths, 1):

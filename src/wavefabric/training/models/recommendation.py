@@ -73,11 +73,11 @@ def ncf(name: str, factors: int = 64) -> ModelGraph:
 
 
 def dlrm(name: str) -> ModelGraph:
-    """Build a model of `DLRM`. All tables form one layer; each sample reads one row per table.
+    """Build the DLRM model ``name``, a key of `DLRM`; all tables form one layer, a sample reads one row each.
 
-    ``column`` splits this layer: by whole tables or by features, which exchange equal bytes. The interaction
-    needs all features of a sample, so an all-to-all connects tables divided among GPUs with data-parallel
-    perceptrons.
+    The split ``column`` divides the layer by whole tables or by features, with equal bytes to exchange. The
+    interaction needs all features of a sample, so an all-to-all connects tables divided among GPUs with
+    data-parallel perceptrons.
     """
     rows, bottom, top, batch, source = DLRM[name]
     graph = GraphBuilder()

@@ -17,15 +17,15 @@ LLAMA_VOCABULARY, GPT_VOCABULARY = 32_000, 50_257
 #: Number of learned position embeddings of GPT-3.
 GPT_POSITIONS = 2048
 MOST_TOKENS = 2**20
-#: FLOPs per element of SiLU times another tensor.
+#: FLOPs per element of SwiGLU: SiLU of a tensor, times another tensor.
 SWIGLU_FLOPS = FUNCTION_FLOPS["silu"] + 1
-#: Tokens of the uncased vocabulary and positions of the published checkpoints.
+#: BERT: tokens of the uncased vocabulary, and positions, of the published checkpoints.
 BERT_VOCABULARY, BERT_POSITIONS = 30522, 512
-#: Fraction of the tokens that are masked and predicted.
+#: BERT: fraction of the tokens that are masked and predicted.
 MASKED = 0.15
 SWITCH_VOCABULARY = 32_128
-#: Tokens that the decoder predicts per sequence of 512: 15 % in spans of 3, plus one mark per span and an end
-#: (T5, arXiv:1910.10683, section 3.1.4).
+#: Switch-Base: tokens that the decoder predicts per sequence of 512: 15 % in spans of 3, plus one mark per
+#: span and an end (T5, arXiv:1910.10683, section 3.1.4).
 SWITCH_TARGETS = 114
 
 
@@ -51,8 +51,8 @@ def attention(
 ) -> str:
     """Add the query, key, value and output projections and the attention, without the residual sum.
 
-    Keys and values have ``groups`` heads; they come from ``encoded``, another layer, if it is named. Rotary
-    positions, 6 FLOPs per element of two tensors, are not counted.
+    Keys and values have ``groups`` heads, computed from the layer ``encoded`` if given (cross-attention) or
+    from ``hidden``. Rotary positions, 6 FLOPs per element of two tensors, are not counted.
     """
     width, cross = graph.shape(hidden)[-1], "cross " if encoded else ""
     narrow, source = width // heads * groups, encoded or hidden
@@ -66,7 +66,7 @@ def attention(
 def attend(
     graph: GraphBuilder, hidden: str, heads: int, groups: int, *, scales: int = 1, encoded: str = ""
 ) -> str:
-    """Add normalisation, attention and the residual sum; with ``scales`` 2 all of them have biases."""
+    """Add normalisation, attention and residual sum; ``scales`` 2: layer norm and biases, 1: RMS norm."""
     kind = "cross" if encoded else "attention"
     normed = graph.normalisation(f"{kind} norm", hidden, scales=scales)
     attended = attention(graph, normed, heads, groups, bias=scales > 1, encoded=encoded)
@@ -74,12 +74,12 @@ def attend(
 
 
 def feed(graph: GraphBuilder, hidden: str, network: Callable[[str], str], *, scales: int = 1) -> str:
-    """Add normalisation, a feed-forward network, and the residual sum."""
+    """Add normalisation, the feed-forward network that ``network(layer)`` adds, and the residual sum."""
     return graph.sum("ffn sum", [hidden, network(graph.normalisation("ffn norm", hidden, scales=scales))])
 
 
 def gated(graph: GraphBuilder, source: str, inner: int, product: Callable[[str, str], str]) -> str:
-    """Add a gated feed-forward network: ``product`` of two projections to ``inner``, projected back."""
+    """Add a gated feed-forward network: projections ``gate`` and ``up``, their ``product``, and ``down``."""
     gate, up = (graph.linear(kind, source, inner, bias=False, split="column") for kind in ("gate", "up"))
     return graph.linear("down", product(gate, up), graph.shape(source)[-1], bias=False, split="row")
 
@@ -87,7 +87,7 @@ def gated(graph: GraphBuilder, source: str, inner: int, product: Callable[[str, 
 def llama(
     name: str, tokens: int, blocks: int, width: int, heads: tuple[int, int], network: Any, **recipe: Any
 ) -> ModelGraph:
-    """Build a decoder without biases.
+    """Build a decoder like Llama, without biases, for sequences of ``tokens`` tokens.
 
     ``heads``: numbers of query heads and of key/value heads. ``network(graph, source)`` adds the feed-forward
     network of a block. ``recipe``: batch, description and source of the `ModelGraph`.
@@ -104,7 +104,7 @@ def llama(
 
 
 def llama2(name: str, tokens: int = 4096) -> ModelGraph:
-    """Build a model of `LLAMA`."""
+    """Build the Llama 2 model ``name``, a key of `LLAMA`, with fused attention."""
     blocks, width, inner, heads = LLAMA[name]
 
     def network(graph: GraphBuilder, source: str) -> str:
@@ -127,7 +127,7 @@ def llama2(name: str, tokens: int = 4096) -> ModelGraph:
 
 
 def gpt3(name: str, tokens: int = GPT_POSITIONS) -> ModelGraph:
-    """Build a model of `GPT`, with fused attention."""
+    """Build the GPT-3 model ``name``, a key of `GPT`, with fused attention."""
     whole("tokens", tokens, 1, GPT_POSITIONS)
     blocks, width, heads, batch = GPT[name]
     graph = GraphBuilder()
@@ -161,9 +161,9 @@ def wide_gelu(graph: GraphBuilder, source: str, inner: int) -> str:
 def vocabulary_head(
     graph: GraphBuilder, hidden: str, vocabulary: int, *, tied: bool = False, scales: int = 1
 ) -> None:
-    """Add the logits, split by vocabulary, and the loss.
+    """Add the last normalisation, the logits, split by vocabulary, and the loss.
 
-    The loss sums over parts of the vocabulary are not counted as communication.
+    Summing the loss over the parts of the vocabulary is not counted as communication.
     """
     graph.block = "head"
     normed = graph.normalisation("norm", hidden, scales=scales)
@@ -172,7 +172,7 @@ def vocabulary_head(
 
 
 def bert(name: str, tokens: int = 128) -> ModelGraph:
-    """Build a model of `BERT`."""
+    """Build the BERT model ``name``, a key of `BERT`, with both heads and attention that is not fused."""
     whole("tokens", tokens, 1, BERT_POSITIONS)
     blocks, width, heads, batch = BERT[name]
     graph = GraphBuilder()
@@ -209,7 +209,7 @@ def encoder(graph: GraphBuilder, hidden: str, heads: int) -> str:
 
 
 def _heads(graph: GraphBuilder, hidden: str, width: int) -> None:
-    """Add the masked-token head, tied to the word embedding, and next-sentence head on the first token."""
+    """Add BERT's heads: masked tokens, tied to the word embedding, and next sentence, on the first token."""
     tokens = graph.shape(hidden)[0]
     masked = ceil(MASKED * tokens)
     graph.block = "heads"
@@ -227,7 +227,7 @@ def _heads(graph: GraphBuilder, hidden: str, width: int) -> None:
 
 
 def mixtral(name: str, tokens: int = 4096) -> ModelGraph:
-    """Build Mixtral 8x7B: 32 blocks, 8 experts, 2 per token; 46 702 792 704 parameters, 12.9 G per token."""
+    """Build Mixtral 8x7B: 46 702 792 704 parameters, of which each token uses 12.9 G (2 of 8 experts)."""
     return llama(
         name, tokens, 32, 4096, (32, 8), partial(experts, inner=14336, count=8, each=2),
         description="decoder of 32 blocks, 8 experts each, 2 a token",
@@ -236,7 +236,7 @@ def mixtral(name: str, tokens: int = 4096) -> ModelGraph:
 
 
 def switch_base(name: str, tokens: int = 512) -> ModelGraph:
-    """Build Switch-Base: T5 with 12 + 12 layers, 128 experts in every other; 7.4 G parameters."""
+    """Build Switch-Base: T5 with 12 + 12 blocks, 128 experts in every other block; 7.4 G parameters."""
     whole("tokens", tokens, 1, MOST_TOKENS)
     width = 768
     targets = max(1, round(SWITCH_TARGETS * tokens / 512))
@@ -265,7 +265,7 @@ def switch_base(name: str, tokens: int = 512) -> ModelGraph:
 
 
 def _switch_block(graph: GraphBuilder, hidden: str, encoded: str, *, mixture: bool) -> str:
-    """Add self-attention, cross-attention to ``encoded`` if named, and a feed-forward network, with sums."""
+    """Add self-attention, cross-attention to ``encoded`` if given, and a network (``mixture``: experts)."""
     hidden = attend(graph, hidden, 12, 12)
     if encoded:
         hidden = attend(graph, hidden, 12, 12, encoded=encoded)
@@ -283,12 +283,11 @@ def _switch_block(graph: GraphBuilder, hidden: str, encoded: str, *, mixture: bo
 
 
 def experts(graph: GraphBuilder, source: str, inner: int, *, count: int, each: int) -> str:
-    """Add a router and its experts: gated networks, of which each token goes to ``each`` of ``count``.
+    """Add a router and ``count`` experts, which are gated networks; each token goes to ``each`` experts.
 
-    The experts are one layer, so that their inputs are sent once and their outputs once. ``used`` is
-    each/count, so ``used`` × ``experts`` is the number of experts per token. Tokens are assumed evenly
-    spread, and none are dropped. Tensor parallelism divides every expert by columns and then rows, hence
-    ``row``.
+    All experts form one layer, so that inputs are sent once and outputs once. `Layer.used` is each/count, so
+    ``used`` × ``experts`` is the number of experts per token. Tokens are assumed evenly spread, and none are
+    dropped. Tensor parallelism divides every expert by columns and then rows, hence the split ``row``.
     """
     tokens, width = graph.shape(source)
     router = graph.linear("router", source, count, bias=False)

@@ -48,7 +48,7 @@ _LINEAR = _names(
 
 @dataclass
 class _Operation:
-    """A node that computes: its operation, and the shapes that it reads and writes, for all samples."""
+    """A traced node that computes: operation, and shapes of inputs and output for the whole batch."""
 
     node: Any
     kind: str
@@ -56,7 +56,7 @@ class _Operation:
     shapes: list[tuple[int, ...]]
     output: tuple[int, ...]
     samples: int
-    of_input: bool  # whether it reads only model inputs, which need no gradient
+    of_input: bool  # whether the node reads only model inputs, which need no gradient
 
     @property
     def size(self) -> int:
@@ -110,7 +110,7 @@ def _scaled_attention(op: _Operation) -> _Numbers:
 
 
 def _multihead_attention(op: _Operation) -> _Numbers:
-    """Count ``torch.nn.MultiheadAttention``, including its four projections."""
+    """Count the work of ``torch.nn.MultiheadAttention``, including the four projections."""
     if len(op.shapes) < 3:
         where = f"module: {op.node.target} is called with {len(op.shapes)} tensors"
         raise InputError(f"{where}; allowed: query, key and value")
@@ -178,7 +178,7 @@ _RULES: tuple[tuple[str, Callable[[_Operation], _Numbers]], ...] = (
 
 
 class GraphReader:
-    """Adds a layer for each node that computes something; does not need PyTorch.
+    """Converts nodes of a traced module to layers, one per node that computes; does not import PyTorch.
 
     ``modules``: all submodules of the traced module by path, the module itself as ``""``. ``samples``: number
     of samples in the example from which the shapes come.
@@ -187,8 +187,8 @@ class GraphReader:
     def __init__(self, modules: Mapping[str, Any], samples: int):
         self.modules, self.samples = modules, samples
         self.builder = GraphBuilder(prefixed=False)
-        self._layer: dict[Any, str] = {}  # by node, the layer whose output the node is or views
-        self._weights: dict[Any, list[Any]] = {}  # by node, the parameters that the node is or views
+        self._layer: dict[Any, str] = {}  # by node: layer whose output the node is, or is a view of
+        self._weights: dict[Any, list[Any]] = {}  # by node: parameters that the node is, or is a view of
         self._counted: set[int] = set()
         self._kept: set[Any] = set()  # inputs of the model that the backward pass reads
 
@@ -246,7 +246,7 @@ class GraphReader:
         return (first // self.samples if first % self.samples == 0 else first, *rest)
 
     def _count(self, weights: list[Any]) -> int:
-        """Return the number of trained parameters that no earlier layer has."""
+        """Return the number of elements of the trained ``weights`` that no earlier layer has counted."""
         trained = {id(weight): weight for weight in weights if weight.requires_grad}
         new = {key: weight for key, weight in trained.items() if key not in self._counted}
         self._counted.update(new)
@@ -254,14 +254,14 @@ class GraphReader:
 
 
 def _kind(node: Any, module: Any) -> str:
-    """Return the lower-case name of a module's class or of a function, without underscores."""
+    """Return the name of a node's operation: module class or function, lower-case, without underscores."""
     target = type(module).__name__ if module is not None else node.target
     name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
     return name.replace("_", "").lower()
 
 
 def _operands(arguments: Iterable[Any]) -> list[Any]:
-    """Return the nodes among ``arguments`` and nested lists, in order, with repetitions."""
+    """Return the nodes in ``arguments``, also in nested lists and tuples, in order, with repetitions."""
     result = []
     for argument in arguments:
         if isinstance(argument, tuple | list):
@@ -285,7 +285,7 @@ def _size(node: Any) -> int:
 
 
 def _block(node: Any, last: str) -> str:
-    """Return the module path of a node up to its first number; ``last`` if the path is unknown."""
+    """Return the block of a node, its module path up to a number (``layers.3``); ``last`` if unknown."""
     if node.op != "call_module" and "nn_module_stack" not in node.meta:
         return last
     path = node.target if node.op == "call_module" else next(reversed(node.meta["nn_module_stack"]), "")
@@ -314,7 +314,7 @@ def from_torch(
     Parameters
     ----------
     module : torch.nn.Module
-        Module to convert; not changed. On the device ``meta`` it needs no memory, and inputs on ``meta`` too.
+        Module to convert; not changed. Module and inputs on the device ``meta`` need no memory.
     example_inputs : torch.Tensor or tuple of torch.Tensor
         Arguments for the module. The first dimension of the first tensor is the number of samples, N. A
         tensor whose first dimension is not a multiple of N is common to all samples.

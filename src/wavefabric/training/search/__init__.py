@@ -1,4 +1,4 @@
-"""Search for strategies: `search.search`, with Markov chains (`markov`) and the exact optimum of a `chain`.
+"""Search for fast parallelisation strategies: by Markov chains (`markov`), or exact for a `chain` of layers.
 
-Imports graphs, strategies, tasks, engine and memory; uses fabrics only through `engine.CallTimes`.
+Begin with `search.search`. Uses fabrics only through the times of calls (`engine.CallTimes`).
 """

@@ -1,14 +1,14 @@
-"""Find exactly the layouts of a chain with the shortest serial time under a memory limit.
+"""Find the layouts of layers with the shortest serial time under a memory limit, by dynamic programming.
 
-The dynamic program is exact for one pipeline stage, one call per layer for gradients (``bucket`` 0) and no
-overlap (`serial_seconds`). The time is then a sum over units and pairs of neighbouring units (`chain_costs`),
-for fixed microbatches, sharding and recomputation. Units are those of `chain_units`, with one layout each.
-Overlapped execution hides communication: the same strategy takes no longer, so the serial time is an upper
-bound, but another strategy may then be faster. The program's optimum is a start for the Markov chains.
+The result is exact for one pipeline stage, one call per layer for gradients (``bucket`` 0) and no overlap of
+calls and computation (`serial_seconds`). The time is then a sum over units and pairs of neighbouring units
+(`chain_costs`), for fixed microbatches, sharding and recomputation. A unit is a group of consecutive layers
+with one layout (`chain_units`). With overlap, a strategy takes at most its serial time, but another strategy
+may be faster, so the Markov chains start from the result.
 
-Without a limit this is Viterbi's algorithm. With a limit, it is the constrained shortest-path problem: each
-state has a Pareto front of time and memory (Joksch 1966, doi:10.1016/0022-247X(66)90020-5). A Lagrangian
-relaxation gives bounds by which labels are dropped that cannot begin a best solution (Handler and Zang 1980,
+Without a limit the method is Viterbi's algorithm. With a limit, the problem is a constrained shortest path:
+each state has a Pareto front of time and memory (Joksch 1966, doi:10.1016/0022-247X(66)90020-5). Bounds from
+a Lagrangian relaxation discard labels that no best solution can contain (Handler and Zang 1980,
 doi:10.1002/net.3230100403).
 """
 
@@ -39,7 +39,7 @@ Unit = tuple[int, ...]
 
 @dataclass(frozen=True)
 class SearchSetting:
-    """Holds what all strategies of one search have in common."""
+    """Holds the inputs that all strategies of one search have in common."""
 
     model: ModelGraph
     gpus: int
@@ -55,7 +55,7 @@ class SearchSetting:
 
 @dataclass(frozen=True)
 class SerialOptions:
-    """Options, besides the layouts, of a strategy with one stage and no buckets."""
+    """Options, besides the layouts, of a strategy with one pipeline stage and no gradient buckets."""
 
     microbatches: int = 1
     sharded: bool = False
@@ -63,10 +63,11 @@ class SerialOptions:
 
 
 class UnitMemory(NamedTuple):
-    """Memory of a unit on one GPU in bytes: ``kept`` adds up over units.
+    """Memory of a unit (layers with one layout) on one GPU, in bytes.
 
-    ``whole``: the two largest layers while their parameters are gathered. ``again``: activations of the
-    largest block while they are recomputed. Of these, only the largest over all units count.
+    ``kept``: stored always, so the sum over all units counts. ``whole``: added by gathered parameters and
+    unreduced gradients of the two largest layers; of all units only the two largest values count. ``again``:
+    added by recomputed activations of the largest block; of all units only the largest value counts.
     """
 
     kept: float
@@ -76,10 +77,10 @@ class UnitMemory(NamedTuple):
 
 @dataclass(frozen=True)
 class ChainCosts:
-    """Holds the costs of all layouts of a chain.
+    """Holds the time and memory of the units of a chain in every allowed layout.
 
-    ``own[k][i]``: time in s of unit k in layout i of ``layouts[k]``. ``between[k][i, j]``: time added if unit
-    k + 1 has layout j. ``memory[k][i]``: memory of unit k in layout i.
+    ``own[k][i]``: time in s of unit k in layout i of ``layouts[k]``. ``between[k][i, j]``: time in s added if
+    unit k has layout i and unit k + 1 layout j. ``memory[k][i]``: memory of unit k in layout i.
     """
 
     units: tuple[Unit, ...]
@@ -90,12 +91,12 @@ class ChainCosts:
 
 
 def chain_costs(setting: SearchSetting, options: SerialOptions, units: tuple[Unit, ...]) -> ChainCosts:
-    """Compute the costs of all layouts of a chain.
+    """Compute the time and memory of the units of a chain in every allowed layout.
 
-    The time of a unit is the serial time of its layers as a separate model. The time that a pair adds is the
-    serial time of the layers of their `boundary` as one model, minus the times of both sides alone. Outputs
-    reach only the next unit, and each layer's gradients have a separate call, so these times add up to the
-    serial time of the model.
+    The time of a unit is the serial time of the unit's layers as a separate model. The time that a pair of
+    units adds is the serial time of the layers of their `boundary` as one model, minus the times of both
+    sides alone. Outputs reach only the next unit, and each layer's gradients have a separate call, so all
+    times add up to the serial time of the model.
     """
     model = setting.model
     layouts = tuple(_allowed(setting, options, unit) for unit in units)
@@ -129,7 +130,7 @@ def chain_costs(setting: SearchSetting, options: SerialOptions, units: tuple[Uni
 def serial_seconds(workload: Workload, fabric: CallTimes) -> float:
     """Return the time in s of an iteration without overlap: all compute tasks plus all calls, one by one.
 
-    With one stage no order takes longer, because under every policy something runs at every moment.
+    With one pipeline stage no policy takes longer, because under every policy a task runs at every moment.
     """
     graph = build_tasks(workload)
     return sum(graph.seconds) + sum(fabric.seconds([call]) for call in graph.call if call is not None)
@@ -146,7 +147,7 @@ def chain_strategy(
 def _workload(
     setting: SearchSetting, options: SerialOptions, part: ModelGraph, layouts: Iterable[LayerLayout]
 ) -> Workload:
-    """Return some layers as a separate model with the layout of each."""
+    """Return the workload of ``part``, which has some or all layers of the model, with a layout per layer."""
     mixed = tuple(layout.of(layer) for layout, layer in zip(layouts, part.layers, strict=True))
     strategy = Strategy(
         setting.gpus, setting.batch, options.microbatches, (0,) * len(mixed), mixed,
@@ -156,7 +157,7 @@ def _workload(
 
 
 def _allowed(setting: SearchSetting, options: SerialOptions, unit: Unit) -> tuple[LayerLayout, ...]:
-    """Return the layouts that a unit may have."""
+    """Return the layouts that ``unit`` may have; raise `InputError` if there are none."""
     part = part_of(setting.model, unit)
     allowed, refused = [], ""
     for layout in layouts_of(part.layers, setting.gpus):
@@ -182,10 +183,10 @@ def _memory(workload: Workload) -> UnitMemory:
 
 
 def chain_units(model: ModelGraph, by_layer: bool = False) -> tuple[Unit, ...]:
-    """Group the layers into consecutive units, such that outputs reach only the next unit.
+    """Group the layers into consecutive units, such that outputs are read only in the same or next unit.
 
     Units are blocks, or single layers with ``by_layer``. Units that an output skips are joined with the unit
-    that reads it, so every model is a chain, in the worst case of one unit.
+    that reads the output, so every model is a chain, in the worst case of one unit.
     """
     atoms = [(n,) for n in range(len(model.layers))] if by_layer else list(model.blocks)
     position = [number for number, atom in enumerate(atoms) for _ in atom]
@@ -199,7 +200,7 @@ def chain_units(model: ModelGraph, by_layer: bool = False) -> tuple[Unit, ...]:
 
 
 def is_chain_of_layers(model: ModelGraph) -> bool:
-    """Return whether each layer reads only the output of the layer before."""
+    """Return whether each layer of the model reads only the output of the previous layer."""
     pairs = zip(model.layers, model.layers[1:], strict=False)
     return not model.layers[0].inputs and all(b.inputs == (a.name,) for a, b in pairs)
 
@@ -207,8 +208,8 @@ def is_chain_of_layers(model: ModelGraph) -> bool:
 def boundary(model: ModelGraph, unit: Unit, following: Unit) -> tuple[Unit, Unit]:
     """Return the layers of ``unit`` and of ``following`` on which the time between the two units depends.
 
-    These are the layers of ``unit`` whose outputs ``following`` reads, all layers that read them, and those
-    layers' other inputs in both units: for experts, the all-to-all depends on all inputs of the layer.
+    These are the layers of ``unit`` whose outputs ``following`` reads, all readers of these outputs, and the
+    readers' other inputs in both units: for experts, the all-to-all depends on all inputs of the layer.
     """
     givers = {n for n in unit if any(consumer in following for consumer in model.consumers[n])}
     takers = {consumer for n in givers for consumer in model.consumers[n]}
@@ -232,9 +233,9 @@ def best_chain(
     """Return the strategy with the shortest serial time within a memory limit.
 
     ``options``: microbatches, sharding, recomputation; all strategies have one stage and no buckets.
-    ``memory``: limit per GPU in bytes, counted as by `strategy_needs`. In a chain of layers without
-    recomputation (which acts on blocks) each layer has a layout, else each unit. Raises `InputError` if no
-    layout fits the batch or the memory.
+    ``memory``: limit per GPU in bytes, counted as by `strategy_needs`. If every layer reads only the previous
+    one and nothing is recomputed, each layer has its own layout, else each unit of `chain_units`. Raises
+    `InputError` if no layout fits the batch or the memory.
     """
     options = options or SerialOptions()
     units = chain_units(setting.model, is_chain_of_layers(setting.model) and not options.recompute)
@@ -245,7 +246,7 @@ def best_chain(
 
 
 def least_time(costs: ChainCosts, memory: float = inf) -> tuple[tuple[int, ...], float, float]:
-    """Return the fastest layouts that fit in ``memory`` bytes: one number per unit, time in s, bytes."""
+    """Return the fastest layouts that fit in ``memory`` bytes: (number per unit, time in s, memory in B)."""
     path = _Relaxed(costs, 1.0, 0.0).path()
     seconds, held = cost_of(costs, path)
     if held <= memory:
@@ -271,10 +272,10 @@ def cost_of(costs: ChainCosts, path: Sequence[int]) -> tuple[float, float]:
 
 
 class _Relaxed:
-    """Minimum, from each state to the end, of weighted time plus weighted ``kept`` memory.
+    """Computes the smallest sum of time and memory over all layouts, with weights ``time`` and ``memory``.
 
-    ``to_go[k]``, shape (layouts,), excludes the state of unit k. Other memory is ignored, so the minimum is a
-    lower bound.
+    ``to_go[k]``, shape (layouts of unit k,): the smallest sum over the units after k. Of the memory only
+    `UnitMemory.kept` counts, so the smallest sum is a lower bound.
     """
 
     def __init__(self, costs: ChainCosts, time: float, memory: float):
@@ -290,7 +291,7 @@ class _Relaxed:
         return float((self.node[0] + self.to_go[0]).min())
 
     def path(self) -> tuple[int, ...]:
-        """Return the states of the minimum; the first of equals."""
+        """Return the layout number of each unit that gives the minimum; of several equal, the first."""
         state = int((self.node[0] + self.to_go[0]).argmin())
         result = [state]
         for k, edge in enumerate(self.edge):
@@ -300,7 +301,7 @@ class _Relaxed:
 
 
 def _lagrangian(costs: ChainCosts, memory: float) -> tuple[float, float]:
-    """Return the multiplier in s per byte with the best bound, and s of the best feasible path found."""
+    """Return the multiplier (s per byte) of the best lower bound, and the shortest feasible time found, s."""
     low, high = 0.0, _Relaxed(costs, 1.0, 0.0).least / memory if memory > 0 else 1.0
     best, bound, multiplier, growing = inf, -inf, 0.0, True
     for _ in range(_STEPS):
@@ -317,7 +318,7 @@ def _lagrangian(costs: ChainCosts, memory: float) -> tuple[float, float]:
 
 
 class _Label(NamedTuple):
-    """A choice of layouts up to a unit; smaller is better in each of the first five fields."""
+    """A choice of layouts for the first units; smaller is better in each of the first five fields."""
 
     seconds: float
     kept: float
@@ -332,7 +333,7 @@ class _Label(NamedTuple):
         return self.kept + self.first + self.second + self.again
 
     def path(self) -> tuple[int, ...]:
-        """Return the layout numbers of all units."""
+        """Return the layout number of each unit, from the first to the last."""
         label, result = self, [self.layout]
         while label.before is not None:
             label = label.before
@@ -341,7 +342,7 @@ class _Label(NamedTuple):
 
 
 def _labels(costs: ChainCosts, memory: float, multiplier: float, most: float) -> _Label | None:
-    """Return the fastest final label that fits the memory; ``most``: time in s of a known solution."""
+    """Return the fastest layouts that fit the memory, as a label; ``most``: time in s of a known solution."""
     limit, latest = memory * (1 + _SLACK), most * (1 + _SLACK)
     fast, light = _Relaxed(costs, 1.0, 0.0), _Relaxed(costs, 0.0, 1.0)
     mixed = _Relaxed(costs, 1.0, multiplier)

@@ -1,8 +1,8 @@
-"""Markov-chain Monte Carlo over strategies, as in FlexFlow: Metropolis–Hastings with simulated time as cost.
+"""Search strategies by Markov-chain Monte Carlo as in FlexFlow; the cost is the simulated iteration time.
 
 FlexFlow: Jia, Zaharia and Aiken, MLSys 2019, arXiv:1807.05358, section 6. Proposals are random changes of
-stages, layouts, microbatches, sharding, recomputation and bucket; they can lead to every combination, with
-three limits that keep simulations short: up to `MOST_MICROBATCHES` microbatches per stage, buckets of
+stages, layouts, microbatches, sharding, recomputation and bucket; proposals can lead to every combination,
+with three limits that keep simulations short: up to `MOST_MICROBATCHES` microbatches per stage, buckets of
 `BUCKETS`, and stages and layouts that `check_strategy` accepts. No proposal changes the other options.
 """
 
@@ -37,19 +37,19 @@ BUCKETS = (0.0, *(float(2**power) for power in range(20, 31)))
 
 
 class StrategyCost(NamedTuple):
-    """The bytes per GPU above the limit, compared first, and the time of an iteration in s."""
+    """Cost of a strategy: bytes per GPU above the memory limit, compared first, and iteration time in s."""
 
     excess: float
     seconds: float
 
 
 class StrategyCosts:
-    """Computes the iteration time of a strategy, and by how much it exceeds the memory.
+    """Computes and caches the cost of strategies: memory above the limit, and iteration time.
 
-    If one controller sets up all circuits, each batch of calls needs a circuit plan, which is slow for
-    strategies with many stages. A strategy is therefore first simulated with free communication, then with
-    calls that do not wait for calls of other GPUs; if that is too slow already, the full simulation is
-    skipped. The second bound is not proved, since greedy orders have anomalies (Graham 1969,
+    On a photonic fabric each batch of calls needs a circuit plan, which takes long for strategies with many
+    stages. A strategy is therefore first simulated with free communication, then with calls that do not wait
+    for calls of other GPUs; if one of these times is too long already, the full simulation is skipped. The
+    second time is not proved to be a lower bound, since greedy orders have anomalies (Graham 1969,
     doi:10.1137/0117039).
     """
 
@@ -63,11 +63,11 @@ class StrategyCosts:
 
     @property
     def tried(self) -> int:
-        """Return the number of different strategies seen."""
+        """Return the number of different strategies evaluated so far."""
         return len(self._known.keys() | self._least.keys())
 
     def __call__(self, strategy: Strategy, most: float = inf) -> StrategyCost:
-        """Return the cost; if it exceeds ``most`` s, possibly only a lower bound above ``most``."""
+        """Return the cost of ``strategy``; a time above ``most`` s may be a lower bound above ``most``."""
         if strategy in self._known:
             return self._known[strategy]
         if self._least.get(strategy, 0.0) > most:
@@ -87,7 +87,7 @@ class StrategyCosts:
 
 
 class _Undisturbed:
-    """Call times of a fabric on which calls of disjoint GPUs do not wait for each other."""
+    """Times of calls on a photonic fabric as if calls of disjoint GPUs did not wait for each other."""
 
     concurrent = True
 
@@ -95,7 +95,7 @@ class _Undisturbed:
         self._fabric = fabric
 
     def seconds(self, calls: Sequence[Call]) -> float:
-        """Return the time in s of the slowest call, each one timed alone."""
+        """Return the time in s of the slowest of ``calls``, each timed alone."""
         return max(self._fabric.seconds([call]) for call in calls)
 
 
@@ -103,8 +103,8 @@ class _Undisturbed:
 class SearchTrail:
     """Records the best strategy so far and the progress of the search.
 
-    ``history``: (proposals made, iteration time in s) for each new best strategy. ``until``: `time.monotonic`
-    at which to stop, or None.
+    ``limit``, ``made``: proposals in total and so far. ``until``: `time.monotonic` at which to stop, or None.
+    ``history``: (proposals made, iteration time in s) for each new best strategy.
     """
 
     limit: int
@@ -127,7 +127,7 @@ class SearchTrail:
         return self.until is not None and monotonic() >= self.until
 
     def report(self) -> None:
-        """Report proposals made, proposals in total, and s of the best, to ``progress``."""
+        """Call ``progress`` with proposals made, proposals in total, and the best iteration time in s."""
         if self.progress is not None:
             self.progress(self.made, self.limit, self.cost.seconds)
 
@@ -141,15 +141,15 @@ def markov_chain(
     random: Random,
     trail: SearchTrail,
 ) -> None:
-    """Walk from ``start`` by accepted proposals; the best strategy is recorded in ``trail``.
+    """Run a Metropolis–Hastings chain over strategies from ``start``; record the best one in ``trail``.
 
     A proposal is accepted with probability min(1, exp(beta · (current seconds − seconds) / scale)), where the
-    scale is the first finite cost, so that beta has no unit. Beyond the memory limit the cost is infinite. If
-    ``start`` is beyond the limit, proposals are accepted that do not exceed it by more. The walk ends after
-    ``proposals``, or when half as many in a row bring no new best of this walk.
+    scale is the first finite time, so that beta has no unit. A strategy beyond the memory limit is rejected,
+    unless the current strategy exceeds the limit by as much or more. The chain ends after ``proposals``, or
+    when half as many proposals in a row bring no new best strategy of this chain.
 
-    ``cost(strategy, most)``: the cost of a strategy; if it exceeds ``most`` seconds, any lower bound of it
-    that also does. ``propose``: returns a strategy one change away, or None, which counts as rejected.
+    ``cost(strategy, most)``: the cost of a strategy; a time above ``most`` seconds may be replaced by a lower
+    bound above ``most``. ``propose``: returns a strategy one change away, or None, which counts as rejected.
     ``beta``: FlexFlow's constant; with 50 a proposal 2 % slower is accepted with probability 1/e.
     """
     current, now = start, cost(start, inf)
@@ -176,10 +176,10 @@ def markov_chain(
 
 
 class StrategyMoves:
-    """Proposes changes of strategies for one model and number of GPUs; the batch stays.
+    """Proposes random changes of a strategy for one model and number of GPUs; the batch never changes.
 
-    Kinds of changes, each with a relative frequency: the layout of one layer, one block, all blocks equal to
-    one, or all layers; number of stages; position of one cut; microbatches; sharding; recomputation; bucket.
+    Kinds of changes, each with a relative frequency: layout of a layer, of a block, of all blocks equal to a
+    block, of all layers; number of stages; position of a cut; microbatches; sharding; recomputation; bucket.
     """
 
     def __init__(self, model: ModelGraph, gpus: int):
@@ -220,7 +220,7 @@ class StrategyMoves:
         return changed
 
     def _layouts(self, drawn: Callable[[Random], Sequence[int]]) -> Callable[..., Strategy | None]:
-        """Return a move: a new layout for the ``drawn`` layers, and new microbatches if it requires them."""
+        """Return a move that gives the ``drawn`` layers a random layout, and new microbatches if needed."""
 
         def change(strategy: Strategy, random: Random) -> Strategy | None:
             numbers = drawn(random)
@@ -247,7 +247,7 @@ class StrategyMoves:
         return _microbatches(replace(strategy, stage=self.cut(stages), layouts=layouts), random)
 
     def _boundary(self, strategy: Strategy, random: Random) -> Strategy | None:
-        """Move one cut between stages by one block; None if there is none or a stage would be empty."""
+        """Move a random cut between stages by one block; None without a cut or if a stage becomes empty."""
         stages = [strategy.stage[block[0]] for block in self.blocks]
         cuts = [k for k in range(1, len(stages)) if stages[k] != stages[k - 1]]
         if not cuts:
@@ -273,7 +273,7 @@ def _fitted(layout: LayerLayout, gpus: int) -> LayerLayout:
 
 
 def _allowed_microbatches(strategy: Strategy) -> list[int]:
-    """Return the numbers of microbatches for which every layer has whole samples per GPU."""
+    """Return the numbers of microbatches for which the samples per GPU of every layer are whole numbers."""
     degrees = {layout.data for layout in strategy.layouts}
     if any(strategy.batch % data for data in degrees):
         return []

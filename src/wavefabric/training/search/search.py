@@ -1,6 +1,6 @@
 """Search for the strategy with the shortest simulated iteration that fits the memory of the GPUs.
 
-The search starts from data parallelism, strategies that experts would choose, and the optimum of a chain.
+The search starts from data parallelism, strategies that experts would choose, and optima of `best_chain`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +30,7 @@ from wavefabric.training.search.markov import (
 from wavefabric.training.strategies.strategy import Strategy, check_strategy, uniform
 from wavefabric.training.strategies.strategy_text import parse_strategy
 
-#: Search methods: random search by `StrategyMoves`, or exact search of the layouts of one stage.
+#: Search methods: Markov chains over all strategies, or exact search of the layouts of one pipeline stage.
 METHODS = ("markov", "chain")
 #: Defaults: number of proposals of the Markov chains, and their inverse temperature.
 PROPOSALS, BETA = 600, 50.0
@@ -42,13 +42,12 @@ TENSOR, PIPELINE = (1, 2, 4, 8), (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Holds the result of a search.
+    """Holds the result of a search for a strategy.
 
-    ``iteration``: the simulation of ``strategy``. ``start``: the simulation of data parallelism, for
-    comparison; it may exceed the memory, and has tensor parallelism as needed if there are fewer samples than
-    GPUs. ``tried``: number of different strategies simulated or found too large. ``history``: for each new
-    best strategy, the number of proposals until then and its iteration time in s. ``stopped``: reason for the
-    end, ``"proposals"``, ``"time"`` or ``"interrupted"``.
+    ``iteration``: the simulation of ``strategy``, the best one. ``start``: the simulation of `data_parallel`,
+    for comparison, which may exceed the memory. ``tried``: number of different strategies simulated or found
+    too large. ``history``: (number of proposals until then, iteration time in s) of each new best strategy.
+    ``stopped``: why the search ended: ``"proposals"``, ``"time"`` or ``"interrupted"``.
     """
 
     strategy: Strategy
@@ -61,20 +60,20 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Options of a search.
+    """Options of `search`.
 
-    ``method`` ``"chain"``: return the fastest of the `best_chain` strategies for one stage, with and without
-    sharding and recomputation, when simulated. ``"markov"``: run Markov chains from data parallelism, from
-    the fastest strategy of `expert_designed`, from the fastest of ``"chain"`` and from ``starts``, with equal
+    ``method`` ``"chain"``: simulate the `best_chain` strategies for one pipeline stage, with and without
+    sharding and recomputation, and return the fastest. ``"markov"``: run Markov chains from data parallelism,
+    from the fastest of `expert_designed`, from the fastest of ``"chain"`` and from ``starts``, with equal
     numbers of proposals. The result is never worse than any start, and reproducible unless ``seconds`` ends
     the search.
     """
 
     method: str = "markov"
-    proposals: int = PROPOSALS  # proposals, seed, beta: for the Markov chains; see `markov_chain`
+    proposals: int = PROPOSALS  # proposals, seed, beta: of the Markov chains (`markov_chain`)
     seed: int = 0
     memory: float | None = None  # memory limit per GPU in B; by default all of the device
-    batch: int | None = None  # samples per iteration; by default the model's batch per GPU
+    batch: int | None = None  # samples per iteration; by default ``model.batch`` × GPUs
     policy: str = "batched"  # order of calls, of `engine.POLICIES`
     beta: float = BETA
     starts: Iterable[Strategy] = ()  # further starts, for the same GPUs and batch
@@ -95,9 +94,9 @@ class SearchOptions:
 def search(
     model: ModelGraph, gpus: int, device: DeviceModel, precision: Precision, fabric: CallTimes, **options: Any
 ) -> SearchResult:
-    """Find a strategy; ``options`` are fields of `SearchOptions`.
+    """Find the strategy with the shortest iteration; ``options`` are the fields of `SearchOptions`.
 
-    ``fabric`` caches the times of calls, so reuse it for searches of several models. Ctrl-C
+    ``fabric`` caches the times of calls, so reuse ``fabric`` for searches of several models. Ctrl-C
     (KeyboardInterrupt) ends the search with the best strategy so far, if one fits. Raises `InputError` for an
     unknown method or policy, numbers out of range, a batch that no strategy can divide, or if no strategy
     fits the memory.
@@ -139,7 +138,7 @@ def search(
 def _walk(
     starts: list[Strategy], costs: StrategyCosts, trail: SearchTrail, beta: float, random: Random
 ) -> None:
-    """Run Markov chains from each start, the best expert design and the best chain, with equal proposals."""
+    """Run Markov chains of equal length from ``starts`` and the best of `expert_designed`, `chain_optima`."""
     setting, chosen = costs.setting, list(starts)
     for group in (expert_designed(setting), chain_optima(setting, costs.memory)):
         best = _best_of(group, costs, trail)
@@ -153,7 +152,7 @@ def _walk(
 
 
 def _best_of(strategies: Iterable[Strategy], costs: StrategyCosts, trail: SearchTrail) -> Strategy | None:
-    """Return the strategy with the smallest cost, the first of equals."""
+    """Return the strategy with the smallest cost; of several equal, the first; None if there are none."""
     best, least = None, StrategyCost(inf, inf)
     for strategy in strategies:
         if trail.late() and best is not None:
@@ -167,16 +166,16 @@ def _best_of(strategies: Iterable[Strategy], costs: StrategyCosts, trail: Search
 
 
 def data_parallel(setting: SearchSetting) -> Strategy:
-    """Return data parallelism on as many GPUs as the batch allows, with PyTorch's bucket size."""
+    """Return data parallelism with PyTorch's bucket size, plus tensor parallelism if batch % GPUs > 0."""
     across = gcd(setting.gpus, setting.batch) or 1
     tensor = setting.gpus // across
     return uniform(setting.model, setting.gpus, tensor=tensor, batch=setting.batch, bucket=BUCKET)
 
 
 def expert_designed(setting: SearchSetting) -> Iterator[Strategy]:
-    """Yield strategies that fit the model with one layout for all layers, of usual degrees, and split tables.
+    """Yield strategies that experts would try: usual degrees for all layers, and split embedding tables.
 
-    Each degree is tried with and without sharding and recomputation.
+    Usual degrees come with and without sharding and recomputation. Strategies that do not fit are left out.
     """
     model, gpus = setting.model, setting.gpus
     for text in ("data", "data,sharded", "tables", "tables,sharded"):
@@ -196,7 +195,7 @@ def expert_designed(setting: SearchSetting) -> Iterator[Strategy]:
 
 
 def chain_optima(setting: SearchSetting, memory: float) -> Iterator[Strategy]:
-    """Yield the `best_chain` strategies that fit, with and without sharding and recomputation."""
+    """Yield the `best_chain` strategies that fit ``memory``, with and without sharding and recomputation."""
     for sharded, recompute in product((False, True), repeat=2):
         with suppress(InputError):
             yield best_chain(setting, SerialOptions(1, sharded, recompute), memory).strategy

@@ -1,4 +1,4 @@
-"""Strategies: how GPUs divide a model, from words and from files.
+"""Define parallelisation strategies (how GPUs divide a model), and parse them from words and files.
 
-Imports the graph of `wavefabric.training.models`.
+Imports only the model graph of `wavefabric.training.models`.
 """

@@ -42,9 +42,9 @@ class LongTuple(tuple):
 class LayerLayout:
     """Describes how the ``data × tensor`` GPUs of a pipeline stage divide one layer.
 
-    ``tensor`` GPUs split each layer that can be split (`Layer.split`); a layer that cannot be split is
-    computed by all of them. ``expert`` GPUs with different samples divide the experts of a layer that has
-    experts; ``expert`` must divide ``data``.
+    The samples are divided into ``data`` parts. For each part, ``tensor`` GPUs split the layer, or each GPU
+    computes the whole layer if `Layer.split` is ``none``. The experts of a layer that has experts are divided
+    among ``expert`` GPUs with different samples; ``expert`` must divide ``data``.
     """
 
     data: Whole
@@ -109,8 +109,8 @@ class Strategy:
     batch, microbatches : int
         Samples per iteration on all GPUs, and the number of equal parts that are processed one after another.
     stage : tuple of int
-        Pipeline stage of each layer, never less than that of the layer before. With ``interleave``, the chunk
-        of each layer: chunk c is on stage c mod p of p.
+        Number of the pipeline stage of each layer, in ascending order. With ``interleave``, the chunk of each
+        layer: of p stages, stage c mod p executes chunk c.
     layouts : tuple of LayerLayout
         Layout of each layer. All layouts of a stage have the same number of GPUs.
     zero : int
@@ -128,10 +128,10 @@ class Strategy:
         Sequence parallelism (arXiv:2205.05198): GPUs that split layers divide the positions of the unsplit
         layers between them (`Layer.along`); all-gather and reduce-scatter replace the all-reduce.
     overlap : bool
-        Cut each call between GPUs that split a layer into as many parts as GPUs. The next layer starts after
-        the first part and overlaps with the others (``--tp-comm-overlap`` of Megatron-LM).
+        Cut each call between GPUs that split a layer into one part per GPU. The next layer starts after the
+        first part and overlaps with the other parts (``--tp-comm-overlap`` of Megatron-LM).
     selective : bool
-        Recompute only layers with `Layer.again`, the attention (arXiv:2205.05198, section 5).
+        Recompute only scores and softmax of attention (`Layer.again`; arXiv:2205.05198, section 5).
     """
 
     gpus: Whole
@@ -149,7 +149,7 @@ class Strategy:
 
     @property
     def sharded(self) -> bool:
-        """Return whether the parameters are divided too (ZeRO stage 3)."""
+        """Return whether data-parallel GPUs divide the parameters too (ZeRO stage 3)."""
         return self.zero == 3
 
     @property
@@ -172,7 +172,7 @@ class Strategy:
         return range(stage, self.chunks, self.stages)
 
     def layers_of(self, chunk: int) -> list[int]:
-        """Return the numbers of the layers in ``chunk`` (without interleaving: in a stage)."""
+        """Return the numbers of the layers in ``chunk``, which without interleaving is a pipeline stage."""
         return [number for number, own in enumerate(self.stage) if own == chunk]
 
     def first_gpu(self, chunk: int) -> int:
@@ -184,7 +184,7 @@ class Strategy:
         return (0,) if self.stages == 1 else tuple(sorted({gpu // self.stage_gpus for gpu in gpus}))
 
     def samples(self, layer: int) -> float:
-        """Return the samples per microbatch on each GPU that works on layer ``layer``."""
+        """Return the number of samples per microbatch on each GPU that computes layer number ``layer``."""
         return self.batch / self.microbatches / self.layouts[layer].data
 
 
@@ -203,9 +203,8 @@ def uniform(
 
     ``data`` is ``gpus`` / (``tensor`` × ``pipeline``); a different value is refused. ``options`` are the
     other fields of `Strategy`. The batch defaults to ``model.batch`` × data. Without a pipeline there is 1
-    microbatch by default; with one, the largest number up to 4 per stage that divides the samples per
-    data-parallel GPU. Stages are cut between blocks so that the largest FLOPs per stage are minimal
-    (`cut_stages`).
+    microbatch by default; with a pipeline, the largest number up to 4 per stage that divides the samples per
+    data-parallel GPU. Stages are cut between blocks to minimise the largest FLOPs per stage (`cut_stages`).
 
     Raises
     ------
@@ -309,7 +308,7 @@ def _check_layer(layer: Layer, strategy: Strategy, layout: LayerLayout) -> None:
 
 
 def cut_stages(model: ModelGraph, stages: int) -> tuple[int, ...]:
-    """Return the stage of each layer: consecutive blocks, with the least possible maximum of FLOPs."""
+    """Return the pipeline stage of each layer; cuts between blocks minimise the largest FLOPs per stage."""
     blocks = model.blocks
     if stages > len(blocks):
         actual = f"pipeline: {stages} given"

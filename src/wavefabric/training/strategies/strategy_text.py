@@ -1,6 +1,6 @@
-"""Read and write strategies as text: words and degrees that a user types, or JSON files.
+"""Read and write parallelisation strategies: words and degrees that a user types, or JSON files.
 
-A JSON file has the common degrees, the layers that differ, and the layers at which pipeline stages begin.
+A JSON file has the degrees of most layers, the layers that differ, and the first layers of pipeline stages.
 """
 
 import os
@@ -31,7 +31,7 @@ from wavefabric.training.strategies.strategy import (
 #: Words without a number, and keys followed by a number, that `parse_strategy` accepts.
 WORDS = ("data", "sharded", "tables", "recompute", "selective", "sequence", "overlap")
 KEYS = ("data", "tensor", "pipeline", "interleave", "expert", "microbatches", "zero", "bucket")
-#: The allowed values, for error messages.
+#: Description of what `parse_strategy` accepts, for error messages.
 ALLOWED = f"{', '.join(WORDS)}, {', '.join(f'{key}:N' for key in KEYS)} with commas between, or a JSON file"
 
 
@@ -40,15 +40,15 @@ def parse_strategy(
 ) -> Strategy:
     """Return the strategy that ``text`` describes: words and degrees, or the path of a file (see `to_json`).
 
-    Words and degrees stand in any order, each once: `WORDS`, ``data:8``, ``tensor:4``, ``pipeline:2``,
-    ``interleave:2``, ``expert:8``, ``microbatches:8``, ``zero:1`` (``sharded`` is ``zero:3``), ``bucket:25M``
-    (bytes; K, M, G: 2^10, …). GPUs not used by the other degrees divide the samples, so ``data`` alone is
-    data parallelism. With ``tables``, as many GPUs of a stage as possible divide the features of the
-    embedding tables; other layers do not change: the hybrid of DLRM (arXiv:1906.00091).
+    Words and degrees are separated by commas, each at most once: `WORDS`, ``data:8``, ``tensor:4``,
+    ``pipeline:2``, ``interleave:2``, ``expert:8``, ``microbatches:8``, ``zero:1`` (``sharded`` is
+    ``zero:3``), ``bucket:25M`` (bytes; K, M, G: 2^10, …). GPUs not used by the other degrees divide the
+    samples, so ``data`` alone is data parallelism. ``tables`` splits only the embedding tables, by features,
+    over as many GPUs of a stage as possible: the hybrid of DLRM (arXiv:1906.00091).
 
-    ``gpus`` is required unless ``text`` is a file, which states it. ``batch`` is the number of samples per
-    iteration, by default from the file, or the model's batch per data-parallel GPU. Raises `InputError` for
-    unknown or repeated words, invalid numbers, and strategies that do not fit the model or the GPUs.
+    ``gpus`` is required unless ``text`` is a file. ``batch`` is the number of samples per iteration, by
+    default from the file, or the model's batch × data-parallel degree. Raises `InputError` for unknown or
+    repeated words, invalid numbers, and strategies that do not fit the model or the GPUs.
 
     >>> from wavefabric.training.models.graph import Layer, ModelGraph
     >>> model = ModelGraph("two", (Layer("a", "matmul"), Layer("b", "matmul", ("a",))), batch=32)
@@ -107,7 +107,7 @@ def _bytes(number: str) -> float:
 
 
 def _tables(model: ModelGraph, gpus: int, pipeline: int) -> dict[str, LayerLayout]:
-    """Return the layouts of embedding tables: split over as many GPUs of a stage as features allow."""
+    """Return the layout of each embedding table, by name: split over as many GPUs of a stage as possible."""
     tables = [
         layer
         for layer in model.layers
@@ -117,7 +117,7 @@ def _tables(model: ModelGraph, gpus: int, pipeline: int) -> dict[str, LayerLayou
         allowed = f"for models with embeddings, {model.name} has none"
         raise InputError(f"strategy: tables given; allowed: {allowed}")
     if gpus % pipeline:
-        return {}  # `uniform` refuses the degree of the pipeline
+        return {}  # `uniform` raises the error for the pipeline degree
     stage = gpus // pipeline
     tensor = [max(n for n in range(1, min(stage, t.features) + 1) if stage % n == 0) for t in tables]
     return {t.name: LayerLayout(stage // n, n) for t, n in zip(tables, tensor, strict=True)}
@@ -128,9 +128,9 @@ _OPTIONS = ("zero", "bucket", "recompute", "selective", "sequence", "overlap", "
 FORMAT: Literal["wavefabric strategy"] = "wavefabric strategy"
 VERSION: Literal[1] = 1
 
-#: A layer's layout, with the keys of `wavefabric.training.strategies.strategy.LayerLayout`.
+#: Layout of a layer in JSON: the fields of `wavefabric.training.strategies.strategy.LayerLayout`.
 LayoutTable = make_table("LayoutTable", **fields_of(LayerLayout))
-#: A strategy, with the keys of `Strategy`. ``data``, ``tensor``, ``expert``: of layers not in ``layers``.
+#: A strategy in JSON. ``data``, ``tensor``, ``expert`` are the degrees of the layers not in ``layers``.
 #: ``stages`` names the layers at which pipeline stages (with ``interleave``, chunks) begin, from the second.
 StrategyTable = make_table(
     "StrategyTable",
@@ -173,7 +173,7 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
 
 
 def _common(model: ModelGraph, strategy: Strategy) -> LayerLayout:
-    """Return the most frequent layout, with the most frequent expert degree of the layers with experts."""
+    """Return the most frequent degrees: (data, tensor) of all layers, expert of the layers with experts."""
     pairs = list(zip(model.layers, strategy.layouts, strict=True))
     plain = Counter((layout.data, layout.tensor) for _, layout in pairs).most_common(1)[0][0]
     experts = Counter(layout.expert for layer, layout in pairs if layer.experts)
@@ -184,8 +184,8 @@ def _common(model: ModelGraph, strategy: Strategy) -> LayerLayout:
 def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strategy:
     """Return the strategy that JSON text describes (see `to_json`).
 
-    ``batch``, if given, replaces the batch in ``text``. Raises an `InputError` of one line with the key, what
-    was given and what is allowed.
+    ``batch``, if given, replaces the batch in ``text``. Raises an `InputError` of one line with the key, the
+    value given and the values allowed.
     """
     content = parse_json(text, "strategy")
     if not isinstance(content, dict):
@@ -204,7 +204,7 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
 
 
 def _stage(model: ModelGraph, names: Sequence[str]) -> tuple[int, ...]:
-    """Return the stage of each layer, from the ``names`` of the layers at which later stages begin."""
+    """Return the pipeline stage of each layer; the layers ``names`` begin the second and later stages."""
     firsts = {model.layers[block[0]].name for block in model.blocks[1:]}
     last = 0
     for name in names:
@@ -222,8 +222,7 @@ def load_strategy(
     """Load a strategy from a JSON file.
 
     ``batch``, if given, replaces the batch in the file. Raises an `InputError` of one line, with the file and
-    the key, for an invalid file and for a file made for another number of GPUs than ``gpus``, if that is
-    given.
+    the key, for an invalid file, and if ``gpus`` is given and differs from the number of GPUs in the file.
     """
     text = read_text(path, "strategy")
     with naming(path):

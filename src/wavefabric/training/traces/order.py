@@ -1,4 +1,4 @@
-"""Order tasks so that they can run one after another, and find the GPUs that workers stand for."""
+"""Sort simulated tasks by their dependencies, and find the GPUs that each worker represents."""
 
 import heapq
 from collections import defaultdict
@@ -15,7 +15,7 @@ Task = TypeVar("Task")
 
 
 def execution_order(graph: TaskGraph) -> list[int]:
-    """Return all tasks in an order that respects the tasks they wait for and the workers' programs.
+    """Return all tasks in an order that respects their dependencies and the program of each worker.
 
     Raises `InputError` if tasks wait for each other in a cycle.
     """
@@ -31,9 +31,9 @@ def execution_order(graph: TaskGraph) -> list[int]:
 
 
 def in_order(waits: Mapping[Task, Sequence[Task]], priority: Callable[[Task], Any]) -> list[Task]:
-    """Return the tasks in topological order, by ``priority`` among those that are ready.
+    """Return tasks in topological order; of several ready tasks, the one of lowest ``priority`` comes first.
 
-    Tasks in a cycle, or after one, are left out.
+    ``waits`` has the tasks that each task waits for. Tasks in a cycle, or after a cycle, are left out.
     """
     missing = {task: len(others) for task, others in waits.items()}
     followers: dict[Task, list[Task]] = defaultdict(list)
@@ -56,10 +56,10 @@ def in_order(waits: Mapping[Task, Sequence[Task]], priority: Callable[[Task], An
 def gpus_of_workers(
     graph: TaskGraph, workload: Workload | None = None, gpus: Sequence[Sequence[int]] | None = None
 ) -> list[tuple[int, ...]]:
-    """Return the GPUs of each worker: ``gpus``, or those of the strategy, or equal parts in order.
+    """Return the GPUs of each worker: ``gpus`` if given, else from the strategy or trace, else equal parts.
 
-    Raises `InputError` if ``gpus`` does not match the workers or repeats a GPU, or if equal parts do not
-    exist.
+    Raises `InputError` if ``gpus`` does not match the workers or repeats a GPU, or if the number of GPUs is
+    no multiple of the number of workers.
     """
     if gpus is not None:
         result = [tuple(members) for members in gpus]
@@ -83,7 +83,7 @@ def gpus_of_workers(
 
 
 def worker_names(iteration: Iteration) -> list[str]:
-    """Return each worker's label: its GPUs, after ``stage N`` if it is one of several stages."""
+    """Return a label for each worker: ``stage N`` if there are several stages, GPU numbers, stragglers."""
     if iteration.workload is None:
         names = [f"GPUs {ranges(gpus)}" if gpus else "CPU" for gpus in iteration.graph.gpus]
         return names or [f"worker {number}" for number in range(iteration.graph.workers)]

@@ -1,4 +1,4 @@
-"""Write an iteration as a trace for ui.perfetto.dev or chrome://tracing (Trace Event Format, JSON)."""
+"""Write a simulated iteration as a trace for ui.perfetto.dev or chrome://tracing (Trace Event Format)."""
 
 import json
 from collections import defaultdict
@@ -16,7 +16,7 @@ from wavefabric.training.traces.order import ranges, worker_names
 
 #: Process number of the fabric; workers have the following numbers.
 _FABRIC = 1
-#: Thread number of a worker's computation; its calls have the following numbers.
+#: Thread number of a worker's computation; the calls of the worker have the following numbers.
 _COMPUTE = 0
 #: Maximum number of groups or messages listed per call.
 _MOST_TOLD = 16
@@ -30,13 +30,13 @@ _COLOURS = {
 
 
 def write_perfetto(path: str | Path, iteration: Iteration, force: bool = False) -> Path:
-    """Write an iteration as a trace of complete events, with times in µs.
+    """Write a simulated iteration as a JSON trace for Perfetto or Chrome, with times in µs.
 
-    The processes are the fabric, with one thread per purpose of calls (several if calls overlap), and the
-    workers, with computation and with the calls they take part in. Event arguments are the task number, the
-    microbatch, and for a call the collective, bytes, groups and messages. Arrows lead from a task to the
-    tasks in other threads that its end let begin. Raises `InputError` if the file exists and ``force`` is not
-    set, its extension is not ``.json``, or it cannot be written.
+    The fabric is one process, with a thread per purpose of calls (several if calls overlap). Each worker is a
+    process, with threads for computation and for calls. Event arguments are the task number, the microbatch,
+    and for a call the collective, bytes, groups and messages. An arrow from a computation to a call, or from
+    a call to a computation, shows which task's end let the other begin. Raises `InputError` if the file
+    exists and ``force`` is not set, has another extension than ``.json``, or cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() != ".json":
@@ -90,7 +90,7 @@ def _tracks(iteration: Iteration) -> tuple[list[list[tuple[int, int]]], dict[tup
 
 
 def _names(iteration: Iteration, threads: dict[tuple[int, int], str]) -> Iterator[dict[str, Any]]:
-    """Yield metadata events: names and order of processes and threads."""
+    """Yield the metadata events that name and order the processes and threads of the trace."""
     processes = [*enumerate(worker_names(iteration), _FABRIC + 1), (_FABRIC, "fabric")]
     rows = [("process", process, 0, order, name) for order, (process, name) in enumerate(processes)]
     rows += [("thread", process, thread, thread, name) for (process, thread), name in sorted(threads.items())]
@@ -131,13 +131,13 @@ def _call_args(call: Call) -> dict[str, Any]:
 def _arrow(
     iteration: Iteration, before: int, task: int, tracks: list[list[tuple[int, int]]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield an arrow from the middle of task ``before`` to the beginning of ``task``."""
+    """Yield the two events of an arrow from the middle of task ``before`` to the beginning of ``task``."""
     times = iteration.timeline
     if times.begin[before] == times.end[before] or times.begin[task] == times.end[task]:
         return  # a task of zero length has no event to attach the arrow to
     pairs = list(product(tracks[before], tracks[task]))
     same = (pair for pair in pairs if pair[0][0] == pair[1][0] != _FABRIC)
-    (process, thread), (other, at) = next(same, pairs[-1])  # within one process if possible
+    (process, thread), (other, at) = next(same, pairs[-1])  # both ends in one process if possible
     middle = float(times.begin[before] + times.end[before]) / 2 * 1e6
     common = {"cat": "waits", "name": "lets begin", "id": task}
     yield {"ph": "s", "pid": process, "tid": thread, "ts": middle, **common}

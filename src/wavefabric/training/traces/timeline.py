@@ -1,4 +1,4 @@
-"""Draw an iteration over time: the computation of each worker, and the calls that it takes part in."""
+"""Draw a simulated iteration over time: computation and communication calls of each worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import PURPOSES
 from wavefabric.training.traces.order import worker_names
 
-#: Colours of computation, for even and odd microbatches, and of calls.
+#: Colours of computation by kind, for even and odd microbatches; colours of calls by purpose.
 COMPUTE = {
     "forward": ("#3f86e8", "#2b66bd"),
     "backward": ("#22b07d", "#17835d"),
@@ -28,14 +28,14 @@ COMPUTE = {
 CALLS: dict[str, str] = dict(
     zip(PURPOSES, ("#ffa24a", "#f4e45a", "#ff7ad9", "#b69bff", "#7df0c8"), strict=True)
 )
-#: Colours of communication for which a worker waits.
+#: Colours of exposed communication, for which a worker waits: front and background.
 EXPOSED, _BEHIND = "#ff5d6c", "#3b1a2a"
 _HATCHED: dict[str, Any] = {"facecolor": _BEHIND, "edgecolor": EXPOSED, "hatch": "//////", "linewidth": 0.0}
 #: Maximum number of rows in a picture.
 MOST_ROWS = 64
 #: Lower edges of computation and of calls in a worker's row of height 1.
 _COMPUTE_END, _CALLS_END = 0.62, 0.92
-#: In points: bars up to `_NARROW` join touching bars of the same colour; wider bars keep a gap.
+#: Widths in points: bars up to `_NARROW` join touching bars of equal colour; wider bars keep a gap.
 _NARROW, _GAP = 3.0, 0.6
 #: Minimum width of a call in points, so that short calls are visible.
 _LEAST = 0.8
@@ -43,7 +43,7 @@ _LEAST = 0.8
 
 @dataclass(frozen=True)
 class _Track:
-    """A horizontal lane of bars: its top and height in rows, its name, and its tasks."""
+    """A horizontal lane of bars in the picture: top and height in rows, name, and numbers of the tasks."""
 
     top: float
     height: float
@@ -55,13 +55,13 @@ class _Track:
 def draw_timeline(
     path: str | Path, iteration: Iteration, *, title: str | None = None, force: bool = False
 ) -> Path:
-    """Draw an iteration: a row per worker, computation above and calls below, hatched where it waits.
+    """Draw a row per worker over time: computation above, calls below, hatched where the worker waits.
 
     A single worker has one track per purpose of calls. Microbatches alternate in shade and are numbered;
-    without microbatches, layer names are shown where they fit. ``title`` defaults to the model with its GPUs.
+    without microbatches, layer names are shown where they fit. ``title`` defaults to model, GPUs and batch.
 
-    Raises `InputError` if there are no tasks or more than 64 workers, or if the file exists and ``force`` is
-    not set, has another extension than ``.png``, ``.svg`` or ``.pdf``, or cannot be written.
+    Raises `InputError` if no task takes time, there are more than 64 workers, or the file exists and
+    ``force`` is not set, has another extension than ``.png``, ``.svg`` or ``.pdf``, or cannot be written.
     """
     path = check_picture(path, force)
     if not iteration.seconds > 0:
@@ -73,7 +73,7 @@ def draw_timeline(
 
 
 def timeline_figure(iteration: Iteration, title: str | None = None) -> style.Figure:
-    """Return the figure of `draw_timeline`."""
+    """Return the picture that `draw_timeline` writes, as a figure."""
     tracks, several = _tracks(iteration), iteration.graph.workers > 1
     rows = iteration.graph.workers if several else tracks[-1].top + tracks[-1].height + 0.12
     # Inches: above the axes for the titles, below for the axis and the legend.
@@ -99,7 +99,7 @@ def timeline_figure(iteration: Iteration, title: str | None = None) -> style.Fig
 
 
 def _tracks(iteration: Iteration) -> list[_Track]:
-    """Return the tracks of all workers, from top to bottom."""
+    """Return the lanes of bars of all workers, from top to bottom."""
     graph, times = iteration.graph, iteration.timeline
     if graph.workers == 1:
         result = [_Track(0.06, 1.28, "compute", list(graph.program[0]))]
@@ -149,15 +149,15 @@ def _bars(axes: style.Axes, iteration: Iteration, track: _Track, scale: float) -
 
 
 def _points(axes: style.Axes) -> float:
-    """Return the length in points of one unit of time."""
+    """Return the length of one unit of the time axis, in points."""
     return style.axes_points(axes)[0] / axes.get_xlim()[1]
 
 
 def _labels(axes: style.Axes, iteration: Iteration, track: _Track, scale: float) -> None:
-    """Write microbatch numbers over the tasks of a pass, or task names, where they fit."""
+    """Write labels where they fit: microbatch numbers over the tasks of a pass, or task names."""
     graph, times = iteration.graph, iteration.timeline
     parts = _has_parts(iteration)
-    # Tasks with one label; without microbatches each has its own.
+    # Tasks of one pass over a microbatch share a label; without microbatches each task has a label.
     named = graph.microbatch if parts else graph.name
     groups = groupby(track.tasks, lambda task: (graph.kind[task], named[task], parts or task))
     tall = track.height * style.axes_points(axes)[1] / abs(axes.get_ylim()[0])
@@ -178,12 +178,12 @@ def _labels(axes: style.Axes, iteration: Iteration, track: _Track, scale: float)
 
 
 def _has_parts(iteration: Iteration) -> bool:
-    """Return whether there are several microbatches."""
+    """Return whether the iteration has several microbatches."""
     return max(iteration.graph.microbatch, default=-1) > 0
 
 
 def exposed_times(iteration: Iteration, worker: int) -> np.ndarray:
-    """Return when a worker is in a call and computes nothing, in s, shape (intervals, 2)."""
+    """Return when a worker is in a call and computes nothing: begins and ends in s, shape (intervals, 2)."""
     graph, times = iteration.graph, iteration.timeline
     computing = graph.program[worker]
     calls = [t for t, ports in enumerate(graph.ports) if graph.call[t] is not None and worker in ports]
@@ -196,13 +196,13 @@ def exposed_times(iteration: Iteration, worker: int) -> np.ndarray:
 
 
 def _covered(moments: np.ndarray, times: Any, tasks: Sequence[int]) -> np.ndarray:
-    """Return whether any of ``tasks`` runs at each of ``moments``."""
+    """Return, for each of ``moments`` in s, whether any of ``tasks`` is running."""
     begun, ended = (np.searchsorted(np.sort(each[tasks]), moments) for each in (times.begin, times.end))
     return begun > ended
 
 
 def _exposed(axes: style.Axes, iteration: Iteration, tracks: Sequence[_Track], scale: float) -> np.ndarray:
-    """Hatch exposed communication; return its time in s for each worker."""
+    """Hatch exposed communication; return the exposed time of each worker in s, shape (workers,)."""
     total, points = np.zeros(iteration.graph.workers), _points(axes)
     corners: dict[bool, list[tuple[float, float, float, float]]] = {True: [], False: []}
     for worker, track in enumerate(track for track in tracks if track.name == "compute"):
@@ -219,7 +219,7 @@ def _exposed(axes: style.Axes, iteration: Iteration, tracks: Sequence[_Track], s
 
 
 def _rows(axes: style.Axes, iteration: Iteration, tracks: Sequence[_Track], exposed: np.ndarray) -> None:
-    """Label the rows: names on the left, times spent computing and waiting on the right."""
+    """Label the rows: worker names on the left, percentages of computing and exposed time on the right."""
     names, span = worker_names(iteration), axes.get_ylim()[0]
     if iteration.graph.workers == 1:
         for track in tracks:

@@ -1,4 +1,4 @@
-"""Build tasks from the nodes of all GPUs: match calls by their order in a group, messages by their tags."""
+"""Build tasks from the trace nodes of all GPUs: match collectives by order in a group, messages by tag."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, fault, whole
 from wavefabric.training.traces.order import in_order
 
-#: Default purposes of calls that a later task waits for, if the trace does not state one.
+#: Purpose of a call that a later task waits for, by collective, if the trace does not state a purpose.
 _BLOCKING = {
     "all-reduce": "tensor",
     "reduce-scatter": "tensor",
@@ -22,23 +22,23 @@ _BLOCKING = {
     "all-to-all": "experts",
     "messages": "layer-to-layer",
 }
-#: Position of a node: the GPU, which is the number of its file, and the index in the file.
+#: Position of a node: number of the GPU (which is the number of the file), and index in the file.
 Position = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One collective of one group, or one message: the positions of its nodes, and its GPUs in order."""
+    """One collective of a group, or one message: positions of the trace nodes, and GPUs (sender first)."""
 
     positions: tuple[Position, ...]
     gpus: tuple[int, ...]
 
 
 class Assembly:
-    """Builds tasks from nodes.
+    """Builds the task graph of a Chakra trace.
 
-    ``workers``: worker of each file. ``own``: the files are from `write_chakra` and say which nodes are one
-    task.
+    ``workers``: worker of each file; GPUs that do the same are one worker. ``own``: whether the files are
+    from `write_chakra`, which states in each node to which task the node belongs.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Assembly:
             for position in positions:
                 joined.add(position)
                 joined.merge(positions[0], position)
-        #: Nodes of each task, by the task's first node, its root.
+        #: Positions of the nodes of each task; the key, called root, is the position of the first node.
         self.members = {min(positions): sorted(positions) for positions in joined.subsets()}
         self.root = {position: root for root, positions in self.members.items() for position in positions}
         self.instances: dict[Position, list[Instance]] = defaultdict(list)
@@ -64,7 +64,7 @@ class Assembly:
         self.waits = {root: self._waits(root) for root in self.members}
 
     def _same_tasks(self) -> list[list[Position]]:
-        """Return lists of nodes, on GPUs of one worker, that are the same task."""
+        """Return lists of nodes that are one task: of equal task number, or equal position and worker."""
         tasks: dict[tuple, list[Position]] = defaultdict(list)
         for number, file in enumerate(self.files):
             for position, node in enumerate(file.nodes):
@@ -74,11 +74,11 @@ class Assembly:
         return list(tasks.values())
 
     def _waits(self, root: Position) -> list[Position]:
-        """Return the roots of the tasks that task ``root`` waits for."""
+        """Return the root (first node) of each task that the task ``root`` waits for."""
         others: set[Position] = set()
         for file, position in self.members[root]:
             nodes = self.files[file].nodes
-            # In files of `write_chakra`, a computation waits for its predecessor in the program: omit that.
+            # In files of `write_chakra`, each computation waits for the one before: omit that.
             program = self.own and nodes[position].computes
             others.update(
                 self.root[file, at] for at in nodes[position].waits if not (program and nodes[at].computes)
@@ -86,7 +86,7 @@ class Assembly:
         return sorted(others - {root})
 
     def graph(self) -> TaskGraph:
-        """Return the tasks as a graph, numbered so that each task waits only for earlier ones."""
+        """Return the task graph, with tasks numbered so that each task waits only for earlier tasks."""
         # Ready tasks are ordered by task number, if the files state it, else by position in the file.
         number_of = {root: whole(self._node(root).own.get("task")) for root in self.members}
         order = in_order(self.waits, lambda r: (number_of[r], *r) if self.own else r[::-1])
@@ -120,12 +120,12 @@ class Assembly:
         return self.files[root[0]].nodes[root[1]]
 
     def _program_of(self, root: Position) -> int:
-        """Return the worker that runs the computation ``root``."""
+        """Return the number of the worker, GPU or CPU, that runs the computation ``root``."""
         worker = self.worker[root[0]]
         return self.cpu_worker[worker] if self._node(root).cpu else worker
 
     def _programs(self, order: Sequence[Position]) -> list[list[Position]]:
-        """Return the computations of each worker in file order, or, if that makes a cycle, in ``order``."""
+        """Return the computations of each worker in file order; if file order makes a cycle, in ``order``."""
         for file, worker in enumerate(self.worker):
             if any(node.cpu for node in self.files[file].nodes):
                 self.cpu_worker.setdefault(worker, self.gpu_workers + len(self.cpu_worker))
@@ -142,7 +142,7 @@ class Assembly:
         return [sorted(program, key=position.__getitem__) for program in programs]
 
     def _needed(self, root: Position, number: Mapping[Position, int]) -> list[int]:
-        """Return the numbers of the tasks that ``root`` waits for, except computations in its own program."""
+        """Return the numbers of the tasks that ``root`` waits for, except computations of the same worker."""
         worker = self._program_of(root) if self._node(root).computes else -1
         return sorted(
             number[other]
@@ -151,7 +151,7 @@ class Assembly:
         )
 
     def _check(self, root: Position) -> None:
-        """Refuse nodes that the files declare as one task but that differ."""
+        """Raise an `InputError` if nodes that the files declare to be one task differ."""
         node = self._node(root)
         for file, position in self.members[root]:
             other = self.files[file].nodes[position]
@@ -192,7 +192,7 @@ class Assembly:
         return Call("messages", (ends,), _own_size(self._node(root), "call_bytes", 1.0), purpose, pairs)
 
     def _gradients(self, order: Sequence[Position]) -> set[Position]:
-        """Return the calls that no computation waits for, directly or through other calls."""
+        """Return the calls for gradients: no computation waits for them, directly or through other calls."""
         awaited: set[Position] = set()
         for root in reversed(order):
             if root in awaited or self._node(root).computes:
@@ -209,7 +209,7 @@ def _kind(node: TraceNode) -> str:
 
 
 def _own_size(node: TraceNode, key: str, default: float) -> float:
-    """Return the exact size that `write_chakra` stores besides comm_size, which is in whole bytes."""
+    """Return the unrounded size that `write_chakra` stores as attribute ``key``; ``default`` without it."""
     value = node.own.get(key)
     return value if isinstance(value, float) and 0 <= value < 2**63 else default
 
@@ -217,8 +217,8 @@ def _own_size(node: TraceNode, key: str, default: float) -> float:
 def matched_collectives(files: Sequence[TraceFile], groups: Mapping[str, tuple[int, ...]]) -> list[Instance]:
     """Match the collectives of all groups: the k-th of a group in one file is the k-th in the others.
 
-    A group without a description consists of the GPUs whose files name it; without a name, or as ``0``, of
-    all.
+    ``groups``: the GPUs of groups by name. A group that is not described consists of the GPUs whose files
+    use the group; if its name is empty or ``0``, or its description lists no GPU, of all GPUs.
     """
     calls: dict[tuple[str, tuple[int, ...] | None], dict[int, list[Position]]] = defaultdict(
         lambda: defaultdict(list)
@@ -236,7 +236,7 @@ def matched_collectives(files: Sequence[TraceFile], groups: Mapping[str, tuple[i
             instances += _of_group(name, gpus, files, by_gpu)
             continue
         for position in chain.from_iterable(by_gpu.values()):
-            _node(files, position).kind = NodeType.COMP  # one GPU sends nothing: takes no time
+            _node(files, position).kind = NodeType.COMP  # one GPU has nothing to send: no time
     return instances
 
 
@@ -271,7 +271,7 @@ def _of_group(
 
 
 def matched_messages(files: Sequence[TraceFile]) -> list[Instance]:
-    """Match messages: the k-th sent from one GPU to another with a tag is the k-th received there."""
+    """Match messages: the k-th send from one GPU to another with a tag belongs to the k-th receive."""
     ends: dict[tuple[int, int, int], tuple[list[Position], list[Position]]] = defaultdict(lambda: ([], []))
     for gpu, file in enumerate(files):
         for at, node in enumerate(file.nodes):

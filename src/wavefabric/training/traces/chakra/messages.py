@@ -1,7 +1,7 @@
-"""Define the messages of Chakra's schema at run time, with the optional package protobuf, and decode files.
+"""Define the protobuf messages of Chakra's schema at run time, and decode trace files.
 
-Field numbers are from MLCommons Chakra, schema/protobuf/et_def.proto; fields not listed are skipped on
-reading. A file is a sequence of messages, each after its length as a varint: one GlobalMetadata, then Nodes.
+Field numbers are from MLCommons Chakra, schema/protobuf/et_def.proto; other fields are skipped on reading. A
+file is a sequence of messages, each preceded by its length as a varint: one GlobalMetadata, then Nodes.
 """
 
 import json
@@ -16,12 +16,12 @@ from wavefabric.base.errors import InputError, MissingExtra
 
 #: Schema version of the files that `write_chakra` writes.
 VERSION = "0.0.4"
-#: Maximum bytes of a length: lengths have 32 bits.
+#: Maximum number of bytes of a varint that states a length: lengths have 32 bits.
 _MOST_VARINT = 5
 
 
 class NodeType(IntEnum):
-    """Kinds of nodes that can be read."""
+    """Types of trace nodes that can be read, with their numbers in Chakra's schema."""
 
     METADATA = 1
     MEM_LOAD = 2
@@ -75,7 +75,7 @@ _MESSAGES = {
 
 
 class Schema(NamedTuple):
-    """Holds the protobuf classes of the messages."""
+    """Holds the protobuf classes of Chakra's messages, and the exception raised by decoding."""
 
     metadata: Any
     node: Any
@@ -85,7 +85,7 @@ class Schema(NamedTuple):
 
 @cache
 def schema() -> Schema:
-    """Return the message classes; `MissingExtra` without the package protobuf."""
+    """Return the protobuf classes of Chakra's messages; raise `MissingExtra` if protobuf is missing."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
     except ImportError:
@@ -116,7 +116,7 @@ def schema() -> Schema:
     return Schema(made("GlobalMetadata"), made("Node"), made("AttributeProto"), message.DecodeError)
 
 
-#: Attribute fields for Python's types, and attributes whose integers have 32 bits.
+#: Field of an attribute by the Python type of the value; attributes whose integers have 32 bits.
 _FIELDS = {bool: "bool_val", int: "int64_val", float: "double_val", str: "string_val"}
 _SHORT = ("comm_src", "comm_dst", "comm_tag")
 
@@ -141,25 +141,25 @@ def with_length(message: Any) -> bytes:
 
 
 def trace_paths(prefix: str | Path) -> list[Path]:
-    """Return the existing files ``PREFIX.RANK.et`` or ``.json``, also those with ``.gz``."""
+    """Return the existing files ``PREFIX.RANK.et`` or ``.json``, compressed (``.gz``) or not, sorted."""
     prefix = Path(prefix)
     name = re.compile(rf"{re.escape(prefix.name)}\.[0-9]+\.(et|json)(\.gz)?")
     files = prefix.parent.iterdir() if prefix.parent.is_dir() else ()
     return sorted(file for file in files if name.fullmatch(file.name))
 
 
-#: Beginning of a JSON file; a binary file may also begin with ``{`` and a line feed.
+#: Beginning of a JSON file, up to its second token: a binary file may also begin with ``{``, line feed.
 _BEGINS = re.compile(rb"\s*[\[{]\s*[\"{}\]]")
 _FEEDER = {"Id": "id", "Name": "name", "NodeType": "type", "runtime": "duration_micros",
            "data_deps": "data_deps", "ctrl_deps": "ctrl_deps", "ctrlDeps": "ctrl_deps"}  # fmt: skip
-#: Cache of messages and their attributes by their bytes: most are equal in the files of many GPUs.
+#: Cache of decoded messages and attributes by the bytes: the files of many GPUs have equal messages.
 Known = dict[bytes, tuple[Any, dict[str, Any]]]
 
 
 def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield (message, attributes) pairs of a file: first the metadata (None or empty if missing), then nodes.
 
-    Raises `InputError` if the file ends within a message or has other content.
+    ``known`` caches messages. Raises `InputError` if ``file`` ends within a message or has other content.
     """
     if _BEGINS.match(content[:4096]):
         yield from _decoded_json(content, file)
@@ -181,7 +181,7 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
                 metadata = kinds.metadata()
             yield metadata, attributes(metadata)
             early = bool(body) and not metadata.version and not metadata.attr
-        if number or early:  # early files begin with a node
+        if number or early:  # files of old versions begin with a node
             if body not in known:
                 message = kinds.node()
                 try:
@@ -199,7 +199,7 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
 
 
 def _varint(content: bytes, position: int, file: str) -> tuple[int, int]:
-    """Return a length and the position after it."""
+    """Return the length that is stored at ``position`` as a varint, and the position after the varint."""
     value = 0
     for shift, byte in enumerate(content[position : position + _MOST_VARINT]):
         value |= (byte & 0x7F) << 7 * shift
@@ -216,7 +216,7 @@ def _fault(file: str, position: int, what: str) -> InputError:
 
 
 def _decoded_json(content: bytes, file: str) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield the same as `decoded` from JSON: of `chakra_jsonizer`, or of Chakra's JSON feeder."""
+    """Yield pairs as `decoded` does, from JSON of ``chakra_jsonizer`` or for Chakra's JSON feeder."""
     objects = _objects(content, file)
     first = objects[0]
     if isinstance(first, dict) and isinstance(first.get("workload_graph"), list):
@@ -238,7 +238,7 @@ def _decoded_json(content: bytes, file: str) -> Iterator[tuple[Any, dict[str, An
 
 
 def _objects(content: bytes, file: str) -> list[Any]:
-    """Return the JSON values of a file, which follow one another or are in lists."""
+    """Return the JSON values of a file as one list; the file may have several values or lists of values."""
     decoder, result, position = json.JSONDecoder(), [], 0
     try:
         text = content.decode("utf-8").strip()

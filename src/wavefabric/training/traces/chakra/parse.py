@@ -22,7 +22,7 @@ _COMPUTE = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMP)
 
 @dataclass(slots=True)
 class TraceNode:
-    """A node of one GPU's trace; ``waits`` has the positions in the file of the nodes it waits for."""
+    """A node of one GPU's trace; ``waits``: positions in the file of nodes that must end first."""
 
     name: str
     kind: NodeType
@@ -35,7 +35,7 @@ class TraceNode:
     source: int = -1  # sending GPU of a message; ``target`` receives
     target: int = -1
     tag: int = 0
-    own: dict[str, Any] = field(default_factory=dict)  # all attributes by name, also those of `write_chakra`
+    own: dict[str, Any] = field(default_factory=dict)  # all attributes by name, also of `write_chakra`
 
     @property
     def computes(self) -> bool:
@@ -45,7 +45,7 @@ class TraceNode:
 
 @dataclass(frozen=True)
 class TraceFile:
-    """Holds one file: its name, its GPU's rank, its nodes in order, and the GPU groups that it defines."""
+    """Holds the content of one trace file: rank of the GPU, metadata, nodes in order, and groups of GPUs."""
 
     file: str
     rank: int
@@ -57,9 +57,9 @@ class TraceFile:
 def read_file(
     source: TraceSource, device: DeviceModel | None, arithmetic: str, known: messages.Known
 ) -> TraceFile:
-    """Return the nodes of a file; an `InputError`, in one line, names the file and the fault.
+    """Read and check the trace file of one GPU; raise an `InputError` that names the file and the fault.
 
-    ``device`` and ``arithmetic``: for nodes with operations but no duration. ``known``: a cache of messages.
+    ``device``, ``arithmetic``: to time nodes that have no duration. ``known``: cache of decoded messages.
     """
     nodes = messages.decoded(source.content(), source.file, known)
     _, metadata = next(nodes, (None, {}))
@@ -75,8 +75,8 @@ class _Reader:
 
     def read(self, metadata: dict[str, Any], nodes: Iterable[tuple[Any, dict[str, Any]]]) -> TraceFile:
         result = list(nodes)
-        position: dict[int, int] = {}  # in the file, by node number
-        passed: dict[int, list[int]] = {}  # dependencies of metadata nodes
+        position: dict[int, int] = {}  # index in the file of each node, by node number
+        passed: dict[int, list[int]] = {}  # dependencies of each metadata node
         groups: dict[str, tuple[int, ...]] = {}
         for message, _ in result:
             if message.id in position or message.id in passed:
@@ -165,7 +165,7 @@ class _Reader:
         return messages.COLLECTIVES[number]
 
     def _end(self, message: Any, values: dict[str, Any], key: str, mine: bool) -> int:
-        """Return the GPU at one end of a message; the end on this file's GPU may be missing."""
+        """Return the GPU in attribute ``key``; with ``mine``, require or assume the GPU of this file."""
         gpu = int(self._number(message, values, key, self.rank if mine else None))
         if mine and gpu != self.rank:
             raise self._fault(message, f"has {key} {gpu}", f"{self.rank}, whose file it is")
@@ -180,7 +180,7 @@ class _Reader:
         return value
 
     def _groups(self, message: Any) -> dict[str, tuple[int, ...]]:
-        """Return a node's process groups from JSON, which PyTorch may write as ``['JSON']``."""
+        """Return the process groups in a metadata node's JSON (PyTorch: ``['JSON']``), as {name: GPUs}."""
         text = message.inputs.values.strip()
         text = text.removeprefix("['").removesuffix("']")
         if "pg_name" not in text:
@@ -207,7 +207,7 @@ def fault(file: str, what: str, allowed: str) -> InputError:
 
 
 def read_groups(path: str | Path, content: bytes | None = None) -> dict[str, tuple[int, ...]]:
-    """Return groups of GPUs by name, from a JSON file as for ASTRA-sim: ``{"1": [0, 1, 2, 3]}``."""
+    """Return the GPUs of groups by name, from a JSON file as for ASTRA-sim: ``{"1": [0, 1, 2, 3]}``."""
     try:
         content = read_bytes(Path(path)) if content is None else content
         return {str(name): _gpus(gpus) for name, gpus in json.loads(content).items()}
@@ -218,7 +218,7 @@ def read_groups(path: str | Path, content: bytes | None = None) -> dict[str, tup
 
 
 def whole(value: Any) -> int:
-    """Return an optional attribute if it is a whole number from 0; else -1."""
+    """Return ``value`` if it is a whole number from 0, else -1 (such as for a missing attribute)."""
     return value if type(value) is int and 0 <= value < 2**63 else -1
 
 

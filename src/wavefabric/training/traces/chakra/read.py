@@ -1,4 +1,4 @@
-"""Read Chakra execution traces as tasks, which `simulate_tasks` runs on a fabric."""
+"""Read Chakra execution traces as task graphs, which `simulate_tasks` runs on a fabric."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -23,22 +23,22 @@ def read_chakra(
     arithmetic: str = "bf16",
     groups: str | Path | None = None,
 ) -> TaskGraph:
-    """Read an execution trace, with one file per GPU, as tasks.
+    """Read a Chakra execution trace, with one file per GPU, as a task graph.
 
-    A GPU computes in the order of its file if the dependencies allow it, else in an order that they allow.
-    The operations on its CPU have a separate worker. GPUs whose files differ only in groups and communication
-    partners are one worker. Collectives of a group, and messages with a tag, are matched by their order.
-    Computation is of kind ``forward``, or ``backward`` if the name says so; collectives that no computation
-    waits for are gradients. Sizes are as in ASTRA-sim: the data of each GPU before the collective.
+    A GPU computes in the order of its file if the dependencies allow this order, else in an allowed order.
+    Operations on the GPU's CPU have a separate worker. GPUs whose files differ only in groups and partners
+    are one worker. Collectives of a group, and messages with a tag, are matched by their order. Computations
+    are forward passes, or backward passes if the names say so; collectives for which no computation waits
+    are gradients. Sizes are as in ASTRA-sim: the data of each GPU before the collective.
 
     ``files``: ``NAME`` for all files ``NAME.RANK.et`` or ``.json``, a ZIP or tar archive of them, or the
     paths of the files of all GPUs, from rank 0; each file may be compressed with gzip. The schema must be
     0.0.4 or later. Two things are ignored with a warning: dependencies on missing nodes, and the control
     dependencies of a file in which nodes wait in a cycle. Broadcasts, gathers, … are replaced as in
-    `messages.STAND_FOR`. ``device`` times nodes that have operations (num_ops, tensor_size) but no duration:
-    as a matrix product in ``arithmetic`` (`wavefabric.training.gpu.device_model.ARITHMETIC`), or as a copy.
-    ``groups``: a JSON file with the GPUs of each group name (pg_name), if the trace does not define the
-    groups.
+    `messages.STAND_FOR`. ``device`` gives the time of nodes that have operations but no duration: a matrix
+    product in ``arithmetic`` (`wavefabric.training.gpu.device_model.ARITHMETIC`) if num_ops is above 0, else
+    an elementwise operation on tensor_size bytes. ``groups``: a JSON file with the GPUs of each group name
+    (pg_name), if the trace does not define the groups.
 
     Raises `MissingExtra` if the package protobuf is missing, and `InputError`, with file and reason, for an
     invalid file.
@@ -64,7 +64,7 @@ def read_chakra(
 
 
 def _check_whole(files: Sequence[TraceFile]) -> None:
-    """Refuse a set of files in which a GPU is missing; Wavefabric's files state the number of GPUs."""
+    """Raise `InputError` if the file of a GPU is missing; `write_chakra` states the number of GPUs."""
     count = max(files[-1].rank + 1, *(whole(file.metadata.get("gpus")) for file in files))
     if len(files) < count:
         there = {file.rank for file in files}
@@ -75,7 +75,7 @@ def _check_whole(files: Sequence[TraceFile]) -> None:
 
 
 def trace_files(files: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Return the files of a trace: all ``NAME.RANK.et``, or the listed files; `InputError` if none."""
+    """Return the paths of a trace, listed or all ``NAME.RANK.et`` or ``.json``; `InputError` if none."""
     if isinstance(files, (str, Path)):
         prefix = Path(files)
         if prefix.name.endswith((*ARCHIVES, ".et", ".et.gz", ".json", ".json.gz")):

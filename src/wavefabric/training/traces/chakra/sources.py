@@ -23,7 +23,7 @@ _ALLOWED = "files called NAME.RANK.et or .json, packed by gzip or not, or a ZIP 
 
 
 class TraceSource(NamedTuple):
-    """One GPU's file: its name in error messages, the GPU's rank, and a function that reads its bytes."""
+    """One trace file: name in error messages, rank of the GPU (-1: groups), and a function that reads it."""
 
     file: str
     rank: int
@@ -31,9 +31,9 @@ class TraceSource(NamedTuple):
 
 
 def sources_of(paths: Sequence[Path]) -> tuple[list[TraceSource], list[TraceSource]]:
-    """Return the GPUs' files sorted by rank, and the files that describe groups of GPUs.
+    """Return the trace files of all GPUs, sorted by rank, and the files that describe groups of GPUs.
 
-    Group files (``comm_group.json``) are read only from archives. A file's rank is the last number in its
+    Group files (``comm_group.json``) are read only from archives. A file's rank is the last number in the
     name; a single file without a number has rank 0. Hidden files in archives are skipped. Raises `InputError`
     for a name without a rank, a repeated rank, or an archive without traces.
     """
@@ -95,7 +95,7 @@ def _members(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
 
 
 def _bounded(file: str, opened: IO[bytes] | gzip.GzipFile) -> bytes:
-    """Return all bytes of a file; refuse more than `MOST_TRACE` bytes, whatever the archive states."""
+    """Return all bytes of an opened file; raise `InputError` if there are more than `MOST_TRACE` bytes."""
     try:
         content = opened.read(MOST_TRACE + 1)
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:

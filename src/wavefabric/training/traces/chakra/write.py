@@ -1,4 +1,4 @@
-"""Write tasks as a Chakra execution trace, one file per GPU, in the format that ASTRA-sim reads."""
+"""Write simulated tasks as a Chakra execution trace, one file per GPU, in the format that ASTRA-sim reads."""
 
 import json
 from collections import defaultdict
@@ -29,9 +29,9 @@ def write_chakra(
     gpus: Sequence[Sequence[int]] | None = None,
     force: bool = False,
 ) -> list[Path]:
-    """Write ``PREFIX.RANK.et`` for each GPU, all files or none; return their paths.
+    """Write a Chakra trace, one file ``PREFIX.RANK.et`` per GPU, all files or none; return the paths.
 
-    Computations are COMP_NODEs that follow one another (ctrl_deps). Their times are in whole µs, as the
+    Computations are COMP_NODEs, each after the previous one (ctrl_deps), with times in whole µs, as the
     schema requires, and exactly in ``duration_seconds``; a model's layers also have num_ops and tensor_size.
     Collectives are COMM_COLL_NODEs of the GPU's group, which a METADATA_NODE describes as in PyTorch's
     traces. Messages are COMM_SEND_NODEs and COMM_RECV_NODEs; all messages of one call have one tag.
@@ -39,9 +39,9 @@ def write_chakra(
     returns the same tasks. Sizes are as in ASTRA-sim: the data of each GPU before the collective. For an
     `Iteration`, start times are written too.
 
-    ``gpus``: the GPUs of each worker, by default from the strategy, else equal parts in order. Raises
+    ``gpus``: the GPUs of each worker, by default from the strategy or trace, else equal parts. Raises
     `MissingExtra` without the package protobuf. Raises `InputError` if a file exists (without ``force``) or
-    cannot be written, and if tasks wait for each other in a cycle, or for tasks of other GPUs without a call.
+    cannot be written, a worker is a CPU, or tasks wait in a cycle or for other GPUs' tasks without a call.
     """
     messages.schema()
     writer = _Writer(simulated, gpus)
@@ -87,7 +87,7 @@ class _Writer:
         self.computation, self.collective = cache(self._computation), cache(self._collective)
 
     def _prepare(self, task: int, call: Call) -> int:
-        """Record each GPU's part in a call; return the largest number of nodes on one GPU."""
+        """Record the part of each GPU in the call ``task``; return the largest number of nodes on one GPU."""
         if call.collective != "messages":
             for group in call.groups:
                 self.names.setdefault(group, str(len(self.names)))
@@ -105,7 +105,7 @@ class _Writer:
         return max(map(len, mine.values()), default=1)
 
     def messages(self, gpu: int) -> Iterator[bytes]:
-        """Yield the messages of a GPU's file, serialised."""
+        """Yield the serialised messages of the file of ``gpu``: metadata, groups, then nodes in order."""
         kinds, worker = messages.schema(), self.worker_of[gpu]
         metadata = kinds.metadata(version=messages.VERSION)
         messages.tell(metadata, schema=f"chakra-{messages.VERSION}", generator="wavefabric")
@@ -125,11 +125,11 @@ class _Writer:
                     yield self._message(task, data, gpu, position, message)
 
     def _number(self, task: int, position: int = 0) -> int:
-        """Return the number of a task's node; number 0 is the node of the groups."""
+        """Return the number of node ``position`` of a task; node 0 of the file describes the groups."""
         return 1 + self.turn[task] * self.stride + position
 
     def _waits(self, task: int, gpu: int) -> set[int]:
-        """Return the numbers of this GPU's nodes that ``task`` waits for, also via calls of other GPUs."""
+        """Return the numbers of nodes of ``gpu`` that ``task`` waits for, also via calls of other GPUs."""
         waits, seen, left = set(), set(), list(self.graph.waits[task])
         worker = self.worker_of[gpu]
         while left:
@@ -184,7 +184,7 @@ class _Writer:
     def _node(
         self, task: int, kind: NodeType, data: Sequence[int], position=0, control=(), /, **values: Any
     ) -> bytes:
-        """Return a serialised node with the common attributes, ``values``, and the attributes of its call."""
+        """Return a serialised node of ``task`` with the common attributes and the attributes ``values``."""
         graph, call = self.graph, self.graph.call[task]
         node = messages.schema().node(id=self._number(task, position), name=graph.name[task], type=int(kind))
         node.data_deps.extend(data)
