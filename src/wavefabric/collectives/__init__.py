@@ -1,7 +1,7 @@
 """Build, synthesise, verify and store schedules of collective operations, and compile them to run.
 
-Holds `Schedule` and its conditions; builders/, synthesis/ and formats/ work on them. Imports errors, files
-and system only: no fabric, no transport, no device.
+Defines `Schedule` and its initial and final conditions; builders/, synthesis/, formats/ and plans/ make,
+find, convert and compile schedules. Imports only `wavefabric.base`: no fabric, no transport, no device.
 """
 
 from wavefabric.collectives.builders.direct import direct_all_gather, direct_all_reduce

@@ -1,6 +1,6 @@
-"""Assign ranks to GPUs so that a value is smallest: by trying all assignments if few, else by descent.
+"""Assign ranks to GPUs so that a cost is smallest: try all assignments if there are few, else descend.
 
-An assignment is an array with the GPU number of each rank, all different.
+An assignment is an array of GPU numbers, one per rank, all different.
 """
 
 import itertools
@@ -12,14 +12,14 @@ import numpy as np
 
 
 def all_assignments(ranks: int, gpus: int, most: int) -> np.ndarray | None:
-    """Return all assignments in lexicographic order, (assignments, ranks); None if more than ``most``."""
+    """Return all assignments, shape (assignments, ranks), lexicographically; None if more than ``most``."""
     if math.perm(gpus, ranks) > most:
         return None
     return np.array(list(itertools.permutations(range(gpus), ranks)), int)
 
 
 def least_first(values: np.ndarray) -> np.ndarray:
-    """Return the row numbers of ``values`` in ascending lexicographic order, shape (rows,); a stable sort."""
+    """Return the indices that sort the rows of ``values`` lexicographically, ascending; a stable sort."""
     # lexsort takes its last key first.
     return np.lexsort(values.T[::-1]) if values.size else np.arange(len(values))
 
@@ -32,9 +32,9 @@ def descend(
     idle: int,
     most: float = math.inf,
 ) -> tuple[np.ndarray, Any, int]:
-    """Change an assignment as long as that lowers its value; return it, its value and the number evaluated.
+    """Minimise ``value_of(assignment)`` by descent; return (assignment, its value, number of evaluations).
 
-    ``changed(assignment, *change)`` returns a new assignment for each of ``changes``, an endless iterable.
+    ``changed(assignment, *change)``, for each of the endless ``changes``, is kept if its value is lower.
     The search ends after ``idle`` consecutive changes without a lower value, or after ``most`` evaluations.
     """
     value, valued, since = value_of(assignment), 1, 0

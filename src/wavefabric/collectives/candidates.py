@@ -10,17 +10,17 @@ from wavefabric.collectives.plans.plan import MOST_RANKS as MOST_PLANNED
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
 
-#: Ways to run a schedule that a choice may name: the transport's default, copy engines, kernels.
+#: Values of `Choice.protocol`: the transport's default, copy engines, or kernels with one of the `PROTOCOLS`.
 VARIANTS = ("auto", "copies", *PROTOCOLS)
 #: Numbers of pieces to try for pipelined algorithms.
 PIECES = (1, 4, 16, 64)
-#: Number of ranks from which a schedule takes long to build and verify, and the radices tried from there on.
+#: From `MANY` ranks on, schedules take long to build and verify, so that only `FEW` radices are tried.
 MANY, FEW = 128, 3
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An algorithm of the registry with its options, and the protocol of `VARIANTS` that runs it."""
+    """An algorithm of the registry with its options, and the protocol (of `VARIANTS`) that runs it."""
 
     algorithm: str
     radix: int | None = None
@@ -39,19 +39,19 @@ class Choice:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return the keyword arguments for `wavefabric.collectives.registry.build`."""
+        """Return the options as keyword arguments for `wavefabric.collectives.registry.build`."""
         return {"radix": self.radix, "pieces": self.pieces, "grid": self.grid}
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Holds the choices to compare, fewest options first, and the excluded algorithms with the reasons."""
+    """Holds the choices to compare, fewest pieces first, and the reason why each other one is excluded."""
 
     choices: tuple[Choice, ...]
     left_out: dict[str, str]
 
     def without(self, failures: Mapping[Choice, str]) -> "Candidates":
-        """Return the candidates without failed choices; an algorithm left without any is listed by name."""
+        """Return a copy with ``failures`` moved to `left_out`; by algorithm if all its choices failed."""
         choices = tuple(choice for choice in self.choices if choice not in failures)
         names = {choice.algorithm for choice in choices}
         failed = {str(c) if c.algorithm in names else c.algorithm: why for c, why in failures.items()}
@@ -75,11 +75,11 @@ def candidates(
     grids: Sequence[tuple[int, ...]] = (),
     pieces: Sequence[int] = PIECES,
 ) -> Candidates:
-    """Return the candidates that every command compares: all algorithms of a collective, with parameters.
+    """Return the candidates for a collective operation: every algorithm with each set of options to try.
 
-    ``switches`` says why no switch multicasts and reduces between these ranks; None if one does. ``grids``,
-    such as (nodes, GPUs per node), are tried before all other two-axis grids; ``pieces`` are tried for
-    pipelined algorithms. From `MANY` ranks on, only one grid and `FEW` radices are compared.
+    ``switches``: the reason to exclude algorithms that need multicasts and reductions by a switch; None to
+    include them. ``grids``, such as (nodes, GPUs per node), are tried before all other two-axis grids;
+    ``pieces`` are tried for pipelined algorithms. From `MANY` ranks on: one grid and `FEW` radices.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def candidates(
     >>> sorted(result.left_out)
     ['nvls', 'nvls-one-shot', 'squares']
     """
-    # A halo on another grid would be another operation.
+    # A halo exchange on another grid is another operation, so no other grid is tried.
     axes = [(n, ranks // n) for n in range(2, ranks) if ranks % n == 0] if collective != "halo" else []
     shapes = list(dict.fromkeys([*grids, *axes]))[: 1 if ranks >= MANY else None] or [None]
     rings = [None, *grids[:1]]
@@ -121,7 +121,7 @@ def candidates(
 
 
 def _radices(algorithm: str, count: int) -> list[int]:
-    """Return the radices to try; of several that form the same groups of ranks, only the smallest."""
+    """Return the radices to try for ``count`` ranks or nodes; if several give equal groups, the smallest."""
     every = [
         n for n in range(2, count + 1) if n & (n - 1) == 0 or n == count or (count % n == 0 and n < 32)
     ] or [2]

@@ -44,14 +44,14 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
 
     ``elements`` is the size of the whole array: for all-gather, gather and scatter the data of all ranks
     together; for all-reduce, reduce, reduce-scatter and all-to-all the data of each rank; for broadcast the
-    data of the root. If the array is divided by rank (`CUT_BY_RANK`), it may be an array, shape (ranks,): the
-    elements of each part. ``pieces``: chunks per part of a rank (all-gather, reduce-scatter, all-to-all,
-    gather, scatter) or per array (broadcast, reduce, all-reduce). ``root``: of broadcast, reduce, gather,
-    scatter.
+    data of the root. For the operations in `CUT_BY_RANK`, ``elements`` may be an array, shape (ranks,): the
+    elements of each rank's part. ``pieces``: chunks per part of a rank (all-gather, reduce-scatter,
+    all-to-all, gather, scatter) or per array (broadcast, reduce, all-reduce). ``root``: the root rank of a
+    broadcast, reduce, gather or scatter.
 
-    The one buffer is ``data``, in which chunks keep their position: with p pieces, the part of rank r is p
-    chunks from chunk r p on. An all-to-all has ``send`` (chunks d p … of rank r go to d) and ``recv`` (chunks
-    r p … come from r). Empty chunks (0 elements) are left out of `pre` and `post`.
+    The only buffer is ``data``, in which a chunk has the same index on all ranks: with p pieces, the part of
+    rank r is the p chunks from chunk r p on. An all-to-all has ``send`` (p chunks from d p on go to rank d)
+    and ``recv`` (p chunks from r p on come from rank r). Empty chunks are left out of `pre` and `post`.
     """
     choice("collective", collective, COLLECTIVES)
     ranks = whole("ranks", ranks, 1)
@@ -81,7 +81,7 @@ def _laid_out(collective: str, ranks: int, counts: np.ndarray, pieces: int, root
         rank, chunk = _positions(at, ranks, counts.size, pieces, root)
         item = source = chunk
         if collective == "all-to-all":
-            # Afterwards the position of part r holds the chunk that rank r sent to this rank.
+            # Afterwards, part r of the array holds the chunks that rank r sent to this rank.
             who = chunk // pieces if side else rank
             source = rank * pieces + chunk % pieces if side else chunk
             item = who * counts.size + source
@@ -99,7 +99,7 @@ def _laid_out(collective: str, ranks: int, counts: np.ndarray, pieces: int, root
 
 
 def _positions(at: int, ranks: int, chunks: int, pieces: int, root: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ranks and chunks at which an array lies, empty chunks included."""
+    """Return rank and index of every chunk of an array that lies as ``at`` says, empty chunks included."""
     chunk = np.arange(chunks)
     if at == _EACH:
         return np.repeat(np.arange(ranks), chunks), np.tile(chunk, ranks)
@@ -107,7 +107,7 @@ def _positions(at: int, ranks: int, chunks: int, pieces: int, root: int) -> tupl
 
 
 def _split(elements: int, parts: int) -> np.ndarray:
-    """Split ``elements`` into ``parts`` as evenly as possible, larger first; int64, shape (parts,)."""
+    """Return the sizes of ``parts`` nearly equal parts of ``elements``, larger ones first: int64."""
     return elements // parts + (np.arange(parts, dtype=np.int64) < elements % parts)
 
 
@@ -115,9 +115,9 @@ def _split(elements: int, parts: int) -> np.ndarray:
 class Operation:
     """Describes the collective operation that a schedule performs: one of `COLLECTIVES`, or ``"custom"``.
 
-    ``root``: of a broadcast, reduce, gather or scatter, else None. ``before``, ``after``: the buffers of the
-    data in `pre` and `post`; −1 for a custom operation, which may use any. ``counts``: elements of each chunk
-    of the whole array, as `layout` divides it; for a custom operation, of each item.
+    ``root``: root rank of a broadcast, reduce, gather or scatter, else None. ``before``, ``after``: index of
+    the buffer with the data of `pre`, of `post`; −1 for a custom operation, which may use several.
+    ``counts``: elements of each chunk of the whole array (see `layout`), or of each item if custom.
     """
 
     collective: str
@@ -128,12 +128,12 @@ class Operation:
 
     @property
     def in_place(self) -> bool:
-        """Whether data lie in the buffers of `layout`: all in buffer 0, or for all-to-all in 0, then in 1."""
+        """Whether the data use the buffers of `layout`: buffer 0 only, or 0 before and 1 after all-to-all."""
         return (self.before, self.after) == (0, int(self.collective == "all-to-all"))
 
 
 def kind(schedule: Schedule) -> tuple[str, int | None]:
-    """Return the collective operation that a schedule performs, and its root; see `operation`."""
+    """Return the name of the collective operation that a schedule performs, and its root or None."""
     performed = operation(schedule)
     return performed.collective, performed.root
 
@@ -141,8 +141,8 @@ def kind(schedule: Schedule) -> tuple[str, int | None]:
 def whole_elements(schedule: Schedule) -> int:
     """Return the number of elements of a schedule's whole array, the ``elements`` of `layout`.
 
-    For a custom operation each item of `pre` counts once, however many ranks hold it or a term of its sum;
-    for a point-to-point exchange that is the size of all messages together.
+    For a custom operation each item of `pre` counts once, even if several ranks hold the item or terms of its
+    sum; for a point-to-point exchange the result is the size of all messages together.
     """
     return int(operation(schedule).counts.sum())
 
@@ -151,8 +151,8 @@ def whole_elements(schedule: Schedule) -> int:
 def operation(schedule: Schedule) -> Operation:
     """Recognise the collective operation that a schedule performs from its `pre` and `post`.
 
-    In a named operation `pre` lies in one buffer, and `post` in one. If these differ, the part of a rank may
-    be at its position in the array or at the buffer's beginning. Item names and other buffers do not matter.
+    In a named operation all of `pre` lies in one buffer, and all of `post` in one. If these differ, a
+    rank's part may be at its position in the array or at the buffer's beginning. Item numbers do not matter.
     """
     buffers = [{buffer for _, buffer, _ in held} for held in (schedule.pre, schedule.post)]
     if max(map(len, buffers)) < 2:
@@ -172,7 +172,7 @@ def _array(
 ) -> tuple[int, np.ndarray] | None:
     """Return the root and the elements of each chunk if `pre` and `post` match ``collective``; else None.
 
-    ``compact``: the part of each rank lies at the beginning of its buffer.
+    With ``compact`` each rank's part lies at its buffer's beginning. ``buffers``: of pre, of post.
     """
     n, where, ends, root = schedule.ranks, _WHERE[collective], (schedule.pre, schedule.post), 0
     if _ROOT in where:
@@ -206,6 +206,6 @@ def _array(
             if there is None or there[1] != origins:
                 return None
             items.add((item, there[0]))
-    # Items may be named differently, but one to one.
+    # Items may be numbered differently than by `layout`, but one to one.
     one_to_one = all(len(set(names)) == len(items) for names in zip(*items, strict=True))
     return (root, counts) if one_to_one else None

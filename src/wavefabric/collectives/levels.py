@@ -8,12 +8,12 @@ from wavefabric.collectives.structure import batches, checked_structure, moves, 
 
 
 def levels(schedule: Schedule) -> np.ndarray:
-    """Return the smallest level of each transfer, such that all transfers it depends on have lower levels.
+    """Return the level of each transfer: the smallest above the levels of all transfers it depends on.
 
     A transfer depends on an earlier one (by round, then position) if one of them writes a chunk that the
-    other reads or writes; an operation of a switch counts as one. Transfers of one level may run in any
-    order, and all ranks compute the same levels independently. In a schedule that `verify` accepts, no level
-    exceeds the transfer's round. int64, shape (transfers,); `ScheduleError` if numbers are out of range.
+    other reads or writes; an operation of a switch counts as one transfer. Transfers of one level may run in
+    any order, and all ranks compute the same levels independently. If `verify` accepts the schedule, no level
+    exceeds the transfer's round. int64, shape (transfers,); `ScheduleError` if indices are out of range.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def levels(schedule: Schedule) -> np.ndarray:
 
 
 def spaced_levels(schedule: Schedule, apart: int) -> np.ndarray:
-    """Return `levels` that are multiples of ``apart``, except local copies, which lie between."""
+    """Return `levels` in multiples of ``apart``; transfers within a rank take the next integer instead."""
     checked_structure(schedule)
     m = moves(schedule)
     src, dst = m.src, m.dst
@@ -56,9 +56,9 @@ def spaced_levels(schedule: Schedule, apart: int) -> np.ndarray:
 
 
 def dependencies(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
-    """Return sorted, distinct pairs of transfers of which the second waits for the first, as in `levels`.
+    """Return two arrays (first, second): transfer second[i] must wait for transfer first[i], as in `levels`.
 
-    Pairs implied by others of the same chunk are left out. The first row stands for an operation of a switch.
+    Pairs are sorted, without pairs that others of a chunk imply; operations of a switch are their first rows.
 
     Examples
     --------
@@ -76,15 +76,15 @@ def dependencies(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
 
 
 def hazards(chunk: np.ndarray, time: np.ndarray, writes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return pairs of accesses (later, earlier) that must stay in order, such as a write and its reads.
+    """Return two arrays: access ``later[i]`` to a chunk must come after access ``earlier[i]``.
 
-    Each entry of the arrays is an access to a chunk; ``time`` orders the accesses of a chunk, and at equal
-    times reads come first. All other orders within a chunk follow from these pairs.
+    Entry i of ``chunk``, ``time`` and ``writes`` describes access i: chunk, time, whether it writes; at equal
+    times reads come first. All other orders within a chunk follow from the returned pairs.
     """
     order = np.lexsort((writes, time, chunk))
     chunk, written = chunk[order], writes[order]
     at = np.arange(chunk.size)
-    begin = np.searchsorted(chunk, chunk)  # of each access's chunk
+    begin = np.searchsorted(chunk, chunk)  # first access to the same chunk
     last = np.maximum.accumulate(np.where(written, at, -1))
     before = np.concatenate(([-1], last))[: at.size]  # last write before each access
     before = np.where(before >= begin, before, -1)

@@ -1,4 +1,4 @@
-"""Register algorithms of collective operations by name; `ALGORITHMS` lists all that can be used."""
+"""Register the algorithms of collective operations by name in `ALGORITHMS`, and build their schedules."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -115,9 +115,10 @@ def build(
     """Build the schedule of a collective operation by a named algorithm of `ALGORITHMS`.
 
     ``collective`` is one of the algorithm's `collectives`. ``elements``: the size of the whole array (see
-    `wavefabric.collectives.conditions.layout`), for a halo of each message. ``pieces``: parts that form a
-    pipeline, or else finer chunks (see each algorithm). ``radix``: from 2, the default. ``grid``: ranks per
-    axis, the last fastest; by default two nearly equal axes, for a ring none. `InputError` as `why_refused`.
+    `wavefabric.collectives.conditions.layout`), or for a halo of each message. ``pieces``: chunks per part
+    of the array, sent as a pipeline where the algorithm has one. ``radix``: from 2, the default. ``grid``:
+    ranks along each axis, numbered with the last axis fastest; by default two nearly equal axes, for a ring
+    none. `InputError` for the reason that `why_refused` returns.
 
     Examples
     --------
@@ -170,16 +171,13 @@ def _checked(
 
 
 def rings_of(algorithm: str, grid: Sequence[int] | None) -> int:
-    """Return the number of rings of an algorithm on a grid; each carries an equal part of every chunk."""
+    """Return the number of parallel rings: GPUs per node of a ``grid`` for "ring", else 1."""
     return grid[1] if algorithm == "ring" and grid else 1
 
 
 def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: int = 2) -> tuple[int, int]:
-    """Return upper bounds on the chunks of all ranks, and on the chunk moves, of a schedule of `build`.
-
-    Both grow with ``pieces``.
-    """
-    if collective == "halo":  # at most as many axes as ranks have factors of 2
+    """Return upper bounds (chunks on all ranks together, chunk moves) of a schedule of `build`."""
+    if collective == "halo":  # at most log2(ranks) axes, each with messages both ways
         return 4 * ranks * ranks.bit_length(), 2 * ranks * ranks.bit_length()
     shared = algorithm in ("ring", "bidirectional-ring", "recursive", "nvls") and collective == "all-reduce"
     shared |= algorithm == "hierarchical"

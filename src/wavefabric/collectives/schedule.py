@@ -1,4 +1,4 @@
-"""Define `Schedule`, a communication pattern to verify, cost (`fabric`), run (`exchange`) and draw."""
+"""Define `Schedule`: which rank sends which chunk of data to which rank, in which round."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -36,7 +36,7 @@ Holdings = dict[tuple[int, int, int], tuple[int, int]]
 
 @dataclass(frozen=True)
 class MscclOrigin:
-    """Holds the other settings of an MSCCL file; ``most_bytes``: the largest array that it runs with."""
+    """Holds the settings of an MSCCL file, whose algorithm hangs with arrays above ``most_bytes`` bytes."""
 
     protocol: str
     channels: int
@@ -67,12 +67,12 @@ class Schedule:
 
     @property
     def communication_rounds(self) -> int:
-        """Return the number of rounds with transfers between ranks; others only add or copy locally."""
+        """Return the number of rounds with transfers between ranks; other rounds work within ranks."""
         t = self.transfers
         return np.unique(t["round"][t["src"] != t["dst"]]).size
 
     def offsets(self, buffer: int, rank: int) -> np.ndarray:
-        """Return the first element of each chunk of a rank's buffer, then the total: shape (chunks + 1,)."""
+        """Return the index of each chunk's first element in a rank's buffer, then the buffer's size."""
         return np.concatenate(([0], np.cumsum(self.sizes[buffer][rank])))
 
 
@@ -85,7 +85,7 @@ _Result = TypeVar("_Result")
 
 
 def cached(function: Callable[[Schedule], _Result]) -> Callable[[Schedule], _Result]:
-    """Decorate a function so that it runs once per schedule; schedules never change."""
+    """Decorate ``function`` so that each schedule's result is computed once; schedules never change."""
     results: WeakKeyDictionary[Schedule, _Result] = WeakKeyDictionary()
 
     @wraps(function)

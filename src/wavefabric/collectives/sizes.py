@@ -16,21 +16,21 @@ MOST_RANKS = 4096
 
 
 def element_counts(key: str, values: Iterable[int]) -> np.ndarray:
-    """Return the elements of each rank as int64, shape (ranks,); at least one rank is required."""
+    """Return ``values``, elements per rank, as int64; `InputError` if there are none or one is negative."""
     counts = [whole(f"{key}[{i}]", v, 0) for i, v in enumerate(values)]
     ensure(counts, key, "none", "one a rank, at least one")
     return np.array(counts, np.int64)
 
 
 def ragged(count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row and the in-row index of each entry of consecutive rows of ``count`` entries."""
+    """Return row and index within the row of each entry of a ragged table; ``count``: entries per row."""
     row = np.repeat(np.arange(count.size), count)
     first = np.cumsum(count, dtype=np.int64) - count
     return row, np.arange(row.size) - first[row]
 
 
 def within_groups(key: np.ndarray) -> np.ndarray:
-    """Return the index of each entry among the entries of equal ``key``, in the order given."""
+    """Return for each entry of ``key`` the number of earlier entries that are equal."""
     order = np.argsort(key, kind="stable")
     number = np.empty(key.size, np.int64)
     number[order] = np.arange(key.size) - np.searchsorted(key[order], key[order])

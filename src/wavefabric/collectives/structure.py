@@ -1,4 +1,4 @@
-"""Check that the numbers of a schedule fit together, and number its chunks consecutively in flat tables."""
+"""Check the indices and sizes in a schedule, and number the chunks of all its buffers consecutively."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,14 +14,15 @@ NAMES = "text of one line, not empty"
 
 
 class ScheduleError(InputError):
-    """Raised for a schedule that does not do what it states; the message names the transfer or chunk."""
+    """Raised if a schedule is inconsistent or misses its `post`; the message names transfer or chunk."""
 
 
 @dataclass(frozen=True)
 class Moves:
-    """Transfers split into moves of one chunk each, in the schedule's order: arrays of shape (moves,).
+    """Holds the moves of single chunks that make up a schedule's transfers: arrays of shape (moves,).
 
-    Chunks are numbered by buffer, then rank, then position. ``chunks``: how many there are in all.
+    ``transfer``: index of each move's transfer; ``src``, ``dst``: numbers of its chunks. Chunks are numbered
+    by buffer, then rank, then position; ``chunks`` is their total number.
     """
 
     transfer: np.ndarray
@@ -42,7 +43,7 @@ def chunk_numbers(schedule: Schedule, buffer, rank, chunk) -> np.ndarray:
 
 
 def moves(schedule: Schedule) -> Moves:
-    """Split the transfers of a schedule into single-chunk moves; its structure must have been checked."""
+    """Split the transfers of a schedule that `check_structure` accepted into moves of single chunks."""
     t = schedule.transfers
     transfer, within = ragged(t["count"].astype(np.int64))
     src = chunk_numbers(schedule, t["src_buffer"], t["src"], t["src_chunk"])[transfer] + within
@@ -52,10 +53,10 @@ def moves(schedule: Schedule) -> Moves:
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Groups transfers that move as one: a single transfer, or all rows of an operation of a switch.
+    """Groups transfers into units: a unit is one transfer, or all rows of an operation of a switch.
 
     ``first``: the first transfer of each unit, then the number of transfers, (units + 1,). ``of``: the unit
-    of each transfer. ``switched``: whether a switch performs the unit; ``sums``: whether that is a reduction.
+    of each transfer. ``switched``: whether a switch performs the unit; ``sums``: whether it is a reduction.
     """
 
     first: np.ndarray
@@ -65,18 +66,18 @@ class Units:
 
     @property
     def numbers(self) -> np.ndarray:
-        """Return the number of each transfer's operation of a switch; 0 for other transfers."""
+        """Return for each transfer a number, above 0, of its operation of a switch; 0 without a switch."""
         return np.where(self.switched[self.of], self.of + 1, 0)
 
     @property
     def leads(self) -> np.ndarray:
-        """Return whether each transfer is the first of its unit and so represents it."""
+        """Return for each transfer whether it is the first of its unit: bool, shape (transfers,)."""
         return np.isin(np.arange(self.of.size), self.first[:-1])
 
 
 @cached
 def units(schedule: Schedule) -> Units:
-    """Return the units of a schedule, in its order."""
+    """Return the `Units` of a schedule, in the order of its transfers."""
     t = schedule.transfers
     new = np.ones(t.size, bool)
     new[1:] = (t["switch"][1:] == 0) | (t["switch"][1:] != t["switch"][:-1]) | (np.diff(t["round"]) != 0)
@@ -91,7 +92,7 @@ def units(schedule: Schedule) -> Units:
 
 
 def refuse_switches(schedule: Schedule, who: str) -> None:
-    """Raise `InputError` if a switch multicasts or reduces in a schedule, which ``who`` does not support."""
+    """Raise `InputError` if a schedule has multicasts or reductions by a switch; ``who`` cannot run them."""
     if schedule.transfers["switch"].any():
         what = f"{schedule.name} has multicasts or reductions by a switch"
         raise InputError(f"schedule: {what}; allowed for {who}: transfers from rank to rank alone")
@@ -104,7 +105,7 @@ def issuers(schedule: Schedule) -> np.ndarray:
 
 
 def in_rounds(schedule: Schedule, rounds: np.ndarray) -> Schedule:
-    """Return the same transfers with other rounds, sorted by round; order within a round is unchanged."""
+    """Return the schedule with its transfers moved to ``rounds``, and stably sorted by round."""
     transfers = schedule.transfers.copy()
     transfers["round"] = rounds
     # Distinct numbers keep operations of switches apart when they become adjacent.
@@ -127,7 +128,7 @@ def transfer_elements(schedule: Schedule) -> np.ndarray:
 def sent_and_received(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
     """Return the elements that each rank sends to others and receives from them: two arrays, (ranks,).
 
-    A multicast by a switch is sent once, a sum by a switch received once, both with the rank's own part.
+    A multicast by a switch is sent once, a sum by a switch received once, including a rank's data for itself.
     """
     t, u = schedule.transfers, units(schedule)
     moved = transfer_elements(schedule) * ((t["src"] != t["dst"]) | (t["switch"] > 0))
@@ -137,7 +138,7 @@ def sent_and_received(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
 
 
 def batches(rounds: np.ndarray) -> list[tuple[int, int]]:
-    """Return (first, last + 1) of each run of equal numbers."""
+    """Return the index range (first, last + 1) of each run of equal numbers in ``rounds``."""
     if not rounds.size:
         return []
     cuts = np.flatnonzero(np.diff(rounds)) + 1
@@ -145,7 +146,7 @@ def batches(rounds: np.ndarray) -> list[tuple[int, int]]:
 
 
 def chunk_name(schedule: Schedule, rank: int, buffer: int, chunk: int) -> str:
-    """Describe a chunk in words."""
+    """Return a chunk's name for messages, such as ``data[3] of rank 1``."""
     return f"{schedule.buffers[buffer]}[{chunk}] of rank {rank}"
 
 
@@ -163,12 +164,12 @@ def move_name(schedule: Schedule, m: Moves, move: int) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can stand in a one-line error message."""
+    """Return whether a text is not empty and printable on one line."""
     return bool(text) and text.isprintable()
 
 
 def check_structure(schedule: Schedule) -> None:
-    """Raise `ScheduleError` for the first number out of range, empty chunk that moves, or unequal sizes."""
+    """Raise `ScheduleError` for the first index out of range, empty chunk that moves, or unequal sizes."""
     _check_buffers(schedule)
     _check_ranges(schedule)
     _check_chunks(schedule)

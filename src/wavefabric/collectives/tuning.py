@@ -49,20 +49,20 @@ class TimedChoice:
 
 @dataclass(frozen=True)
 class TunedSize:
-    """Holds the bytes of the whole array and its candidates, at least one; the first is the choice."""
+    """Holds the candidates, at least one, for a whole array of ``bytes`` bytes; the first is the choice."""
 
     bytes: int
     candidates: tuple[TimedChoice, ...]
 
     @property
     def best(self) -> TimedChoice:
-        """Return the choice for this size, with its times."""
+        """Return the candidate that is used at this size, with its times."""
         return self.candidates[0]
 
 
 @dataclass(frozen=True)
 class TunedCollective:
-    """Holds a collective operation's sizes, ascending; ``transport``: where measured, None if predicted."""
+    """Holds a collective's tuned sizes, ascending; ``transport``: measured one, None if predicted."""
 
     collective: str
     sizes: tuple[TunedSize, ...]
@@ -73,8 +73,8 @@ class TunedCollective:
 class Tuning:
     """Holds the fastest algorithms by array size; `wavefabric collective tune` writes it as a JSON file.
 
-    `InputError` if sizes do not increase, `wavefabric.collectives.registry.build` refuses a choice, or its
-    protocol is unknown or does not support that many ranks.
+    `InputError` if sizes do not increase, `wavefabric.collectives.registry.build` refuses a choice, or a
+    choice has a protocol that is unknown or does not support that many ranks.
     """
 
     ranks: int
@@ -116,10 +116,10 @@ class Tuning:
     ) -> Choice:
         """Return the fastest choice for ``nbytes`` of the whole array (``elements`` of `conditions.layout`).
 
-        The nearest tuned size on a logarithmic scale counts. If several transports were measured,
-        ``transport`` selects one, else the first in the file is used. Returned is the first, hence fastest,
-        candidate of that size for which ``usable`` is true, or `default_choice` if there is none.
-        `InputError` if the collective operation was not tuned.
+        The choice is the first, hence fastest, candidate for which ``usable`` is true at the tuned size that
+        is nearest on a logarithmic scale, or `default_choice` if there is none. If several transports were
+        measured, ``transport`` selects one, else the first in the file is used. `InputError` if the
+        collective operation was not tuned.
         """
         tables = [table for table in self.tables if table.collective == collective]
         if not tables:
@@ -135,7 +135,7 @@ class Tuning:
 
 
 def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
-    """Return a choice without a tuning file: few rounds up to 256 KiB of the whole array, few bytes above.
+    """Return a choice by fixed rules: few rounds for whole arrays up to 256 KiB, few bytes sent above.
 
     =================  =======================================  ===================================
     collective         up to 256 KiB                            above
@@ -149,7 +149,7 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
     =================  =======================================  ===================================
 
     *Else* applies if an algorithm refuses the number of ranks: radix 2 requires powers of two. If all refuse,
-    any other that accepts is used. `InputError` for another collective operation, or if none accepts.
+    another algorithm is used. `InputError` for other collective operations, or if all algorithms refuse.
     """
     choice("collective", collective, _PREFERRED)
     preferred = _PREFERRED[collective][nbytes > SMALL]
@@ -189,7 +189,7 @@ def tuning_to_json(tuning: Tuning) -> str:
         for t in tuning.tables
     ]
     content = {"format": FORMAT, "version": VERSION, **vars(tuning)}
-    del content["tables"]  # last
+    del content["tables"]  # added again below, so that they come last
     return json_rows(content | {"tables": tables}, ("tables", "sizes", "candidates"))
 
 
@@ -206,13 +206,13 @@ def tuning_from_json(text: str) -> Tuning:
 
 
 def _written(choice: Choice) -> dict[str, Any]:
-    """Return the options of a choice as a dictionary, without those at their defaults."""
+    """Return the algorithm and the options of a choice as a dictionary, without options at defaults."""
     defaults = vars(Choice(choice.algorithm))
     return {key: value for key, value in vars(choice).items() if key == "algorithm" or value != defaults[key]}
 
 
 def _read_size(row: dict[str, Any]) -> TunedSize:
-    """Convert a size of a tuning file; its choice comes first, with the candidate's times if listed there."""
+    """Return a size of a tuning file as `TunedSize`, its choice first, with times from ``candidates``."""
 
     def timed(choice: dict[str, Any], times: dict[str, Any]) -> TimedChoice:
         known = Choice(**{key: choice[key] for key in row["choice"]})

@@ -46,7 +46,7 @@ must hold item 0 of rank 0
 
 
 class ChunkState:
-    """Tracks the contents of each chunk: an item, or `_NOTHING`, and origins, a bit mask of ranks."""
+    """Tracks each chunk's contents in a replay: item or `_NOTHING`, and contributing ranks as a bit mask."""
 
     def __init__(self, schedule: Schedule, m: structure.Moves):
         self.schedule, self.moves = schedule, m
@@ -72,7 +72,7 @@ class ChunkState:
         self.item[chunk], self.origins[chunk] = item, origins
 
     def table(self, held: Holdings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return chunk numbers, items and origins, ordered by rank, buffer and chunk."""
+        """Return ``held`` as chunk numbers, items and origins, ordered by rank, buffer and chunk."""
         keys = sorted(held)
         at = np.array(keys, np.int64).reshape(-1, 3)
         item = np.array([held[key][0] for key in keys], np.int64)
@@ -80,7 +80,7 @@ class ChunkState:
         return structure.chunk_numbers(self.schedule, at[:, 1], at[:, 0], at[:, 2]), item, origins
 
     def play(self, first: int, last: int) -> None:
-        """Replay one round, the moves from ``first`` to before ``last``; refuse those that break a rule."""
+        """Replay moves ``first`` to ``last`` − 1, one round; `ScheduleError` if a move breaks a rule."""
         src, dst = self.moves.src[first:last], self.moves.dst[first:last]
         number, write, turn = np.arange(first, last), self.write[first:last], self.turn[first:last]
         self.writer[dst[::-1]] = number[::-1]  # the first of several moves is stored last
@@ -148,7 +148,7 @@ def _holding(item: int, origins: Any) -> str:
 
 
 def _ranks(origins: Any) -> str:
-    """Describe a set of ranks in words, runs of three or more as ranges."""
+    """Return a bit mask of ranks in words; three or more consecutive ranks become a range."""
     ranks = np.array([rank for rank in range(origins.bit_length()) if origins >> rank & 1])
     runs = np.split(ranks, np.flatnonzero(np.diff(ranks) > 1) + 1)
     texts = [f"{r[0]} to {r[-1]}" if r.size > 2 else ", ".join(map(str, r)) for r in runs]

@@ -1,7 +1,7 @@
 """Build an HTML page about any result: what was run, whether it worked, how fast it was, and its figures.
 
-A module per kind of result builds the `content.Content` of its page; templates/ define the layout. Imports
-all packages below it but `bench`; only `cli` imports it.
+Each kind of result has a module that builds the `content.Content` of its page; templates/ define the layout.
+May import every package but `cli`, which alone imports this one.
 """
 
 from wavefabric.base.lazy import lazy

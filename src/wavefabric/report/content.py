@@ -1,4 +1,4 @@
-"""Hold the content of a page before it becomes HTML."""
+"""Define the content of a report page, before templates turn it into HTML."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GOOD, WARNED, BAD = "good", "warned", "bad"
 
 @dataclass(frozen=True)
 class Tile:
-    """A figure on the first screen as text: name, value, a note below it, and the predicted value."""
+    """A number at the top of a page as text: name, value, a note below, and the predicted value."""
 
     name: str
     value: str
@@ -34,24 +34,24 @@ class Content:
     verdict: str = ""
     state: str = GOOD
     tiles: list[Tile] = field(default_factory=list)
-    #: Time spent by part in s, or parts of another total; their heading, and how values are formatted.
+    #: Time in s by part of the run, or parts of another total; their heading, and how values are formatted.
     parts: Mapping[str, float] = field(default_factory=dict)
     parts_title: str = "Where the time went"
     parts_words: Callable[[float], str] = time_words
     warnings: list[str] = field(default_factory=list)
     #: Figures by section heading.
     sections: dict[str, list[Markup]] = field(default_factory=dict)
-    #: Numbers of the figures, by the names that canvases use.
+    #: Arrays that canvases of the page draw, by name.
     arrays: dict[str, dict[str, Any]] = field(default_factory=dict)
     thumbnail: Markup = field(default_factory=Markup)
 
     def add(self, title: str, *figures: Markup) -> None:
-        """Add a section with ``figures``; nothing if all are empty."""
+        """Add ``figures`` that are not empty to the section ``title``, which is created if necessary."""
         if shown := [each for each in figures if each]:
             self.sections.setdefault(title, []).extend(shown)
 
     def facts(self) -> dict[str, Any]:
-        """Return the first screen as values for JSON."""
+        """Return what the top of the page shows, such as verdict and tiles, as values for JSON."""
         keys = "kind", "title", "verdict", "state", "warnings", "parts"
         return {key: getattr(self, key) for key in keys} | {"figures": [vars(tile) for tile in self.tiles]}
 
@@ -59,10 +59,10 @@ class Content:
 def run_tiles(
     plan: Mapping[str, float], seconds: tuple[float, float], steps: int, nbytes: float, where: str
 ) -> list[Tile]:
-    """Return tiles with ``seconds`` per step and in total, and the largest rank's memory, ``nbytes``.
+    """Return tiles with ``seconds``, per step and in total, and ``nbytes``, the memory of the largest rank.
 
-    ``nbytes`` is 0 if unknown. ``plan`` contains ``step`` and ``bytes`` if they are comparable with the
-    measured values: a step without compilation, and the memory of a GPU.
+    ``nbytes`` is 0 if unknown. ``plan`` has predictions, ``step`` (s) and ``bytes``, if the measured step
+    includes no compilation, and the measured memory is a GPU's.
     """
     note = f"{time_words(seconds[1])} in all, {steps} steps"
     step, memory = time_words(seconds[0]), binary_bytes(nbytes) if nbytes > 0 else "not recorded"
@@ -73,7 +73,7 @@ def run_tiles(
 
 
 def _beside(measured: float, expected: float, words: Callable[[float], str]) -> str:
-    """Return a prediction as text, with the relative difference of the measured value."""
+    """Return a prediction as text, and how much more or less was measured."""
     if not expected > 0 or not measured > 0:
         return words(expected) if expected > 0 else ""
     more = measured / expected - 1
@@ -82,14 +82,14 @@ def _beside(measured: float, expected: float, words: Callable[[float], str]) -> 
 
 
 def where_words(attributes: Mapping[str, Any], ranks: int, how: Any) -> str:
-    """Return text on whose memory it is: the device's, or the largest rank's with the kind of exchange."""
+    """Return a note on whose memory a tile shows: the device's or the largest rank's, then with ``how``."""
     device = attributes.get("device") or "cpu"
     words = f"on {attributes.get('cpu', device) if device == 'cpu' else device}"
     return f"the most of {ranks} ranks {words}, {how}" if ranks > 1 else words
 
 
 def plan_of(attributes: Mapping[str, Any]) -> dict[str, float]:
-    """Return seconds per step by part, and bytes, of a result's plan; empty for a missing or bad plan."""
+    """Return the plan in a result's attributes: seconds per step by part, and bytes; {} if none or bad."""
     try:
         plan = json.loads(str(attributes.get("plan") or "{}"))
         known = {**plan.get("seconds", {}), "bytes": plan.get("bytes", 0)}
@@ -100,7 +100,7 @@ def plan_of(attributes: Mapping[str, Any]) -> dict[str, float]:
 
 
 def pairs(values: Mapping[str, Any], leave: tuple[str, ...] = ("plan", "format_version")) -> list[Any]:
-    """Return names and values as text, with short numbers, without empty ones."""
+    """Return (name, text) of ``values``, numbers shortened; leave out empty values and names in ``leave``."""
     shown = {k: v.tolist() if hasattr(v, "tolist") else v for k, v in values.items() if k not in leave}
     texts = {k: f"{v:.6g}" if isinstance(v, float) else str(v) for k, v in shown.items()}
     return [(key, text) for key, text in texts.items() if text not in ("", "nan")]

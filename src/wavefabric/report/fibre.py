@@ -1,4 +1,4 @@
-"""Build the page of a fibre link's result, and of a parameter sweep's."""
+"""Build the report pages of a fibre link and of a parameter sweep."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from wavefabric.report.figures import PlotAxis, bars, plot, table, text
 _HEADS = {"q_squared_mean_db": "Q²", "q_squared_min_db": "least", "penalty_db": "penalty", "gmi_mean": "GMI"}
 _BACK = "back_to_back"
 
-#: Number of steps from which the first, which plans transforms, is a small part of a propagation; Q² (dB)
-#: needed by codes with 20 % overhead.
+#: Steps from which the first step, which plans transforms, is a small part of the time; Q² in dB that
+#: error-correcting codes with 20 % overhead need.
 _STEADY, _LIMIT = 200, 5.7
 
 
@@ -60,7 +60,7 @@ def fibre_content(result: Result) -> Content:
 
 
 def plan_bar(plan: dict[str, float]) -> Any:
-    """Return bars of the parts of the predicted step."""
+    """Return a bar chart of the parts of the predicted time per step."""
     parts = {key: plan[key] for key in ("compute", "pack", "exposed") if plan.get(key, 0) > 0}
     return bars("Predicted step", [("a step", parts, False)])
 
@@ -164,7 +164,7 @@ def _group_table(rows: list[dict[str, Any]]) -> Any:
 
 
 def sweep_content(result: SweepResult) -> Content:
-    """Return the content of a sweep's page: its best point, and the best Q² over each axis."""
+    """Return the content of a parameter sweep's page: the best point, and the best Q² over each axis."""
     q, best, points = result.mean_q_squared_db(), result.best(), counted(int(np.prod(result.shape)), "point")
     content = _begun("parameter sweep", result)
     content.verdict, content.state = f"No signal at any of {points}", BAD

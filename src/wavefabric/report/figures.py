@@ -1,4 +1,4 @@
-"""Draw figures of a page: lines and bars as SVG and HTML; arrays as bytes that a canvas draws."""
+"""Draw the figures of report pages: lines as SVG, bars as HTML, arrays as bytes that a canvas draws."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ MOST_POINTS, MOST_ROWS, COLOURS = 1000, 200, 8
 
 @cache
 def environment() -> jinja2.Environment:
-    """Return the environment for page templates; all text is escaped."""
+    """Return the Jinja environment for page templates, which escapes all text."""
     how: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
     return jinja2.Environment(loader=jinja2.PackageLoader("wavefabric.report"), autoescape=True, **how)
 
 
 def macro(name: str, **values: Any) -> Markup:
-    """Render a macro of the template of figures."""
+    """Render the macro ``name`` of the template figures.html."""
     return getattr(environment().get_template("figures.html").module, name)(**values)
 
 
@@ -47,12 +47,12 @@ class PlotAxis:
     words: Callable[[float], str] = "{:.4g}".format
 
     def linear(self, values: Any) -> np.ndarray:
-        """Return the values that are linear along the axis: ``values``, or their logarithms."""
+        """Return ``values``, or their logarithms to the base ``log`` if the axis is logarithmic."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.log(values) / math.log(self.log) if self.log else np.asarray(values, float)
 
     def scale(self, values: np.ndarray, first: float, last: float, pad: float = 0.0) -> tuple[Any, list[Any]]:
-        """Return a function from linear values to positions ``first`` to ``last``; and ticks with text."""
+        """Return a map from linear values to positions ``first`` … ``last``, and ticks: (position, text)."""
         low, high = float(values.min()), float(values.max())
         pad = pad * (high - low) if high - low > 1e-9 * max(abs(low), abs(high)) else 0.1 * abs(high) or 0.5
         low, high = low - pad, high + pad
@@ -71,9 +71,9 @@ class PlotAxis:
 def plot(
     title: str, lines: Mapping[str, Any], x: PlotAxis | str, y: PlotAxis | str, note: str = "", dots: str = ""
 ) -> Markup:
-    """Plot named lines, each (x, y); ``dots``: points instead, ``"dots"``, or ``"fine"`` ones on a square.
+    """Plot named lines, each (x, y), or points if ``dots`` is ``"dots"``, or ``"fine"`` (on a square).
 
-    Values that are not finite are gaps; without any value the result is empty.
+    Values that are not finite are gaps; without a finite value the result is empty.
     """
     x, y = (PlotAxis(axis) if isinstance(axis, str) else axis for axis in (x, y))
     made = {name: np.stack([x.linear(a), y.linear(b)]) for name, (a, b) in lines.items()}
@@ -123,13 +123,13 @@ def bars(
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> Markup:
-    """Return a table whose first column names the rows; without ``heads``, of name-value pairs."""
+    """Return a table whose first column names the rows; without ``heads`` a table of name-value pairs."""
     cut = {"rows": rows[:MOST_ROWS], "left_out": max(0, len(rows) - MOST_ROWS)}
     return macro("table", title=title, heads=heads, **cut) if rows else Markup()
 
 
 def text(title: str, content: str) -> Markup:
-    """Return a text that unfolds."""
+    """Return a section, closed at first, that unfolds to show ``content``."""
     return macro("text", title=title, content=content[:200_000]) if content else Markup()
 
 
@@ -141,10 +141,10 @@ def slices(
     cuts: Mapping[int, int],
     colours: Mapping[str, Any],
 ) -> Markup:
-    """Return canvases that show slices of an array of finite values, which is added to ``content``.
+    """Return canvases that show slices of ``values``, finite and added to the arrays of ``content``.
 
-    ``axes``: name, first coordinate, step and unit of each; ``cuts``: axes across which there are slices,
-    with the index shown first; empty for a plane. ``colours``: cmap, vmin, vmax, unit and note.
+    ``axes``: name, first coordinate, step and unit of each axis; ``cuts``: axes across which there are
+    slices, with the index shown first; empty for a plane. ``colours``: cmap, vmin, vmax, unit and note.
     """
     name, low, high = f"array{len(content.arrays)}", float(colours["vmin"]), float(colours["vmax"])
     scaled = ((values - low) * (255 / ((high - low) or 1))).round().clip(0, 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Write HTML pages: of one result, or of all results in a folder with an index."""
+"""Write HTML report pages: one about a single result, or one per result in a folder and an index."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RESULTS, _OTHERS = (".h5", ".hdf5", ".json"), (".png", ".svg", ".pdf", ".gif", 
 
 @dataclass(frozen=True)
 class ReportPages:
-    """Holds the paths of written pages, the one to open first leading, and contents without the index."""
+    """Holds the paths of written pages, main page first, and the contents of all pages but the index."""
 
     pages: tuple[Path, ...]
     contents: tuple[Content, ...]
@@ -81,7 +81,7 @@ def _check(target: str | Path, force: bool, source: Path) -> Path:
 def _folder(
     path: Path, index: Path, force: bool, timed: tuple[AnyFabric | None, float]
 ) -> tuple[dict[Path, str], list[Content]]:
-    """Return all pages of a folder by path, the index first, and their contents."""
+    """Return the HTML of a folder's pages by path, the index first, and the contents of the results."""
     contents: dict[Path, Content] = {}
     files = sorted(path.iterdir())
     for file in (each for each in files if each.suffix.lower() in _RESULTS and each.is_file()):
@@ -93,7 +93,7 @@ def _folder(
             contents[file] = Content("damaged", file.name, str(error).removeprefix(f"{file}: "), BAD)
     if not contents:
         raise InputError(f"{path}: no result in this folder; {ALLOWED}")
-    # Results with the same stem, or with that of the index, keep their endings.
+    # Pages of results with the same stem, or with the index's stem, keep the file's ending in their names.
     stems = Counter([index.stem, *(file.stem for file in contents)])
     names = {file: plain(f"{file.stem if stems[file.stem] == 1 else file.name}.html") for file in contents}
     targets = {file: _check(index.parent / name, force, file) for file, name in names.items()}
@@ -120,7 +120,7 @@ class NoResult(InputError):
 def read_content(path: Path, fabric: AnyFabric | None = None, nbytes: float = 64 << 20) -> Content:
     """Return the content of a file's page; schedules are timed for ``nbytes`` bytes on ``fabric``.
 
-    InputError if the file cannot be read or is damaged; `NoResult` if it is not one of our results.
+    `InputError` if the file cannot be read or is damaged; `NoResult` if it is no result of Wavefabric.
     """
     try:
         binary = read_start(path, len(_SIGNATURE)) == _SIGNATURE

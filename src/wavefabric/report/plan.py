@@ -9,12 +9,12 @@ from wavefabric.fabric.planner.plan import error_words, read_plan
 from wavefabric.report.content import Content, Tile, pairs
 from wavefabric.report.figures import bars, table
 
-#: Parts of a step, with their text.
+#: Parts of a step's time, with their labels.
 _PARTS = {"compute": "compute", "pack": "pack", "exposed": "exposed exchange"}
 
 
 def plan_content(facts: Any, name: str) -> Content:
-    """Return the content of a plan's page; `InputError` for JSON of another form."""
+    """Return the content of a plan's page; `InputError` if ``facts`` is no JSON of a plan."""
     plan = read_plan(facts)
     best, count = plan.choice, counted(len(plan.candidates), "configuration")
     content = Content("plan", name, f"Chosen of {count}: {best.words}; {plan.reason}")

@@ -17,7 +17,7 @@ from wavefabric.fabric.draw.replay import replay
 from wavefabric.report.content import BAD, Content, Tile, pairs
 from wavefabric.report.figures import bars, macro, plot, table
 
-#: Approximate number of transfers in an animation: of more, only the first rounds are shown.
+#: Approximate number of transfers above which an animation shows only the first rounds.
 _MOST_DRAWN = 12_000
 _PARTS = "transfer", "latency", "reconfiguration"
 
@@ -25,7 +25,7 @@ _PARTS = "transfer", "latency", "reconfiguration"
 def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float) -> Content:
     """Return the content of a schedule's page for an array of ``nbytes`` bytes, timed on ``fabric`` if given.
 
-    InputError if the fabric cannot run the schedule.
+    `InputError` if the fabric cannot run the schedule.
     """
     rounds, ranks, t = schedule.communication_rounds, schedule.ranks, schedule.transfers
     content = Content(f"schedule, {kind(schedule)[0]}", schedule.name)
@@ -70,7 +70,7 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
 
 
 def _progress(schedule: Schedule) -> Any:
-    """Return a figure of the part of their results that ranks hold, over rounds."""
+    """Return a plot of the percentage of its final result that a rank holds, over rounds."""
     held = replay(schedule).levels
     held = 100 * held[:, ~np.isnan(held).all(axis=0)]
     levels = {"mean": held.mean(axis=1), "least": held.min(axis=1)} if held.size else {}

@@ -16,7 +16,7 @@ _Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class SimulatedIteration(BaseModel):
-    """Holds the data of an iteration that the page needs, in s and B."""
+    """Holds the data, in s and bytes, of a simulated training iteration that the page needs."""
 
     gpus: Annotated[int, Field(ge=1)]
     fabric: str
@@ -38,7 +38,7 @@ class SimulatedIteration(BaseModel):
 
     @property
     def split(self) -> dict[str, float]:
-        """Return computation of the busiest stage, exposed communication, and the remaining time: waiting."""
+        """Return the time in s by part: computation of the busiest stage, exposed communication, waiting."""
         compute = min(max(self.compute_seconds, default=0.0), self.seconds)
         exposed = min(self.exposed_seconds, self.seconds - compute)
         waiting = self.seconds - compute - exposed
@@ -47,14 +47,14 @@ class SimulatedIteration(BaseModel):
 
 
 class TrainingFacts(BaseModel):
-    """Holds the whole JSON: cases, or one iteration."""
+    """Holds the JSON of ``wavefabric train --json``; ``cases`` is empty if it has a single iteration."""
 
     work: str
     cases: list[SimulatedIteration] = []
 
 
 def training_content(facts: dict[str, Any], name: str) -> Content:
-    """Return the content of the page of simulated iterations; `InputError` for JSON of another form."""
+    """Return the page content of ``facts``, one or more simulated iterations; `InputError` for other JSON."""
     known = checked(TrainingFacts, facts)
     cases = known.cases or [checked(SimulatedIteration, facts)]
     best, several = min(cases, key=lambda case: case.seconds), len(cases) > 1

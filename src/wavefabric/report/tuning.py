@@ -1,4 +1,4 @@
-"""Build the page of a tuning: which algorithm is the fastest for which size."""
+"""Build the page of a tuning: which algorithm of a collective operation is the fastest for which size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wavefabric.report.figures import COLOURS, PlotAxis, plot, table
 
 
 def tuning_content(tuning: Tuning, name: str) -> Content:
-    """Return the content of a tuning's page; its first screen shows the first collective operation."""
+    """Return the content of a tuning's page; the top of the page shows the first collective operation."""
     first = tuning.tables[0]
     where = tuning.device if first.transport else f"{tuning.fabric}, predicted"
     runs = groupby(first.sizes, key=lambda size: str(size.best.choice))
@@ -43,7 +43,7 @@ def tuning_content(tuning: Tuning, name: str) -> Content:
 
 
 def _figure(each: TunedCollective) -> Any:
-    """Plot time over size, with choices that are the fastest somewhere first."""
+    """Plot the time of each candidate over size; candidates that are fastest at some size come first."""
     times: dict[str, list[tuple[int, float]]] = {str(size.best.choice): [] for size in each.sizes}
     for size in each.sizes:
         for one in size.candidates:

@@ -19,13 +19,13 @@ from wavefabric.report.content import BAD, GOOD, WARNED, Content, pairs, plan_of
 from wavefabric.report.fibre import plan_bar
 from wavefabric.report.figures import plot, slices, table
 
-#: Points of all fields on a page together; quantities shown; frames of a movie, and points per frame.
+#: Largest numbers: points of all fields on a page, quantities shown, frames of a movie, points per frame.
 MOST_POINTS, MOST_ITEMS, MOST_FRAMES, MOST_IN_FRAME = 900_000, 8, 60, 10_000
 _NUMBERS = "steps", "step", "ranks", "gpu_memory", "peak_memory"
 
 
 def ultrasound_content(file: RecordedFile) -> Content:
-    """Return the content of an open file's page; the verdict names damaged or non-finite quantities."""
+    """Return the content of the page of an open result; the verdict names damaged or non-finite data."""
     attrs, grid = file.attributes(), " × ".join(map(str, file.shape))
     content = Content("ultrasound", str(attrs.get("file_description") or file.path.stem))
     plan = plan_of(attrs)
@@ -63,7 +63,7 @@ def ultrasound_content(file: RecordedFile) -> Content:
 
 
 def _cost(file: RecordedFile, attrs: dict[str, Any]) -> tuple[dict[str, float], int, float, float, str]:
-    """Return seconds by phase, steps, s per steady step, bytes of the largest rank, and where, as text."""
+    """Return s by phase, steps, s per steady step, bytes of the largest rank, and a note on the memory."""
     if "cost" not in file:
         seconds = {name: _number(attrs.get(key)) for key, name in PHASES.items()}
         steady, gpu = (_number(attrs.get(k)) for k in ("time_step_execution_time", "gpu_memory_in_use"))
@@ -79,14 +79,14 @@ def _cost(file: RecordedFile, attrs: dict[str, Any]) -> tuple[dict[str, float], 
 
 
 def _number(value: Any) -> float:
-    """Return the number at the start of a k-Wave text; 0 if there is none."""
+    """Return the number at the start of a k-Wave attribute such as ``12.3s``; 0 if there is none."""
     words = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
     match = re.match(r"\s*(\d+(?:\.\d*)?)", words)
     return float(match[1]) if match else 0.0
 
 
 def _figure(content: Content, item: RecordedArray, peaks: list[str]) -> Any:
-    """Return the figure of a quantity; add text on its peak to ``peaks``, for the verdict."""
+    """Return the figure of a recorded quantity; for a field, append text on the peak to ``peaks``."""
     title = f"{describe(item.name)[1].capitalize()} ({item.name})"
     if item.kind == "series":
         shape, _ = item.box_of_series()
@@ -103,14 +103,14 @@ def _figure(content: Content, item: RecordedArray, peaks: list[str]) -> Any:
 
 
 def _scale(item: RecordedArray, values: np.ndarray) -> tuple[float, str, str]:
-    """Return factor, label and unit for the values, which must be finite."""
+    """Return factor, label and unit with which to show ``values``; `InputError` if one is not finite."""
     if not np.isfinite(values).all():
         raise item.fault("has values that are not finite")
     return scale_of(item, float(np.abs(values).max(initial=0)))
 
 
 def _field(content: Content, item: RecordedArray, title: str, peaks: list[str]) -> Any:
-    """Return slices of a field through its largest magnitude; in 3-D one across each axis."""
+    """Return slices of a field through the point of largest magnitude; in 3-D one across each axis."""
     low, high, at = item.extremes()
     if low == high == 0 and item.name.startswith("p"):
         content.state = WARNED
@@ -119,7 +119,7 @@ def _field(content: Content, item: RecordedArray, title: str, peaks: list[str]) 
     volumes = sum(each.kind in ("field", "box") for each in item.file.items.values())
     block = math.ceil((math.prod(size) * min(volumes, MOST_ITEMS) / MOST_POINTS) ** (1 / len(size)))
     x = [item.coordinates(axis) * 1e3 for axis in range(len(size))]
-    # The first block's midpoint is the first coordinate.
+    # Blocks are drawn at their midpoints.
     middle = (block - 1) / 2
     axes = [("xyz"[a], x[a][0] + middle * d, d * block, "mm") for a, d in enumerate(spacing)]
     where = ", ".join(f"{'xyz'[a]} = {x[a][n]:.3g}" for a, n in enumerate(at)).replace("-", "−")
@@ -134,7 +134,7 @@ def _field(content: Content, item: RecordedArray, title: str, peaks: list[str]) 
 
 
 def _blocks(item: RecordedArray, block: int) -> np.ndarray:
-    """Return the value of largest magnitude in each block of a field or box, [x, y(, z)], read by planes."""
+    """Return the largest-magnitude value of each block of a field or box, [x, y(, z)], read by planes."""
     if len(item.size) == 2:
         return _largest(item.plane(0, 0), block)
     axis = 2 if item.file.steps else 0  # the axis along which the file stores planes
@@ -153,7 +153,7 @@ def _largest(values: np.ndarray, block: int) -> np.ndarray:
 
 
 def _movie(content: Content, item: RecordedArray, shape: tuple[int, ...], title: str) -> Any:
-    """Return the time series of a plane, frame by frame."""
+    """Return a movie of the time series that were recorded on a plane."""
     samples, plane = item.size[1], [axis for axis, n in enumerate(shape) if n > 1]
     rows = np.arange(0, samples, math.ceil(samples / MOST_FRAMES))
     block = math.ceil((math.prod(shape) / MOST_IN_FRAME) ** 0.5)
@@ -168,7 +168,7 @@ def _movie(content: Content, item: RecordedArray, shape: tuple[int, ...], title:
 
 
 def _series(content: Content, item: RecordedArray, shape: tuple[int, ...], title: str) -> Any:
-    """Return time series of points as lines; if there are many, of some of them."""
+    """Return a plot of the time series of points; of a selection if there are many."""
     values, points, time = item.series(4, 1000)
     scale, label, _ = _scale(item, values)
     names = [f"point {point}" if len(points) > 1 else "" for point in points]

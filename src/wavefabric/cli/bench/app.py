@@ -31,14 +31,14 @@ class Shown:
 
 @options()
 class Local:
-    """Options of every benchmark of one process."""
+    """Options of every benchmark that runs in one process."""
 
     device: str = option("auto, cpu, cuda or cuda:K.", default="auto")
     threads: int | None = option("CPU threads. [default: all]", limits=(1,))
 
 
 def keyword(kind: Any, help: str, default: Any = None, read: Any = None, name: str = "", **more: Any) -> Any:
-    """Return type and option of a keyword of ``run``; ``read`` parses it, ``name`` is its option's name."""
+    """Return (type, option) of a keyword of ``run``; ``read`` parses the text, ``name`` names the option."""
     return kind, option(help, *[name] * bool(name), default=default, read=read, **more)
 
 
@@ -51,7 +51,7 @@ def benchmark(
     /,
     **keywords: tuple[Any, Any],
 ) -> None:
-    """Add a command for the benchmark in module ``name`` of ``package``; ``least``: ranks that it needs."""
+    """Add a command for the benchmark in module ``name`` of ``package``, which needs ``least`` ranks."""
     fields = [(key, *each) for key, each in keywords.items()]
     group = make_dataclass(name, fields, bases=(Shown, base), frozen=True, kw_only=True)
 
@@ -75,7 +75,7 @@ def benchmark(
 
 
 def parse_points(text: str, planes: bool = False) -> tuple[int, int, int]:
-    """Return points along x, y and z of ``N``, ``NXxNYxNZ`` or, where planes are allowed, ``NXxNY``."""
+    """Return points along x, y, z from the text ``N``, ``NXxNYxNZ`` or, with ``planes``, ``NXxNY``."""
     allowed = f"N, {'NXxNY ' * planes}or NXxNYxNZ, such as 128 or 256x128x128"
     points = parse_shape(text, "--size", allowed, (1, 2, 3) if planes else (1, 3))
     nx, ny, nz = (*points, 1) if len(points) == 2 else points * (3 // len(points))

@@ -1,4 +1,4 @@
-"""Share code of benchmarks: checks of options, the frame of a result, rows of tables."""
+"""Provide code for all benchmarks: numbers of calls, the common part of results, rows of tables."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ def silent(line: str) -> None:
 
 
 def calls(device: Device, work: Callable[[], Any], sample_ms: float) -> int:
-    """Return how many calls make a sample long enough for the clock."""
+    """Return how many calls of ``work`` take about ``sample_ms`` ms, at most 200."""
     first = timing.milliseconds(device, work, 1)[0]
     return min(200, math.ceil(sample_ms / max(first, 1e-3)))
 
@@ -28,7 +28,7 @@ def result_of(ranks: Ranks, benchmark: str, cases: list[dict[str, Any]], **facts
 
 
 def rows(cases: Iterable[dict[str, Any]], *cells: str) -> list[list[str]]:
-    """Return a row per case, a cell per format, such as ``{ms:.3g}``; ``{via}`` is the transport's name."""
+    """Return a table row per case, a cell per format such as ``{ms:.3g}``; ``{via}``: transport's name."""
     return [
         [cell.format(**case, via=report.transport_name(case.get("transport", ""))) for cell in cells]
         for case in cases

@@ -38,7 +38,7 @@ def run(
     Bandwidths are those of nccl-tests (its PERFORMANCE.md); with S bytes from rank to rank, K ranks and a
     time t they are S/t for ping and ring, 2S/t for halo, and for all-gather and all-to-all KS/t (algbw) and
     (K − 1)S/t (busbw: what each rank sends, or receives). Sizes are S, multiples of 4; by default 64 KiB to
-    4 MiB on CPUs, to 1 GiB on GPUs. With ``peaks`` the fraction of values measured on H200 is added.
+    4 MiB on CPUs, to 1 GiB on GPUs. With ``peaks`` rows have ``share``, the fraction of the `peak` on H200.
 
     Returns ``cases``, one per transport and pattern, with ``rows`` (bytes, times in µs, algbw and busbw in
     GB/s of 10⁹ bytes, ``wrong``: elements that were received wrong) and ``latency_us`` (the time of the
@@ -82,14 +82,14 @@ def schedule_of(pattern: str, ranks: int, elements: int) -> Schedule:
 
 
 def bandwidths(pattern: str, ranks: int, size: int, seconds: float) -> tuple[float, float]:
-    """Return algbw and busbw in GB/s; see `run`."""
+    """Return algbw and busbw in GB/s of a pattern with ``size`` bytes from rank to rank; see `run`."""
     moved = {"halo": (2, 2), "all-gather": (ranks, ranks - 1), "all-to-all": (ranks, ranks - 1)}
     whole, others = moved.get(pattern, (1, 1))
     return whole * size / seconds * 1e-9, others * size / seconds * 1e-9
 
 
 def peak(pattern: str, transport: str, ranks: int) -> float | None:
-    """Return the bus bandwidth in GB/s on an idle machine; None if unknown."""
+    """Return the bus bandwidth in GB/s that an idle machine with H200 GPUs has reached; None if unknown."""
     if transport == "mpi":
         return _MPI_PEAKS.get(ranks)
     return _PING_MPI_CUDA if (pattern, transport) == ("ping", "mpi-cuda") else _PEAKS[pattern]
@@ -115,7 +115,7 @@ def table(result: dict[str, Any]) -> list:
     cells |= {"algbw GB/s": "{algbw:.3g}", "busbw GB/s": "{busbw:.3g}", "#wrong": "{wrong}"}
     if result["peaks"]:
         cells["share"] = "{percent}"
-    # Missing in older results.
+    # Results of older versions name no protocol.
     if any(line.get("protocol", "auto") != "auto" for case in result["cases"] for line in case["rows"]):
         cells["by"] = "{protocol}"
     for case in result["cases"]:
@@ -133,7 +133,7 @@ def table(result: dict[str, Any]) -> list:
 
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
-    """Draw bus bandwidth over size, a panel per pattern and a line per transport."""
+    """Draw bus bandwidth over message size, a panel per pattern and a line per transport."""
     patterns = report.distinct(result["cases"], "pattern")
     transports = report.distinct(result["cases"], "transport")
     columns = min(3, max(1, len(patterns)))

@@ -41,11 +41,11 @@ def run(
     peer: str | Path | None = None,
     progress: Callable[[str], object] = silent,
 ) -> dict[str, Any]:
-    """Time a k-Wave input file or a run file of a fibre, as commands in separate processes.
+    """Time the command that runs ``file``, a k-Wave input or a fibre's run file, in separate processes.
 
-    ``first``: run once with empty caches too, as on a new grid. ``peer``: kspaceFirstOrder-OMP or -CUDA,
+    ``first``: also run once with empty caches, as on a new grid. ``peer``: kspaceFirstOrder-OMP or -CUDA,
     which runs a k-Wave file in turn with ours. Times are medians of ``repeats`` runs. `InputError` if the
-    file is neither, or a program fails.
+    file is of neither kind, or a program fails.
     """
     file, repeats, chip = Path(file), whole("--repeats", repeats, 1), get_device(device, threads)
     try:

@@ -1,4 +1,4 @@
-"""Run k-Wave's program on the same problems."""
+"""Run k-Wave's compiled program on the problems of the ultrasound benchmarks."""
 
 import errno
 import math
@@ -43,11 +43,7 @@ class KWaveProgram:
     def against(
         self, medium: str, shape: tuple[int, int, int], step: Callable[[], None]
     ) -> dict[str, float | str]:
-        """Time our ``step`` and k-Wave's in turn.
-
-        Returns ``ms`` per step of k-Wave, ``ratio`` of its time to ours (median of pairs), and
-        ``memory_bytes`` as it reports.
-        """
+        """Return k-Wave's ``ms`` per step, ``ratio`` to our time (median of pairs), ``memory_bytes``, …."""
         ours = timing.milliseconds(self._device, step, 1)[0]
         steps = min(2000, max(20, math.ceil(_SECONDS * 1e3 / ours)))
         with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +70,7 @@ class KWaveProgram:
         return time.perf_counter() - begun
 
     def _once(self, inputs: Path, steps: int) -> tuple[float, int]:
-        """Run the program once; return ms per step, and bytes."""
+        """Run the program once; return its ms per step, and its memory in bytes."""
         out = inputs.with_name("out.h5")
         self._run(inputs, out, "--benchmark", str(steps))
         return self._read(out, steps)

@@ -1,4 +1,4 @@
-"""Measure bare transforms of a grid, to compare steps with, and the memory of a run in a separate process."""
+"""Measure bare Fourier transforms of a grid, as a reference, and the memory of a run in its own process."""
 
 import contextlib
 import math
@@ -19,12 +19,12 @@ from wavefabric.runtime.device import Device, get_device
 _SAMPLE_MS = 40.0
 #: Decades between the smallest and the largest value; unscaled transforms grow by N per pair.
 _DECADES = 40
-#: Steps of runs whose memory is measured, and the tiny grid of the run before.
+#: Steps of runs whose memory is measured, and the tiny grid of the run before the measured one.
 _STEPS, _TINY = 4, (16, 16, 16)
 
 
 class Bare:
-    """Transforms a whole real grid forward and back: kernels of the library on all threads, or cuFFT."""
+    """Fourier transforms of a whole real grid, forward and back: our kernels on all threads, or cuFFT."""
 
     def __init__(self, device: Device, shape: Triple, dtype):
         nx, ny, nz = shape
@@ -54,9 +54,9 @@ class Bare:
 
 
 def memory(medium: str, shape: Triple, precision: str, device: Device) -> dict[str, float]:
-    """Return the bytes that a run adds at its peak, in a process that did the same run on a tiny grid before.
+    """Return the bytes that a run adds at its peak to a process that did the same run on a tiny grid before.
 
-    On a CPU the resident size; on a GPU the size of CuPy's pool, which includes work areas of transforms.
+    Bytes are resident on a CPU; on a GPU they are in CuPy's pool, which includes work areas of transforms.
     """
     size = shape_words(shape)
     words = medium, size, precision, device.name, device.threads
@@ -70,7 +70,7 @@ def memory(medium: str, shape: Triple, precision: str, device: Device) -> dict[s
 
 
 def _print_memory(medium: str, size: str, precision: str, device: str, threads: str) -> None:
-    """Run in this process, and print the bytes before and at the peak."""
+    """Run a tiny and then the whole grid in this process; print the bytes in between and at the peak."""
     from wavefabric.acoustics.problem import Recording
     from wavefabric.acoustics.recording.sinks import MemorySink
     from wavefabric.acoustics.run import run

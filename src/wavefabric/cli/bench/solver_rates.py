@@ -41,7 +41,7 @@ LENGTHS = (
     600, 640, 672, 720, 768, 800, 864, 900, 960, 972, 1000, 1024, 1080, 1152, 1200, 1280, 1344, 1440, 1536,
     1728, 1920, 2048,
 )  # fmt: skip
-#: By kind of medium, take every n-th of these: kernels along y and z do not depend on it.
+#: By medium, n if only every n-th length is timed: kernels along y and z do not depend on the medium.
 _EVERY = {"homogeneous": 1, "heterogeneous": 3, "tissues": 3}
 #: Cubes for timing whole steps: fused (small ones show the cost of launches), and plain.
 _CUBES = {"cpu": ((48, 96, 128), (96,)), "cuda": ((64, 96, 128, 192, 256, 512), (128, 256, 512))}
@@ -57,7 +57,7 @@ _SAMPLE_MS = 20.0
 
 
 def first_modes(modes: int) -> Fibre:
-    """Return the first modes of the 62.5 µm fibre; the last group may be incomplete."""
+    """Return the 62.5 µm fibre with its first ``modes`` modes only; the last group may be incomplete."""
     groups = next(g for g in range(1, 16) if g * (g + 1) // 2 >= modes)
     whole = graded_index_62_5(groups)
     by_mode = {name: getattr(whole, name)[:modes] for name in ("labels", "groups", "alpha", "beta", "a_eff")}
@@ -72,7 +72,7 @@ def run(
     precisions: Sequence[str] = ("single", "double"),
     repeats: int = 3,
 ) -> dict[str, Any]:
-    """Time the parts of steps of both simulators.
+    """Time the parts of ultrasound steps and of fibre steps on one device.
 
     Returns, with times in ps, lengths in points:
 
@@ -126,7 +126,7 @@ class _Bench:
     def __init__(self, device: Device, repeats: int, progress: Callable[[str], object]):
         self.device, self.repeats, self.progress = device, repeats, progress
         self.kind = "cpu" if device.name == "cpu" else "cuda"
-        #: s per kernel in a graph, of a kernel that has almost nothing to do.
+        #: Time in s of a kernel in a graph that has almost nothing to do: the cost of a launch.
         self.launch = 0.0 if self.kind == "cpu" else self._launch()
 
     def ms(self, work: Callable[[], Any], each: int = 0) -> float:
@@ -135,7 +135,7 @@ class _Bench:
         return min(timing.milliseconds(self.device, work, self.repeats, each))
 
     def field(self, rows: int, n: int, dtype) -> Any:
-        """Return a weak field."""
+        """Return a weak, constant fibre field of ``rows`` rows of ``n`` samples."""
         A = self.device.empty((rows, n), dtype)
         A[...] = _AMPLITUDE
         return A
@@ -150,7 +150,7 @@ class _Bench:
         return _short(self.ms(self.device.graph(work), 20) * 1e-5, 3)
 
     def kernels(self, medium: str, precision: str) -> dict[str, list[list[float]]]:
-        """Return pairs of length and ps per point for each kernel of the fused step."""
+        """Return [axis length, ps per point] pairs for each kernel of the fused ultrasound step."""
         dtype, times = np.dtype(PRECISIONS[precision]), {}
         lengths = LENGTHS[:: _EVERY[medium] * (1 if precision == "single" else 3)]
         for shape in grids(lengths, dtype, 1 << _POINTS):
@@ -207,7 +207,7 @@ class _Bench:
             gc.collect()
 
     def linear(self, precision: str) -> list[list[float]]:
-        """Return pairs of samples per row and ps per complex number, without launches."""
+        """Return [samples per row, ps per complex number] of linear propagation, launches not counted."""
         pairs = []
         for n in (1 << log2_n for log2_n in range(10, _LONGEST[self.kind] + 1)):
             self.progress(f"{precision}: linear propagation of {n} samples")
@@ -222,7 +222,7 @@ class _Bench:
         return pairs
 
     def kerr(self, precision: str) -> dict[str, Any]:
-        """Return pairs of rows and ps per complex number for each Kerr operator, form and cut."""
+        """Return [rows, ps per complex number] by Kerr operator, form, and modes on one rank or split."""
         dtype, table = _FIELDS[precision], dict[str, Any]()
         cases: Any = itertools.product(_ROWS[self.kind], ("dense", "factored"), ("one", "split"))
         for count, form, cut in cases:
@@ -262,7 +262,7 @@ def table(result: dict[str, Any]) -> list:
 
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
-    """Draw the time per point over axis length, of each kernel, or of steps if there are no kernels."""
+    """Draw the time per point of each kernel over axis length, or of whole steps without kernels."""
     with report.figure(path, (8.4, 4.4), "both") as figure:
         axes = figure.subplots()
         kernels = next(iter(next(iter(result["kernels"].values()), {}).values()), {})

@@ -100,9 +100,9 @@ def problem(
 
 
 def outline(medium: str, shape: Triple) -> Problem:
-    """Return the problem with arrays that take no memory, to query what a run needs: tissues of one material.
+    """Return `problem` with arrays that take no memory, to query what a run needs; tissues have one material.
 
-    Arrays of the heterogeneous medium contain more distinct values than an index can address.
+    Arrays of the heterogeneous medium contain more distinct values than an index of materials can address.
     """
     small = problem(medium, (8, 8, min(8, shape[2])), 1)
 
@@ -119,7 +119,7 @@ def outline(medium: str, shape: Triple) -> Problem:
 
 
 def _ramps(shape: Triple, least: np.floating) -> np.ndarray:
-    """Return an array rising by 10 % from ``least``: each plane is a window of one ramp in memory."""
+    """Return an array that rises by 10 % from ``least``: its planes are overlapping views of one ramp."""
     nx, ny, nz = shape
     further = min(nx * ny, -(-(1 << 17) // nz))
     ramp = np.linspace(least, 1.1 * least, nx * ny + (nz - 1) * further, dtype=least.dtype)
@@ -147,7 +147,10 @@ def with_sources(inputs: Problem, count: int) -> Problem:
 
 
 def _planes(device, shape, dtype, vector: Callable, join: Callable, along, value: Callable) -> np.ndarray:
-    """Return value(join(z, join(y, x))) by planes; x = vector(0 … Nx−1, Nx), axis ``along`` from ½."""
+    """Return value(join(z, join(y, x))), computed by planes, on a grid of shape (Nz, Ny, Nx).
+
+    x is vector(0 … Nx − 1, Nx), y and z alike; positions on the axis ``along`` start at ½.
+    """
     x, y, z = (vector(np.arange(n) + (0.5 if axis == along else 0.0), n) for axis, n in enumerate(shape))
     out, plane = np.empty(shape[::-1], dtype), join(device.asarray(y)[:, None], device.asarray(x))
     for position, here in enumerate(z):
@@ -156,12 +159,12 @@ def _planes(device, shape, dtype, vector: Callable, join: Callable, along, value
 
 
 def _bump(at: Any, n: int) -> Any:
-    """Return a smooth shape, 0 at the edges and 1 in the middle."""
+    """Return sin²(π ``at``/``n``), 0 at the edges and 1 in the middle; 1 if ``n`` is 1."""
     return np.sin(np.pi * (at / n if n > 1 else 0.5 + 0 * at)) ** 2
 
 
 def _squared_radius(at: Any, n: int) -> Any:
-    """Return the squared distance from the middle over that of half the grid."""
+    """Return the squared distance from the middle in units of half the grid; 0 if ``n`` is 1."""
     return np.square(2 * at / n - 1) if n > 1 else 0 * at
 
 
@@ -173,8 +176,7 @@ def check(
     most: int,
     planes: bool = False,
 ) -> None:
-    """Raise `InputError` for more than ``most`` points along an axis, unknown media or precisions, no
-    repeats.
+    """Raise `InputError` for axes not of 8 to ``most`` points, unknown media or precisions, or no repeats.
 
     With ``planes`` a grid may have one point along z.
     """
@@ -191,7 +193,7 @@ def check(
 def light_problem(medium: str, shape: Triple) -> Problem:
     """Return a problem whose arrays take no host memory, with a source of one point in the middle.
 
-    Arrays of the heterogeneous medium are full on the devices; tissues are a single material.
+    On the device, arrays of the heterogeneous medium have full size; tissues are a single material.
     """
     nx, ny, nz = shape
     middle = ((nz // 2) * ny + ny // 2) * nx + nx // 2
@@ -214,7 +216,7 @@ class Stepper:
         self.begin_anew(first_steps)
 
     def begin_anew(self, steps: int = _FIRST_STEPS) -> None:
-        """Drop captured graphs and take ``steps`` steps; call it again if the functions in a step change."""
+        """Drop captured graphs and take ``steps`` steps; needed whenever the functions in a step change."""
         self._step.forget()
         for _ in range(steps):
             self()
@@ -234,10 +236,7 @@ class Nowhere(Sink):
 
 
 class RecordingStepper(Stepper):
-    """Takes steps recorded at ``count`` points, a series and a statistic, as a run records them.
-
-    Rows leave the device in blocks.
-    """
+    """Takes time steps that record pressure and its maximum at ``count`` points, as a run does."""
 
     def __init__(self, stages: Stages, count: int, first_steps: int):
         shape = stages.coefficients.problem.shape

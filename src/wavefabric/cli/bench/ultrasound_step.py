@@ -1,4 +1,4 @@
-"""Benchmark ``ultrasound-step``: time per step, compared with bare transforms, k-Wave and plain stages."""
+"""Benchmark ``ultrasound-step``: time per step, against bare Fourier transforms, k-Wave and plain stages."""
 
 import gc
 import itertools
@@ -41,7 +41,7 @@ _KINDS = {"plain": "plain stages", "with_points": "sources and sensor"}
 
 @dataclass(frozen=True, kw_only=True)
 class UltrasoundStepOptions:
-    """Holds the ``**options`` of `run`."""
+    """Holds the further options of `run`, with their defaults."""
 
     precision: str = "single"
     repeats: int = 15
@@ -59,14 +59,14 @@ def run(
     progress: Callable[[str], object] = silent,
     **options: Any,
 ) -> dict[str, Any]:
-    """Time steps of media (of `ALL_MEDIA`) in turn with bare transforms of the same grid.
+    """Time ultrasound steps in ``media`` (of `ALL_MEDIA`) in turn with bare Fourier transforms of the grid.
 
     Each round times the bare transforms, every medium (fused stages, then plain ones) and the bare transforms
     again; ratios are computed within a round, so that drifting machine speed affects them little. Sizes are
-    (Nx, Ny, Nz), for a plane (Nx, Ny, 1), by default `SIZES`; ``plain`` also times the stages built from
-    whole-array transforms; ``peer`` is k-Wave's program, to be run on the same problems, and may raise the
-    same errors as options; ``points`` times each medium once more with sources of pressure and velocity and a
-    sensor at this number of points.
+    (Nx, Ny, Nz), for a plane (Nx, Ny, 1), by default `SIZES`. ``plain`` also times the stages built from
+    whole-array transforms; ``peer``, k-Wave's program, runs on the same problems; ``points`` times each
+    medium once more with pressure and velocity sources and a sensor at this number of points. `InputError`
+    for a bad option, or if the peer fails.
 
     Returns ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in ms,
     ``transforms``, ``ratio``, ``passes``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
@@ -123,7 +123,7 @@ def _check_memory(device: Device, name: str, shape, precision: str) -> None:
 
 
 class _Case:
-    """Measures one grid."""
+    """Times bare Fourier transforms and the steps of several media on one grid."""
 
     def __init__(self, device: Device, shape: Triple, options: UltrasoundStepOptions, bandwidth: float, say):
         self.device, self.shape, self.options = device, shape, options
@@ -139,7 +139,7 @@ class _Case:
         self.say(f"{self.name}: bare transforms")
         how = NO_SENSOR, self.dtype, self.device
         needed = sum(needed_bytes(outline(name, self.shape), *how) for name in media)
-        # All in turn, or one at a time if memory is short.
+        # All media take turns, or one follows the other if memory is short.
         together = len(self.kinds) * needed < 0.8 * self.device.memory()[0]
         bare_time = own_process.Bare(self.device, self.shape, self.dtype).milliseconds
         for group in [list(media)] if together else [[name] for name in media]:
@@ -220,7 +220,7 @@ def _size(case: dict[str, Any]) -> str:
 
 
 def table(result: dict[str, Any]) -> list:
-    """Return a table per grid."""
+    """Return a table of the measured times per grid."""
     return [_case_table(case, result["copy_bytes_per_second"]) for case in result["cases"]]
 
 
@@ -257,7 +257,7 @@ def _row(name: str, line: dict[str, Any], memory: tuple[str, str] = ("", "")) ->
 
 
 def plot(result: dict[str, Any], path: str | Path) -> None:
-    """Draw a bar per medium: the time of its transforms, if bare, in one colour and the rest in another."""
+    """Draw a bar per medium, in two colours: the time of as many bare transforms, and the rest."""
     panels = []
     for case in result["cases"]:
         bars = []  # name, ms of its transforms (0: unknown), total ms

@@ -1,4 +1,4 @@
-"""Define options of how ranks share an ultrasound grid, and the traffic between these ranks."""
+"""Define the options that divide an ultrasound grid among ranks, and the traffic between these ranks."""
 
 import math
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wavefabric.acoustics.decomposition.decompose import Decomposition
     from wavefabric.collectives import Schedule
 
-#: Options of how the grid is shared.
+#: Names of the options that divide the grid.
 GRID = ("decomposition", "grid", "overlap", "bell")
 
 
@@ -35,7 +35,7 @@ class GridRankOptions(RankOptions):
     )
 
     def shared(self) -> "Decomposition | None":
-        """Return the checked decomposition that the options ask for, None without such options."""
+        """Return the checked decomposition that the options describe; None if none of them is set."""
         inputs = changed(self, *GRID)
         if not inputs:
             return None
@@ -58,7 +58,7 @@ class GridRankOptions(RankOptions):
 
 
 def file_traffic(file: Path, ranks: int, options: "Decomposition | None") -> "Schedule":
-    """Return the `traffic` of ``ranks`` ranks that share the grid of a k-Wave input file."""
+    """Return the `traffic` of ``ranks`` ranks among which the grid of a k-Wave input file is divided."""
     from wavefabric.acoustics.kwave.format import Reader
 
     with Reader(file) as reader:
@@ -67,7 +67,7 @@ def file_traffic(file: Path, ranks: int, options: "Decomposition | None") -> "Sc
 
 
 def traffic(shape: tuple[int, int, int], ranks: int, options: "Decomposition | None") -> "Schedule":
-    """Return the schedule of the exchange that ranks sharing a grid of ``shape`` perform most often."""
+    """Return the most frequent exchange between ranks among which a grid (Nx, Ny, Nz) is divided."""
     from wavefabric.acoustics.decomposition.decompose import decompose
     from wavefabric.fabric.planner.ultrasound_step import busiest_exchange
 

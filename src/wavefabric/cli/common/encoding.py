@@ -20,7 +20,7 @@ _NEAREST = {
 def nearest(character: str) -> str:
     """Return ASCII for a character: ``d`` for ``Δ``, beta for ``β``, x for ``×``, e for ``é``; else "?".
 
-    A byte of a file name that is not text becomes ``\\xNN``.
+    A byte of a file name that cannot be decoded becomes ``\\xNN``.
     """
     if character in _NEAREST:
         return _NEAREST[character]
@@ -41,12 +41,12 @@ def print_anywhere() -> None:
     """Ensure that printing never fails because of a missing character or a closed stream (``>&-``)."""
     for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
         if getattr(sys, name) is None:
-            # Occupies the free descriptor: else a file opened later would get what libraries print.
+            # Occupies the free descriptor: else libraries would print into a file that is opened later.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             ascii_only = codecs.lookup(stream.encoding).name == "ascii"
-            # Click writes UTF-8 to a stream whose encoding is named ASCII, so ours has another name.
+            # Click writes UTF-8 to a stream whose encoding is named ASCII, so this codec has another name.
             stream.reconfigure(encoding=_ASCII if ascii_only else None, errors=_ERRORS)
 
 

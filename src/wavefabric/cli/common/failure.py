@@ -53,7 +53,7 @@ def leave(
 ) -> int:
     """End one of several ranks: agree with the others on which rank prints, or abort ranks that keep running.
 
-    ``code`` and ``message`` (one line, or "") are those of this rank. The rank that prints also shows the
+    ``code`` and ``message`` (or "") are this rank's exit code and error. The rank that prints also shows the
     traceback of ``error``. ``comm`` is the communicator of the ranks, if open. Return the highest exit code
     of all ranks, or ``code`` if there is no control plane or ``code`` is 0.
     """

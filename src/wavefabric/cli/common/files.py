@@ -65,7 +65,7 @@ def is_hdf5(file: Path) -> bool:
 
 
 def write_all(texts: Mapping[Path, str], force: bool = False, key: str = "--output") -> list[Path]:
-    """Write ``texts`` by path; no file is replaced before all new files are complete on the disk."""
+    """Write ``texts`` (by path) to files; none is replaced before all new files are complete on the disk."""
     for path in texts:
         check_output(path, force, key)
     with contextlib.ExitStack() as stack:
@@ -75,7 +75,7 @@ def write_all(texts: Mapping[Path, str], force: bool = False, key: str = "--outp
 
 
 def load_fabric(text: str, lasers: int | None = None, waveguides: int | None = None) -> AnyFabric:
-    """Load a fabric by name or file; ``lasers`` and ``waveguides`` replace the numbers of a photonic one."""
+    """Load a fabric by name or file; ``lasers`` and ``waveguides`` replace a photonic fabric's numbers."""
     from wavefabric.fabric import PhotonicFabric, load
 
     path = Path(text)

@@ -28,9 +28,9 @@ _T = TypeVar("_T")
 #: Reference to a tuple or dict of the library that lists the allowed words: ``{module:NAME}``.
 _LISTED = re.compile(r"\{([\w.]+):(\w+)\}")
 _ARGUMENTS, _OPTIONS = "Arguments", "Options"
-#: Further rules of an option, with defaults: smallest and largest number, the words for this range in errors;
-#: words allowed besides those in the help, whether words are checked; the function that converts a value;
-#: endings of an output file.
+#: Rules of an option, with defaults. ``limits``: smallest and largest number; ``allowed``: text of this range
+#: in errors; ``also``: words allowed besides those in the help; ``checked``: whether words are checked;
+#: ``read``: function that converts the value; ``endings``: of an output file.
 _RULES = {"limits": (), "allowed": "", "also": (), "checked": True, "read": None, "endings": ()}
 
 
@@ -96,10 +96,9 @@ def make_command(
 ) -> click.Command:
     """Build the command of Click that calls ``call``, on rank 0 only unless ``all_ranks``.
 
-    The options come from the parameters of ``call``, or of the functions in ``reads``, as scripts in
-    ``papers`` need: fields of `options` classes, and ``Annotated`` parameters. The help is the docstring of
-    ``call`` unless ``more`` has one. A field ``invocation`` of a class receives the `Invocation` of the
-    command.
+    The options are the parameters of ``call``, or of the functions in ``reads`` (for scripts in ``papers``):
+    fields of `options` classes, and ``Annotated`` parameters. The help is the docstring of ``call`` unless
+    ``more`` has one. A field ``invocation`` of an `options` class receives the `Invocation` of the command.
     """
     signatures = [inspect.signature(each, eval_str=True) for each in reads or (call,)]
     parameters = [each for signature in signatures for each in signature.parameters.values()]
@@ -138,7 +137,7 @@ def _params(parameter: inspect.Parameter) -> Iterator[click.Parameter]:
 
 
 def _check_outputs(params: Sequence[click.Parameter], values: dict[str, Any]) -> None:
-    """Raise `InputError` for output files that cannot or must not be written, before anything is computed."""
+    """Raise `InputError` if an option's value is an output file that cannot or must not be written."""
     outputs = {str(each.name): each for each in params if vars(each).get("endings")}
     others = (value for key, value in values.items() if key not in outputs)
     lists = (value if isinstance(value, list) else [value] for value in others)
@@ -180,7 +179,7 @@ def _param(
 
 
 def _taken(context: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Return the value that the command receives, checked and converted; a list for repeatable options."""
+    """Return an option's value, checked and converted, for the command; a list for repeatable options."""
     if isinstance(value, tuple):  # of an option that may be repeated
         return [_taken(context, param, each) for each in value] or None
     if value is None:

@@ -7,7 +7,7 @@ PANEL = "Photonic fabrics"
 
 @options(PANEL)
 class PlanningOptions:
-    """Options of planning and setting up circuits."""
+    """Options of planning and setting up circuits of light on photonic fabrics."""
 
     routing: str = option("{wavefabric.fabric.photonic.routing.routes:METHODS}.", default="auto")
     sharing: str = option(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Lines(Progress):
-    """Progress as one line on stdout every ``percent`` percent (1 to 100), for logs."""
+    """Prints progress as one line on stdout every ``percent`` percent (1 to 100), for logs."""
 
     def __init__(self, percent: int):
         self._percent = percent
@@ -46,7 +46,7 @@ class Lines(Progress):
 
 
 def make_progress(quiet: bool = False, percent: int | None = None) -> Progress:
-    """Return a bar on a terminal, else `Lines` if ``percent`` is given; silent if ``quiet`` or rank > 0."""
+    """Return a progress bar on a terminal, else `Lines` with ``percent``; silent if ``quiet`` or rank > 0."""
     if quiet or environment.rank() > 0:
         return Progress()
     bar = terminal_bar()
@@ -63,11 +63,11 @@ def running(
     progress: Progress | None = None,
     command: str = "the same command",
 ) -> Iterator[tuple["Communicator | None", Progress]]:
-    """Run the block on running ranks or alone; if ranks must be started first, start them and exit.
+    """Run the ``with`` block on running ranks or alone; if ranks must be started first, start them and exit.
 
     ``check`` is called before ranks are started. Yields the communicator (None for one rank), and
-    ``progress`` or that of `make_progress`, which ends with the block. After Ctrl-C or SIGTERM a line names
-    the ``command`` that resumes from ``checkpoint``, and the process exits.
+    ``progress`` or the result of `make_progress`, which ends with the block. After Ctrl-C or SIGTERM a line
+    names the ``command`` that resumes from ``checkpoint``, and the process exits.
     """
     start(ranks, checkpoint, schedule, quiet, check)
     comm = open_ranks(ranks, schedule, quiet)
@@ -88,7 +88,7 @@ def running(
 
 @contextlib.contextmanager
 def naming_no_resume() -> Iterator[None]:
-    """Add ``(--no-resume)`` to the error for a checkpoint that cannot be used, to name the option to set."""
+    """Add the option to set, ``(--no-resume)``, to the error for a checkpoint that cannot be used."""
     try:
         yield
     except UnusableCheckpoint as error:

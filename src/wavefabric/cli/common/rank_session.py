@@ -26,7 +26,7 @@ TRANSPORTS_HELP = f"{', '.join(list(TRANSPORTS)[:0:-1])}, comma between, or all.
 
 @options()
 class RankedOptions(RankOptions):
-    """Options of the ranks that measure; ``transport`` is passed to the launcher."""
+    """Options of a measurement between ranks; ``transport`` is passed to the launcher."""
 
     transport: str | None = None
     transports: str = option(TRANSPORTS_HELP, "--transports", "--transport", default="all", panel=PANEL)
@@ -36,13 +36,13 @@ class RankedOptions(RankOptions):
 
 @options()
 class MeasureOptions(RankedOptions):
-    """Options of the ranks that measure, and the number of samples."""
+    """Options of a measurement between ranks, with the number of samples."""
 
     repeats: int = option("Samples of each time; the median counts.", default=5)
 
 
 def start_ranks(who: RankedOptions, as_json: bool, least: int = 2) -> "Ranks":
-    """Return the ranks of a measurement, at least ``least``, and start them if necessary; collective."""
+    """Start the ranks of a measurement if necessary, and return at least ``least`` ranks; collective."""
     from wavefabric.fabric.execution.timing import Ranks
     from wavefabric.runtime.device.select import cuda_count
 
@@ -80,7 +80,7 @@ def check_free(name: str, folder: Path | None, plot: bool, force: bool) -> None:
 def show_measurement(
     module: ModuleType, result: dict[str, Any], as_json: bool, output: Path | None, plot: bool | None
 ) -> None:
-    """Print tables or JSON; write ``NAME.png`` if asked for, and ``NAME.json`` if ``output`` is a folder."""
+    """Print a measurement as tables or JSON; write NAME.json if ``output`` is given, NAME.png if ``plot``."""
     from wavefabric.base.files.output import made_folder, write_text
 
     written, result = [], plain(result)

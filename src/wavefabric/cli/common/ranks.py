@@ -27,7 +27,7 @@ MOST_STARTED = 16
 
 
 def is_alone() -> bool:
-    """Whether no launcher started this process as one of several ranks."""
+    """Return whether this process runs alone: no launcher started it as one of several ranks."""
     return environment.ranks() == 1 and environment.expected_ranks() is None
 
 

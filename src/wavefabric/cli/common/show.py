@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def plain(value: Any) -> Any:
-    """Convert ``value`` for JSON: NumPy's to Python's types, numbers not finite to None, others to text."""
+    """Convert ``value`` for JSON: NumPy to Python types, non-finite numbers to None, other things to text."""
     if isinstance(value, dict):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -52,7 +52,7 @@ def print_written(paths: Iterable[Path]) -> None:
 def console(markup: bool = False) -> "Console":
     """Return a console for tables, 120 columns wide without a terminal: 80 columns would cut tables.
 
-    Several ranks use 120 columns too, since Open MPI gives ranks a terminal of its own.
+    Several ranks use 120 columns too, since Open MPI gives each rank a pseudo-terminal.
     """
     from rich.console import Console
 
@@ -68,7 +68,7 @@ def heading(title: str) -> "Text":
 
 
 def table(columns: Sequence[str], rows: Iterable[Iterable[str]] = (), title: str | None = None) -> "Table":
-    """Return a table of numbers; ``<`` or ``|`` before a heading marks text that may, or may not, wrap."""
+    """Return a table of numbers; ``<`` before a heading marks text that may wrap, ``|`` that may not."""
     from rich import box
     from rich.table import Table
 
@@ -82,7 +82,7 @@ def table(columns: Sequence[str], rows: Iterable[Iterable[str]] = (), title: str
 
 
 def pairs_table(lines: Iterable[tuple[str, str]]) -> "Table":
-    """Return names and values as a table without lines."""
+    """Return a table, without rules and headings, of (name, value) pairs."""
     from rich.table import Column, Table
 
     columns = Column(style="bold", no_wrap=True), Column(overflow="fold")
@@ -102,7 +102,7 @@ def rate_text(rate: float) -> str:
 
 @contextlib.contextmanager
 def status_line(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows its argument as status line on a terminal; the line vanishes at the end."""
+    """Yield a function that shows a text as status line on a terminal; the line vanishes at the end."""
     if quiet or not sys.stderr.isatty():
         yield lambda line: None
         return

@@ -1,5 +1,5 @@
 """Build schedules of collective operations: one function per algorithm, one module per family.
 
-Builders use the schedule and the conditions of the parent package; `collectives.registry` names them. May
-import `schedule`, `conditions`, `structure` and `arguments`.
+`collectives.registry` lists the functions by name. Modules here import only `wavefabric.base` and the parent
+package's `schedule`, `conditions`, `structure` and `sizes`.
 """

@@ -20,7 +20,7 @@ def bruck(collective: str, ranks: int, elements: int, pieces: int = 1, radix: in
 def _all_gather(name: str, ranks: int, elements: int, pieces: int, radix: int) -> Schedule:
     rank, parts, held, step = np.arange(ranks)[:, None], [], 1, 0
     while held < ranks:
-        # Each rank holds the parts of `held` ranks, its own first, and gets those of the next ranks.
+        # Each rank holds the parts of `held` ranks, its own first, and receives parts of the next ranks.
         for distance in range(held, min(ranks, radix * held), held):
             part = (rank + np.arange(min(held, ranks - distance))) % ranks
             parts.append(transfers(step, rank, (rank - distance) % ranks, part * pieces, count=pieces))
@@ -29,10 +29,10 @@ def _all_gather(name: str, ranks: int, elements: int, pieces: int, radix: int) -
 
 
 def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -> Schedule:
-    """Build an all-to-all: a block that must go i ranks ahead moves by each digit of i in turn.
+    """Build an all-to-all: a block that must go i ranks ahead moves by one digit of i (base radix) at a time.
 
-    Blocks for one rank are packed in ``scratch`` and received there, at the last digit in ``recv``. In a
-    round the blocks of one digit have different sizes at different ranks, so each round has separate chunks.
+    Blocks that go to one rank are packed in ``scratch``, and received in ``scratch``, for the last digit in
+    ``recv``. Block sizes differ between ranks, so each round uses new chunks of ``scratch``.
     """
     conditions = layout("all-to-all", ranks, elements, pieces)
     local_parts = conditions.sizes[0][0].reshape(ranks, pieces)
@@ -45,7 +45,7 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
         return transfers(round_, rank, dst, source, target, count=pieces, buffers=buffers)
 
     def new_chunks(blocks: np.ndarray, passed: int) -> np.ndarray:
-        """Return new chunks of ``scratch`` for blocks whose digits below the weight ``passed`` are done."""
+        """Add and return chunks of ``scratch`` for ``blocks`` moved by all digits below weight ``passed``."""
         nonlocal base
         first = base + np.arange(blocks.size) * pieces
         base += blocks.size * pieces
@@ -57,7 +57,7 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
         last = radix * weight >= ranks
         for digit in range(1, min(radix, -(-ranks // weight))):
             ahead = np.arange(ranks)
-            # In reverse order, as blocks lie in ``recv``.
+            # Reversed, as the order of blocks in ``recv`` is.
             blocks = ahead[ahead // weight % radix == digit][::-1]
             source, held = buffer[blocks], chunk_of[:, blocks]
             if blocks.size > 1:

@@ -38,9 +38,9 @@ def direct_all_reduce(ranks: int, elements: int) -> Schedule:
 def direct(
     collective: str, ranks: int, elements: int | np.ndarray, pieces: int = 1, root: int = 0
 ) -> Schedule:
-    """Build any collective operation as one round of communication, from ranks with data to ranks in need.
+    """Build any collective operation with one round of communication: ranks send to all that need their data.
 
-    Sums are computed in rank order, ((x₀ + x₁) + x₂) + …, in ``scratch``, in rounds of local transfers.
+    Terms of sums arrive in ``scratch``. Later rounds add them locally in rank order, ((x₀ + x₁) + x₂) + ….
     """
     name = f"direct {collective}"
     if collective in ("all-reduce", "all-gather", "reduce-scatter"):
@@ -68,8 +68,8 @@ def direct(
 def pairwise(collective: str, ranks: int, elements: int, pieces: int = 1) -> Schedule:
     """Build an all-to-all, reduce-scatter or all-gather in which a rank sends to one rank per round.
 
-    N − 1 rounds; in round k rank r sends to r XOR k if N is a power of two, and to r + k otherwise, and
-    receives from one. Data are added on receipt: the sum of a chunk starts with its owner's part.
+    There are N − 1 rounds. In round k from 1 rank r sends to r XOR k if N is a power of two, else to r + k.
+    Terms of sums are added on receipt, so the sum of a chunk starts with the part of the chunk's owner.
     """
     step, rank = np.divmod(np.arange((ranks - 1) * ranks), ranks)
     peer = rank ^ (step + 1) if ranks & (ranks - 1) == 0 else (rank + step + 1) % ranks

@@ -1,6 +1,6 @@
 """Build hierarchical algorithms on a grid of N nodes of g ranks: rank r is local rank r % g of node r // g.
 
-Data for another node cross the network once, between ranks of equal local number, as on rails. Cho et al.,
+Data for another node cross the network once, between ranks of equal local number (on rails). Cho et al.,
 BlueConnect, Proceedings of Machine Learning and Systems 1 (2019).
 """
 
@@ -15,11 +15,12 @@ from wavefabric.collectives.schedule import Schedule
 def hierarchical(
     collective: str, ranks: int, elements: int, pieces: int, radix: int, root: int, grid: tuple[int, ...]
 ) -> Schedule:
-    """Build an all-reduce, reduce-scatter, all-gather or broadcast on a grid of nodes and local ranks.
+    """Build an all-reduce, reduce-scatter, all-gather or broadcast on a ``grid`` of (nodes, local ranks).
 
-    A reduce-scatter works within nodes, all ranks at once, then between nodes by recursive halving; an
-    all-gather is the reverse, an all-reduce is both. Nodes exchange in groups of up to ``radix``, or of their
-    largest prime factor. A broadcast first scatters in the root's node; last, nodes gather.
+    A reduce-scatter runs within nodes, all local ranks at once, then between nodes by recursive halving, in
+    groups of up to ``radix`` nodes, or more if their number has a larger prime factor. An all-gather is the
+    reverse, an all-reduce both. A broadcast is a scatter in the root's node, broadcasts of the parts between
+    nodes, and an all-gather within nodes.
     """
     (nodes, g), name = grid, f"hierarchical {collective}, {'x'.join(map(str, grid))}"
     groups = next(f for r in range(radix, radix + nodes) if (f := factors(nodes, r)) is not None)
@@ -28,7 +29,7 @@ def hierarchical(
         peer = np.delete(local, root % g)
         parts, stride = [transfers(0, root, home * g + peer, peer * count, count=count)], 1
         for step, factor in enumerate(groups, 1):
-            # Nodes are numbered from the root's node on; nodes below the stride have the array.
+            # Nodes are counted from the root's node; before this step the first ``stride`` have the array.
             node, ahead = np.divmod(np.arange(stride * (factor - 1)), factor - 1)
             src, dst = ((home + n) % nodes * g + local for n in (node, node + (ahead + 1) * stride))
             parts.append(transfers(step, src, dst, local * count, count=count))

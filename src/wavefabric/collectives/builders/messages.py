@@ -19,8 +19,8 @@ def point_to_point(name: str, ranks: int, messages: Iterable[tuple[int, int, int
 
     Two ranks may exchange any number of messages; ``src == dst`` is a copy within a rank; a message of 0
     elements leaves its chunk empty and moves nothing. On each rank the chunks of ``send`` are the messages
-    that it sends, in the given order, and those of ``recv`` the messages that it receives. Item m is message
-    m. `InputError` for ranks out of range or a negative size.
+    that the rank sends, and the chunks of ``recv`` the messages that it receives, in the order of
+    ``messages``. Item m is message m. `InputError` for ranks out of range or a negative size.
 
     Examples
     --------
@@ -80,11 +80,11 @@ def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:
 def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, seed: int = 0) -> Schedule:
     """Pack messages into rounds in which a rank sends at most ``lasers`` messages and receives as many.
 
-    Messages, as of `point_to_point`, are taken in random order (from ``seed``); each goes into the first
-    round with space at both ends. A copy within a rank needs no laser. If no rank sends or receives more than
-    D messages, at least ⌈D/lasers⌉ rounds are needed by any schedule, and at most 2 ⌊(D − 1)/lasers⌋ + 1
-    used. This is Algorithm 3 of LUMORPH (layer-to-layer transfers), corrected: the original limits only the
-    receivers, and counts one round too many. `InputError` for a message, ``lasers`` or ``seed`` out of range.
+    Messages (see `point_to_point`) are taken in random order (from ``seed``); each goes into the first round
+    in which sender and receiver are below this limit. Copies within a rank do not count. If D is the largest
+    number of messages that a rank sends or receives, the schedule has at most 2 ⌊(D − 1)/lasers⌋ + 1 rounds;
+    any schedule needs ⌈D/lasers⌉. This is Algorithm 3 of LUMORPH (layer-to-layer transfers), corrected: the
+    original limits only the receivers, and counts one round too many. `InputError` for bad arguments.
 
     Examples
     --------
@@ -106,7 +106,10 @@ def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, se
 
 
 def first_fit(needs: Iterable[Sequence[int]], most: Sequence[int]) -> list[int]:
-    """Return the first round with space for each of ``needs``; resource i has ``most[i]`` uses per round."""
+    """Return for each of ``needs`` the first round in which all resources that it lists have uses left.
+
+    Resource i has ``most[i]`` uses per round.
+    """
     full = [0] * len(most)  # rounds in which each resource is used up, as bits
     used: list[Counter[int]] = [Counter() for _ in most]
     rounds = []
@@ -122,7 +125,7 @@ def first_fit(needs: Iterable[Sequence[int]], most: Sequence[int]) -> list[int]:
 
 
 def near_square(ranks: int) -> tuple[int, int]:
-    """Return rows and columns, rows ≤ columns, of the two-axis grid that is nearest to a square."""
+    """Return (rows, columns), rows ≤ columns, of the grid of ``ranks`` ranks that is nearest to a square."""
     rows = next(r for r in range(int(ranks**0.5) + 1, 0, -1) if ranks % r == 0 and r * r <= ranks)
     return rows, ranks // rows
 
@@ -130,8 +133,8 @@ def near_square(ranks: int) -> tuple[int, int]:
 def halo(kind: str, collective: str, ranks: int, elements: int, grid: tuple[int, ...]) -> Schedule:
     """Build one round in which every rank sends a message to each neighbour along every axis of a grid.
 
-    A ``"torus"`` is periodic, a ``"mesh"`` has ends. The messages of a rank are ordered by axis, down before
-    up; along a periodic axis of two ranks there are both messages.
+    With ``kind`` "torus" the grid is periodic, with "mesh" it has ends. The messages of a rank are ordered by
+    axis, lower neighbour first; on a periodic axis of two ranks, both messages go to the same neighbour.
     """
     number = np.arange(ranks).reshape(grid)
     pairs = [np.zeros((0, 2), int)]
@@ -155,7 +158,7 @@ def _message(number: int, message, ranks: int) -> tuple[int, int, int]:
         actual = f"messages[{number}]: {message!r}"
         raise InputError(f"{actual}; allowed: (src, dst, elements)") from None
     if type(src) is type(dst) is type(elements) is int and 0 <= src < ranks > dst >= 0 <= elements < 2**63:
-        return src, dst, elements  # there may be a million
+        return src, dst, elements  # fast, as there may be a million messages
     key = f"messages[{number}]"
     src = whole(f"{key} src", src, 0, ranks - 1)
     return src, whole(f"{key} dst", dst, 0, ranks - 1), whole(f"{key} elements", elements, 0)

@@ -1,4 +1,4 @@
-"""Build recursive doubling and halving, also for any radix and for products of different factors."""
+"""Build recursive doubling and halving, also for radices above 2 and products of different factors."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +13,7 @@ from wavefabric.collectives.schedule import Schedule
 
 @cache
 def factors(ranks: int, radix: int) -> tuple[int, ...] | None:
-    """Return the fewest factors of ``ranks``, each at most ``radix``, of smallest sum; largest first.
+    """Return the fewest factors up to ``radix`` whose product is ``ranks``, of smallest sum; largest first.
 
     None if a prime factor exceeds the radix. 128 at radix 4 is 4·4·4·2, 12 at radix 6 is 4·3.
     """
@@ -36,11 +36,11 @@ def recursive(
     *,
     groups: tuple[int, ...] | None = None,
 ) -> Schedule:
-    """Build an all-gather, reduce-scatter or all-reduce in groups of up to ``radix`` ranks, then of groups.
+    """Build an all-gather by recursive doubling, a reduce-scatter by halving, or both as an all-reduce.
 
-    Each of ``groups`` (default: `factors`) is one round of communication (all-reduce: two). A rank sends
-    (N − 1)/N of the array at any radix, or twice that (Thakur, Rabenseifner & Gropp 2005,
-    doi:10.1177/1094342005051521).
+    Ranks exchange in groups of up to ``radix`` ranks, then groups of groups, …. ``groups``: group sizes, by
+    default `factors`; each takes one round of communication (all-reduce: two). At any radix a rank sends
+    (N − 1)/N of the array, or twice that (Thakur, Rabenseifner & Gropp 2005, doi:10.1177/1094342005051521).
     """
     parts, sizes, first = [], None, 0
     chunks = ranks * pieces if collective == "all-reduce" else pieces
@@ -70,8 +70,9 @@ def recursive_exchange(
 ) -> Schedule:
     """Build an all-reduce: groups of up to ``radix`` ranks, then groups of groups, … exchange whole arrays.
 
-    Each of ``groups`` takes one round of communication. Rank ``order[i]`` has position i. All members of a
-    group add in the order of positions, and a + b = b + a exactly, so all ranks end with the same bits.
+    ``groups``: group sizes, by default `factors`; each takes one round of communication. Rank ``order[i]``
+    has position i; neighbouring positions form the first groups. All members of a group add in the order of
+    positions, and a + b = b + a exactly, so all ranks end with the same bits.
     """
     conditions = layout(collective, ranks, elements, pieces)
     groups = (factors(ranks, radix) or ()) if groups is None else groups
@@ -91,7 +92,7 @@ def recursive_exchange(
 def squares(
     collective: str, ranks: int, elements: int, pieces: int = 1, grid: tuple[int, ...] = (2, 2)
 ) -> Schedule:
-    """Build an all-reduce of whole arrays on a grid: among the four ranks of a square, then two squares, ….
+    """Build an all-reduce on a grid: the four ranks of a square exchange whole arrays, then two squares, ….
 
     The divide-and-conquer schedule of LUMORPH has log₂ N − 1 rounds; pairs are formed along rows and columns
     in turn, so partners stay near. Rank r is tile (r // columns, r % columns) of a grid of powers of two.
@@ -110,15 +111,15 @@ def squares(
 
 
 def sums_in_order(first: int, rank, digit, factor: int, base: int, chunk, count: int) -> list[np.ndarray]:
-    """Return local sums x₀ + x₁ + … + x_(f−1) of the data of f ranks, one addition per round from ``first``.
+    """Return local transfers that add x₀ + … + x_(f−1), data of f = ``factor`` ranks, from round ``first``.
 
-    x_d, for the ``digit`` d of a rank, is at ``chunk`` in ``data``, the other terms in order from ``base`` in
-    buffer 1: terms before x_d are added up there, then into x_d, then the later terms.
+    A rank's own term x_d, d = ``digit``, is at ``chunk`` in ``data``; the other terms are in order from chunk
+    ``base`` in buffer 1. Terms before x_d are added up in buffer 1, then into x_d, then the later terms.
     """
     parts = []
     for t in range(factor - 1):
         beyond = t + 1 >= digit
-        # The slot of position e is e before the rank's position and e − 1 after it.
+        # Term e is in slot e of buffer 1 before the rank's own term, and in slot e − 1 after it.
         slot = base + np.where(t + 1 < digit, t + 1, np.where(t + 1 == digit, 0, t)) * count
         target, buffers = np.where(beyond, chunk, base), (1, np.where(beyond, 0, 1))
         part = transfers(first + t, rank, rank, slot, target, count=count, buffers=buffers, reduce=True)
@@ -127,10 +128,10 @@ def sums_in_order(first: int, rank, digit, factor: int, base: int, chunk, count:
 
 
 def _exchanges(ranks: int, groups: tuple[int, ...]) -> Iterator[tuple[int, int, np.ndarray, list]]:
-    """Yield, for each of ``groups``: factor, stride, digit (position in the group) and peers of each rank.
+    """Yield, for each group size: size, stride, digit (each rank's position in its group) and peers.
 
-    Peers are a list, one entry per number of positions ahead: the distance to each rank's peer, and the
-    rank's index among the other members of the peer's group.
+    Members of a group are ``stride`` ranks apart. ``peers`` has an entry for 1, 2, … positions ahead: the
+    distance to each rank's peer, and the rank's index among the other members of the peer's group.
     """
     stride = 1
     for factor in groups:
@@ -144,7 +145,7 @@ def _exchanges(ranks: int, groups: tuple[int, ...]) -> Iterator[tuple[int, int, 
 def _reduce_scatter(
     sizes: np.ndarray, pieces: int, groups: tuple[int, ...]
 ) -> tuple[list[np.ndarray], np.ndarray | None, int]:
-    """Return transfers, sizes of ``scratch`` and rounds of a reduce-scatter, the reversed all-gather."""
+    """Return transfers, ``scratch`` sizes and number of rounds of a reduce-scatter by recursive halving."""
     ranks = len(sizes)
     rank, parts, scratch, first, base = np.arange(ranks), [], [], 0, 0
     for factor, stride, digit, others in reversed([*_exchanges(ranks, groups)]):

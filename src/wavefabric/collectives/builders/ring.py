@@ -35,16 +35,16 @@ def ring_all_reduce(ranks: int, elements: int) -> Schedule:
 def ring(
     collective: str, ranks: int, elements: Numbers, pieces: int = 1, root: int = 0, grid: Sequence[int] = ()
 ) -> Schedule:
-    """Build an all-gather, reduce-scatter, all-reduce, broadcast or reduce; ranks send only to the next rank.
+    """Build an all-gather, reduce-scatter, all-reduce, broadcast or reduce; rank r sends only to r + 1.
 
-    N − 1 rounds (all-gather, reduce-scatter; a rank sends (N − 1)/N of the array, the least possible:
-    Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002), 2 (N − 1) (all-reduce), or N − 2 + pieces in a
-    pipeline (others). The next rank is rank + 1. On a ``grid`` of nodes there is a ring per local rank
-    (`rail_rings`), like the channels of NCCL, with an equal part of every chunk.
+    An all-gather or reduce-scatter takes N − 1 rounds, and a rank sends (N − 1)/N of the array, the least
+    possible (Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002); an all-reduce takes 2 (N − 1) rounds, a
+    pipelined broadcast or reduce N − 2 + pieces. On a ``grid`` of (nodes, GPUs) there is a ring per GPU of a
+    node (`rail_rings`), like the channels of NCCL, and each carries an equal part of every chunk.
     """
     order = rail_rings(*grid) if grid else np.arange(ranks)[None]
     rings, chunks = len(order), pieces * len(order)
-    # An all-reduce has this number of chunks for each rank.
+    # `layout` divides the array of an all-reduce into chunks but not into a part per rank.
     owners = ranks if collective == "all-reduce" else 1
     conditions = layout(collective, ranks, elements, owners * chunks, root)
     name = f"ring {collective}" + (f", {rings} rings" if rings > 1 else "")
@@ -73,9 +73,9 @@ def ring(
 def rail_rings(nodes: int, gpus: int) -> np.ndarray:
     """Return the orders of ranks in rings through nodes, one ring per local rank: shape (gpus, ranks).
 
-    Each ring passes all ranks of a node and leaves from a rank that no other ring leaves from, to the rank of
-    equal local number in the next node: every adapter sends one ring and receives one, on its rail. (An odd
-    number of nodes of two ranks has no such rings: the last node meets the first across rails.)
+    Each ring visits all ranks of a node, then goes to the rank of equal local number in the next node. Rings
+    leave a node from different ranks: each adapter sends for one ring and receives for one, on its rail. (An
+    odd number of nodes of two ranks has no such rings: from the last node to the first they change rails.)
     """
     ends = [node % 2 for node in range(nodes)]  # first local rank of the first ring: alternates between nodes
     ends[-1] = ends[-1] if nodes % 2 == 0 else 2 % gpus
@@ -88,9 +88,9 @@ def rail_rings(nodes: int, gpus: int) -> np.ndarray:
 
 
 def ring_of_one_part(collective: str, ranks: int) -> Schedule:
-    """Build the transfers of `ring` for rank 0's part alone, one element; no broadcast or reduce.
+    """Build the schedule of `ring` for the part of rank 0 alone, one element; no broadcast or reduce.
 
-    The part of rank r moves alike, r ranks further; together they are all rounds, transfers and conditions.
+    Transfers of the part of rank r are the same, r ranks further; all parts together make up `ring`.
     """
     everybody, each, parts = (1 << ranks) - 1, range(ranks), []
     step, first = np.arange(ranks - 1), 0
@@ -110,8 +110,8 @@ def ring_of_one_part(collective: str, ranks: int) -> Schedule:
 def bidirectional_ring(collective: str, ranks: int, elements: int, pieces: int = 1) -> Schedule:
     """Build an all-gather, reduce-scatter or all-reduce; parts travel both ways around the ring at once.
 
-    ⌈(N − 1)/2⌉ rounds (all-gather, reduce-scatter) or twice as many. Half of the pieces reach the opposite
-    rank either way. The sum that reaches the owner of a part from rank − 1 is added last, from ``scratch``.
+    Parts travel in ⌈(N − 1)/2⌉ rounds, for an all-reduce in twice as many; half of the pieces reach the
+    opposite rank each way. The sum that a part's owner gets from rank − 1 is added last, from ``scratch``.
     """
     parts, sizes = [], None
     conditions = layout(collective, ranks, elements, pieces * (ranks if collective == "all-reduce" else 1))

@@ -9,11 +9,11 @@ from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 
 
 def in_sequence(name: str, schedules: Sequence[Schedule], element_bytes: int | None = None) -> Schedule:
-    """Return one schedule whose rounds, chunks and items are those of each schedule in turn.
+    """Return one schedule that has the rounds, chunks and items of all ``schedules``, one after another.
 
-    Buffers of equal name become one buffer, in which the chunks of a schedule follow those of earlier
-    schedules. No schedule needs data of another, and only rounds order them. `InputError` without schedules,
-    or if their numbers of ranks differ.
+    Buffers of equal name become one buffer, in which the chunks of earlier schedules come first. The
+    schedules share no data, so only round numbers order them. `InputError` without schedules, or if their
+    numbers of ranks differ.
 
     Examples
     --------

@@ -6,7 +6,7 @@ from wavefabric.collectives.builders.transfers import assemble, transfers
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
 
-#: Collectives of `nvls` in which the switch reduces, and in which it multicasts.
+#: Collectives for which `nvls` uses reductions by the switch, and for which it uses multicasts.
 _READ, _WRITTEN = ("all-reduce", "reduce-scatter", "reduce"), ("all-reduce", "all-gather", "broadcast")
 
 
@@ -15,9 +15,8 @@ def nvls(collective: str, ranks: int, elements: int, pieces: int = 1, root: int 
 
     Each rank reads the sum of its part from the switch (``multimem.ld_reduce``) and writes it to all
     (``multimem.st``): NCCL's NVLS, the two-shot all-reduce of MSCCL++ and PyTorch; its pieces form a
-    pipeline. A broadcast or reduce is one operation of the root. As in the hardware, an operation includes
-    the rank that issues it: the data of that rank go to the switch and come back (Klenk et al. 2020,
-    doi:10.1109/ISCA45697.2020.00085).
+    pipeline. A broadcast or reduce is one operation of the root. As in the hardware, a rank's own data go to
+    the switch too and come back (Klenk et al. 2020, doi:10.1109/ISCA45697.2020.00085).
     """
     shared = collective == "all-reduce"
     conditions = layout(collective, ranks, elements, pieces * ranks if shared else pieces, root)
@@ -50,6 +49,6 @@ def nvls_one_shot(collective: str, ranks: int, elements: int, pieces: int = 1) -
 
 
 def _by_switch(part: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Make transfers operations of a switch; those of equal number and round are one operation."""
+    """Mark transfers as operations of a switch; transfers of equal number and round are one operation."""
     part["switch"] = number
     return part

@@ -1,4 +1,4 @@
-"""Make arrays of transfers, and assemble schedules from them, for all builders."""
+"""Build arrays of transfers, and assemble them into schedules, for all builders."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,7 @@ def transfers(
     buffers: tuple[Numbers, Numbers] = (0, 0),
     reduce: bool | np.ndarray = False,
 ) -> np.ndarray:
-    """Return `TRANSFER` rows from numbers or broadcastable arrays; default ``dst_chunk``: ``src_chunk``."""
+    """Return `TRANSFER` rows from numbers or broadcast arrays; ``dst_chunk`` is ``src_chunk`` by default."""
     dst_chunk = src_chunk if dst_chunk is None else dst_chunk
     columns = (round_, src, dst, buffers[0], src_chunk, buffers[1], dst_chunk, count, reduce, 0)
     columns = np.broadcast_arrays(*columns)
@@ -38,8 +38,8 @@ def assemble(
 ) -> Schedule:
     """Assemble a schedule from transfers in any order; ``scratch``: sizes (ranks, chunks) of one more buffer.
 
-    Empty chunks and rounds without transfers are left out; consecutive chunks become one transfer. In a round
-    transfers to rank + 1 precede those to rank + 2, so that not all ranks send to one at first.
+    Empty chunks and empty rounds are left out; transfers of consecutive chunks become one. In a round each
+    rank sends to rank + 1 before rank + 2 and so on, so that not all ranks send to the same rank at first.
     """
     buffers, sizes = layout.buffers, layout.sizes
     if scratch is not None and scratch.any():
@@ -49,7 +49,7 @@ def assemble(
 
 
 def single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Split transfers into one per chunk, without those of empty chunks."""
+    """Return transfers of one chunk each that together do what ``t`` does; empty chunks are left out."""
     owner, within = ragged(t["count"].astype(np.int64))
     single = t[owner]
     single["src_chunk"] += within.astype(np.int32)
@@ -63,7 +63,7 @@ def single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 def joined(t: np.ndarray, ranks: int) -> np.ndarray:
-    """Sort transfers and join those of consecutive chunks; rounds are numbered without gaps."""
+    """Sort transfers, join transfers of consecutive chunks, and renumber rounds without gaps."""
     if not t.size:
         return t
     wide = {name: t[name].astype(np.int64) for name in TRANSFER.names or ()}
@@ -77,7 +77,7 @@ def joined(t: np.ndarray, ranks: int) -> np.ndarray:
 
 
 def neighbours_joined(t: np.ndarray) -> np.ndarray:
-    """Join each run of transfers in ``t`` whose chunks are consecutive."""
+    """Return ``t`` with each run of rows that move consecutive chunks joined into one transfer."""
     follows = np.logical_and.reduce([t[name][1:] == t[name][:-1] for name in _EQUAL])
     for name in ("src_chunk", "dst_chunk"):
         follows &= t[name][1:] == t[name][:-1] + t["count"][:-1]
@@ -87,7 +87,7 @@ def neighbours_joined(t: np.ndarray) -> np.ndarray:
 
 
 def _operations_apart(t: np.ndarray) -> np.ndarray:
-    """Number the operations of switches in each round; chunks that are not consecutive become several."""
+    """Number the operations of switches in each round; one whose chunks have gaps becomes several."""
     pair = np.unique(t[["round", "switch", "src", "dst"]], return_inverse=True)[1].ravel()
     run = np.where(t["switch"] > 0, within_groups(pair), 0)
     turn = np.where(t["switch"] > 0, pair, 0)  # terms of sums in the order of ranks

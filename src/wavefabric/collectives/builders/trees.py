@@ -12,9 +12,9 @@ from wavefabric.collectives.sizes import ragged
 
 
 def in_order_tree(positions: int) -> np.ndarray:
-    """Return the parents in the binary tree whose positions 1, 2, … are in order: shape (positions + 1,).
+    """Return the parent of each position 1, 2, … of an in-order binary tree: shape (positions + 1,).
 
-    Odd positions are leaves; an even position has lower ones on its left and higher ones on its right. The
+    Odd positions are leaves; left of an even position are lower positions, right of it higher ones. The
     root, the largest power of two, and entry 0 have parent 0. The depth is ⌊log₂ positions⌋.
     """
     position = np.arange(positions + 1)
@@ -70,8 +70,8 @@ def tree(collective: str, ranks: int, elements: int, pieces: int = 1, root: int 
 def double_tree(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
     """Build a broadcast, reduce or all-reduce over two binary trees; no rank is an inner node of both.
 
-    At most 2 (pieces + ⌊log₂(N − 1)⌋) rounds, in which a rank sends and receives at most one piece; for an
-    all-reduce 2 (pieces + 2 ⌊log₂ N⌋ − 1), with at most one piece upwards and one downwards.
+    A broadcast or reduce takes at most 2 (pieces + ⌊log₂(N − 1)⌋) rounds, in which a rank sends and receives
+    at most one piece; an all-reduce at most 2 (pieces + 2 ⌊log₂ N⌋ − 1), one piece upwards and one downwards.
     """
     rooted = collective != "all-reduce"
     trees = complementary_trees(ranks - rooted)
@@ -97,13 +97,13 @@ def double_tree(collective: str, ranks: int, elements: int, pieces: int = 1, roo
 
 
 def complementary_trees(positions: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the parents (see `in_order_tree`) in two trees; no position has children in both.
+    """Return the parents (see `in_order_tree`) in two trees in which no position has children in both.
 
     The second tree is the first mirrored if the number of positions is even, and shifted by one if it is odd.
     """
     first = in_order_tree(positions)
     position = np.arange(1, positions + 1)
-    # Where each position of the first tree lies in the second.
+    # Position in the second tree of each position of the first.
     moved = np.concatenate(([0], position % positions + 1 if positions % 2 else positions + 1 - position))
     second = np.zeros_like(first)
     second[moved] = moved[first]
@@ -113,7 +113,7 @@ def complementary_trees(positions: int) -> tuple[np.ndarray, np.ndarray]:
 def _offsets(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> tuple[np.ndarray, ...]:
     """Return, for each tree, the round of a broadcast in which each position receives the first piece.
 
-    Position 0 is above both roots if ``rooted``; else roots receive nothing, −1.
+    If ``rooted``, position 0 is the parent of both roots; else the roots receive nothing: entry −1.
     """
     colour = _two_colours(trees, rooted)
     offsets = []
@@ -130,8 +130,8 @@ def _offsets(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> tuple[np.nda
 def _two_colours(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> np.ndarray:
     """Colour the edge above each position in each tree 0 or 1 (even or odd rounds), shape (2, positions + 1).
 
-    Edges with the same sender differ, and so do edges with the same receiver. Such pairs of edges form paths
-    and cycles of even length, as pairs with a common sender and a common receiver alternate along them.
+    Two edges of one sender, or of one receiver, have different colours. Such pairs of edges form paths and
+    cycles of even length, as pairs with a common sender and a common receiver alternate along them.
     """
     parent = np.stack(trees)
     colour = np.full(parent.shape, -1)
@@ -156,8 +156,8 @@ def _two_colours(trees: tuple[np.ndarray, np.ndarray], rooted: bool) -> np.ndarr
 def binomial(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
     """Build a broadcast, reduce, gather or scatter along a binomial tree, in ⌈log₂ N⌉ rounds.
 
-    Counted cyclically from the root, rank v hands half of the ranks that it supplies to rank v + 2^j, largest
-    j first. A gather or reduce is the reverse. Every rank sends, and receives, at most one message per round.
+    Counted cyclically from the root, rank v sends to rank v + 2^j, largest j first, which then serves half of
+    v's ranks. A gather or reduce is the reverse. A rank sends, and receives, at most one message per round.
     """
     up = collective in ("reduce", "gather")
     parts, last = [], max(0, (ranks - 1).bit_length() - 1)

@@ -1,7 +1,7 @@
-"""Synthesise schedules of fewest rounds, and prove them by bounds, known schedules and solvers.
+"""Find schedules with the fewest rounds, and prove by bounds or solvers that none has fewer.
 
 `circuit_search` and `link_search` model what an optical and an electrical network can carry; the rest serves
-both. Imports the schedule, its conditions and its proof; no fabric.
+both. Imports `schedule`, `conditions`, `sizes` and `verify` of the parent package; no fabric.
 """
 
 from wavefabric.collectives.synthesis.problem import Circuit, Links, OpticalNetwork, Synthesis, Undecided

@@ -17,16 +17,16 @@ Bound = tuple[int, str]
 NOTHING: Bound = (0, "nothing to be sent")
 #: Number of rounds that stands for an impossible demand.
 UNREACHABLE = 1 << 30
-#: Largest product of cuts with chunks and edges for which other cuts than those around one rank are tried.
+#: Largest number of cuts × (chunks + edges) for which cuts around more than one rank are tried.
 _WORK = 3_000_000
 
 
 def circuit_bound(demand: Demand, at_once: int) -> Bound:
     """Return the rounds needed with ``at_once`` lasers and photodiodes per rank, whatever the routes.
 
-    The largest of four bounds: chunks that a rank receives; chunks that only one rank has; growth of one
-    chunk by at most 1 + ``at_once`` per round (⌈log_{1+L} N⌉ for a broadcast); and growth of all chunks
-    together.
+    The result is the largest of four bounds: chunks that a rank receives; chunks that only one rank has;
+    growth of one chunk by at most a factor 1 + ``at_once`` per round (⌈log_{1+L} N⌉ for a broadcast, with L =
+    ``at_once``); and growth of all chunks together.
     """
     bounds = [NOTHING]
     received = Counter(rank for chunk in demand.chunks for rank in chunk.need)
@@ -46,7 +46,7 @@ def circuit_bound(demand: Demand, at_once: int) -> Bound:
 
 
 def _growth_of_all(demand: Demand, at_once: int) -> Bound:
-    """Bound all chunks together: ranks without chunks send nothing, ranks without needs receive nothing."""
+    """Return the bound from all chunks together: only ranks with chunks send, only ranks in need receive."""
     chunks = [c for c in demand.chunks if c.need]
     sources, receivers = (set().union(*(getattr(c, end) for c in chunks)) for end in ("have", "need"))
     active, left, rounds = len(sources), sum(len(c.need) for c in chunks), 0
@@ -62,8 +62,8 @@ def cut_bound(
 ) -> Bound:
     """Return the rounds needed because chunks must cross the links into a set of ranks.
 
-    With ``shared`` both directions of an edge count together, under either name. ``sets``: further sets of
-    ranks to try, as bit masks. Returns the best bound by the time ``until`` (of `deadline.now`).
+    With ``shared`` the two directions of an edge share the capacity. ``sets``: further sets of ranks to try,
+    as bit masks. The result is the best bound found by ``until``, a time of `deadline.now`.
     """
     chunks = Counter((_bits(c.have), _bits(c.need)) for c in demand.chunks if c.need)
     edges = [(1 << a, 1 << b, (a, b)) for a, b in links.capacity]
@@ -90,7 +90,7 @@ def cut_bound(
 
 
 def link_bounds(demand: Demand, links: Links, until: float) -> tuple[Bound, Bound]:
-    """Return bounds, found by ``until``: of steps, by distance; of rounds, by cuts and total capacity."""
+    """Return bounds found by ``until``: on steps, from distances; on rounds, from cuts and total capacity."""
     hops = distances(demand.ranks, links.usable)
     farthest = NOTHING
     for need, hop, _ in _distances_to_need(demand, hops, until):
@@ -114,7 +114,7 @@ def link_bound(demand: Demand, links: Links, hops: np.ndarray, until: float = ma
 
 
 def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
-    """Return a lower bound on how often chunks use links; `FAR` squared if some rank cannot be reached.
+    """Return a lower bound on the moves of chunks over links; `FAR` squared if a rank cannot be reached.
 
     A chunk uses one link for every rank that needs it, and one more for every distance from its holders at
     which no rank needs it although a farther one does. Chunks not examined by ``until`` are left out.
@@ -130,7 +130,7 @@ def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
 def _distances_to_need(
     demand: Demand, hops: np.ndarray, until: float
 ) -> Iterator[tuple[frozenset[int], list[int], int]]:
-    """Yield the ranks that need a chunk, hops to each from the nearest holder, and number of such chunks."""
+    """Yield, per kind of chunk: ranks that need it, hops to each from the nearest holder, how many chunks."""
     stop = clock.Deadline(until)
     with suppress(clock.OutOfTime):
         for (have, need), count in Counter((c.have, c.need) for c in demand.chunks if c.need).items():
@@ -155,7 +155,7 @@ def _bits(ranks) -> int:
 
 
 def _ranks_name(inside: int, ranks: int) -> str:
-    """Describe a set of ranks in words."""
+    """Return a set of ranks (a bit mask) in words; of more than 12 only the first six."""
     numbers = [str(r) for r in range(ranks) if inside >> r & 1]
     if len(numbers) > 12:
         return f"{len(numbers)} ranks, {', '.join(numbers[:6])}, …"
@@ -163,7 +163,7 @@ def _ranks_name(inside: int, ranks: int) -> str:
 
 
 def _together(cut: dict[Edge, int], links: Links) -> int:
-    """Return an upper limit of what edges carry: each edge counts alone, or in one of its groups."""
+    """Return an upper limit of the chunks that ``cut`` carries; an edge counts alone or in one group."""
     left, capacity = dict(cut), 0
     for edges, n in sorted(links.groups, key=lambda group: group[1] - sum(cut.get(e, 0) for e in group[0])):
         capacity += min(n, sum(left.pop(e, 0) for e in edges))

@@ -1,4 +1,4 @@
-"""Decide if rounds of circuits suffice (LUMORPH, Algorithm 1): without wavelengths, then with them."""
+"""Search for schedules of few rounds of circuits (LUMORPH, Algorithm 1), first without wavelengths."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from wavefabric.collectives.synthesis.solve import decide
 FIXED = "for the routes given"
 #: Seconds for a try with one route per pair, and for the wavelengths of a round whose circuits are known.
 _SINGLE, _ONE_ROUND = 2.0, 10.0
-#: Number of orders of setting up the circuits of a round that are tried.
+#: Number of orders in which the circuits of a round are set up, until one fits.
 _TRIES = 20
 #: Source, destination and round of circuits.
 Circuits = tuple[int, int, int]
@@ -82,7 +82,7 @@ class CircuitSearch(Search):
     def decide_over(
         self, net: RoutedNetwork, rounds: int, until: float, say: Progress
     ) -> Solution | str | None:
-        """Decide over the routes of ``net``; `OutOfTime` if no model can be written down by ``until``."""
+        """Decide as `decide` does over the routes of ``net``; `OutOfTime` if no model is written in time."""
         say("without wavelengths")
         model, sends = self._sends(net, rounds, until)
         z = circuit_variables(model, net, sends.sent, counted=True)
@@ -125,14 +125,14 @@ class CircuitSearch(Search):
 def circuit_variables(
     model: Model, net: RoutedNetwork, circuits: Mapping[Circuits, int | list[int]], counted: bool = False
 ) -> CircuitVariables:
-    """Add variables for circuits to a model; ``circuits``: their numbers, or the variables y of chunks.
+    """Add variables for circuits to a model; ``circuits``: number, or variables y of chunks, by (s, d, r).
 
     z circuits go s → d on route i and wavelength λ in round r; Σ_c y = Σ_{i,λ} z. Constraints of
     docs/synthesis.md: a laser (4) and a photodiode (5) are used at most once per round, a wavelength on an
     edge at most W times (6). Circuits of one pair are interchangeable: any of them may carry any chunk.
 
-    With ``counted`` wavelengths are not distinguished: at most `at_once` circuits leave and reach a rank in a
-    round, and W L are on an edge. If waveguides never run out this relaxation is exact (Kőnig).
+    With ``counted`` wavelengths are not distinguished: per round at most `at_once` circuits leave and reach a
+    rank, and W L are on an edge (L lasers). If waveguides never run out this relaxation is exact (Kőnig).
     """
     z: CircuitVariables = {}
     loads: dict[tuple, list[int]] = defaultdict(list)
@@ -174,7 +174,7 @@ def _chosen(z: CircuitVariables, values: np.ndarray) -> dict[Circuits, list[Ligh
 def _with_wavelengths(
     net: RoutedNetwork, moves: list[Move], paths: dict[Circuits, list[Lightpath]], solver: str, until: float
 ) -> Solution | None:
-    """Assign wavelengths, round by round, to circuits that the model only counted; None if it fails."""
+    """Assign wavelengths, round by round, to circuits that the model only counted; None if not possible."""
     of_round: dict[int, dict[Move, Wanted]] = defaultdict(dict)
     for r, number, s, d in moves:
         of_round[r][r, number, s, d] = s, d, paths[s, d, r].pop()[1] if paths.get((s, d, r)) else None

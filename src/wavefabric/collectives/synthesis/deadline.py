@@ -37,11 +37,11 @@ def check(at: float) -> None:
 
 
 def fraction(until: float, part: float, most: float = math.inf) -> float:
-    """Return the time after ``part`` of the time to ``until``, but at most ``most`` seconds from now."""
+    """Return when the fraction ``part`` of the time to ``until`` is over, at most ``most`` s from now."""
     begun = now()
     return begun + (most if math.isinf(until) else min(most, (until - begun) * part))
 
 
 def before_writing(begun: float, time_limit: float, moves: int) -> float:
-    """Return when to end a search so that ``moves`` can be written: after half of the time or later."""
+    """Return when a search must end to leave time to write ``moves`` moves: at half of the limit or later."""
     return begun + time_limit - min(time_limit / 2, _WRITE * moves) if math.isfinite(time_limit) else math.inf

@@ -1,4 +1,4 @@
-"""State a layout as chunks that must reach further ranks; sums are copies reversed in time."""
+"""Express a layout as chunks that must reach further ranks; sums become copies reversed in time."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from wavefabric.base.errors import InputError, ensure
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis.problem import Edge
 
-#: Buffer and chunk.
+#: (buffer, chunk) on a rank.
 Location = tuple[int, int]
 #: (round, chunk, from, to)
 Move = tuple[int, int, int, int]
@@ -45,8 +45,8 @@ class Demand:
 class SumsAndCopies:
     """Holds a layout divided into sums and copies.
 
-    ``sums``: the terms of chunk c come together at its root; stated reversed in time, from the root to all
-    ranks. ``copies``: chunks that are copied, a sum from its root. ``locations``: by (chunk, rank), if the
+    ``sums``: chunks whose terms are added up at a root rank, expressed reversed in time as copies from the
+    root. ``copies``: chunks that are copied, a sum from its root. ``locations``: by (chunk, rank), where the
     layout defines one; ``local_copies``: (chunk, rank, further location that must hold the chunk).
     """
 
@@ -60,8 +60,8 @@ class SumsAndCopies:
 def task(layout: Layout) -> SumsAndCopies:
     """Divide a layout into sums and copies.
 
-    `InputError` for sums that are not of one contribution per rank or change their location, a chunk whose
-    location has another item before, and an item that no rank has.
+    `InputError` for a sum that does not add each contribution once or is needed where no term lies, for a
+    location that holds different items before and after, and for an item that no rank has.
     """
     pre: dict[int, dict[int, tuple[Location, int]]] = defaultdict(dict)
     post: dict[int, dict[int, list[tuple[Location, int]]]] = defaultdict(lambda: defaultdict(list))
@@ -105,7 +105,7 @@ def _origins(need: dict[int, list[tuple[Location, int]]]) -> set[int]:
 
 
 def _sum_ranks(item: int, have: dict, need: dict) -> list[int]:
-    """Return the ranks that need a sum; all terms must exist, and the sum replace the term of each rank."""
+    """Return the ranks that need a sum; `InputError` unless it is complete and replaces each rank's term."""
     total = 0
     for _, origins in have.values():
         ensure(not total & origins, "layout", f"item {item} counts a rank twice", "each contribution once")
@@ -120,7 +120,7 @@ def _sum_ranks(item: int, have: dict, need: dict) -> list[int]:
 
 
 def useful(demand: Demand, moves: Iterable[Move]) -> list[Move]:
-    """Return the moves in order, without those to ranks that neither need the chunk nor send it on."""
+    """Return the moves in order, without moves to ranks that neither need the chunk nor send it on."""
     kept: list[Move] = []
     onward: set[tuple[int, int]] = set()
     for move in sorted(moves, reverse=True):
@@ -132,7 +132,7 @@ def useful(demand: Demand, moves: Iterable[Move]) -> list[Move]:
 
 
 def distances(ranks: int, pairs: Iterable[Edge]) -> np.ndarray:
-    """Return the hops from each rank to each other, `FAR` if unreachable: shape (ranks, ranks)."""
+    """Return the hops over ``pairs`` from each rank to each other, or `FAR`: shape (ranks, ranks)."""
     ends = np.array(sorted(set(pairs)), np.int64).reshape(-1, 2)
     joined = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(ranks, ranks))
     hops = shortest_path(joined, unweighted=True)

@@ -1,7 +1,7 @@
-"""Pack spanning trees from every root that use shared links as fully as cuts allow.
+"""Pack spanning trees from every root so that they use shared links as fully as cuts allow.
 
-ForestColl (Zhao et al. 2024, arXiv:2402.06787) splits off switches and may send the data of a pair over any
-path. This module keeps the route of each pair, as on a machine, and divides links evenly among pairs.
+ForestColl (Zhao et al. 2024, arXiv:2402.06787) splits off switches and may send the data of a pair of ranks
+over any path. This module keeps each pair's fixed route, as machines do, and divides links evenly.
 """
 
 from bisect import bisect_left
@@ -27,9 +27,9 @@ from wavefabric.collectives.synthesis.write import ScheduleWriter
 
 @dataclass
 class EqualTrees:
-    """Groups ``count`` of the ``all`` trees of a root, from number ``first`` on, which are equal so far.
+    """A group of ``count`` equal trees, from number ``first`` on, of the ``all`` spanning trees of ``root``.
 
-    ``reached``: parent and depth of each rank that these trees reach.
+    ``reached``: parent and depth, in these trees, of each rank that they reach.
     """
 
     root: int
@@ -39,16 +39,17 @@ class EqualTrees:
     reached: dict[int, tuple[int, int]]
 
 
-#: Trees, and the rounds in which links carry all chunks over them, if all were a single chunk.
+#: Trees, and the time in rounds in which links carry all data over the trees if all data were one chunk.
 Forest = tuple[list[EqualTrees], Fraction]
 
 
 def forests(layout: Layout, links: Links, trees: int, until: float = inf, most: float = inf) -> list[Forest]:
-    """Return forests for the sums and for the copies: ``trees`` trees per root and unit of its chunks.
+    """Return a forest for the sums of ``layout`` and one for the copies; one alone if it serves both.
 
-    The unit is the greatest common divisor of the roots' chunks. A forest takes the fewest rounds in which
-    links, divided between pairs in whole trees, carry it, and is empty if these exceed ``most``. `OutOfTime`
-    after ``until``; `InputError` if chunks go to some ranks only, or links do not connect all ranks.
+    A root of c chunks gets ``trees`` c/g trees, where g is the greatest common divisor of all c. Each forest
+    takes the fewest rounds that links allow if each pair of ranks carries whole trees, and is empty if its
+    time exceeds ``most``. `OutOfTime` after ``until``; `InputError` if chunks go to some ranks only, or links
+    do not connect all ranks.
     """
     todo, stop, back = task(layout), Deadline(until, 1), links.reversed()
     mirrored = back.capacity == links.capacity and {*back.groups} == {*links.groups}
@@ -57,7 +58,7 @@ def forests(layout: Layout, links: Links, trees: int, until: float = inf, most: 
 
 
 def forest_schedule(layout: Layout, made: list[Forest]) -> Schedule:
-    """Return the verified schedule of a layout over its `forests`, or those of another number of pieces."""
+    """Return the verified schedule of ``layout`` over ``made``: its `forests`, for any number of pieces."""
     todo = task(layout)
     writer = ScheduleWriter(todo)
     if todo.sums is not None:
@@ -93,12 +94,12 @@ def _forest(demand: Demand, links: Links, trees: int, stop: Deadline, most: floa
 
 
 def _strides(ranks: int) -> list[int]:
-    """Return the distances in rank number, first those to the same local rank of other nodes."""
+    """Return all distances in rank number: first to the same local rank of other nodes, then to others."""
     return sorted(range(1, ranks), key=lambda ahead: (-gcd(ahead, ranks), ahead))
 
 
 def _divide(rounds: Fraction, links: Links, routes: dict[Edge, list[int]], most: int) -> np.ndarray:
-    """Return the trees per pair, (ranks, ranks): up to ``most``, dealt out in turn while links have space."""
+    """Return how many trees, up to ``most``, each pair carries, (ranks, ranks): dealt out in turn."""
     n, up, down = links.ranks, *rounds.as_integer_ratio()
     sent, left = np.zeros((n, n), np.int32), [chunks * up // down for _, chunks in links.groups]
     able = [(r, (r + ahead) % n) for ahead in _strides(n) for r in range(n)]
@@ -115,7 +116,7 @@ def _divide(rounds: Fraction, links: Links, routes: dict[Edge, list[int]], most:
 
 
 def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[EqualTrees]:
-    """Grow edge-disjoint spanning trees level by level (Bérczi & Frank 2010, as in ForestColl)."""
+    """Return edge-disjoint spanning trees, ``wanted[r]`` from root r, by level (Bérczi & Frank 2010)."""
     n, left = len(carried), carried.copy()
     trees = [EqualTrees(r, int(wanted[r]), 0, int(wanted[r]), {r: (r, 0)}) for r in range(n) if wanted[r]]
     direct = (carried + np.diag(wanted) >= wanted[:, None]).all()
@@ -139,10 +140,10 @@ def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[Equal
 
 
 def _spare(left: np.ndarray, trees: list[EqualTrees], tree: EqualTrees, x: int, y: int) -> int:
-    """Return how many of equal trees may use the edge x → y so that all other trees can still be completed.
+    """Return how many trees of the group ``tree`` may use edge x → y so that all others can be completed.
 
-    Each other tree is a node, fed by x and linked to the ranks that it reaches: the answer is the flow from x
-    to y beyond the number of other trees (Edmonds' condition for every set of ranks with y and without x).
+    Each other tree is a node, fed by x and linked to the ranks that it reaches: the result is the flow from x
+    to y minus the number of other trees (Edmonds' condition for every set of ranks with y and without x).
     """
     n = len(left)
     others = [each for each in trees if each is not tree and len(each.reached) < n]
@@ -154,7 +155,7 @@ def _spare(left: np.ndarray, trees: list[EqualTrees], tree: EqualTrees, x: int, 
 
 
 def _pipelined(trees: list[EqualTrees], demand: Demand) -> Solution:
-    """Distribute the chunks of each root over its trees; on each tree chunks follow one another."""
+    """Return a solution that sends each root's chunks over its trees, one after another on each tree."""
     moves = []
     for tree in trees:
         mine = [number for number, chunk in enumerate(demand.chunks) if tree.root in chunk.have]

@@ -10,15 +10,16 @@ from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.problem import Edge, Links, OpticalNetwork
 from wavefabric.collectives.synthesis.search import Lightpath
 
-#: Numbers of edges, and tiles.
+#: A route as numbers of its edges, and as its tiles.
 Route = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class RoutedNetwork:
-    """Holds routes as numbers of edges.
+    """Holds an optical network with numbered edges, and its routes as tuples of edge numbers.
 
-    Constraint (6) of docs/synthesis.md: a wavelength is on an edge at most W times. As it leaves and reaches
-    a tile once, that always holds on *wide* edges: W ≥ min(tiles that send, tiles that receive over them).
+    Constraint (6) of docs/synthesis.md: a wavelength is on an edge of W waveguides at most W times. As each
+    tile sends and receives a wavelength at most once, the constraint always holds on *wide* edges, which have
+    W ≥ min(tiles that send over the edge, tiles that receive over the edge).
     """
 
     def __init__(self, network: OpticalNetwork, deadline: float = math.inf):
@@ -63,11 +64,11 @@ class RoutedNetwork:
         return replace(self.network, routes=paths)
 
     def narrow(self, edges: Iterable[int]) -> tuple[int, ...]:
-        """Return those of ``edges`` that are not wide, in order."""
+        """Return ``edges`` without wide edges, in ascending order."""
         return tuple(sorted(e for e in edges if not self.wide[e]))
 
     def distinct_routes(self, s: int, d: int) -> dict[tuple[int, ...], Route]:
-        """Return the routes of a pair by their narrow edges; of routes equal in these, the shortest."""
+        """Return the routes of a pair by their narrow edges, only the shortest for equal narrow edges."""
         return {self.narrow(route[0]): route for route in reversed(self.routes[s, d])}
 
 
@@ -77,7 +78,7 @@ def _turns(tiles: tuple[int, ...]) -> tuple[int, int, list[int]]:
 
 
 class FreeWavelengths:
-    """Tracks the free wavelengths of one round, as bit masks."""
+    """Tracks the free wavelengths of lasers, photodiodes and edges in one round, as bit masks."""
 
     def __init__(self, net: RoutedNetwork):
         self.net = net
@@ -91,7 +92,7 @@ class FreeWavelengths:
     def take(
         self, src: int, dst: int, wavelengths: int = -1, route: tuple[int, ...] | None = None
     ) -> Lightpath | None:
-        """Set up a circuit on the first free of ``wavelengths`` (bits), by ``route`` or any; else None."""
+        """Set up a circuit by ``route`` or any, on the first free of ``wavelengths`` (bits); else None."""
         ends = self.lasers[src] & self.photodiodes[dst] & wavelengths
         if not (ends and self.sends[src] and self.receives[dst]):
             return None

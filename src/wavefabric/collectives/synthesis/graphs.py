@@ -1,4 +1,4 @@
-"""Find rings of neighbours and edge colourings, from which known schedules are made."""
+"""Find rings of neighbours and edge colourings, from which schedules are made without a solver."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def ring_moves(
             chunks = own[cycle[start]]
             sent: list[tuple[int, int]] = []
             for j, number in enumerate(chunks):
-                # Chunks alternate in which direction takes the odd hop of an even ring.
+                # In an even ring one direction has a hop more than the other: chunks alternate.
                 hops = (ranks - (path == (1 if j % 2 else -1))) // 2 if both else ranks - 1
                 sent += [(hop, number) for hop in range(hops)]
             taken: Counter[int] = Counter()
@@ -49,7 +49,7 @@ def ring_moves(
 
 
 def _hamiltonian_cycle(ranks: int, pairs: list[Edge]) -> list[int] | None:
-    """Search, up to a limit, for a cycle of all ranks linked both ways; fewest free neighbours first."""
+    """Search, up to a limit, for a cycle of all ranks over two-way links; fewest free neighbours first."""
     joined = set(pairs)
     near: list[list[int]] = [[] for _ in range(ranks)]
     for a, b in sorted(joined):
@@ -80,9 +80,9 @@ def _hamiltonian_cycle(ranks: int, pairs: list[Edge]) -> list[int] | None:
 
 
 def colours(edges: Sequence[Edge], left: int, right: int, stop: Deadline) -> list[int]:
-    """Colour the edges (left node, right node) from 0, so that no two edges at a node have one colour.
+    """Return colours, from 0, of edges (left node, right node): all edges at a node have different colours.
 
-    As few as the largest degree: Kőnig 1916, doi:10.1007/BF01456961. `OutOfTime` after the deadline.
+    Their number is the largest degree: Kőnig 1916, doi:10.1007/BF01456961. `OutOfTime` after ``stop``.
     """
     ends = [(u, left + v) for u, v in edges]
     at: list[dict[int, int]] = [{} for _ in range(left + right)]  # at[u][c]: the edge of colour c at node u
@@ -90,8 +90,8 @@ def colours(edges: Sequence[Edge], left: int, right: int, stop: Deadline) -> lis
     for number, (u, v) in enumerate(ends):
         stop.check()
         a, b = (next(c for c in count() if c not in at[node]) for node in (u, v))
-        # Swap colours a and b along the path from v, which lacks b, so that it lacks a. It cannot end at
-        # u, which lacks a: an edge of colour a would reach it.
+        # Swap colours a and b along the path from v, which lacks b, so that v lacks a. The path cannot end
+        # at u, which lacks a, as it would reach u by an edge of colour a.
         path, node, wanted = [], v, a
         while a != b and (edge := at[node].get(wanted)) is not None:
             path.append(edge)

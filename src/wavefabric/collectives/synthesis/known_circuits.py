@@ -13,9 +13,9 @@ from wavefabric.collectives.synthesis.search import Lightpath, Solution, ordered
 
 
 def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Solution | None:
-    """Return a solution of direct circuits from ranks with a chunk, in the fewest rounds lasers allow.
+    """Return a solution in which ranks send their chunks directly, in the fewest rounds that lasers allow.
 
-    Circuits are edges between sources and destinations: their colouring gives each a round and a wavelength.
+    Circuits are edges between sources and destinations; an edge colouring gives each a round and wavelength.
     """
     rng = np.random.default_rng(seed)
     load: Counter[int] = Counter()
@@ -41,7 +41,7 @@ def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Sol
 def _set_up(
     net: RoutedNetwork, circuits: Iterable[tuple[Move, int]], method: str, stop: Deadline
 ) -> Solution | None:
-    """Return moves as a solution, each on its first free wavelength (bits); None if one has none."""
+    """Return a solution, each move on the first free of its wavelengths (a mask); None if one has none."""
     free: dict[int, FreeWavelengths] = defaultdict(lambda: FreeWavelengths(net))
     lightpaths: dict[Move, Lightpath] = {}
     for move, wavelengths in circuits:
@@ -57,8 +57,8 @@ def _set_up(
 def relayed(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Solution | None:
     """Return a solution that sends a chunk directly to a rank that needs it, and from there to the others.
 
-    None unless some ranks have far more to send than others, as the root of a broadcast has: in pieces, that
-    becomes a scatter and an all-gather (Thakur et al. 2005, doi:10.1177/1094342005051521).
+    None unless some ranks have far more to send than others, such as the root of a broadcast: a broadcast in
+    pieces becomes a scatter and an all-gather (Thakur et al. 2005, doi:10.1177/1094342005051521).
     """
     sends: Counter[int] = Counter()
     for chunk in demand.chunks:
@@ -85,7 +85,7 @@ def relayed(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Solution | No
 
 
 def ring(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Solution | None:
-    """Return a solution around a ring of neighbours, both ways; each rank must have chunks for all others."""
+    """Return a solution around a ring of neighbours, or None; every rank must have chunks for all others."""
     at_once = net.network.at_once
     pairs = [pair for pair in net.routes if net.hops(*pair) == 1]
     moves = ring_moves(demand, pairs, max(1, at_once // 2), at_once > 1, stop)

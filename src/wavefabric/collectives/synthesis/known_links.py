@@ -12,7 +12,7 @@ from wavefabric.collectives.synthesis.problem import Edge, Links
 
 #: Largest product of chunks and ranks for greedy schedules, which memory limits.
 _ENTRIES = 1 << 28
-#: Largest number of moves of an all-to-all, and of ranks for translations.
+#: Largest number of moves of `open_shop` and `farthest_first`, and of ranks of `open_shop`.
 _MOVES, _RANKS = 1 << 21, 512
 _PASSES = 4
 
@@ -29,7 +29,7 @@ class StepCapacity:
                 self.of_link[link].append(i)
 
     def take(self, link: Edge) -> bool:
-        """Use a link for a chunk; return whether there was space."""
+        """Reserve space for one chunk on ``link`` and in its groups; return whether there was any."""
         groups = self.of_link.get(link, ())
         if self.links.get(link, 0) < 1 or any(self.groups[i] < 1 for i in groups):
             return False
@@ -40,14 +40,14 @@ class StepCapacity:
 
 
 def fits(moves: Sequence[Move], links: Links, rounds: Sequence[int] = ()) -> bool:
-    """Whether moves respect the capacities of steps with these ``rounds``; by default one round each."""
+    """Return whether moves respect the links' capacities; ``rounds``: of each step, by default one."""
     rounds = rounds or [1] * (1 + max((m[0] for m in moves), default=-1))
     steps = [StepCapacity(links, r) for r in rounds]
     return all(m[0] < len(steps) and steps[m[0]].take((m[2], m[3])) for m in moves)
 
 
 def ring(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
-    """Return moves of every chunk both ways around a ring of links, one round per step; None if no ring."""
+    """Return moves of every chunk both ways around a ring of links, one round per step; else None."""
     for width in range(max(links.capacity.values(), default=0), 0, -1):
         wide = [link for link in links.usable if links.capacity[link] >= width]
         moves = ring_moves(demand, wide, width, True, stop)
@@ -77,7 +77,7 @@ def greedy(
         copies, wanted, before = has.sum(axis=1), [], len(moves)
         for number in np.flatnonzero(missing.any(axis=1)).tolist():
             nearest = hops[has[number]].min(axis=0)
-            # nearer[d]: how many that miss the chunk would be nearer to it if d had it.
+            # nearer[d]: number of ranks without the chunk that would be nearer to a copy if d had one.
             nearer = ((hops < nearest) & missing[number] & (hops < FAR)).sum(axis=1)
             stop.check()
             for s, d in pairs:
@@ -96,14 +96,14 @@ def greedy(
 
 
 def open_shop(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:
-    """Return moves alike for all ranks, over links that are alike at all ranks: rings, tori, hypercubes.
+    """Return moves that are the same up to translation for all ranks, on rings, tori, hypercubes; else None.
 
     Ranks are numbers of one or more digits, and links and demand depend only on the digitwise difference
     (Cayley graphs of Abelian groups). Then a difference v is a job: shortest paths of links that sum to v,
     taken by all ranks at once. As links may be taken in any order, jobs and links are an open shop of unit
     operations, whose shortest time is the largest load of a link or length of a job: an edge colouring.
 
-    The result is the best over all digits that fit, or None. On a k-ary n-cube (a hypercube is a binary one)
+    The result is the best over all digits that fit. On a k-ary n-cube (a hypercube is a binary one)
     the steps are as few as links allow if chunks halfway around a ring can go either way evenly. Hypercubes:
     Johnsson & Ho 1989, doi:10.1109/12.29465; Edelman 1991, J. Parallel Distrib. Comput. 11, 328. Open shops:
     Gonzalez & Sahni 1976, doi:10.1145/321978.321985.
@@ -135,7 +135,7 @@ def _direct_chunks(demand: Demand) -> dict[Edge, list[int]] | None:
 
 
 def _factorisations(n: int) -> Iterator[tuple[int, ...]]:
-    """Yield all ordered products of numbers from 2 that equal ``n``."""
+    """Yield all ordered factorisations of ``n`` into factors above 1."""
     if n == 1:
         yield ()
     for first in range(2, n + 1):
@@ -145,21 +145,21 @@ def _factorisations(n: int) -> Iterator[tuple[int, ...]]:
 
 
 def _digitwise_sums(sizes: Sequence[int]) -> np.ndarray:
-    """Return the digitwise sums of numbers with digits of these sizes, the last fastest: shape (n, n)."""
+    """Return the digitwise sums r + v, (n, n), of numbers whose digits have ``sizes`` values, lowest last."""
     digits = np.indices(sizes).reshape(len(sizes), -1)
     sums = (digits[:, :, None] + digits[:, None, :]) % np.array(sizes)[:, None, None]
     return np.asarray(np.ravel_multi_index(tuple(sums), sizes))
 
 
 def _invariant(tables: Iterable[np.ndarray], add: np.ndarray) -> bool:
-    """Whether entries (r, r + v) of each table are the same for all r."""
+    """Return whether entries (r, add[r, v]) of each table are, for each v, the same for all r."""
     return all((np.take_along_axis(table, add, axis=1) == table[0]).all() for table in tables)
 
 
 def _translated(
     chunks: dict[Edge, list[int]], wanted: np.ndarray, capacity: np.ndarray, add: np.ndarray, stop: Deadline
 ) -> list[Move] | None:
-    """Solve the open shop for one meaning ``add`` of r + v; ``wanted``, ``capacity``: by difference."""
+    """Return moves of `open_shop` for one table ``add`` of r + v; ``wanted``, ``capacity``: by difference."""
     n = len(add)
     links = [int(g) for g in np.flatnonzero(capacity)]
     hops = distances(n, [(r, int(add[r, g])) for r in range(n) for g in links])[0]
@@ -196,7 +196,7 @@ def _translated(
 def _paths_of_differences(
     jobs: list[int], links: list[int], capacity: np.ndarray, add: np.ndarray, hops: np.ndarray, stop: Deadline
 ) -> dict[int, list[int]]:
-    """Return a shortest path of links per job; a few passes make the loads of links even."""
+    """Return for each job a shortest path of links; `_PASSES` passes make the loads of links even."""
     n = len(add)
     minus = np.empty((n, n), np.int64)  # minus[a, g] + g = a
     minus[add[:, links], np.array(links)[None, :]] = np.arange(n)[:, None]
@@ -216,9 +216,9 @@ def _even_routes(
     capacity: Mapping,
     stop: Deadline,
 ) -> dict[int, list]:
-    """Return the links of each job's path, loaded evenly by one pass through the jobs per order.
+    """Return the links of each job's path, chosen so that loads are even, in one pass over jobs per order.
 
-    ``onward(job, position)``: the links that a job can take next and where they lead; empty at its end.
+    ``onward(job, position)`` returns (link, next position) for each link that the job can take next.
     """
     load: dict = defaultdict(float)
     paths: dict[int, list] = {}
@@ -236,7 +236,7 @@ def _even_routes(
 
 
 def farthest_first(demand: Demand, links: Links, seed: int, stop: Deadline) -> list[Move] | None:
-    """Return moves over shortest paths that load links evenly; chunks with farthest to go are first.
+    """Return moves over shortest paths that load links evenly; chunks with most hops left go first.
 
     Among equally loaded links, odd seeds prefer the one to the nearest rank number, even seeds the one to the
     farthest. If ranks are numbered row by row, a path then stays in one dimension as long as possible.
@@ -280,7 +280,7 @@ def _routes(
 
 
 def _queued(paths: dict[int, list[Edge]], links: Links, seed: int, stop: Deadline) -> list[Move] | None:
-    """Return moves along paths, step by step; on each link the chunk with farthest to go is first."""
+    """Return the moves of chunks along ``paths``; on each link the chunk with most hops left goes first."""
     rng = np.random.default_rng(seed)
     at = dict.fromkeys(paths, 0)
     moves: list[Move] = []

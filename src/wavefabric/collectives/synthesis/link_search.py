@@ -1,4 +1,4 @@
-"""Decide whether steps and rounds over electrical links suffice (SCCL): known schedules, then solvers."""
+"""Search for schedules of few steps and rounds over electrical links (SCCL), without and with solvers."""
 
 import math
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _ATTEMPTS = 6
 
 
 class LinkSearch(Search):
-    """Searches for the fewest steps of one round over electrical links, or exact steps and rounds."""
+    """Searches, over electrical links, for the fewest one-round steps, or for exact steps and rounds."""
 
     unit = "step"
     unreachable = "links: some rank cannot get what it needs; allowed: links that join the ranks"
@@ -46,7 +46,7 @@ class LinkSearch(Search):
         return self._ask(rounds, rounds, until, say)
 
     def decide_exactly(self, steps: int, rounds: int) -> HalfResult | str:
-        """Return a schedule of exactly ``steps`` steps and ``rounds`` rounds, or the proof of none.
+        """Return a schedule of exactly ``steps`` steps and ``rounds`` rounds, or the proof that none exists.
 
         `lower` of the result: rounds needed in exactly that many steps; fewer steps may need fewer rounds.
         `Undecided` is raised if time runs out.
@@ -72,7 +72,7 @@ class LinkSearch(Search):
         return HalfResult(answer, lower, text, ((rounds, f"feasible: {answer.method}"),))
 
     def _known_exactly(self, steps: int, extra: int, until: float) -> Solution | None:
-        """Return a known solution with these steps and extra rounds; None if none fits."""
+        """Return a known solution in ``steps`` steps and ``steps`` + ``extra`` rounds; None if none fits."""
         even = tuple(1 + extra // steps + (i >= steps - extra % steps) for i in range(steps))
         last = (*(1,) * (steps - 1), 1 + extra)
         stop = clock.Deadline(until)
@@ -88,7 +88,7 @@ class LinkSearch(Search):
         return None
 
     def _ask(self, steps: int, rounds: int, deadline: float, say: Progress) -> Solution | str | None:
-        """Return the solvers' solution, the proof that there is none, or None if undecided."""
+        """Return the solvers' solution, their proof (text) that there is none, or None if undecided."""
         if self.too_large(steps):
             return None
         say(f"{steps} steps, {rounds} rounds")

@@ -16,14 +16,14 @@ from wavefabric.collectives.synthesis.problem import Edge
 class Model:
     """An integer program: variables lower ≤ x ≤ upper, and rows low ≤ Σ coefficient · x ≤ high.
 
-    Variables and rows added after the deadline, of `deadline.now`, raise `OutOfTime`.
+    Adding variables or rows after ``deadline``, a time of `deadline.now`, raises `OutOfTime`.
     """
 
     def __init__(self, deadline: float = math.inf):
         self._deadline = Deadline(deadline)
         self.upper: list[int] = []
         self.lower: list[int] = []
-        #: Columns, coefficients, low and high of each row.
+        #: Columns (numbers of variables), coefficients, low and high of each row.
         self.rows: list[tuple[list[int], list[int], float, float]] = []
         #: Initial values for the solvers, by variable.
         self.hint: dict[int, int] = {}
@@ -38,22 +38,22 @@ class Model:
     def row(
         self, columns: Iterable[int], low: float, high: float, coefficients: list[int] | None = None
     ) -> None:
-        """Add a constraint; coefficients are 1 by default."""
+        """Add the constraint low ≤ Σ coefficient · x ≤ high on ``columns``; coefficients default to 1."""
         self._deadline.check()
         columns = list(columns)
         self.rows.append((columns, coefficients or [1] * len(columns), low, high))
 
     def equal(self, left: Sequence[int], right: Sequence[int]) -> None:
-        """Add the constraint that ``left`` and ``right`` have equal sums."""
+        """Add the constraint that the variables ``left`` and the variables ``right`` have equal sums."""
         self.row([*left, *right], 0, 0, [1] * len(left) + [-1] * len(right))
 
     def limit(self, columns: Sequence[int], high: int) -> None:
-        """Add the constraint that the sum is at most ``high``, unless upper limits already ensure it."""
+        """Add the constraint Σ x ≤ ``high`` on ``columns``, unless upper limits already ensure it."""
         if sum(self.upper[c] for c in columns) > high:
             self.row(columns, -math.inf, high)
 
     def arrays(self) -> tuple[csr_array, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the model as arrays: coefficients of the rows, low, high; lower, upper."""
+        """Return the model as arrays: coefficients, low, high of rows; lower, upper of variables."""
         columns, coefficients, *limits = zip(*self.rows, strict=True) if self.rows else ((),) * 4
         at, ks = (np.fromiter(chain.from_iterable(each), np.int64) for each in (columns, coefficients))
         entries = ks.astype(np.float64), at, np.cumsum([0, *map(len, columns)])
@@ -61,17 +61,17 @@ class Model:
         return csr_array(entries, (len(self.rows), len(self.upper))), low, high, lower, upper
 
     def holds(self, values: np.ndarray) -> bool:
-        """Whether integer values satisfy all constraints; their sums are exact."""
+        """Return whether integer ``values`` of all variables satisfy all limits and constraints."""
         rows, low, high, lower, upper = self.arrays()
         sums = rows @ values
         return bool(((lower <= values) & (values <= upper)).all() and ((low <= sums) & (sums <= high)).all())
 
 
 class SendVariables:
-    """Defines variables y, how many chunks of a group go from s to d in round r, and their constraints.
+    """Adds to a model variables y, numbers of chunks that go from rank s to d in round r, and constraints.
 
     A rank that needs a chunk gets it exactly once (constraint 3 of docs/synthesis.md) and sends it on only in
-    later rounds (2). Without ``forward``, ranks that do not need a chunk never get it; with it, at most once.
+    later rounds (2). Ranks that do not need a chunk get it at most once with ``forward``, without it never.
     """
 
     def __init__(self, model: Model, demand: Demand, pairs: Iterable[Edge], rounds: int, *, forward: bool):
@@ -81,7 +81,7 @@ class SendVariables:
             if chunk.need:
                 straight = chunk.direct and not forward
                 together[straight, chunk, 0 if straight else number].append(number)
-        #: Identical chunks are one group, if each goes directly from one rank to one other.
+        #: Demand and chunks of each group: one chunk, or all identical chunks directly between two ranks.
         self.groups = [(key[1], together[key]) for key in sorted(together, key=lambda key: key[0])]
         #: (group, s, d, r) → variable.
         self.y: dict[tuple[int, int, int, int], int] = {}
@@ -102,7 +102,7 @@ class SendVariables:
             self._order(min(chunk.need), received)
 
     def _any_route(self, group: int, chunk: ChunkDemand) -> dict[tuple[int, int], list[int]]:
-        """Add a chunk that may take several paths; return by (d, r) the variables with which it reaches d."""
+        """Add a chunk that may take several paths; return by (d, r) the variables that bring it to d."""
         have, need, pairs, hops = chunk.have, chunk.need, self.pairs, self.hops
         if self.forward:
             onward = hops[:, sorted(need)].min(axis=1)
@@ -137,7 +137,7 @@ class SendVariables:
                 self.model.row([*early, *late], 0, math.inf, [1] * len(early) + [-1] * len(late))
 
     def _hold(self, received: dict, sends: list[tuple[int, int, int]]) -> None:
-        """Require receiving before sending: held[s, r] says whether s has the chunk when round r begins."""
+        """Require ranks to have a chunk before they send it; held[s, r]: s has it when round r begins."""
         last: dict[int, int] = {}
         for s, r, _ in sends:
             last[s] = max(r, last.get(s, 0))
@@ -157,7 +157,7 @@ class SendVariables:
         return column
 
     def hint(self, moves: Iterable[Move]) -> None:
-        """Set a known schedule, as far as it fits, as initial values."""
+        """Set the moves of a known schedule, if they have variables, as the solvers' initial values."""
         group_of = {number: k for k, (_, numbers) in enumerate(self.groups) for number in numbers}
         self.model.hint.update(dict.fromkeys(self.y.values(), 0))
         for r, number, s, d in moves:
@@ -166,7 +166,7 @@ class SendVariables:
                 self.model.hint[column] += 1
 
     def moves(self, values: np.ndarray) -> list[Move]:
-        """Return the schedule that values of all variables describe, in order, without useless moves."""
+        """Return the moves that ``values`` of all variables describe, in order, without useless moves."""
         left = [list(numbers) for _, numbers in self.groups]
         moves: list[Move] = []
         for (k, s, d, r), column in self.y.items():

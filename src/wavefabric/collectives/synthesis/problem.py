@@ -63,7 +63,7 @@ class OpticalNetwork:
         return self.lasers if self.ports is None else min(self.lasers, self.ports)
 
     def waveguides_of(self, a: int, b: int) -> int:
-        """Return the number of waveguides from tile ``a`` to ``b``, listed as (a, b) or (b, a)."""
+        """Return the number of waveguides from tile ``a`` to ``b``; if `shared`, entry (b, a) serves too."""
         capacity = self.capacity or {}
         other = capacity.get((b, a), self.waveguides) if self.shared else self.waveguides
         return capacity.get((a, b), other)
@@ -75,7 +75,7 @@ class OpticalNetwork:
         return replace(self, routes=routes, capacity=capacity)
 
     def symmetric(self) -> bool:
-        """Whether reversing time changes nothing."""
+        """Return whether the network equals its `reversed` in waveguides and routes."""
         edges = {e for routes in self.routes.values() for route in routes for e in pairwise(route)}
         if any(self.waveguides_of(a, b) != self.waveguides_of(b, a) for a, b in edges):
             return False
@@ -88,7 +88,7 @@ class Links:
     """An electrical topology as in SCCL: chunks that each directed link (src, dst) carries per round.
 
     A pair that is absent has no link. ``groups``: chunks per round that several links carry together, such as
-    those of a hub.
+    all links of a hub.
     """
 
     ranks: int
@@ -116,7 +116,7 @@ class Links:
         return Links(self.ranks, {(b, a): n for (a, b), n in self.capacity.items()}, groups)
 
     def symmetric(self) -> bool:
-        """Whether reversing time changes nothing."""
+        """Return whether the topology equals its `reversed`."""
         return self == self.reversed()
 
 

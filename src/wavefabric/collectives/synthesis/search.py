@@ -48,7 +48,7 @@ class Solution:
 
 
 def ordered_solution(lightpaths: dict[Move, Lightpath], method: str) -> Solution:
-    """Return a solution of these moves and their lightpaths, in order of rounds, empty rounds removed."""
+    """Return a solution with ``lightpaths`` by move, in order of rounds and without empty rounds."""
     rounds = {r: i for i, r in enumerate(sorted({m[0] for m in lightpaths}))}
     ordered = {(rounds[m[0]], *m[1:]): lightpaths[m] for m in sorted(lightpaths)}
     return Solution(list(ordered), method, ordered)
@@ -56,7 +56,7 @@ def ordered_solution(lightpaths: dict[Move, Lightpath], method: str) -> Solution
 
 @dataclass(frozen=True)
 class HalfResult:
-    """Holds the best solution for the sums or the copies of a task, and what is proved about it."""
+    """Holds the best solution for the sums or the copies of a synthesis, with the proved lower bound."""
 
     solution: Solution
     lower: int
@@ -82,26 +82,26 @@ class Search(ABC):
 
     @abstractmethod
     def known(self, stop: clock.Deadline) -> Iterator[Solution | None]:
-        """Yield solutions that need no solver, or None, promising ones first; `OutOfTime` after ``stop``."""
+        """Yield solutions found without a solver, promising ones first; None for a method that fails."""
 
     @abstractmethod
     def variables(self, rounds: int) -> int:
-        """Return the number of variables of the solvers' model, without writing it; see `too_large`."""
+        """Return how many variables the solvers' model has for ``rounds``, without building the model."""
 
     @abstractmethod
     def decide(self, rounds: int, until: float, say: Progress) -> Solution | str | None:
-        """Return a solution of ``rounds`` rounds, the proof that there is none, or None if time ran out."""
+        """Return a solution of ``rounds`` rounds, a proof (text) that there is none, or None if undecided."""
 
     def too_large(self, rounds: int) -> bool:
-        """Whether the model would have more variables than the limit `TOO_MANY`."""
+        """Return whether the solvers' model would have more than `TOO_MANY` variables."""
         return self.variables(rounds) > TOO_MANY
 
     def time_for_known(self) -> float:
-        """Return the fraction of the time to spend on better known solutions after the first."""
+        """Return the fraction of the time after which `known` ends once it has yielded a solution."""
         return 1 / 4
 
     def run(self, max_rounds: int | None = None, others: int = 0, times: int = 1) -> HalfResult:
-        """Return the fewest rounds with ``times`` × rounds + ``others`` of at most ``max_rounds``."""
+        """Return the result of fewest rounds such that ``times`` × rounds + ``others`` ≤ ``max_rounds``."""
         limit = None if max_rounds is None else (max_rounds - others) // times
         if self.lower >= min(UNREACHABLE, FAR):
             raise InputError(self.unreachable)
@@ -128,7 +128,7 @@ class Search(ABC):
         return HalfResult(self.best, self.lower, self._why(), tuple(sorted(self.verdicts.items())))
 
     def _begin(self) -> Solution:
-        """Return the best known solution: all of the time may pass up to the first, then a fraction of it."""
+        """Return the best solution of `known`; the first may take all of the time, better ones a fraction."""
         soon, stop = clock.fraction(self.deadline, self.time_for_known()), clock.Deadline(self.deadline)
         best: Solution | None = None
         try:
@@ -147,12 +147,12 @@ class Search(ABC):
         return best
 
     def _wanted(self, rounds: int, limit: int | None) -> bool:
-        """Whether a number of rounds would improve on the best solution and may be tried."""
+        """Return whether ``rounds`` would improve on the best solution, and limit and time allow to try."""
         better = rounds < self.best.rounds and (limit is None or rounds <= limit)
         return better and clock.now() < self.deadline
 
     def _try(self, rounds: int, until: float) -> bool:
-        """Decide a number of rounds, as far as time allows; return whether it is possible."""
+        """Try by ``until`` to decide ``rounds`` rounds, and note the verdict; return True for a solution."""
         if self.too_large(rounds):
             self.verdicts[rounds] = "unknown: too large for the solvers"
             return False

@@ -30,7 +30,7 @@ _NOTICE = 4e-6
 
 @dataclass(frozen=True)
 class Answer:
-    """Holds a solver's answer: True with values, False if the model is infeasible, None if undecided."""
+    """Holds a solver's answer; ``feasible``: True with values, False if infeasible, None if undecided."""
 
     feasible: bool | None
     values: np.ndarray | None
@@ -38,10 +38,10 @@ class Answer:
 
 
 def decide(model: Model, deadline: float) -> Answer:
-    """Solve a model before a time of `deadline.now`; `OutOfTime` if that is before a solver has started.
+    """Solve a model by ``deadline``, a time of `deadline.now`; `OutOfTime` if no solver can start by then.
 
-    CP-SAT starts alone, as most models are easy for it. After two seconds HiGHS gets one of its workers.
-    Ctrl-C stops both within a fraction of a second.
+    CP-SAT starts alone with two workers, as most models are easy for it. After two seconds it is restarted
+    with one worker, beside HiGHS. Ctrl-C stops both within a fraction of a second.
     """
     deadline -= _NOTICE * len(model.upper)
     clock.check(deadline)
@@ -55,7 +55,7 @@ def decide(model: Model, deadline: float) -> Answer:
 
 
 def _wait(solvers: "Sequence[_CpSat | _Highs]", deadline: float) -> Answer:
-    """Return the first answer of a solver; whatever happens, all solvers are stopped."""
+    """Return the first solver's answer that decides the model, or an undecided one; stop all solvers."""
     try:
         pending = {s.answer for s in solvers}
         while pending and (left := deadline + _GRACE - clock.now()) > 0:
@@ -84,7 +84,7 @@ class _CpSat:
         limits.random_seed = 1
         limits.catch_sigint_signal = False
         self._model, self._variables = _cp_sat_model(cp_model, model, deadline)
-        #: The given deadline, or ``seconds`` after the model was written down.
+        #: ``deadline``, or ``seconds`` after the model was written down if that is earlier.
         self.deadline = min(deadline, clock.now() + seconds)
         left = self.deadline - clock.now()
         if math.isfinite(left):
@@ -109,7 +109,7 @@ class _CpSat:
 
 
 def _cp_sat_model(cp_model: Any, model: Model, deadline: float) -> tuple[Any, list[Any]]:
-    """Return the model for CP-SAT, and its variables."""
+    """Return ``model`` as a model of CP-SAT, and the variables of CP-SAT in the same order."""
     stop, copy = clock.Deadline(deadline), cp_model.CpModel()
     limits = list(zip(model.lower, model.upper, strict=True))
     variables = [copy.new_bool_var("") if pair == (0, 1) else copy.new_int_var(*pair, "") for pair in limits]
@@ -160,7 +160,7 @@ class _Highs:
 
 
 def highs() -> None:
-    """Solve, in a process, the model arrays on standard input; status 2: the model is infeasible.
+    """Solve the pickled model on standard input; write pickled (status, values), status 2 for infeasible.
 
     HiGHS: Huangfu & Hall 2018, doi:10.1007/s12532-017-0130-5.
     """

@@ -75,7 +75,7 @@ def synthesise(
 
 
 def synthesise_links(layout: Layout, links: Links, steps: int, **options) -> Synthesis | None:
-    """Call `decide_links` with these options; return None if it proves that there is no such schedule."""
+    """Return the schedule that `decide_links` finds with these options; None if it proves there is none."""
     result = decide_links(layout, links, steps, **options)
     return None if isinstance(result, str) else result
 
@@ -89,16 +89,16 @@ def decide_links(
     time_limit: float = 60.0,
     progress: Progress | None = None,
 ) -> Synthesis | str:
-    """Return a schedule of exactly these steps and rounds over electrical links, or why none exists.
+    """Return a schedule of exactly ``steps`` steps over electrical links, or the proof that none exists.
 
     A step takes one round or more, and all steps together ``rounds`` (default: ``steps``); in a step of r
     rounds a link of capacity b carries at most r b chunks, and the same holds for groups of links. Chunks
-    that arrive in a step are sent on in later ones, also by ranks that do not need them. A rank gets no chunk
-    twice. The layout's ``pieces`` are SCCL's chunks per node (for an all-gather). Sums are found reversed in
+    that arrive in a step can be sent on in later steps, also by ranks that do not need them. A rank gets no
+    chunk twice. The layout's ``pieces`` are SCCL's chunks per node (all-gather). Sums are found reversed in
     time, an all-reduce as two halves of equal steps and rounds. A round of the schedule with communication is
     a step; `rounds_of_steps` of the result has the rounds of each step.
 
-    `InputError` if ``rounds`` < ``steps``, or they are odd for an all-reduce; `Undecided` if time runs out;
+    `InputError` if ``rounds`` < ``steps``, or one is odd for an all-reduce; `Undecided` if time runs out;
     `MissingExtra` as for `synthesise`. SCCL: Cai et al. 2021, doi:10.1145/3437801.3441620: *k*-synchronous
     schedules with ``rounds`` ≤ ``steps`` + k.
     """
@@ -135,7 +135,7 @@ def least_steps(
 
 
 class _Run:
-    """Holds one synthesis: its checked arguments, its demands, its clock, and its result."""
+    """Holds the checked arguments, demands and deadline of one synthesis, and makes the `Synthesis`."""
 
     def __init__(
         self, layout: Layout, network: OpticalNetwork | Links, time_limit: float, progress: Progress | None
@@ -149,7 +149,7 @@ class _Run:
         self.say = progress or (lambda text: None)
         self.task = task(layout)
         sums, copies = self.task.sums, self.task.copies
-        #: Sums, reversed in time, and copies, each with the network or links that carry them.
+        #: Demand of sums (reversed in time) and of copies, each with the network or links that carry it.
         self.parts: list[tuple[Demand, Any]] = [(sums, network.reversed())] if sums is not None else []
         self.parts += [(copies, network)] if copies is not None else []
         both = len(self.parts) == 2
@@ -167,7 +167,7 @@ class _Run:
         return lambda text: self.say(self.labels[part] + text)
 
     def result(self, halves: list[HalfResult]) -> Synthesis:
-        """Write and verify the schedule of all parts, and return it with its proofs."""
+        """Return the `Synthesis` of all parts: write and verify their schedule, join their proofs."""
         halves = halves * 2 if len(halves) < len(self.parts) else halves
         writer, sums = ScheduleWriter(self.task), self.task.sums is not None
         circuits: list[Circuit] = []

@@ -14,7 +14,7 @@ from wavefabric.collectives.verify import verify
 
 
 class ScheduleWriter:
-    """Turns the moves of a task into a schedule: sums first, then copies."""
+    """Turns the moves of a solution into a schedule: moves of sums first, then of copies."""
 
     def __init__(self, task: SumsAndCopies):
         self.task = task
@@ -33,9 +33,9 @@ class ScheduleWriter:
         self.round = 0
 
     def sums(self, moves: Sequence[Move]) -> list[int]:
-        """Write moves that add to the chunk at the receiver; return the schedule's round for each round.
+        """Write moves that add to the receiver's chunk; return the schedule's round of each round of moves.
 
-        Of several terms for one chunk in a round, that of the lowest rank is added as it arrives; the others
+        If a chunk receives several terms in a round, the term of the lowest rank is added on receipt. Others
         go to scratch and are added in later rounds, in rank order, so that the bits do not depend on timing.
         """
         became: list[int] = []
@@ -63,7 +63,7 @@ class ScheduleWriter:
         return became
 
     def copies(self, moves: Sequence[Move]) -> list[int]:
-        """Write moves of copies, and then copies within ranks; return rounds as `sums` does."""
+        """Write moves that copy chunks, then the copies within ranks; return rounds as `sums` does."""
         first = self.round
         for r, number, src, dst in moves:
             self._row(first + r, src, dst, self._location(number, src), self._location(number, dst), False)
@@ -77,7 +77,7 @@ class ScheduleWriter:
         return list(range(first, first + rounds))
 
     def schedule(self) -> Schedule:
-        """Return the verified schedule."""
+        """Return the schedule of all moves written so far, after `verify`."""
         layout = self.task.layout
         rows = np.array(sorted(self.rows), TRANSFER)
         buffers, sizes = layout.buffers, layout.sizes
@@ -103,7 +103,7 @@ class ScheduleWriter:
         return self.locations[number, rank]
 
     def _slot(self, rank: int, size: int, taken: Counter[tuple[int, int]]) -> Location:
-        """Return a scratch location that nothing else uses in this round; later rounds reuse it."""
+        """Return a scratch chunk of ``size`` elements, unused in this round; later rounds reuse the chunk."""
         n = taken[rank, size]
         taken[rank, size] += 1
         alike = self.passing[rank, size]
