@@ -124,7 +124,7 @@ class _Bench:
         return rank_operators(comm, fibre, self.n, _SAMPLE_RATE, np.complex128, modes, "auto", exchange)
 
     def time(self, operators: FibreOperators) -> dict[str, Any]:
-        """ms a step, as a propagation takes it: on a GPU a captured graph where no rank waits for another."""
+        """ms per step, as a propagation takes it: on a GPU by a captured graph if no rank waits."""
         self.ranks.control.barrier()  # nobody frees what another still reads
         gc.collect()
         integrator, A = INTEGRATORS["rk4ip"](operators), operators.empty()
@@ -170,7 +170,7 @@ def table(result: dict[str, Any]) -> list:
         tables.append(
             report.table(
                 f"{what}, {form['exchange']}",
-                ("<", "ms a step", "T_K/T_1", "only comm. ms", "T_K/T_1", "exposed ms"),
+                ("<", "ms per step", "T_K/T_1", "only comm. ms", "T_K/T_1", "exposed ms"),
                 lines,
                 "only communication: powers of the others travel but are not used; exposed: more than "
                 "the same work takes with nothing sent",

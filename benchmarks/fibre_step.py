@@ -96,7 +96,7 @@ def _groups(rows: int) -> int:
     known = {groups * (groups + 1): groups for groups in range(1, 16)}
     if rows not in known:
         allowed = ", ".join(map(str, known))
-        raise InputError(f"case: {rows} rows given; allowed (two rows a mode, whole groups): {allowed}")
+        raise InputError(f"case: {rows} rows given; allowed (two rows per mode, whole groups): {allowed}")
     return known[rows]
 
 

@@ -214,7 +214,7 @@ def _link(results: Results) -> Iterator[str]:
         times = f"{solver['seconds']:.1f}", f"{solver['seconds'] / solver['steps'] * 1e3:.3g}", f"{whole:.1f}"
         ranks, via = str(each.part.ranks), solver.get("transport", "-")
         lines.append([ranks, via, str(solver["steps"]), *times, f"{solver['energy_drift']:.1e}"])
-    heads = ("ranks", "<", "steps", "propagation s", "ms a step", "whole command s", "energy drift")
+    heads = ("ranks", "<", "steps", "propagation s", "ms per step", "whole command s", "energy drift")
     if lines:
         yield "A short link:" if results.small else "120 modes × 60 channels × 160 km:"
         yield _table(heads, lines)

@@ -41,7 +41,7 @@ def run(
     The whole grid is by default of `SIZES`; it is cut into blocks all along z, and as nearly alike as can be,
     unless ``grids`` are given. What does not fit is left out, and said so.
 
-    Gives ``cases``, one for each medium, grid, overlap and transport, in ms a step: ``ms`` (the step itself),
+    Gives ``cases``, one per medium, grid, overlap and transport, in ms per step: ``ms`` (the step itself),
     ``compute`` (the same with overlaps never filled), ``pack`` (packing and unpacking alone),
     ``exchange`` (messages alone, ready when they start), ``idle`` = ms − their sum if that is positive,
     else ``hidden`` = what overlapped; and ``speed_up`` over MPI through host memory. ``left_out``: cuts
@@ -227,7 +227,7 @@ def _part_bars(axes, cases: list[dict[str, Any]], transports: list[str]) -> None
         axes.plot([x - 0.45 * width, x + 0.45 * width], [case["ms"]] * 2, color="black", linewidth=1)
     middle = [at + 0.4 - width / 2 for at in range(len(overlaps))]
     axes.set_xticks(middle, [str(overlap) for overlap in overlaps])
-    axes.set(xlabel="overlap (points)", ylabel="ms a step")
+    axes.set(xlabel="overlap (points)", ylabel="ms per step")
 
 
 def _speed_ups(axes, cases: list[dict[str, Any]], transports: list[str]) -> None:

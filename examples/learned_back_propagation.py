@@ -1,7 +1,7 @@
 """Learned digital back-propagation: few steps a span, whose Kerr phases and linear phases are trained.
 
 One channel of 16-QAM, 32 GBaud, over 15 spans of 80 km, amplifiers with a noise figure of 4.5 dB. The
-receiver takes one step a span at 2 samples a symbol. Plain back-propagation takes the fibre's own parameters;
+receiver takes one step per span, 2 samples per symbol. Plain back-propagation has the parameters of the fibre;
 the learned one starts there and follows the gradient of the SNR, by L-BFGS. After C. Häger, H. D. Pfister,
 arXiv:2010.14258. Trained on one sequence of symbols and noise, judged on another. It takes about a minute.
 
@@ -35,7 +35,7 @@ AMPLIFIER = Amplifier(float(np.exp(FIBRE.alpha[0] * SPAN)), 4.5)
 
 
 def received(power, seed, symbols, spans, device):
-    """The field behind the link, (2, 2 samples a symbol), and the symbols that were sent."""
+    """The field behind the link, (2, 2 samples per symbol), and the symbols that were sent."""
     grid = WdmGrid(("193.4 THz",), "32 GBaud", 4, symbols)
     transmitter = Transmitter(grid, "16qam", ROLLOFF, f"{power} dBm", seed)
     field = np.zeros((2, grid.samples), complex)

@@ -98,7 +98,7 @@ def _study(division: Division) -> dict[str, Any]:
     result["speed_for_ratio"] = _crossing(
         lambda speed: gain(_times(graph, RANKS, 1 / speed, _GAIN)), target, 1e-3, 1e3
     )
-    # With free communication an iteration with a batch of b takes the paper's b / (samples/s a GPU).
+    # With free communication an iteration with a batch of b takes the paper's b / (samples/s per GPU).
     rate = case.paper("Zero", RANKS) / RANKS
     both = _crossing(lambda batch: 1 / gain(_paced(division, batch, rate)), 1 / target, 1, _MOST_BATCH)
     needed = _crossing(
@@ -182,7 +182,7 @@ def _before_gradients(graph: TaskGraph) -> float:
 def _batch_from_ring(case: Case, nbytes: float, calls: int, fraction: float) -> float:
     """Batch with which all-reduces one after the other fill the ring's iteration from the first gradient on.
 
-    b/s_ring = φ b/s_zero + n·2(N − 1)α + 2(N − 1)/N·B/BW, s in samples/s a GPU.
+    b/s_ring = φ b/s_zero + n·2(N − 1)α + 2(N − 1)/N·B/BW, s in samples/s per GPU.
     """
     ring, zero = (case.paper(name, RANKS) / RANKS for name in ("Ring", "Zero"))
     latency = calls * 2 * (RANKS - 1) * PAPER.alpha

@@ -97,7 +97,7 @@ def survives(folder, words, output, **kill):
     assert (dead.returncode, dead.stdout) == (128 + signal.SIGKILL, "")
     assert told(dead) == (
         f"wavefabric: rank {kill['victim']} was killed (signal 9); all ranks stopped; the same command "
-        f"goes on from {output}.checkpoint\n"
+        f"resumes from {output}.checkpoint\n"
     )
     assert (folder / f"{output}.checkpoint").exists()
     assert not (folder / output).exists()

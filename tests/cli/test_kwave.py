@@ -393,7 +393,7 @@ def test_ctrl_c_saves(tmp_path, how):
         process.kill()
     assert process.returncode == 128 + how
     told = [line for line in err.splitlines() if "compiling kernels" not in line]
-    assert told == ["wavefabric: interrupted; the same command goes on from saved"]
+    assert told == ["wavefabric: interrupted; the same command resumes from saved"]
     assert sorted(os.listdir(tmp_path)) == ["out.h5.partial", "out.h5.partial.json", "saved"]
 
 

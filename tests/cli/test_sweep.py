@@ -126,7 +126,7 @@ def test_interrupted_it_says_how_to_go_on(quick, tmp_path, how):
     stop(process, tmp_path, 1, how)
     assert process.returncode == 128 + how
     assert process.stderr.read() == (
-        "wavefabric: interrupted; the same command goes on from run-sweep.h5.points\n"
+        "wavefabric: interrupted; the same command resumes from run-sweep.h5.points\n"
     )
     again = start(tmp_path)
     assert again.wait(120) == 0, again.stderr.read()

@@ -48,7 +48,7 @@ def test_kwave_runs_of_one_output_are_not_mixed(command, two_inputs):
     before = Path("o.h5.partial").read_bytes(), Path("A").read_bytes()
     code, _, err = kwave(command, "b.h5", "B")
     assert code == 2
-    assert "o.h5.partial is the unfinished output of another run, which goes on from" in err
+    assert "o.h5.partial is the unfinished output of another run, which resumes from" in err
     assert (Path("o.h5.partial").read_bytes(), Path("A").read_bytes()) == before
     np.testing.assert_array_equal(legs("a.h5", "A"), wanted)
     os.unlink("o.h5")

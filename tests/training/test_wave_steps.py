@@ -25,7 +25,7 @@ def calls(graph):
 
 
 def test_one_gpu_takes_what_was_measured():
-    """docs/lab-book.md: 10.8 ms a step of 15 modes and 2²¹ samples, 7.49 and 11.5 ms at 512³."""
+    """docs/lab-book.md: 10.8 ms per step of 15 modes and 2²¹ samples, 7.49 and 11.5 ms at 512³."""
     fibre = simulate_tasks(fibre_step(15, 2**21, 1, H200), SWITCH)
     assert fibre.seconds == pytest.approx(10.8e-3, rel=0.02)
     for heterogeneous, seconds in ((False, 7.49e-3), (True, 11.5e-3)):

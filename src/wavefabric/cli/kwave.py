@@ -46,7 +46,7 @@ Quantities = make_dataclass("Quantities", [(name, bool, _flag(name)) for name in
 class CheckpointOptions:
     """Options of where and how often to save a checkpoint."""
 
-    checkpoint_file: Path | None = option("Save here, stop, and go on from here.", "--checkpoint_file")
+    checkpoint_file: Path | None = option("Save here, stop, and resume from here.", "--checkpoint_file")
     checkpoint_interval: int | None = option("After so many seconds.", "--checkpoint_interval", limits=(1,))
     checkpoint_timesteps: int | None = option("After so many steps.", "--checkpoint_timesteps", limits=(1,))
 
@@ -143,7 +143,7 @@ def command(
         return
     if report.steps < report.total_steps:
         assert saved is not None
-        print(f"Checkpoint saved in {saved.path}; the same command goes on from there")
+        print(f"Checkpoint saved in {saved.path}; the same command resumes from there")
     else:
         _conclude(output, report, verbose)
 

@@ -115,7 +115,7 @@ def show(plan: RunPlan, file: Path, everything: bool) -> Iterator[Any]:
     chosen = plan.choice
     always = chosen, plan.alone
     shown = [c for i, c in enumerate(plan.candidates) if everything or i < _SHOWN or c in always]
-    columns = ("| ", "|shared how, carried by what", "ms a step", *_PARTS, "memory", "|error")
+    columns = ("| ", "|shared how, carried by what", "ms per step", *_PARTS, "memory", "|error")
     rows = [_row(c, "*" if c is chosen else "", plan) for c in shown]
     title = f"{plan.problem}; {plan.ranks} x {plan.device} on {plan.fabric}"
     yield table(columns, rows, title)

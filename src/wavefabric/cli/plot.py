@@ -44,7 +44,7 @@ class PlotOptions:
         "Ultrasound in 3-D: cut at e.g. z=5mm; may be repeated. [default: at the largest value]"
     )
     movie: str | None = option("Ultrasound: a movie of this time series, e.g. p, recorded in a plane.")
-    fps: int | None = option("Movie: frames a second. [default: 20]")
+    fps: int | None = option("Movie: frames per second. [default: 20]")
     every: int | None = option("Movie: time steps from frame to frame. [default: at most 200 frames]")
     force: bool = option("Ultrasound: replace figures that are there (a fibre's always are).", default=False)
 

@@ -104,7 +104,7 @@ class PlannedRankOptions(RunRankOptions):
                 actual = f"{self.plan} is for {plan.problem}, {plan.steps} steps"
                 raise InputError(f"--plan: {actual}; allowed: a plan for {here[0]}, {here[1]} steps")
         elif environment.rank() == 0:
-            step = f"{1e3 * plan.shared.seconds.step:.3g} ms a step"
+            step = f"{1e3 * plan.shared.seconds.step:.3g} ms per step"
             print(f"plan: {plan.shared.words}, {step}: {plan.reason_of(plan.shared)}", file=sys.stderr)
         return plan.record()
 

@@ -109,7 +109,7 @@ def rate_line(rows: list[dict[str, Any]]) -> str:
             means[name] = f"{rate:.3f} ({at})"
     shown = list(means.values())
     line = ", ".join(shown if len(shown) <= 4 else [*shown[:2], "…", shown[-1]])
-    return f"GMI in bits a symbol of each polarisation, mean: {line}" if line else ""
+    return f"GMI in bits per symbol of each polarisation, mean: {line}" if line else ""
 
 
 def cost_line(solver: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ MOST_RANKS = 4096
 def element_counts(key: str, values: Iterable[int]) -> np.ndarray:
     """Return ``values``, elements per rank, as int64; `InputError` if there are none or one is negative."""
     counts = [whole(f"{key}[{i}]", v, 0) for i, v in enumerate(values)]
-    ensure(counts, key, "none", "one a rank, at least one")
+    ensure(counts, key, "none", "one per rank, at least one")
     return np.array(counts, np.int64)
 
 

@@ -67,7 +67,7 @@ def run_tiles(
     note = f"{time_words(seconds[1])} in all, {steps} steps"
     step, memory = time_words(seconds[0]), binary_bytes(nbytes) if nbytes > 0 else "not recorded"
     return [
-        Tile("Time a step", step, note, _beside(seconds[0], plan.get("step", 0.0), time_words)),
+        Tile("Time per step", step, note, _beside(seconds[0], plan.get("step", 0.0), time_words)),
         Tile("Memory", memory, where, _beside(nbytes, plan.get("bytes", 0.0), binary_bytes)),
     ]
 

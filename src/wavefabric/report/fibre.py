@@ -106,7 +106,7 @@ def _received(result: Result, names: list[str], q: dict[str, np.ndarray]) -> lis
     far, level, where = names[-1], q[names[-1]], _at(result, names[-1])
     shown = {"mean": mean_db(level)}
     if level.shape[1] > 1:
-        shown |= {"least channel": level.min(axis=1), "best channel": level.max(axis=1)}
+        shown |= {"worst channel": level.min(axis=1), "best channel": level.max(axis=1)}
     if (theory := expected_db(result, far, level.shape)) is not None:
         shown["theory"] = mean_db(theory)
     x, reference, lines = np.arange(1, len(level) + 1), mean_db(q[names[0]]), {}
@@ -175,7 +175,7 @@ def sweep_content(result: SweepResult) -> Content:
         content.state = WARNED if content.warnings else GOOD
     steps, seconds = (float(np.nansum(result.numbers(key))) for key in ("steps", "seconds"))
     words = f"{time_words(seconds)} of propagation, {points}" if seconds else points
-    content.tiles = [Tile("Time a step", time_words(seconds / max(steps, 1)), words)]
+    content.tiles = [Tile("Time per step", time_words(seconds / max(steps, 1)), words)]
     for axis, (name, values) in enumerate(result.axes.items()):
         x = np.asarray(values) if np.asarray(values).dtype.kind in "fiu" else np.arange(len(values))
         most = np.nan_to_num(np.moveaxis(q, axis, 0).reshape(len(x), -1), nan=-np.inf).max(axis=1)

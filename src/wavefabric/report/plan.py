@@ -34,7 +34,7 @@ def plan_content(facts: Any, name: str) -> Content:
         Tile("Predicted memory", binary_bytes(best.bytes), where),
     ]
     content.parts_title = "Where a step's time should go"
-    content.thumbnail = bars("Predicted time a step", rows, note="fastest first")
+    content.thumbnail = bars("Predicted time per step", rows, note="fastest first")
     heads = "configuration", "step", "compute", "pack", "exchange", "exposed", "memory", "error"
     content.add("Configurations", content.thumbnail, table(heads, cells))
     about = {"problem": plan.problem, "device": plan.device, "fabric": plan.fabric, "ranks": plan.ranks}

@@ -61,11 +61,11 @@ def training_content(facts: dict[str, Any], name: str) -> Content:
     words = f"{three_digits(best.samples_per_second)} samples/s on {best.label}; bound by {best.bound_by}"
     verdict = f"Fastest of {len(cases)}: {words}" if several else f"Simulated: {words}"
     content = Content("training", known.work.partition(", ")[0] or name, verdict)
-    note = f"{three_digits(best.samples_per_second / best.gpus)} samples/s a GPU"
+    note = f"{three_digits(best.samples_per_second / best.gpus)} samples/s per GPU"
     if best.model_flops_utilisation:
         note += f", {best.model_flops_utilisation:.1%} of peak FLOP/s"
     total = best.memory_bytes.pop("total", 0.0)
-    content.tiles = [Tile("Time an iteration", time_words(best.seconds), note)]
+    content.tiles = [Tile("Time per iteration", time_words(best.seconds), note)]
     held = binary_bytes(total) if total else "not known"
     content.tiles.append(Tile("Memory", held, "of the GPU that needs most"))
     critical = best.critical_seconds.items()
@@ -73,7 +73,7 @@ def training_content(facts: dict[str, Any], name: str) -> Content:
     content.parts_title = "Where the time goes, on the critical path"
     rows = [(case.label, case.split, several and case is best) for case in cases]
     note = "hidden communication left out"
-    content.thumbnail = bars("Time an iteration", rows, note=note, mark="fastest")
+    content.thumbnail = bars("Time per iteration", rows, note=note, mark="fastest")
     memory = [(key, {"": value}, False) for key, value in best.memory_bytes.items()]
     content.add("Figures", content.thumbnail, bars("Memory of a GPU", memory, binary_bytes))
     missing = [(kind, *pair) for kind, each in best.left_out.items() for pair in each.items()]

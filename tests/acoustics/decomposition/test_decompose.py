@@ -236,7 +236,7 @@ def test_default_global_grids():
 @pytest.mark.parametrize(
     ("shape", "ranks", "options", "message"),
     [
-        ((64, 64, 64), 3, dict(grid=(1, 2, 2)), "grid: 1x2x2 is 4 blocks; allowed: one a rank, 3"),
+        ((64, 64, 64), 3, dict(grid=(1, 2, 2)), "grid: 1x2x2 is 4 blocks; allowed: one per rank, 3"),
         ((64, 64, 64), 2, dict(grid=(2, 1, 1)), "grid: 2 blocks along x given; allowed in a global"),
         ((64, 64, 1), 2, dict(grid=(1, 1, 2)), "up to 33 along y and 1 along z"),
         ((64, 64, 1), 40, {}, "40 as 1 blocks along y and 40 along z; allowed for a grid of 64x64x1"),

@@ -245,12 +245,12 @@ def test_stopped_ranks_leave_a_checkpoint_and_go_on(files, how, ranks):
     if how != signal.SIGKILL:
         assert (running.returncode, err) == (
             128 + how,
-            f"wavefabric: interrupted; the same command goes on from {saved.name}\n",
+            f"wavefabric: interrupted; the same command resumes from {saved.name}\n",
         )
     else:
         assert (running.returncode, err) == (
             137,
-            "wavefabric: rank 1 was killed (signal 9); all ranks stopped; the same command goes on from "
+            "wavefabric: rank 1 was killed (signal 9); all ranks stopped; the same command resumes from "
             f"{saved.name}\n",
         )
     assert out == ""
@@ -292,7 +292,7 @@ def test_sigterm_under_mpiexec_saves(files):
         finally:
             running.kill()
     assert running.returncode == 143, err
-    assert "wavefabric: interrupted; the same command goes on from run.h5.checkpoint\n" in err
+    assert "wavefabric: interrupted; the same command resumes from run.h5.checkpoint\n" in err
     assert saved.exists()
 
 

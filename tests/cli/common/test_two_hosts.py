@@ -135,7 +135,7 @@ def test_a_fibre_over_hosts_saves_and_goes_on(over_hosts, tmp_path, run_text):
     finally:
         (_, err), code = finished(running)
     assert (code, saved.exists()) == (143, True), err
-    assert "wavefabric: interrupted; the same command goes on from both.h5.checkpoint\n" in err
+    assert "wavefabric: interrupted; the same command resumes from both.h5.checkpoint\n" in err
     (_, err), code = finished(over_hosts(1, *words))
     assert (code, saved.exists()) == (0, False), err
     has_the_bits_of_one_host(tmp_path, "run.toml", "field")

@@ -59,7 +59,7 @@ def test_an_iteration(command):
         "hidden",
         "bound by",
         "gradients",
-        "TFLOP/s a GPU",
+        "TFLOP/s per GPU",
         "memory",
         "1.000 x ring",
     ):

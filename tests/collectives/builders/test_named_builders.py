@@ -117,7 +117,7 @@ def test_nothing_to_send(ranks):
 
 
 REFUSED = {
-    "sizes: none; allowed: one a rank, at least one": lambda: ring_all_gather([]),
+    "sizes: none; allowed: one per rank, at least one": lambda: ring_all_gather([]),
     "sizes[1]: -1; allowed: whole numbers from 0": lambda: direct_all_gather([1, -1]),
     "sizes[0]: 1.5; allowed: whole numbers from 0": lambda: ring_all_gather([1.5]),
     "ranks: 0; allowed: whole numbers from 1": lambda: ring_all_reduce(0, 1),

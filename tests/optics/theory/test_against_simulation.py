@@ -93,7 +93,7 @@ def test_the_numerical_part_of_long_steps(integrator):
 
 @pytest.mark.slow
 def test_the_numerical_part_of_a_narrow_band():
-    """Products beyond the sampling rate come back: 8 samples a symbol hold the channels and not much more."""
+    """Products beyond the sampling rate come back: 8 samples per symbol hold little but the channels."""
     narrow = sent(5, samples=8)
     plain = ratio(SINGLE, narrow, [1], 8)
     folded = ratio(SINGLE, narrow, [1], 8, sample_rate=narrow.grid.sample_rate)

@@ -109,7 +109,9 @@ def decompose(
     shape = tuple(int(n) for n in shape)  # type: ignore[assignment]
     if options.grid is not None and math.prod(options.grid) != ranks:
         actual = "x".join(map(str, options.grid))
-        raise InputError(f"grid: {actual} is {math.prod(options.grid)} blocks; allowed: one a rank, {ranks}")
+        raise InputError(
+            f"grid: {actual} is {math.prod(options.grid)} blocks; allowed: one per rank, {ranks}"
+        )
     if ranks == 1:
         return Partition(replace(options, grid=(1, 1, 1)), [Subdomain.whole(shape, stacked)])
     if options.kind == "global":

@@ -172,7 +172,7 @@ class KWaveOutput:
             resumable = read_state(other, None).get("run")
         if resumable and resumable == run.get("run"):
             raise InputError(
-                f"output: {self._partial} is the unfinished output of another run, which goes on from "
+                f"output: {self._partial} is the unfinished output of another run, which resumes from "
                 f"{other}; allowed: another name, to finish that run, or --force (force=True)"
             )
 

@@ -106,7 +106,7 @@ class Plan:
                 "shape": Data(np.array(grid.shape), "", "points along x, y, z"),
                 "spacing": Data(np.array(grid.spacing), "m", "distance of points"),
                 "origin": Data(frame.origin, "m", "world coordinates of the grid's origin, point N // 2"),
-                "axes": Data(frame.axes, "", "directions of the grid's x, y, z in the world, one a row"),
+                "axes": Data(frame.axes, "", "directions of the grid's x, y, z in the world, one per row"),
             },
             "fields": arrays,
             "elements": {

@@ -269,5 +269,5 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
         steps = [(s["shape"][0], s["ms"] * 1e9 / math.prod(s["shape"])) for s in result["steps"]]
         for number, (name, pairs) in enumerate((kernels or {"steps": steps}).items()):
             axes.plot(*zip(*pairs, strict=True), label=name, **report.look(number))
-        axes.set(xlabel="points along its axis", ylabel="ps a point", xscale="log", yscale="log")
+        axes.set(xlabel="points along its axis", ylabel="ps per point", xscale="log", yscale="log")
         figure.legend(loc="outside right upper", fontsize=8)

@@ -66,7 +66,7 @@ class AlgorithmOptions:
 class RankedAlgorithmOptions(AlgorithmOptions):
     """Options of an algorithm with ``--ranks``."""
 
-    ranks: int | None = option("Number of ranks, one a GPU.", "--ranks", "-n")
+    ranks: int | None = option("Number of ranks, one per GPU.", "--ranks", "-n")
 
 
 def schedule_from(

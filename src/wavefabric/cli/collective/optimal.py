@@ -276,7 +276,9 @@ class SolverOptions:
     """Options of ``optimal`` and ``greedy``, as given."""
 
     fabric: str | None = option("optimal: for this fabric.", "--fabric", "-f")
-    lasers: int | None = option("Wavelengths a GPU sends at once. [default: optimal, the fabric's; greedy 1]")
+    lasers: int | None = option(
+        "Wavelengths that a GPU sends at once. [default: optimal, the fabric's; greedy 1]"
+    )
     waveguides: int | None = option("Between tiles, each way.")
     messages: Path | None = option("greedy: JSON list of [src, dst, elements].")
     routes: str | None = option(

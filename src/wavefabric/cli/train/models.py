@@ -93,7 +93,7 @@ def list_models(as_json: Json = False) -> None:
         for name, model in models.items()
     ]
     headings = ("|model", "parameters", "FLOPs", "batch", "|optimizer", "<sample", "<what it is")
-    line = "FLOPs: forward, of one sample; batch: samples a GPU, by the recipe; [:n]: another number"
+    line = "FLOPs: forward, of one sample; batch: samples per GPU, by the recipe; [:n]: another number"
     facts = {name: _facts(name, model) for name, model in models.items()}
     conclude(as_json, {"models": facts}, shown=[table(headings, rows), line])
 

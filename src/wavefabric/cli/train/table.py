@@ -115,12 +115,12 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
     if workload is None:
         lines.append(("throughput", f"{rate(throughput)} iterations/s"))
     else:
-        each = f"{rate(throughput / case.gpus)} a GPU; {workload.strategy.batch} samples an iteration"
+        each = f"{rate(throughput / case.gpus)} a GPU; {workload.strategy.batch} samples per iteration"
         lines.append(("throughput", f"{rate(throughput)} samples/s ({each})"))
         arithmetic = workload.precision.arithmetic
         peak = three_digits(workload.device.peak[arithmetic] / 1e12)
         fraction = f"{iteration.model_flops_utilisation:.1%} of the {arithmetic} peak of {peak}"
-        flops = f"{three_digits(iteration.model_flops_per_second / 1e12)} TFLOP/s a GPU, {fraction}"
+        flops = f"{three_digits(iteration.model_flops_per_second / 1e12)} TFLOP/s per GPU, {fraction}"
         lines += [("model FLOP/s", flops), ("strategy", strategy_words(workload))]
     which = "in the least busy stage" if iteration.pipelined else "on the least busy"
     least = f", {time_words(float(compute.min()))} {which}" if compute.size > 1 else ""
@@ -135,7 +135,7 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
         lines.append((name, f"{iteration.idle:.1%} of the iteration with free communication"))
     if workload is not None:
         need = largest_need(workload)
-        held = f"{three_digits(need.total / 1e9)} of {three_digits(memory / 1e9)} GB a GPU ({need.parts})"
+        held = f"{three_digits(need.total / 1e9)} of {three_digits(memory / 1e9)} GB per GPU ({need.parts})"
         lines.append(("memory", held))
     ring = f"x ring on an ideal switch of {rate_text(gpu_bandwidth(case.fabric))} a GPU"
     lines.append(("ratio", f"{case.ratio_to_ring:.3f} {ring}, which takes {time_words(case.ring.seconds)}"))

@@ -117,7 +117,7 @@ def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most:
     steps = [(now.round, now.part) for now in plan.rounds]
     frames = _frames(schedule, steps, draw, cost, most, fabric.ranks)
     rounds = counted(len(dict(steps)), "round")
-    subtitle = f"{fabric.name}, {fabric.ports} wavelengths a tile, {rounds}"
+    subtitle = f"{fabric.name}, {fabric.ports} wavelengths per tile, {rounds}"
     if cost is not None:
         subtitle += f", {time_words(cost.seconds)}"
     return Scene(schedule.name, subtitle, tiles, wafers, frames, fabric)

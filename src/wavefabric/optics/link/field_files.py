@@ -106,7 +106,7 @@ class Snapshots:
 
             def write(rows: Rows, path: Path = path) -> None:
                 about = {"distance_m": distance, "fingerprint": self._fingerprint}
-                content = {"field": Data(rows, "W^0.5", "complex envelopes, two polarisations a mode")}
+                content = {"field": Data(rows, "W^0.5", "complex envelopes, two polarisations per mode")}
                 ResultWriter(path, force=True).write(content, attributes=facts | about)
 
             with_whole_field(self._comm, local_modes, A, write)

@@ -122,7 +122,7 @@ def payload(
         described = "what may make the result less accurate than it seems"
         out["solver"]["warnings"] = Data(list(warnings), "", described)
     if field is not None:
-        described = "complex envelopes after the last amplifier, two polarisations a mode"
+        described = "complex envelopes after the last amplifier, two polarisations per mode"
         out["field"] = Data(field, "W^0.5", described)
     return out
 

@@ -172,7 +172,7 @@ class _Link:
         if equaliser is not None:
             modes = max(self.settings.receiver.sets(fibre.group_sizes))
             needed += scratch_bytes(equaliser, own, 2 * modes, grid.symbols)
-        advice = "fewer symbols, samples a symbol or modes need less"
+        advice = "fewer symbols, samples per symbol or modes need less"
         check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
         receiver = self.settings.receiver
         positions = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back

@@ -135,7 +135,7 @@ class Propagator:
         self.local_modes = RankModes(ends, comm.rank)
         needed = memory_needed(fibre, samples, options, device, self.local_modes, comm.one_sided)
         what = f"{self.local_modes.rows} rows x {samples} samples"
-        advice = "fewer modes, symbols or samples a symbol, or single precision, need less"
+        advice = "fewer modes, symbols or samples per symbol, or single precision, need less"
         check_memory(comm, device, needed, what, advice)
         shape = (fibre, samples, sample_rate, options.dtype)
         if comm.size == 1:
@@ -324,7 +324,7 @@ def checked_launch(field, fibre: Fibre, length, sample_rate) -> tuple[np.ndarray
     instance("fibre", fibre, Fibre)
     field = np.asarray(field_array(host_array(field)))
     if field.ndim != 2 or field.shape[0] != fibre.rows:
-        raise InputError(f"field: shape {field.shape} given; allowed: ({fibre.rows}, N), two rows a mode")
+        raise InputError(f"field: shape {field.shape} given; allowed: ({fibre.rows}, N), two rows per mode")
     if not np.isfinite(field).all():
         raise InputError("field: it holds NaN or infinity; allowed: finite numbers")
     return field, positive(length, "m", "length"), positive(sample_rate, "Hz", "sample_rate")

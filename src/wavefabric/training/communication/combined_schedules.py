@@ -82,7 +82,7 @@ def _placement(number: int, schedule: Schedule, gpus: Sequence[int], ranks: int,
     numbers = [whole(f"{key}: gpus", gpu, 0, ranks - 1) for gpu in gpus]
     if len(numbers) != schedule.ranks or len(set(numbers)) < len(numbers):
         actual = f"{len(set(numbers))} different GPUs given"
-        raise InputError(f"{key}: {actual}; allowed: {schedule.ranks}, one a rank of {schedule.name}")
+        raise InputError(f"{key}: {actual}; allowed: {schedule.ranks}, one per rank of {schedule.name}")
     return _Placement(schedule, np.array(numbers, np.int64), start)
 
 

@@ -122,7 +122,7 @@ def llama2(name: str, tokens: int = 4096) -> ModelGraph:
         name, tokens, blocks, width, heads, network,
         description=f"Llama 2: {blocks} blocks of width {width}",
         source="batch: 4 M tokens, which is 1024 sequences of 4096, AdamW (arXiv:2307.09288, section 2.2); "
-        "the number of GPUs is not published, 1 a GPU is ours",
+        "the number of GPUs is not published, 1 per GPU is ours",
     )  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def gpt3(name: str, tokens: int = GPT_POSITIONS) -> ModelGraph:
         f"sequence of {tokens} tokens",
         description=f"GPT-3: {blocks} blocks of width {width}",
         source=f"batch: {batch} in sequences of 2048, Adam (arXiv:2005.14165, table 2.1); "
-        "the number of GPUs is not published, 1 a GPU is ours",
+        "the number of GPUs is not published, 1 per GPU is ours",
     )
 
 

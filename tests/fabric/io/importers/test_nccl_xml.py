@@ -68,7 +68,7 @@ def test_nvlinks_that_the_file_lacks_are_named_and_may_be_assumed():
     assert fabric.description.endswith(LACKING[0])
     assumed_ = read_nccl_xml(path, nvlinks=12, sm=80)
     assert assumed_.description == "8 GPUs, from an NCCL topology file"
-    assert "12 NVLinks a GPU to NVSwitches are assumed" in assumed_.source
+    assert "12 NVLinks per GPU to NVSwitches are assumed" in assumed_.source
     assert all(
         route(assumed_, a, b) == (["NVSwitch"], [240.0, 240.0]) for a in range(8) for b in range(8) if a != b
     )

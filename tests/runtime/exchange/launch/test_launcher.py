@@ -121,7 +121,7 @@ def test_a_killed_rank_is_named(tmp_path, victim):
     assert process.returncode == 128 + signal.SIGKILL
     assert err == (
         f"wavefabric: rank {victim} was killed (signal 9); all ranks stopped; "
-        f"the same command goes on from {saved}\n"
+        f"the same command resumes from {saved}\n"
     )
     assert out == ""
     assert gone(result.values())

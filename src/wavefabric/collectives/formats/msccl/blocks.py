@@ -45,7 +45,7 @@ def build_blocks(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.
                 return _thread_blocks(moves, _lanes(moves, gpus, joint, longest), gpus)
             except MscclLimitExceeded as error:
                 why, longest = str(error), longest // 2 if isinstance(error, TooManySteps) else 0
-    limits = f"{fmt.BLOCKS} thread blocks a GPU, {fmt.WAITED_BLOCK + 1} of them waited for"
+    limits = f"{fmt.BLOCKS} thread blocks per GPU, {fmt.WAITED_BLOCK + 1} of them waited for"
     raise InputError(f"MSCCL: {why}; allowed: {limits}, {fmt.CHANNELS} channels")
 
 

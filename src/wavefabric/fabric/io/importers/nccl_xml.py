@@ -251,7 +251,7 @@ class _Reader:
         missing = LACKING[self.amd] if lacking and nvlinks is None else ""
         source = f"bandwidths that {library} derives; "
         if lacking and nvlinks is not None:
-            source += f"{nvlinks} NVLinks a GPU to NVSwitches are assumed; "
+            source += f"{nvlinks} NVLinks per GPU to NVSwitches are assumed; "
         fabric = Fabric(
             name=name,
             gpus=tuple(names.values()),

@@ -212,7 +212,7 @@ class _Supervisor:
         checkpoint = self._options.checkpoint
         if checkpoint is not None:
             exists = checkpoint.exists()
-            what += f"; the same command goes on from {checkpoint}" if exists else "; no checkpoint yet"
+            what += f"; the same command resumes from {checkpoint}" if exists else "; no checkpoint yet"
         print(f"wavefabric: {what}", file=sys.stderr, flush=True)
 
 

@@ -77,7 +77,7 @@ class RankCheckpoint:
             if last or not self.exists():
                 raise
             if self.comm.rank == 0:
-                kept = f"the run goes on, its last checkpoint {self.path} is whole"
+                kept = f"the run continues, its last checkpoint {self.path} is whole"
                 text = f"{error.filename}: {error.strerror}; {kept}"
                 warnings.warn(text, RuntimeWarning, stacklevel=3)
 
