@@ -1,7 +1,7 @@
 """Learned digital back-propagation: few steps a span, whose Kerr phases and linear phases are trained.
 
 One channel of 16-QAM, 32 GBaud, over 15 spans of 80 km, amplifiers with a noise figure of 4.5 dB. The
-receiver takes one step per span, 2 samples per symbol. Plain back-propagation has the parameters of the fibre;
+receiver takes one step per span, 2 samples per symbol. Plain back-propagation has the fibre's parameters;
 the learned one starts there and follows the gradient of the SNR, by L-BFGS. After C. Häger, H. D. Pfister,
 arXiv:2010.14258. Trained on one sequence of symbols and noise, judged on another. It takes about a minute.
 
